@@ -31,8 +31,8 @@ const std::vector<ManSection> kSections{
           {"4. Alarm",
            "A rank dies, the step ends, a node and its kernel are silent, or no rank gets on. How long that may last "
            "is learned from the heartbeats, for each section of a step: three times the longest of the last ones, and "
-           "5 s. Loops that name no sections get 30 s at least, twice as long after every hang; without heartbeats "
-           "--hang-timeout counts, and output is the sign of life."},
+           "5 s. Loops that name no sections get 30 s at least, twice as long after every hang, unless a signal has "
+           "stopped a rank; without heartbeats --hang-timeout counts, and output is the sign of life."},
           {"   Findings",
            "ms-diag looks at every node in mid-run, see --health-every. A spare with a critical finding is left out; a "
            "node at work gives way to a spare. Without a spare it works on, and the log says so."},
@@ -44,14 +44,16 @@ const std::vector<ManSection> kSections{
            "in this; for them ms-netcheck looks after a hang."},
           {"5. Evidence",
            "When the run hangs, agents look at all processes: state, processor time and stacks (py-spy's where it is "
-           "installed), which they leave in RUN_DIR/driver/attempt-N.NODE.stacks. PyTorch's flight recorders are read "
+           "installed), which they leave in RUN_DIR/driver/attempt-N.NODE.stacks, and have ms-diag read the state of "
+           "GPUs, links and host into attempt-N.NODE.devices (3 s at most). PyTorch's flight recorders are read "
            "where TORCH_FR_DUMP_TEMP_FILE or TORCH_NCCL_DEBUG_INFO_TEMP_FILE names them by an absolute path that all "
            "nodes share; ranks with TORCH_NCCL_DEBUG_INFO_PIPE_FILE are asked for them."},
           {"6. Judgement",
            "Nodes that are lost, that evidence accuses beyond doubt, or that Slurm starts nothing on any more, are "
-           "out. Others that may be at fault are suspects: ms-diag looks at them while the others train. Where no node "
-           "stands out, the next attempt waits for what ms-netcheck says of the network between them: nodes that lose "
-           "packets are left out, but not those that are merely slow, which does not explain a hang."},
+           "out. Others that may be at fault are suspects: ms-diag looks at them while the others train, and what it "
+           "finds nothing of, but a network could have caused, is measured by ms-netcheck with a spare or two. Where "
+           "no node stands out, the next attempt waits for what ms-netcheck says of the network between them: nodes "
+           "that lose packets are left out, but not those that are merely slow, which does not explain a hang."},
           {"7. Next attempt",
            "Spares take the places of those who are out, and the command starts again, by itself from its newest "
            "checkpoint. Attempts that come no further than those before them are delayed, and end the run at "
@@ -59,7 +61,14 @@ const std::vector<ManSection> kSections{
     {.title = "NODES",
      .items =
          {{"spares", "So many nodes of the job that --spares says wait, the last ones of its list at first."},
-          {"suspects", "Work only where nobody else is left. ms-diag makes them spares again, or leaves them out."},
+          {"suspects",
+           "Work only where nobody else is left. ms-diag makes them spares again, or leaves them out. After a hang, "
+           "lost packets, or silence of the node, ms-netcheck locate measures the suspect with up to two spares and "
+           "with other suspects, over TCP and never with a node at work: at most 16 MiB a stream at 1 Gbit/s, so each "
+           "of three nodes sends some 48 MiB, and more only where packets are lost. A node that loses packets by "
+           "itself is left out, one of which nothing is seen is a spare. Where nothing can be told, because no other "
+           "node is idle or either end may be at fault, it becomes a spare that is taken last, and is left out the "
+           "second time, as long as enough others are left. A fabric of RDMA only is not measured by this."},
           {"elastic runs",
            "A run of ms-train with mesh.dp = \"auto\" takes the most nodes that it has work for; the others are "
            "spares. "
@@ -89,8 +98,9 @@ const std::vector<ManSection> kSections{
                 "configured."},
                {"ledger.json", "Every attempt, with cause, nodes, suspects and seconds: ms-driver report prints it."},
                {"status.json, metrics.prom", "What it does now, for ms-driver status and Prometheus."},
-               {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks",
-                "The output of an attempt; what the judgement was made of; the stacks of a run that hung."},
+               {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks, attempt-N.NODE.devices",
+                "The output of an attempt; what the judgement was made of; the stacks of a run that hung, and what "
+                "its nodes' devices said."},
                {"events",
                 "What people are told with --notify: that an attempt was interrupted, why and which nodes are accused, "
                 "and how the run ended. ms-diag notify --run RUN_DIR sends them too, from wherever the directory is "

@@ -16,6 +16,7 @@
 #include "driver/tasks.h"
 #include "net/measure/interface.h"
 #include "net/transport/secret.h"
+#include "watch/devices.h"
 
 namespace ms::driver {
 namespace {
@@ -39,10 +40,12 @@ std::optional<net::Channel> find_driver(const AgentOptions& options, const Crede
 }
 
 // In a thread of its own: storage that hangs, maybe with the run, must not keep the agent from its next order.
-void write_stacks(const std::string& path, std::string text) {
-  std::thread([path, text = std::move(text)] {
+// The state of the devices follows the stacks, for a driver of theirs may hang, too.
+void write_evidence(const std::string& path, std::string stacks, const std::string& diag) {
+  std::thread([path, diag, stacks = std::move(stacks)] {
     try {
-      write_file_atomic(path, text);
+      write_file_atomic(path + ".stacks", stacks);
+      write_file_atomic(path + ".devices", watch::device_state(diag));
     } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
   }).detach();
 }
@@ -96,8 +99,8 @@ bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options
         TaskLook look = look_at(options.root, options.job, order.attempt, kLook_s);
         answer.tasks = std::move(look.ranks);
         if (!options.evidence.empty() && !look.all.empty()) {
-          write_stacks(fmt::format("{}/attempt-{}.{}.stacks", options.evidence, order.attempt, options.node),
-                       std::move(look.all));
+          write_evidence(fmt::format("{}/attempt-{}.{}", options.evidence, order.attempt, options.node),
+                         std::move(look.all), options.diag);
         }
       }
       driver.send_line(to_json(answer), net::in_seconds(kConnect_s));

@@ -220,8 +220,8 @@ inline constexpr Field<RunConfig> kRunFields[] = {
      .doc =
          "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
          "metrics.jsonl.previous) and verdict.json; a file 'stop' that is put here ends it after a step. When a wait "
-         "for peers has expired, evidence has the stacks of all processes, of the last eight starts. Relative to the "
-         "current directory, as all paths are."},
+         "for peers has expired, evidence has the stacks of all processes and the state of each node's GPUs and other "
+         "devices (ms-diag collect), of the last eight starts. Relative to the current directory, as all paths are."},
     {.key = "device",
      .member = &RunConfig::device,
      .doc = "What computes. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU for each "

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sysroot.h"
+#include "watch/devices.h"
 #include "watch/stacks.h"
 #include "watch/verdict.h"
 
@@ -38,10 +39,29 @@ std::string host_state(const Sysroot& root) {
   return text;
 }
 
+std::string write_as(const std::string& run_dir, const std::string& nonce, const std::string& name,
+                     const std::string& text) noexcept {
+  try {
+    if (text.empty() || !is_start(run_dir, nonce)) return "";
+    const std::string directory = fmt::format("{}/{}", evidence_in(run_dir), nonce);
+    make_directories(directory);
+    std::string path = fmt::format("{}/{}", directory, name);
+    write_file_atomic(path, text);
+    return path;
+  } catch (const std::exception& failed) {
+    log::warn("watch", "the evidence could not be written: {}", failed.what());
+    return "";
+  }
+}
+
 }  // namespace
 
-void Evidence::take(const std::string& why, int blamed_pid) noexcept {
+void Evidence::take(const std::string& why, int blamed_pid, const std::string& diag) noexcept {
   try {
+    if (!diag.empty()) {
+      const std::lock_guard lock(mutex_);
+      devices_ = std::async(std::launch::async, [diag] { return device_state(diag); });
+    }
     const Sysroot root;
     std::string text = fmt::format("{}\n\nprocess {}\n{}\n{}", why, getpid(), own_stacks(), host_state(root));
     if (blamed_pid != 0 && blamed_pid != getpid()) {
@@ -56,18 +76,13 @@ void Evidence::take(const std::string& why, int blamed_pid) noexcept {
 }
 
 std::string Evidence::write(const std::string& run_dir, const std::string& nonce, const std::string& name) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    if (text_.empty() || !is_start(run_dir, nonce)) return "";
-    const std::string directory = fmt::format("{}/{}", evidence_in(run_dir), nonce);
-    make_directories(directory);
-    std::string path = fmt::format("{}/{}", directory, name);
-    write_file_atomic(path, text_);
-    return path;
-  } catch (const std::exception& failed) {
-    log::warn("watch", "the evidence could not be written: {}", failed.what());
-    return "";
-  }
+  const std::lock_guard lock(mutex_);
+  return write_as(run_dir, nonce, name, text_);
+}
+
+void Evidence::write_devices(const std::string& run_dir, const std::string& nonce, const std::string& node) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (devices_.valid()) write_as(run_dir, nonce, fmt::format("devices-{}.txt", node), devices_.get());
 }
 
 void prune_evidence(const std::string& run_dir) noexcept {

@@ -51,6 +51,7 @@ hang() {
   grep -q '^evidence: the stacks of all threads are in run/evidence/' err || complain "it is not said where the stacks are"
   grep -q '^thread [0-9]* rank 1 ' run/evidence/*/ranks.txt || complain "no stack of rank 1"
   grep -q '^  #0 ' run/evidence/*/ranks.txt || complain "no frame of any thread"
+  grep -q '^host: uptime_s ' run/evidence/*/devices-*.txt || complain "no state of this node's devices"
   "$bin/ms-tracepp" hang run/trace >said 2>&1
   grep -q 'where rank 1 stood, and the other threads, is in ' said || complain "ms-tracepp hang: $(cat said)"
 }

@@ -192,6 +192,8 @@ constexpr ColumnRow kColumnRows[] = {
               if (!gpu.clocks_event_reasons) return std::nullopt;
               return (*gpu.clocks_event_reasons & kSlow) != 0 ? 1.0 : 0.0;
             }),
+    gpu_row("throttle_reasons", "bits", Kind::level, "why its clock is not higher: nvmlClocksEventReasons of NVML",
+            [](const Gpu& gpu) { return as_double(gpu.clocks_event_reasons); }),
     net_row("speed_mbps", "Mbit/s", Kind::level, "speed of the link", "speed"),
     net_row("carrier_changes", "events", Kind::errors, "times that the link went up or down", "carrier_changes"),
     net_row("rx_bytes", "B", Kind::counter, "received", "statistics/rx_bytes"),

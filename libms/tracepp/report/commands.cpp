@@ -103,7 +103,7 @@ Command hang_command() {
               "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "
               "writes its file every second. Give all files there are; a rank whose file is missing is a "
               "finding of its own. Where processes of ms-train have left their stacks in run.dir/evidence, those of "
-              "the suspects are shown."};
+              "the suspects are shown, and what the GPUs of their nodes said."};
 }
 
 Command diff_command() {

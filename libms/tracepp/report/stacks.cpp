@@ -1,11 +1,15 @@
 #include "tracepp/report/stacks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -16,6 +20,10 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kSuspects = 4, kFrames = 12, kMostFiles = 100'000, kMostFile_bytes = std::size_t{1} << 20;
 constexpr std::size_t kWidest = 160;
+// The values of a GPU that are shown, as ms-diag collect names them; the file has the rest.
+constexpr std::array<std::string_view, 10> kShown = {
+    "lost",         "temperature_c",   "power_w",      "sm_clock_mhz", "throttle_reasons",
+    "busy_percent", "ecc_uncorrected", "remap_failed", "xids",         "last_xid"};
 
 struct StackFile {
   fs::path path;
@@ -84,14 +92,39 @@ std::optional<std::string> told_by_another(const std::string& text, const HangSu
   return paragraph(text, fmt::format("process {}, which is blamed", suspect.pid));
 }
 
+// Returns what a file of the node's devices says of its GPUs, and what it could not say.
+std::string told_by_devices(const StackFile& file) {
+  std::string told;
+  for (const std::string& line : split(file.text, '\n')) {
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos || !(line.starts_with("gpu") || line.starts_with("not read"))) continue;
+    std::string shown = line;
+    if (line.starts_with("gpu")) {
+      std::vector<std::string> values = split(std::string_view(line).substr(colon + 2), ',');
+      std::erase_if(values, [](const std::string& value) {
+        return std::ranges::find(kShown, std::string_view(value).substr(0, value.find(' '))) == kShown.end();
+      });
+      shown = fmt::format("{}: {}", line.substr(0, colon), fmt::join(values, ", "));
+    }
+    told += "    " + plain_text(shown, kWidest) + "\n";
+  }
+  if (told.empty()) return "";
+  return fmt::format("  what the devices of its node said is in {}\n{}", plain_text(file.path.string(), 1000), told);
+}
+
 }  // namespace
 
 std::string suspect_stacks(const std::vector<std::string>& paths, const Hang& hang) {
   if (hang.suspects.empty()) return "";
   const std::vector<StackFile> files = read_evidence(paths);
   std::string text;
+  std::set<std::string> hosts;  // whose devices were shown
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kSuspects); ++i) {
     const HangSuspect& suspect = hang.suspects[i];
+    for (const StackFile& file : files) {
+      const bool is_its_nodes = file.path.filename() == fmt::format("devices-{}.txt", suspect.host);
+      if (is_its_nodes && hosts.insert(suspect.host).second) text += told_by_devices(file);
+    }
     if (suspect.pid <= 0) continue;
     bool is_told = false;
     for (const auto& teller : {told_by_itself, told_by_another}) {

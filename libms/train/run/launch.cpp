@@ -10,8 +10,10 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "base/own_tool.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "base/unexpected.h"
@@ -63,12 +65,17 @@ void conclude(const Outcome& outcome, const std::string& dir, const std::string&
   options.report(outcome);
 }
 
-// Has what the process does taken down when a wait of the run expires.
-std::shared_ptr<watch::Evidence> keep_evidence(comm::World& world) {
+// Has what the process does taken down when a wait of the run expires. `here`: a rank of each process of this node; the
+// first that is not at fault has the devices looked at.
+std::shared_ptr<watch::Evidence> keep_evidence(comm::World& world, const std::vector<int>& here) {
   auto evidence = std::make_shared<watch::Evidence>();
-  world.before_stop([evidence, pid = [&world](int rank) { return world.pid(rank); }](const comm::World::Cause& cause) {
+  world.before_stop([evidence, here, me = world.rank(), diag = own_tool("ms-diag"),
+                     pid = [&world](int rank) { return world.pid(rank); }](const comm::World::Cause& cause) {
     if (cause.error.kind() != "comm.deadline") return;
-    evidence->take(cause.error.message(), cause.error.rank() ? pid(*cause.error.rank()) : 0);
+    const std::optional<int> blamed = cause.error.rank();
+    const auto well = std::ranges::find_if(here, [&](int rank) { return rank != blamed; });
+    const int looks = well == here.end() ? here.front() : *well;
+    evidence->take(cause.error.message(), blamed ? pid(*blamed) : 0, looks == me ? diag : "");
   });
   return evidence;
 }
@@ -143,7 +150,7 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   std::atomic<bool> failed = false;
   std::vector<std::unique_ptr<comm::World>> worlds;
   for (int rank = 0; rank < ranks; ++rank) worlds.push_back(hub->world(rank));
-  const std::shared_ptr<watch::Evidence> evidence = keep_evidence(*worlds.front());
+  const std::shared_ptr<watch::Evidence> evidence = keep_evidence(*worlds.front(), {0});
   {
     std::vector<std::jthread> threads;
     const auto start = [&](int rank) {
@@ -178,6 +185,7 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
     if (directory) {
       write_failure(settings.run.dir, nonce, world, cause, steps[static_cast<std::size_t>(cause.rank)]);
       say_evidence(settings, evidence->write(settings.run.dir, nonce, "ranks.txt"));
+      evidence->write_devices(settings.run.dir, nonce, world.node(0));
     }
     throw cause.error.with_context(fmt::format("rank {}", cause.rank));
   }
@@ -196,7 +204,7 @@ class FailureReport {
         dir_(settings.run.dir),
         nonce_(std::move(nonce)),
         deadline_(deadline),
-        evidence_(keep_evidence(world)) {}
+        evidence_(keep_evidence(world, world.node_ranks())) {}
 
   // The run directory exists, without the verdict of the run before. `dir` is rank 0's.
   void prepared(std::string dir) {
@@ -220,6 +228,7 @@ class FailureReport {
       if (!cause.error.hint().empty()) print_err("hint: {}\n", cause.error.hint());
       say_evidence(settings_, evidence);
     }
+    if (prepared_) evidence_->write_devices(dir_, nonce_, world_.node(world_.rank()));
   }
 
  private:

@@ -13,7 +13,9 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "support/files.h"
+#include "watch/devices.h"
 #include "watch/evidence.h"
 #include "watch/verdict.h"
 
@@ -80,6 +82,51 @@ TEST(Evidence, IsWrittenForItsStartOnly) {
   EXPECT_THAT(text, HasSubstr("#0 "));
   EXPECT_THAT(text, HasSubstr(fmt::format("process {}, which is blamed", getppid())));
   EXPECT_THAT(text, HasSubstr("MemAvailable"));
+}
+
+// A program that stands in for ms-diag.
+std::string program(const std::string& directory, const std::string& script) {
+  const std::string path = directory + "/ms-diag";
+  std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+constexpr const char* kSample = R"({"schema": 1, "devices": [
+  {"device": "", "facts": {}, "values": {"load": 1.5}},
+  {"device": "gpu0", "facts": {}, "values": {"temperature_c": 91, "power_w": null, "ecc_uncorrected": 4}}],
+ "missing": ["log: no \u001b[1m permission"]})";
+
+TEST(Devices, AreALineEachAndWhatWasNotReadIsOneToo) {
+  EXPECT_EQ(devices_text(kSample),
+            "host: load 1.5\ngpu0: temperature_c 91, ecc_uncorrected 4\nnot read: log: no ?[1m permission\n");
+  EXPECT_THROW(devices_text("{}"), JsonError);
+  EXPECT_THROW(devices_text("words"), JsonError);
+}
+
+TEST(Devices, AreInTheEvidenceOfWhoLooksAtThem) {
+  const test::TempDir directory;
+  const std::string run = directory.path();
+  begin_start(run, "one");
+  Evidence looks, does_not;
+  does_not.take("why", 0);
+  does_not.write_devices(run, "one", "n2");
+  looks.take("why", 0, program(run, "echo \"$@\" >\"$0.args\"; cat <<'E'\n" + std::string(kSample) + "\nE"));
+  looks.write_devices(run, "two", "n1");
+  EXPECT_FALSE(std::filesystem::exists(run + "/evidence")) << "another start has the directory";
+  looks.take("why", 0, run + "/ms-diag");
+  looks.write_devices(run, "one", "n1");
+  EXPECT_THAT(read_file(run + "/evidence/one/devices-n1.txt"), HasSubstr("gpu0: temperature_c 91, ecc_uncorrected 4"));
+  EXPECT_FALSE(std::filesystem::exists(run + "/evidence/one/devices-n2.txt"));
+  EXPECT_EQ(read_file(run + "/ms-diag.args"), "collect --json --deadline 2.7s\n");
+}
+
+TEST(Devices, ThatHangAreGivenUp) {
+  const test::TempDir directory;
+  const std::string said = device_state(program(directory.path(), "trap '' TERM; echo begins; exec sleep 1000"));
+  EXPECT_THAT(said, HasSubstr("not read: "));
+  EXPECT_THAT(device_state(program(directory.path(), "echo no policy >&2; exit 2")), HasSubstr("no policy"));
+  EXPECT_THAT(device_state(program(directory.path(), "echo words")), HasSubstr("not read: "));
+  EXPECT_THAT(device_state(directory.path() + "/none"), HasSubstr("not read: "));
 }
 
 TEST(Evidence, OfOldStartsGoes) {
