@@ -270,6 +270,12 @@ void MappedFile::read(std::size_t at, std::span<std::byte> out) const {
   }
 }
 
+void MappedFile::will_need(std::size_t at, std::size_t size) const {
+  MS_ASSERT(at <= bytes_.size() && size <= bytes_.size() - at, "bytes {} + {} of {}", at, size, path_);
+  const std::size_t before = at % static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  ::madvise(const_cast<std::byte*>(bytes_.data() + at - before), size + before, MADV_WILLNEED);
+}
+
 void MappedFile::unmap() noexcept {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   bytes_ = {};

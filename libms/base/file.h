@@ -60,6 +60,9 @@ class MappedFile {
   // Copies bytes from `at` on; they must lie in the file as it was opened. Any thread. Error("file.cut", storage): the
   // file has shrunk since, or its disk does not give them.
   void read(std::size_t at, std::span<std::byte> out) const;
+  // Asks the storage for bytes that read() will want, and does not wait for them. Any thread. A hint: what is wrong
+  // with the file, read() says.
+  void will_need(std::size_t at, std::size_t size) const;
 
  private:
   void unmap() noexcept;

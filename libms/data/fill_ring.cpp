@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -12,23 +11,19 @@ namespace {
 
 constexpr BatchRing::Patience kPatience{1000};
 
-void fill_training(const Loader& loader, std::int64_t step, std::span<const std::int64_t> samples,
-                   const BatchRing::Part& part) {
-  const std::int64_t seq = loader.shape().seq;
-  std::int32_t* row = part.rows.data();
-  std::int32_t* starts = part.starts.empty() ? nullptr : part.starts.data();
-  for (const std::int64_t sample : samples) {
-    loader.fill(step, sample, 1, row, starts);
-    row += seq + 1;
-    if (starts != nullptr) starts += seq;
-  }
-}
-
-void fill_validation(const Loader& loader, const LoaderTask& task, std::int64_t round, std::int64_t rows, int dp_rank,
-                     const BatchRing::Part& part) {
+// Decides which windows are the rows of a batch, part after part, from metadata alone.
+std::vector<Window> plan_of(const Loader& loader, const LoaderTask& task, const BatchId& id, std::int64_t rows) {
   const std::int64_t batch = loader.shape().global_batch;
-  loader.fill_validation(round * batch + rows * dp_rank, rows, task.order.rounds * batch, part.rows.data(),
-                         part.starts.empty() ? nullptr : part.starts.data());
+  const std::vector<std::int64_t> samples =
+      id.round ? std::vector<std::int64_t>() : loader.rows(id.step, task.division);
+  std::vector<Window> plan;
+  for (const int dp_rank : task.dp_ranks) {
+    for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
+      plan.push_back(id.round ? loader.validation_window(*id.round * batch + row, task.order.rounds * batch)
+                              : loader.window(id.step, samples[static_cast<std::size_t>(row)]));
+    }
+  }
+  return plan;
 }
 
 }  // namespace
@@ -40,21 +35,16 @@ void fill_ring(const Loader& loader, BatchRing& ring, const LoaderTask& task) {
   std::uint64_t batch = 0;
   for (std::optional<BatchId> id = task.order.first(); id; id = task.order.after(*id), ++batch) {
     if (batch < published) continue;
-    while (!ring.wait_free(batch, kPatience)) {}
     const std::int64_t all = id->round ? loader.shape().global_batch : loader.shape().batch(id->step);
-    const std::int64_t rows = all / task.division.dp;
-    const std::vector<std::int64_t> samples =
-        id->round ? std::vector<std::int64_t>() : loader.rows(id->step, task.division);
-    for (int i = 0; i < ring.shape().parts; ++i) {
-      const int dp_rank = task.dp_ranks[static_cast<std::size_t>(i)];
-      const BatchRing::Part part = ring.part(batch, i);
-      if (id->round) {
-        fill_validation(loader, task, *id->round, rows, dp_rank, part);
-      } else {
-        fill_training(
-            loader, id->step,
-            std::span(samples).subspan(static_cast<std::size_t>(rows * dp_rank), static_cast<std::size_t>(rows)), part);
-      }
+    const std::int64_t rows = all / task.division.dp, seq = loader.shape().seq;
+    const std::vector<Window> plan = plan_of(loader, task, *id, rows);
+    loader.prefetch(plan);  // the storage is read while ranks still use the slot
+    while (!ring.wait_free(batch, kPatience)) {}
+    for (std::int64_t i = 0; i < std::ssize(plan); ++i) {
+      const std::int64_t row = i % rows;
+      const BatchRing::Part part = ring.part(batch, static_cast<int>(i / rows));
+      loader.read(plan[static_cast<std::size_t>(i)], part.rows.data() + row * (seq + 1),
+                  part.starts.empty() ? nullptr : part.starts.data() + row * seq);
     }
     const bool has_digest = task.has_digests && !id->round;
     ring.label(batch) = {.id = *id, .rows = rows, .digest = has_digest ? loader.digest(id->step) : 0};

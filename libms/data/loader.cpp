@@ -147,32 +147,50 @@ int Loader::open(const std::string& prefix, std::optional<std::pair<std::string,
 }
 
 void Loader::check_vocab_of(const TokenFile& file) const {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(kCheckedPieceTokens, file.num_tokens())));
-  const std::int64_t last_begin = file.num_tokens() - static_cast<std::int64_t>(tokens.size());
-  for (std::int64_t piece = 0; piece < kCheckedPieces; ++piece) {
-    const std::int64_t begin =
-        last_begin / (kCheckedPieces - 1) * piece + last_begin % (kCheckedPieces - 1) * piece / (kCheckedPieces - 1);
+  const std::int64_t size = std::min(kCheckedPieceTokens, file.num_tokens()), last_begin = file.num_tokens() - size;
+  std::vector<std::int64_t> begins;
+  for (std::int64_t piece = 0; piece < kCheckedPieces && (piece == 0 || last_begin > 0); ++piece) {
+    begins.push_back(last_begin / (kCheckedPieces - 1) * piece +
+                     last_begin % (kCheckedPieces - 1) * piece / (kCheckedPieces - 1));
+    file.will_need(begins.back(), size);
+  }
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(size));
+  for (const std::int64_t begin : begins) {
     file.read(begin, tokens);
     check_vocab(file, begin, tokens, vocab_size_);
-    if (last_begin == 0) break;
   }
 }
 
-void Loader::read_row(const Window& window, std::int64_t row, std::int32_t* rows, std::int32_t* starts) const {
+Window Loader::window(std::int64_t step, std::int64_t sample) const {
+  MS_ASSERT(step >= shape_.origin_step && sample >= 0 && sample < shape_.batch(step),
+            "sample {} of step {} with a global batch of {}", sample, step, shape_.batch(step));
+  return train_->sample(shape_.first_sample(step) + sample);
+}
+
+Window Loader::validation_window(std::int64_t index, std::int64_t total) const {
+  MS_ASSERT(num_validation_samples() > 0 && index >= 0 && index < total, "validation sample {} of {}", index, total);
+  return valid_->spread(index, total);
+}
+
+void Loader::prefetch(std::span<const Window> windows) const {
+  for (const Window& window : windows) {
+    files_[static_cast<std::size_t>(window.file)].will_need(window.begin, shape_.seq + 1);
+  }
+}
+
+void Loader::read(const Window& window, std::int32_t* row, std::int32_t* starts) const {
   const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
-  const std::int64_t seq = shape_.seq;
-  if (starts != nullptr) document_starts(file, window.begin, {starts + row * seq, static_cast<std::size_t>(seq)});
-  const std::span<std::int32_t> tokens(rows + row * (seq + 1), static_cast<std::size_t>(seq + 1));
+  if (starts != nullptr) document_starts(file, window.begin, {starts, static_cast<std::size_t>(shape_.seq)});
+  const std::span<std::int32_t> tokens(row, static_cast<std::size_t>(shape_.seq + 1));
   file.read(window.begin, tokens);
   check_vocab(file, window.begin, tokens, vocab_size_);
 }
 
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
                   std::int32_t* starts) const {
-  MS_ASSERT(step >= shape_.origin_step && first_sample >= 0 && count >= 0 && first_sample + count <= shape_.batch(step),
-            "samples {} + {} of step {} with a global batch of {}", first_sample, count, step, shape_.batch(step));
-  for (std::int64_t row = 0; row < count; ++row) {
-    read_row(train_->sample(shape_.first_sample(step) + first_sample + row), row, rows, starts);
+  for (std::int64_t i = 0; i < count; ++i) {
+    read(window(step, first_sample + i), rows + i * (shape_.seq + 1),
+         starts == nullptr ? nullptr : starts + i * shape_.seq);
   }
 }
 
@@ -186,32 +204,32 @@ std::vector<std::int64_t> Loader::rows(std::int64_t step, const Division& divisi
 std::vector<double> Loader::attention_work(std::int64_t step) const {
   std::vector<double> work;
   for (std::int64_t i = 0; i < shape_.batch(step); ++i) {
-    const Window window = train_->sample(shape_.first_sample(step) + i);
-    work.push_back(data::attention_work(files_[static_cast<std::size_t>(window.file)], window.begin, shape_.seq));
+    const Window at = window(step, i);
+    work.push_back(data::attention_work(files_[static_cast<std::size_t>(at.file)], at.begin, shape_.seq));
   }
   return work;
 }
 
 std::uint64_t Loader::digest(std::int64_t step) const {
   std::vector<Window> windows;
-  for (std::int64_t i = 0; i < shape_.batch(step); ++i)
-    windows.push_back(train_->sample(shape_.first_sample(step) + i));
+  for (std::int64_t i = 0; i < shape_.batch(step); ++i) windows.push_back(window(step, i));
   return digest_of(windows);
 }
 
 SampleOrigin Loader::origin(std::int64_t step, std::int64_t sample) const {
-  const Window window = train_->sample(shape_.first_sample(step) + sample);
-  const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
+  const Window at = window(step, sample);
+  const TokenFile& file = files_[static_cast<std::size_t>(at.file)];
   return {.prefix = file.prefix(),
-          .token = window.begin,
-          .begins_document = file.document(file.document_of(window.begin)).begin == window.begin};
+          .token = at.begin,
+          .begins_document = file.document(file.document_of(at.begin)).begin == at.begin};
 }
 
 void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* rows,
                              std::int32_t* starts) const {
-  MS_ASSERT(num_validation_samples() > 0 && first >= 0 && count >= 0 && first + count <= total,
-            "validation samples {} + {} of {}", first, count, total);
-  for (std::int64_t row = 0; row < count; ++row) { read_row(valid_->spread(first + row, total), row, rows, starts); }
+  for (std::int64_t i = 0; i < count; ++i) {
+    read(validation_window(first + i, total), rows + i * (shape_.seq + 1),
+         starts == nullptr ? nullptr : starts + i * shape_.seq);
+  }
 }
 
 }  // namespace ms::data

@@ -45,6 +45,17 @@ class Loader {
   // TokenFile.
   Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
 
+  // A step's plan: which window is which sample of the global batch of `step`, or validation sample `index` of `total`
+  // that are spread evenly over the held-out tokens. Pure functions of the seed and the arguments; they read no file.
+  Window window(std::int64_t step, std::int64_t sample) const;
+  Window validation_window(std::int64_t index, std::int64_t total) const;
+  // Asks the storage for all of these windows at once, and does not wait: read() of them takes about as long as the
+  // slowest, rather than as all of them one after another.
+  void prefetch(std::span<const Window> windows) const;
+  // Copies a window: seq + 1 tokens to `row` and, if wanted, seq positions at which the inputs' documents begin. Throws
+  // Error("data.vocab", user), and as of TokenFile.
+  void read(const Window& window, std::int32_t* row, std::int32_t* starts) const;
+
   // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq + 1 tokens: a row has
   // its inputs and, one token later, its targets. `starts`, if wanted, are the positions in the row at which the
   // inputs' documents begin, count x seq of them. A pure function of the files, the seed and the arguments.
@@ -87,7 +98,6 @@ class Loader {
  private:
   int open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note);
   void check_vocab_of(const TokenFile& file) const;
-  void read_row(const Window& window, std::int64_t row, std::int32_t* rows, std::int32_t* starts) const;
 
   BatchShape shape_;
   std::int64_t vocab_size_;

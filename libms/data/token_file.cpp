@@ -291,4 +291,9 @@ void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
   }
 }
 
+void TokenFile::will_need(std::int64_t begin, std::int64_t count) const {
+  const std::int64_t token_bytes = data::size_bytes(type_);
+  bin_.will_need(static_cast<std::size_t>(begin * token_bytes), static_cast<std::size_t>(count * token_bytes));
+}
+
 }  // namespace ms::data

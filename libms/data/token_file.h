@@ -63,6 +63,8 @@ class TokenFile {
   // of 32 bits (a float file can hold one) is Error("data.token", storage); a file that was cut since it was opened is
   // Error("file.cut", storage), here and wherever the index is asked.
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
+  // Asks the storage for `count` tokens that read() will want, and does not wait for them.
+  void will_need(std::int64_t begin, std::int64_t count) const;
 
  private:
   void check_header();

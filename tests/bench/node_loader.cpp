@@ -1,6 +1,9 @@
 // One loader for the ranks of a node against one loader in each rank, over the same token files in one run: memory and
 // mapped files of all processes, tokens/s when ranks do nothing but read, and how long ranks wait for tokens beside
 // 50 ms of compute. Ranks are processes. A loader in each rank reads ahead in a thread of it, as far as the other does.
+// Then larger files that no cache holds: samples read one after another, and by the loader, which asks for a batch at
+// once. The temporary directory (TMPDIR) must be on a disk.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/handle.h"
 #include "base/print.h"
 #include "base/unexpected.h"
 #include "data/batch_reader.h"
@@ -33,10 +38,10 @@ constexpr int kSources = 100;
 constexpr std::int64_t kSeq = 4096;
 constexpr std::int64_t kGlobalBatch = 64;
 constexpr std::int64_t kVocab = 32'000;
-constexpr std::int64_t kSourceTokens = 400'000;
+constexpr std::int64_t kSourceTokens = 400'000, kColdTokens = 4'000'000;
 constexpr std::int64_t kDocumentTokens = 200;  // on average
 constexpr double kCompute_s = 0.05;
-constexpr std::int64_t kSteps = 400, kComputedSteps = 60;
+constexpr std::int64_t kSteps = 400, kComputedSteps = 60, kColdSteps = 20;
 
 enum class Way { none, each_rank, node };
 
@@ -57,11 +62,11 @@ void wait_until(const std::atomic<int>& value, int wanted) {
   while (value.load() < wanted) std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
-void write_sources(const fs::path& directory) {
+void write_sources(const fs::path& directory, std::int64_t tokens) {
   for (int source = 0; source < kSources; ++source) {
     data::TokenWriter writer(directory / fmt::format("s{}", source), data::TokenType::u16);
     std::vector<std::int32_t> document;
-    for (std::int64_t done = 0; done < kSourceTokens; done += std::ssize(document)) {
+    for (std::int64_t done = 0; done < tokens; done += std::ssize(document)) {
       document.assign(static_cast<std::size_t>(1 + (done + source * 37) * 7919 % (2 * kDocumentTokens)), 0);
       for (std::size_t i = 0; i < document.size(); ++i) {
         document[i] = static_cast<std::int32_t>((done + static_cast<std::int64_t>(i) * 31 + source) % kVocab);
@@ -203,10 +208,57 @@ Result run(const Layout& layout, Way way, const fs::path& directory) {
   return result;
 }
 
+// Drops what the page cache has of the files; they are synced.
+void drop_cached(const fs::path& directory) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    const UniqueFd fd(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+    ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+// What all disks have read for this process.
+double disk_mb() {
+  std::ifstream io("/proc/self/io");
+  double bytes = 0;
+  for (std::string key; io >> key >> bytes;) {
+    if (key == "read_bytes:") break;
+  }
+  return bytes / 1e6;
+}
+
+void bench_cold(const fs::path& directory) {
+  write_sources(directory, kColdTokens);
+  drop_cached(directory);
+  const double begin = monotonic_s();
+  const data::Loader loader = open_sources(directory);
+  print_out("files that no cache holds: {} sources of {} MB opened in {:.2f} s\n", kSources,
+            kColdTokens * 2 / 1'000'000, monotonic_s() - begin);
+  const auto measure = [&](const char* name, const std::function<void()>& read) {
+    drop_cached(directory);
+    const double before_mb = disk_mb(), from = monotonic_s();
+    read();
+    print_out("{:26} {:8.1f} M tokens/s, the disk gives {:.1f} times the bytes of these tokens\n", name,
+              static_cast<double>(kColdSteps * kGlobalBatch * kSeq) / 1e6 / (monotonic_s() - from),
+              (disk_mb() - before_mb) * 1e6 / static_cast<double>(kColdSteps * kGlobalBatch * kSeq * 2));
+  };
+  measure("one sample after another", [&] {
+    std::vector<std::int32_t> rows(kGlobalBatch * (kSeq + 1));
+    for (std::int64_t step = 0; step < kColdSteps; ++step) loader.fill(step, 0, kGlobalBatch, rows.data());
+  });
+  measure("the loader", [&] {
+    data::LoaderTask task = task_of({0}, 1, false);
+    task.order = {.begin = kColdSteps, .end = 2 * kColdSteps};
+    data::BatchRing ring({.rows = kGlobalBatch, .seq = kSeq});
+    const std::jthread filling([&] { data::fill_ring(loader, ring, task); });
+    data::BatchReader reader(ring, 0, 0, 600, [] {});
+    for (std::int64_t step = task.order.begin; step < task.order.end; ++step) reader.next({.step = step});
+  });
+}
+
 int bench() {
   const fs::path directory = fs::temp_directory_path() / fmt::format("ms-node-loader-{}", ::getpid());
   fs::create_directories(directory);
-  write_sources(directory);
+  write_sources(directory, kSourceTokens);
   print_out("{} ranks as processes, {} sources, batches of {} x {} tokens\n", kRanks, kSources, kGlobalBatch, kSeq);
   print_out("{:12} {:10} {:>9} {:>9} {:>9} {:>8} {:>10} {:>8}\n", "layout", "loaders", "private", "shared", "files",
             "mapped", "tokens/s", "stall");
@@ -229,6 +281,7 @@ int bench() {
         static_cast<double>(each.memory.mapped) / static_cast<double>(node.memory.mapped),
         node.tokens_per_s / each.tokens_per_s);
   }
+  bench_cold(directory);
   fs::remove_all(directory);
   return 0;
 }

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -177,6 +179,31 @@ TEST_F(File, ReadsOfAMappingSurviveACut) {
   EXPECT_EQ(error.kind(), "file.cut");
   EXPECT_EQ(error.blame(), Blame::storage);
   EXPECT_EQ(error.message(), path("f") + " was cut while it was in use: it has 100 bytes now, and had 12288");
+}
+
+TEST_F(File, AsksTheDiskForPartOfAMapping) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kPages = 1024;
+  write_file_atomic(path("f"), std::string(kPages * page, 'x'));
+  const MappedFile file(path("f"));
+  const auto cached = [&](std::size_t at) {
+    unsigned char is_cached = 0;
+    EXPECT_EQ(::mincore(const_cast<std::byte*>(file.bytes().data() + at * page), page, &is_cached), 0);
+    return (is_cached & 1) != 0;
+  };
+  const UniqueFd fd(::open(path("f").c_str(), O_RDONLY));
+  ASSERT_EQ(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  if (cached(0) || cached(700)) GTEST_SKIP() << "the temporary directory is not on a disk";
+  file.will_need(700 * page - 1, 2);
+  for (int i = 0; i < 60'000 && !(cached(699) && cached(700)); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(cached(699) && cached(700));
+  EXPECT_FALSE(cached(0)) << "what was not asked for";
+  ASSERT_EQ(::truncate(path("f").c_str(), 100), 0);
+  file.will_need(700 * page, page);  // a hint: read() says what is wrong
+  file.will_need(kPages * page, 0);
+  MappedFile().will_need(0, 0);
 }
 
 struct CountTraits {
