@@ -45,7 +45,7 @@ def measure(build, ranks, steps, seconds):
             state = followed.state()
             if state["version"] not in (first["version"], version):
                 version = state["version"]
-                value, unit = re.search(r"which took ([0-9.]+) ?(\w+)", state["text"]).groups()
+                value, unit = re.search(r"reading takes ([0-9.]+)([a-z]+)", state["text"]).groups()
                 took.append(float(value) * UNITS[unit])
                 size = len(followed.get()[1])
             time.sleep(0.5)

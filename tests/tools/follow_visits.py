@@ -29,8 +29,9 @@ class Followed:
 
     def __init__(self, tool, *arguments):
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([tool, "report", "--follow", *arguments], stdout=subprocess.PIPE, stderr=self.errors,
-                                        text=True)
+        self.process = subprocess.Popen(
+            [tool, "report", "--follow", *arguments], stdout=subprocess.PIPE, stderr=self.errors, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a test in the background ignores it
         said = ""
         for line in self.process.stdout:
             said += line
@@ -58,10 +59,17 @@ class Followed:
         return visitor
 
     def ask(self, request):
-        """The whole answer."""
-        with self.connect() as visitor:
-            visitor.sendall(request.encode())
-            return everything(visitor)
+        """The whole answer. A visitor whom a busy machine makes too slow for the server comes again."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            with self.connect() as visitor:
+                try:
+                    visitor.sendall(request.encode())
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                answer = everything(visitor)
+            if answer and not answer.endswith("(reset)") or time.monotonic() > end:
+                return answer
 
     def get(self, path="/", token=None, host="localhost:8000"):
         token = self.token if token is None else token
@@ -148,12 +156,11 @@ def growing(tool, half, whole, directory):
     trace = os.path.join(directory, "trace")
     put(half, trace)
     followed = Followed(tool, trace)
-    first = followed.state()
     before = steps_of(followed.get()[1])
     put(whole, trace)
-    after = followed.until(lambda state: state["version"] != first["version"], "the page is made anew")
+    after = followed.until(lambda _: len(steps_of(followed.get()[1])) > len(before), "the page is made anew")
     steps = steps_of(followed.get()[1])
-    check(steps[:len(before)] == before and len(steps) > len(before), f"steps {before}, then {steps}")
+    check(steps[:len(before)] == before, f"steps {before}, then {steps}")
     check("data were read" in after["text"] and not after["text"].count("cannot"), after["text"])
 
     os.rename(trace, trace + ".away")

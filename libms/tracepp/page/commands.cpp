@@ -165,7 +165,12 @@ Command report_command() {
           "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
           "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
           "the run was slower. Of several run.dir, the traces are those of the first; the page then "
-          "draws the curves of all beside each other: loss, step time and tokens a second from their metrics.jsonl."};
+          "draws the curves of all beside each other: loss, step time and tokens a second from their metrics.jsonl.\n\n"
+          "A page of --follow asks every two seconds whether there are newer data, says how old they are, and holds "
+          "them "
+          "back while you select text. The files are read again once they have grown, at most a tenth of the time, and "
+          "only while a page is open. Who has the URL and reaches the socket or port sees the page; nobody can change "
+          "anything by it. The first request without the URL's token is logged."};
 }
 
 }  // namespace ms::tracepp

@@ -18,6 +18,8 @@ namespace {
 constexpr double kEvery_s = 2;     // files are looked at
 constexpr double kVisited_s = 30;  // a page asks every two seconds; a browser may slow down one that nobody sees
 
+double interval_s(double took_s) { return std::max(kEvery_s, took_s / kReadingShare); }
+
 bool is_over(RunState state) { return state != RunState::cut_off && state != RunState::hang; }
 
 }  // namespace
@@ -53,7 +55,7 @@ void FollowedRun::refresh() {
     }
   }
   const double end_s = clock_.now_s();
-  next_look_s_ = end_s + std::max(kEvery_s, (end_s - begin_s) / kReadingShare);
+  next_look_s_ = end_s + interval_s(end_s - begin_s);
 }
 
 void FollowedRun::make_page(RunTrace& trace, const FilesSeen& files, double begin_s) {
@@ -95,9 +97,10 @@ std::shared_ptr<const std::string> FollowedRun::page() {
 std::string FollowedRun::state() {
   const Read read = newest();
   const double now_s = clock_.now_s();
-  std::string text =
-      fmt::format("The data were read {} ago, which took {}; the newest file was {} old then.",
-                  format_duration(now_s - read.at_s), format_duration(read.took_s), format_duration(read.silent_s));
+  std::string text = fmt::format(
+      "The data were read {} ago; the newest file was {} old then. They are read at most every {}: reading takes {}.",
+      format_duration(now_s - read.at_s), format_duration(read.silent_s), format_duration(interval_s(read.took_s)),
+      format_duration(read.took_s));
   if (!read.problem.empty()) text += fmt::format(" They cannot be read now: {}.", plain_text(read.problem, 500));
   if (read.state == RunState::hang) text += " The run hangs.";
   if (is_over(read.state)) text += fmt::format(" The run is over: {}.", to_string(read.state));
