@@ -5,8 +5,11 @@
 
 #include <fmt/core.h>
 
+#include <span>
 #include <string_view>
 #include <utility>
+
+#include "base/paint.h"
 
 namespace ms {
 
@@ -14,6 +17,9 @@ void write_out(std::string_view text);  // results
 void write_err(std::string_view text);  // what is no result and no event of the log
 // Writes a result of any bytes as it is to a file or pipe; a terminal gets safe_lines() of it.
 void write_bytes(std::string_view bytes);
+
+// Writes results in colours.
+void write_painted(std::span<const Painted> pieces, ColourDepth depth);
 
 // Writes results in place of what the terminal shows.
 void write_screen(std::string_view text);

@@ -6,6 +6,7 @@ set -u
 # shellcheck source=tests/support/training.sh
 . "$(dirname "$0")/../support/training.sh"
 bin=${tool%/*}
+here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
 trap 'cd / && rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
@@ -63,6 +64,37 @@ expect 0 'wrote run.perfetto' merge -o run.perfetto a/trace
 [ -s run.perfetto ] || fail "run.perfetto is empty"
 expect 0 'wrote run.json.gz' merge -o run.json.gz a/trace
 gzip -t run.json.gz || fail "run.json.gz is no gzip"
+
+# Heat maps: in a file, on terminals with and without colours, as a PNG.
+expect 0 '^Ranks by kind of work: more or less of a step' heatmap a/trace
+grep -Eq '^computing +[.1-9a-i][ .1-9a-i]*$' out || fail "no row of what the ranks compute"
+expect 0 '^Stages and replicas' heatmap --by mesh a/trace
+grep -Eq '^pp 1 +[.1-9a-i]' out || fail "no row of a stage"
+on_terminal() { python3 -B "$here/terminal.py" 70 24 env -u NO_COLOR "$@" "$tool" heatmap a/trace >screen; }
+on_terminal TERM=xterm-256color COLORTERM= || fail "heatmap on a terminal"
+grep -q "$(printf '\033')\[48;5;" screen || fail "no colours on a terminal of 256"
+on_terminal TERM=xterm-256color COLORTERM=truecolor || fail "heatmap on a terminal"
+grep -q "$(printf '\033')\[48;2;" screen || fail "no colours on a terminal of all colours"
+on_terminal TERM=xterm-256color NO_COLOR=1 || fail "heatmap without colours"
+grep -q "$(printf '\033')" screen && fail "colours although NO_COLOR is set"
+[ "$(wc -l <screen)" -lt 24 ] || fail "the map is higher than the terminal"
+awk 'length > 70' screen | grep -q . && fail "the map is wider than the terminal"
+if "$tool" heatmap -o map.png a/trace >out 2>err; then
+  head -c 8 map.png | grep -q PNG || fail "map.png is no PNG"
+  "$tool" heatmap --by mesh -o - a/trace 2>err | head -c 8 | grep -q PNG || fail "no PNG on standard output"
+else
+  grep -q 'a PNG needs the GD library' err || fail "heatmap -o map.png"
+fi
+mkdir none && echo 'no library' >none/libgd.so.3
+LD_LIBRARY_PATH=$PWD/none expect 2 'hint: install libgd3' heatmap -o none.png a/trace
+[ -e none.png ] && fail "an empty PNG was written"
+expect 2 "by 'host' is not known: rank, mesh" heatmap --by host a/trace
+expect 2 'map.jpg does not end in .png' heatmap -o map.jpg a/trace
+echo '{"traceEvents": [{"ph": "X", "name": "a", "pid": 0, "tid": 0, "ts": 1, "dur": 5}]}' >few.json
+expect 0 'one rank was traced: nothing to compare it with' heatmap few.json
+expect 2 'does not say how ranks lie' heatmap --by mesh few.json
+echo '{"traceEvents": [{"ph": "B", "name": "a", "pid": 0, "tid": 0, "ts": 1}]}' >open.json
+expect 2 'no finished step' heatmap open.json
 
 # One file of many, one that is cut off, one that is not there.
 expect 0 'ranks +1 of 4' info a/trace/rank-00002.mst

@@ -16,20 +16,20 @@ async function loadRun(page) {
   run.ranks = run.column("ranks");
   run.hosts = run.column("hosts");
   run.endings = run.column("endings");
-  for (const measure of run.measures) measure.values = run.column(measure.column);
+  for (const measure of run.measures) {
+    measure.values = run.column(measure.column);
+    measure.medians = run.column(measure.column + ".medians");
+  }
   if (run.hang) {
     run.hang.last = run.column("last");
     run.hang.cells = run.column("cells");
   }
-  run.mesh ??= { dp: run.ranks.length ? Math.max(...lastOf(run.ranks)) + 1 : 1, pp: 1, tp: 1 };
+  for (const map of run.maps) map.cells = run.column("cells." + map.role);
   run.world = run.mesh.dp * run.mesh.pp * run.mesh.tp;
   run.indexOf = new Map(Array.from(run.ranks, (rank, index) => [rank, index]));
   run.whyMarked = new Map(run.marks.map((mark) => [mark.rank, mark.why]));
   return run;
 }
-
-// The ranks rise: the last one is the largest.
-const lastOf = (ranks) => [ranks[ranks.length - 1]];
 
 // tp is the fastest axis, then dp, then pp: mesh/mesh.h.
 function coordOf(mesh, rank) {
@@ -37,26 +37,8 @@ function coordOf(mesh, rank) {
 }
 const rankAt = (mesh, at) => (at.pp * mesh.dp + at.dp) * mesh.tp + at.tp;
 
-// Returns the sum of the measures of a role, by index of the rank; null where there is none.
-function sumOfRole(run, role) {
-  const measures = run.measures.filter((measure) => measure.role === role);
-  if (measures.length === 0) return null;
-  const sum = new Float32Array(run.ranks.length);
-  for (const measure of measures) measure.values.forEach((value, index) => { sum[index] += value; });
-  return sum;
-}
-
-// Returns values less the median of the ranks of the same stage, whose work is the same.
-function aboveStage(run, values) {
-  const stages = new Map();
-  values.forEach((value, index) => {
-    const stage = coordOf(run.mesh, run.ranks[index]).pp;
-    if (!stages.has(stage)) stages.set(stage, []);
-    stages.get(stage).push(value);
-  });
-  for (const [stage, list] of stages) stages.set(stage, list.sort((a, b) => a - b)[list.length >> 1]);
-  return values.map((value, index) => value - stages.get(coordOf(run.mesh, run.ranks[index]).pp));
-}
+// Returns a measure's values less the median of the ranks of the same stage, whose work is the same.
+const aboveStage = (measure) => measure.values.map((value, index) => value - measure.medians[index]);
 
 function rankName(run, rank) {
   const at = coordOf(run.mesh, rank);

@@ -11,7 +11,7 @@ function gridView(run, selection) {
   // The depth of a plane, and the distance from plane to plane.
   const deep = Math.max(10, Math.min(90, tp * 14)), slant = 0.8;
   const between = deep + Math.max(14, Math.min(40, 300 / pp));
-  const above = run.measures.length === 0 ? null : aboveStage(run, run.measures[0].values);
+  const above = run.measures.length === 0 ? null : aboveStage(run.measures[0]);
   const most = above === null ? 1 : above.reduce((a, b) => Math.max(a, Math.abs(b)), 0.02 * (run.usual_step_s || 1));
   const place = (width) => {
     const wide = Math.min(120, (width - left - 20 - deep * slant) / dp);

@@ -7,10 +7,8 @@ function rankMap(run, selection) {
   if (count === 0 || run.measures.length === 0) return;
   const left = 190, top = 20, row = 18;
   const range = new Range(0, count, Math.min(4, count));
-  const rows = run.measures.map((measure) => ({ measure, above: aboveStage(run, measure.values) }));
-  const step = run.usual_step_s || 1;
-  let most = 0.02 * step;  // differences below a fiftieth of a step stay pale
-  for (const { above } of rows) for (const value of above) most = Math.max(most, Math.abs(value));
+  const rows = run.measures.map((measure) => ({ measure, above: aboveStage(measure) }));
+  const most = run.full_difference;
   const cellAt = (index) => (index - range.low) / (range.high - range.low);
   const view = new View("ranks", top + rows.length * row + 6, (context, width) => {
     const colour = differenceColours();
@@ -74,21 +72,9 @@ function rankMap(run, selection) {
 // Three maps, dp by pp: seconds of a step in forwards, in backwards and waiting. A cell is its slowest tp rank.
 function meshMaps(run, selection) {
   const { dp, pp } = run.mesh;
-  const maps = ["forward", "backward", "waiting"].map((role) => ({ role, values: sumOfRole(run, role) }));
-  const shown = maps.filter((map) => map.values !== null);
+  const shown = run.maps;
   if (shown.length === 0 || run.world === 1) return;
   const top = 22, gap = 24, left = 36;
-  for (const map of shown) {
-    map.cells = new Float32Array(dp * pp).fill(-1);
-    map.values.forEach((value, index) => {
-      const at = coordOf(run.mesh, run.ranks[index]);
-      if (at.pp < pp) map.cells[at.pp * dp + at.dp] = Math.max(map.cells[at.pp * dp + at.dp], value);
-    });
-    const known = map.cells.filter((value) => value >= 0);
-    map.low = known.reduce((a, b) => Math.min(a, b), Infinity);
-    map.high = known.reduce((a, b) => Math.max(a, b), 0);
-    map.middle = Array.from(known).sort((a, b) => a - b)[known.length >> 1];
-  }
   const cellHigh = Math.max(6, Math.min(28, Math.floor(200 / pp)));
   const box = (width, m) => ({ x: left + m * (width + gap) / shown.length,
     wide: (width + gap) / shown.length - gap - left });
@@ -96,7 +82,6 @@ function meshMaps(run, selection) {
     const colour = differenceColours();
     shown.forEach((map, m) => {
       const { x, wide } = box(width, m);
-      const spread = Math.max(map.high - map.middle, map.middle - map.low, 0.02 * map.middle) || 1;
       context.fillStyle = theme("ink");
       context.textAlign = "left";
       context.fillText(`${map.role}: ${duration(map.low)} to ${duration(map.high)}`, x, 9);
@@ -104,12 +89,12 @@ function meshMaps(run, selection) {
       for (let stage = 0; stage < pp; ++stage) {
         for (let c = 0; c < columns; ++c) {
           const from = Math.floor(c * dp / columns), to = Math.floor((c + 1) * dp / columns);
-          let value = -1;
+          let value = NaN;
           for (let d = from; d < to; ++d) {
             const cell = map.cells[stage * dp + d];
-            if (cell >= 0 && (value < 0 || Math.abs(cell - map.middle) > Math.abs(value - map.middle))) value = cell;
+            if (cell >= 0 && !(Math.abs(value - map.middle) >= Math.abs(cell - map.middle))) value = cell;
           }
-          context.fillStyle = value < 0 ? theme("page") : colour((value - map.middle) / spread);
+          context.fillStyle = Number.isNaN(value) ? theme("page") : colour((value - map.middle) / map.full);
           const cellWide = wide / columns;
           context.fillRect(x + c * cellWide, top + stage * cellHigh, Math.max(1, cellWide - (cellWide > 4 ? 1 : 0)),
             cellHigh - 1);

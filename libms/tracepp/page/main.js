@@ -31,7 +31,7 @@ class Selection {
 // The rank that computes most above the median of its stage; of a run without measures the first.
 function slowest(run) {
   if (run.measures.length === 0) return run.ranks[0] ?? 0;
-  const above = aboveStage(run, run.measures[0].values);
+  const above = aboveStage(run.measures[0]);
   return run.ranks[above.reduce((most, value, index) => (value > above[most] ? index : most), 0)];
 }
 

@@ -5,8 +5,8 @@
 
 #include "base/escape.h"
 #include "tracepp/hang/blame.h"
+#include "tracepp/heat/measures.h"
 #include "tracepp/page/page.h"
-#include "tracepp/report/text.h"
 
 namespace ms::tracepp {
 namespace {
@@ -32,86 +32,22 @@ class Texts {
   Json list_ = Json::array();
 };
 
-// The role of a kind of work: scripts add up the measures of a role.
-std::string_view role_of(Kind kind) {
-  switch (kind) {
-    case Kind::forward:
-      return "forward";
-    case Kind::backward:
-    case Kind::backward_input:
-    case Kind::backward_weight:
-      return "backward";
-    default:
-      return "";
-  }
-}
-
-struct Part {
-  std::string_view name, role;
-  std::int64_t (*of)(const StepTime& sum);
-};
-template <GroupAxis kAxis>
-std::int64_t waiting(const StepTime& sum) {
-  return sum.axis(kAxis).waiting_ns;
-}
-// The parts of a step; together they are its length.
-constexpr Part kParts[] = {
-    {"computing", "", [](const StepTime& sum) { return sum.busy_ns; }},
-    {"stalled", "", [](const StepTime& sum) { return sum.stalled_other_ns; }},
-    {"waiting for tp", "waiting", waiting<GroupAxis::tp>},
-    {"waiting for pp", "waiting", waiting<GroupAxis::pp>},
-    {"waiting for dp", "waiting", waiting<GroupAxis::dp>},
-    {"waiting for world", "waiting", waiting<GroupAxis::world>},
-    {"waiting for other", "waiting", waiting<GroupAxis::other>},
-    {"save", "", [](const StepTime& sum) { return sum.save_ns; }},
-    {"data wait", "", [](const StepTime& sum) { return sum.data_wait_ns; }},
-    {"idle", "waiting", [](const StepTime& sum) { return sum.idle_ns; }},
-};
-
 }  // namespace
 
-std::vector<StepShare> shares_of(const Breakdown& breakdown) {
-  const StepTime sum = sum_of(breakdown.steps);
-  std::vector<StepShare> shares;
-  for (const Part& part : kParts) {
-    const auto ns = static_cast<double>(part.of(sum));
-    if (ns <= 0 || sum.length_ns <= 0) continue;
-    shares.push_back({.name = part.name,
-                      .s = 1e-9 * ns / static_cast<double>(breakdown.steps.size()),
-                      .share = ns / static_cast<double>(sum.length_ns)});
+Json measures_data(const RunTrace& trace, const Analysis& analysis, Columns& columns) {
+  const std::vector<Measure> measures = measures_of(trace, analysis.breakdown);
+  Json list = Json::array();
+  for (const Measure& measure : measures) {
+    const std::string column = fmt::format("measure{}", list.size());
+    columns.add(column, std::span<const float>(measure.values));
+    columns.add(column + ".medians", std::span<const float>(measure.medians));
+    list.push_back({{"name", measure.name}, {"part", measure.is_part}, {"column", column}});
   }
-  return shares;
-}
-
-Json measures_data(const RunTrace& trace, const Breakdown& breakdown, Columns& columns) {
-  const std::size_t ranks = trace.ranks.size();
-  std::vector<double> steps(ranks);
-  std::vector<StepTime> sums(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    steps[r] = static_cast<double>(breakdown.of_rank(r).size());
-    sums[r] = sum_of(breakdown.of_rank(r));
-  }
-  Json measures = Json::array();
-  // Seconds of a step, mean; a measure that is 0 on all ranks is left out.
-  const auto add = [&](const std::string& name, std::string_view role, bool is_part, const auto& ns_of) {
-    std::vector<float> values(ranks);
-    double all = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      values[r] = steps[r] > 0 ? static_cast<float>(seconds(ns_of(r)) / steps[r]) : 0.0F;
-      all += values[r];
-    }
-    if (all <= 0) return;
-    const std::string column = fmt::format("measure{}", measures.size());
-    columns.add(column, std::span<const float>(values));
-    measures.push_back({{"name", name}, {"role", role}, {"part", is_part}, {"column", column}});
-  };
-  for (const Part& part : kParts)
-    add(std::string(part.name), part.role, true, [&](std::size_t r) { return part.of(sums[r]); });
-  for (std::size_t k = 0; k < breakdown.kinds.size(); ++k) {
-    const KindOfWork& work = breakdown.kinds[k];
-    const bool is_twice = trace::to_string(work.kind) == trace::to_string(work.purpose);  // "forward forward"
-    add(is_twice ? std::string(trace::to_string(work.kind)) : work_text(work), role_of(work.kind), false,
-        [&](std::size_t r) { return breakdown.kinds_of_rank(r)[k].time_ns; });
+  Json maps = Json::array();
+  for (const MeshMap& map : mesh_maps(trace, measures)) {
+    columns.add(fmt::format("cells.{}", map.role), std::span<const float>(map.cells));
+    maps.push_back(
+        {{"role", map.role}, {"low", map.low}, {"middle", map.middle}, {"high", map.high}, {"full", map.full}});
   }
 
   Texts texts;
@@ -125,7 +61,10 @@ Json measures_data(const RunTrace& trace, const Breakdown& breakdown, Columns& c
   columns.add("ranks", std::span<const std::int32_t>(numbers));
   columns.add("hosts", std::span<const std::uint32_t>(hosts));
   columns.add("endings", std::span<const std::uint32_t>(errors));
-  return {{"measures", std::move(measures)}, {"texts", texts.list()}};
+  return {{"measures", std::move(list)},
+          {"full_difference", full_difference(measures, analysis.effective.median_step_s)},
+          {"maps", std::move(maps)},
+          {"texts", texts.list()}};
 }
 
 Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns) {

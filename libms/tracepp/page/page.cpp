@@ -10,6 +10,7 @@
 #include "base/html.h"
 #include "base/text.h"
 #include "tracepp/export/file.h"
+#include "tracepp/heat/measures.h"
 #include "tracepp/report/text.h"
 
 namespace ms {
@@ -177,8 +178,9 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
                         const std::vector<Curve>& curves, const std::string& sections, const std::string& version) {
   const std::vector<Mark> marks = marks_of(analysis);
   Columns columns;
-  Json run = measures_data(trace, analysis.breakdown, columns);
-  run["mesh"] = trace.has_mesh ? Json{{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}} : Json();
+  Json run = measures_data(trace, analysis, columns);
+  const mesh::Mesh mesh = mesh_of(trace);
+  run["mesh"] = {{"dp", mesh.dp}, {"pp", mesh.pp}, {"tp", mesh.tp}};
   run["usual_step_s"] = analysis.effective.median_step_s;
   run["steps"] = steps_data(analysis);
   run["curves"] = curves_data(curves, columns);

@@ -31,15 +31,8 @@ inline constexpr std::size_t kMostEvents = 200'000;  // of the timeline, unless 
 inline constexpr std::size_t kMostRanks = 32;
 ExportOptions choose_timeline(const RunTrace& trace, const std::vector<Mark>& marks, const ExportOptions& asked);
 
-// The parts of a step, mean over ranks and steps; together they are its length.
-struct StepShare {
-  std::string_view name;
-  double s = 0, share = 0;
-};
-std::vector<StepShare> shares_of(const Breakdown& breakdown);
-
 // Return a part of the page's data, and add its numbers to `columns`.
-Json measures_data(const RunTrace& trace, const Breakdown& breakdown, Columns& columns);
+Json measures_data(const RunTrace& trace, const Analysis& analysis, Columns& columns);
 Json timeline_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns);
 Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns);
 

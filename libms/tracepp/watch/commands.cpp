@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "tracepp/heat/measures.h"
 #include "tracepp/page/follow.h"
 #include "tracepp/page/page.h"
 #include "tracepp/read/read.h"

@@ -39,6 +39,9 @@ TEST(Page, NamesTheSlowRankAndMarksIt) {
   EXPECT_EQ(data.at("marks")[0].get<std::string>("why"), "slow_rank");
   EXPECT_EQ(data.at("steps").at("numbers").size(), 12U);
   EXPECT_TRUE(data.at("hang").is_null());
+  EXPECT_EQ(data.at("maps").size(), 3U);
+  for (const char* column : {"cells.forward", "cells.waiting", "measure0", "measure0.medians"})
+    EXPECT_TRUE(data.at("columns").contains(column)) << column;
 }
 
 TEST(Page, AHealthyRunHasNoMark) {
