@@ -65,6 +65,24 @@ expect 0 'wrote run.perfetto' merge -o run.perfetto a/trace
 expect 0 'wrote run.json.gz' merge -o run.json.gz a/trace
 gzip -t run.json.gz || fail "run.json.gz is no gzip"
 
+# Several files of one trace.
+expect 0 'wrote 3 files and index.json in shards, .* [0-9]+ events: open one at' export --shard-steps 10 -o shards a/trace
+events=$(sed -n 's/.* \([0-9]*\) events: open one.*/\1/p' out)
+python3 -c '
+import json, os, sys
+files = json.load(open("shards/index.json"))["files"]
+assert [(f["first_step"], f["last_step"]) for f in files] == [(0, 9), (10, 19), (20, 29)], files
+assert sum(f["events"] for f in files) == int(sys.argv[1]) and all(f["cut_arrows"] == 0 for f in files), files
+assert sum(f["bytes"] for f in files) == sum(os.path.getsize("shards/" + f["file"]) for f in files)
+assert all(f["bytes"] <= 40 * f["events"] for f in files), files
+' "$events" || fail "the index of the shards"
+expect 0 'wrote 2 files and index.json' export --format perfetto --shard-dp 1 -o replicas a/trace
+grep -q '"ranks": "0,2"' replicas/index.json || fail "a shard is not a whole replica"
+expect 2 'shards is not empty' export --shard-steps 10 -o shards a/trace
+expect 2 'csv cannot be sharded' export --format csv --shard-steps 10 -o x a/trace
+expect 2 'shards are several files' export --shard-steps 10 -o x.perfetto a/trace
+expect 2 "shard-dp '0' is not a number from 1 on" export --shard-dp 0 -o x a/trace
+
 # Heat maps: in a file, on terminals with and without colours, as a PNG.
 expect 0 '^Ranks by kind of work: more or less of a step' heatmap a/trace
 grep -Eq '^computing +[.1-9a-i][ .1-9a-i]*$' out || fail "no row of what the ranks compute"

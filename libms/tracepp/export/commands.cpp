@@ -68,7 +68,42 @@ int write(const Args& args, const ExportFormat& format) {
   return kOk;
 }
 
+int sharding_number(const Args& args, const std::string& option) {
+  if (!args.has(option)) return 0;
+  const std::string text = args.get(option);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1)
+    throw user_error("cli.value", fmt::format("--{} '{}' is not a number from 1 on", option, text));
+  return value;
+}
+
+// Writes a directory of Perfetto files.
+int export_shards(const Args& args) {
+  if (args.has("format") && args.get("format") != "perfetto")
+    throw user_error("cli.value", fmt::format("--format {} cannot be sharded: perfetto can", args.get("format")));
+  const std::string directory = args.get("output");
+  if (directory == "-" || format_of(directory) != nullptr)
+    throw user_error("cli.value", fmt::format("--output {}: shards are several files", directory),
+                     "name a directory, which is made");
+  const Sharding sharding{.steps = sharding_number(args, "shard-steps"), .dp = sharding_number(args, "shard-dp")};
+  const ExportOptions options = chosen_events(args);
+  RunTrace trace = read_with_progress(args.list("PATH"));
+  count_chosen(args, trace, options);
+  const Alignment clocks = align(trace, match_operations(trace));
+  const ShardsWritten written = export_perfetto_shards(trace, directory, options, sharding);
+  print_out("{}wrote {} and index.json in {}, {}, the largest {}, {}: open one at https://ui.perfetto.dev\n",
+            clocks_text(clocks), plural(written.files, "file"), directory,
+            format_size(static_cast<double>(written.bytes)), format_size(static_cast<double>(written.largest_bytes)),
+            plural(written.events, "event"));
+  if (written.arrow_ends > 0)
+    print_out("{} of arrows lead to another file, or to what was not chosen: those are not drawn\n",
+              plural(written.arrow_ends, "end"));
+  return kOk;
+}
+
 int export_run(const Args& args) {
+  if (args.has("shard-steps") || args.has("shard-dp")) return export_shards(args);
   const ExportFormat* const by_name = format_of(output_of(args));
   if (!args.has("format")) return write(args, by_name == nullptr ? format_named("chrome") : *by_name);
   const std::string format = args.get("format");
@@ -182,8 +217,21 @@ Command export_command() {
                        .doc = "Without it the name of the file says it; where that "
                               "does not, chrome."},
                       steps_option(),
-                      ranks_option()},
-          .run = export_run};
+                      ranks_option(),
+                      {.name = "shard-steps",
+                       .value = "N",
+                       .doc = "Perfetto, of a run too large for one file: --output is a directory, and each file in it "
+                              "holds N steps."},
+                      {.name = "shard-dp",
+                       .value = "N",
+                       .doc = "The same by N dp ranks: whole replicas of the model, so that arrows from sends to "
+                              "receives stay in one file. Of a trace without a mesh, N ranks."}},
+          .run = export_run,
+          .description =
+              "Files of a sharded run open alone; index.json says which holds which steps and ranks, how large each "
+              "is, and how many arrows have one end in it only. Collectives over dp have members in other files. "
+              "Joined with cat, the files are the whole trace. The run itself is read into memory, 32 bytes an "
+              "event; to read less, name files of fewer ranks."};
 }
 
 }  // namespace ms::tracepp

@@ -9,8 +9,6 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kMaxTracks = 64;  // of a lane; beyond, the last one is not told apart any more
-
 // The lanes of a trace that ms wrote, from top to bottom of the picture.
 enum class Lane : std::uint8_t { host, compute, tp, dp, pp, comms };
 constexpr std::array<std::string_view, 6> kLaneNames{"host", "compute", "tp", "dp", "pp", "messages"};

@@ -23,6 +23,8 @@ struct Track {
   int order = 0;     // tracks of a lane lie together
 };
 
+inline constexpr std::size_t kMaxTracks = 64;  // of a lane; beyond, the last one is not told apart any more
+
 struct RankPicture {
   std::vector<Placed> events;
   std::vector<Track> tracks;
