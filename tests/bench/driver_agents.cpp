@@ -33,6 +33,7 @@ constexpr double kMeasure_s = 15, kStep_s = 5, kPatience_s = 300;
 constexpr int kJob = 1;
 
 struct Played {
+  std::size_t number = 0;
   net::Channel channel;
   std::string node, nonce;
   bool joined = false;
@@ -45,17 +46,13 @@ class Players {
       : credentials_(credentials),
         ranks_(ranks),
         every_s_(report_every_s(count)),
+        driver_(*net::parse_address(fmt::format("127.0.0.1:{}", port))),
         epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-    const net::Address driver = *net::parse_address(fmt::format("127.0.0.1:{}", port));
     for (std::size_t i = 0; i < count; ++i) {
       Played& agent = agents_.emplace_back();
+      agent.number = i;
       agent.node = fmt::format("n{:05}", i);
-      const net::Address from = *net::parse_address(address(i) + ":0");
-      agent.channel = net::Channel::connect(driver, agent.node, net::in_seconds(60), {.source_port = 0, .from = from});
-      epoll_event event{};
-      event.events = EPOLLIN;
-      event.data.u64 = i;
-      epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, agent.channel.fd(), &event);
+      connect(agent);
       if (i % 16 == 0) play(0);
     }
   }
@@ -73,7 +70,15 @@ class Players {
   void play(double seconds) {
     std::array<epoll_event, 512> ready;
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), static_cast<int>(seconds * 1e3));
-    for (int i = 0; i < count; ++i) hear(agents_[ready[static_cast<std::size_t>(i)].data.u64]);
+    for (int i = 0; i < count; ++i) {
+      Played& agent = agents_[ready[static_cast<std::size_t>(i)].data.u64];
+      try {
+        hear(agent);
+      } catch (const Error&) {  // the driver of a busy machine has no patience: agents come again
+        if (agent.joined) throw;
+        connect(agent);
+      }
+    }
     const double now_s = clock_.now_s();
     for (std::size_t i = 0; i < agents_.size(); ++i) {
       if (!agents_[i].joined || i == lost_ || now_s < agents_[i].next_s) continue;
@@ -83,6 +88,15 @@ class Players {
   }
 
  private:
+  void connect(Played& agent) {
+    const net::Address from = *net::parse_address(address(agent.number) + ":0");
+    agent.nonce.clear();
+    agent.channel = net::Channel::connect(driver_, agent.node, net::in_seconds(60), {.source_port = 0, .from = from});
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = agent.number;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, agent.channel.fd(), &event);
+  }
   void hear(Played& agent) {
     while (const std::optional<std::string> line = agent.channel.poll_line()) {
       if (agent.joined) {
@@ -126,6 +140,7 @@ class Players {
   const Credentials& credentials_;
   int ranks_;
   double every_s_;
+  net::Address driver_;
   UniqueFd epoll_;
   std::vector<Played> agents_;
   std::size_t joined_ = 0, lost_ = ~std::size_t{0};
