@@ -73,11 +73,14 @@ const std::vector<ManSection> kSections{
            "A run of ms-train with mesh.dp = \"auto\" takes the most nodes that it has work for; the others are "
            "spares. "
            "When nodes are lost it goes on with fewer, from mesh.dp_min on. ms-driver give-back and resize change its "
-           "nodes after a checkpoint: those that it lets go of leave the job. ms-loan act asks for them by SIGUSR1 "
-           "and the job's admin comment, \"ms-loan: give back NODES\", which needs exec ms-driver in the batch script. "
+           "nodes after a checkpoint: those that it lets go of leave the job. At SIGUSR1, "
+           "which ms-loan act sends and which needs exec ms-driver in the batch script, the driver looks at the job's "
+           "partition: nodes of the job that are no longer in it leave the job. If there are none, and idle nodes "
+           "in it would make a larger run, one with --max-nodes saves, and its job is queued again for up to so many: "
+           "Slurm adds no nodes to a running job that has GPUs. "
            "With sbatch --nodes=MIN-MAX, leave out --ntasks-per-node, with which Slurm gives the "
            "least, and say --tasks-per-node to ms-driver. For ms-loan the job's comment says \"ms-driver: elastic from "
-           "N nodes\"."},
+           "N nodes\", and with --max-nodes the job's restarts and the numbers of nodes that have work."},
           {"too few",
            "Attempts take all nodes but the spares, and at least --min-nodes where that is given: then the command "
            "must do with fewer by itself, as torchrun with --nnodes=MIN:MAX. --shrink does that for ms-train run "

@@ -73,7 +73,11 @@ void Driver::not_started(const std::string& why, double now_s) {
 void Driver::begin_attempt() {
   lose_silent_spares(clock_.now_s());
   resizes_ = false;
-  let_go();
+  leaves_ = false;
+  // Slurm without slurmdbd takes nodes out of a job once. What was saved is not lost if the job leaves by itself.
+  if (!let_go() && options_.most_nodes != 0 && !ledger_.attempts.empty() && entry().cause == "stopped" &&
+      queue_after_save())
+    return;
   const std::optional<std::vector<std::string>> chosen = choose_nodes();
   if (!chosen) return;
   nodes_ = *chosen;
@@ -235,7 +239,10 @@ void Driver::finish_attempt(double now_s) {
 }
 
 void Driver::decide(const Judgement& judgement, double now_s) {
-  if (resizes_ && judgement.cause == "stopped" && !asked_to_stop_) return begin_attempt();
+  if (resizes_ && judgement.cause == "stopped" && !asked_to_stop_) {
+    if (!leaves_ || !queue_after_save()) begin_attempt();
+    return;
+  }
   if (judgement.next != Next::again) {
     return stop_with(judgement.code, judgement.next == Next::done ? "done" : judgement.why);
   }
@@ -301,21 +308,39 @@ void Driver::requeue() {
   const bool time_is_up = by_time_limit_ && result_ == static_cast<int>(ExitCode::stopped);
   const bool needs_nodes = !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost);
   if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
-  if (options_.restarts >= options_.max_requeues) {
-    return log::error("driver", "the job was queued again {}: no more", plural(options_.restarts, "time"));
+  // Starts that only changed the run's size mend nothing.
+  const auto mended =
+      options_.restarts - static_cast<int>(std::ranges::count(ledger_.attempts, kResizesCause, &AttemptEntry::cause));
+  if (mended >= options_.max_requeues) {
+    return log::error("driver", "the job was queued again {}: no more", plural(mended, "time"));
   }
+  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
+  queue_again();
+}
+
+// Without the nodes that are bad; returns whether that worked.
+bool Driver::queue_again() {
   std::vector<std::string> out = pool_.with(NodeRole::excluded);
   std::erase_if(out, [&](const std::string& node) { return given_back_.contains(node); });
   for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
     for (const std::string& node : pool_.with(role)) out.push_back(node);
   }
-  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
+  // Slurm without slurmdbd changes nothing of a job that has shrunk, until it has ended: it would stay held. The ledger
+  // leaves those nodes out, too.
+  if (kept_ != options_.nodes.size()) out.clear();
   try {
     const slurm::Commands slurm({.conf = options_.slurm_conf});
-    slurm::requeue_excluding(slurm, static_cast<std::uint32_t>(options_.job), out, {}, clock_);
+    const auto job = static_cast<std::uint32_t>(options_.job);
+    if (out.empty()) {
+      slurm.requeue(job);
+    } else {
+      slurm::requeue_excluding(slurm, job, out, {}, clock_);
+    }
     log::info("driver", "the job is queued again{}",
               out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
+    return true;
   } catch (const Error& error) { log::error("driver", "the job is not queued again: {}", error.message()); }
+  return false;
 }
 
 }  // namespace ms::driver

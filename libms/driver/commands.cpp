@@ -71,6 +71,7 @@ DriverOptions options_of(const Args& args) {
   options.shown_job =
       array > 0 ? fmt::format("{}_{}", array, number_of("SLURM_ARRAY_TASK_ID")) : std::to_string(options.job);
   options.restarts = number_of("SLURM_RESTART_COUNT");
+  options.partition = variable("SLURM_JOB_PARTITION");
   options.nodes = slurm::expand_hostlist_or_throw(variable("SLURM_JOB_NODELIST"));
   options.run_dir = run_dir_of(args, "run-dir");
   if (options.run_dir[0] != '/') {
@@ -93,6 +94,11 @@ DriverOptions options_of(const Args& args) {
                                                   plural(options.nodes.size(), "node")));
   }
   options.least_nodes = static_cast<std::size_t>(args.get_int("min-nodes", 0, 65536));
+  options.most_nodes = static_cast<std::size_t>(args.get_int("max-nodes", 0, 65536));
+  if (options.most_nodes != 0 && !is_ms_train(options.launch.command)) {
+    throw user_error("driver.max_nodes", "--max-nodes is for ms-train run, whose sizes the driver knows",
+                     "other commands stay at the nodes of their job");
+  }
   options.retry.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
   options.retry.max_idle = static_cast<int>(args.get_int("max-idle", 1));
   options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
@@ -235,63 +241,67 @@ Command run_command() {
       .name = "run",
       .summary = "run a command over the nodes of this job, and keep it running",
       .positionals = {{.name = "COMMAND", .doc = "The command that srun starts, with its arguments.", .many = true}},
-      .options = {{.name = "spares", .value = "K", .doc = "Nodes to keep aside.", .default_text = "0"},
-                  kRunDir,
-                  {.name = "tasks-per-node", .value = "N", .doc = "As of srun; without it, as the job has it."},
-                  {.name = "srun", .value = "OPTION", .doc = "An option for srun.", .many = true},
-                  {.name = "min-nodes",
-                   .value = "N",
-                   .doc = "Go on with so few, if the command can; without it, no fewer than at first.",
-                   .default_text = "0"},
-                  {.name = "hang-timeout",
-                   .value = "TIME",
-                   .doc = "No step for so long is a hang, until the heartbeats have taught a shorter time; without "
-                          "heartbeats, no output.",
-                   .default_text = "10m"},
-                  {.name = "max-attempts", .value = "N", .doc = "Give up after so many.", .default_text = "100"},
-                  {.name = "max-idle",
-                   .value = "N",
-                   .doc = "Give up after so many on end that came no further.",
-                   .default_text = "3"},
-                  {.name = "max-requeues",
-                   .value = "N",
-                   .doc = "Queue the job again, at most so often, when its time limit is near (sbatch "
-                          "--signal=B:USR2@300) or too few nodes are left, and without the bad ones.",
-                   .default_text = "0"},
-                  {.name = "shrink",
-                   .doc = "Of ms-train run: with too few nodes, go on with a smaller mesh.dp that the configuration "
-                          "allows and the same global batch, rather than end or be queued again."},
-                  {.name = "preflight",
-                   .value = "0|1|2",
-                   .doc =
-                       "Before the first attempt, ms-diag looks at all nodes, spares too, and bad ones are left out; "
-                       "0: not at all.",
-                   .default_text = "0"},
-                  {.name = "metrics-port",
-                   .value = "PORT",
-                   .doc =
-                       "Prometheus may read the run's metrics at this port of the batch node's loopback interface, or "
-                       "at ADDRESS:PORT; DIR/driver/metrics.prom has them in any case."},
-                  {.name = "comment", .doc = "The job's comment in Slurm says how the run does (squeue -O comment)."},
-                  {.name = "notify",
-                   .value = "FILE",
-                   .doc = "Tell Alertmanager or Slack when the run is interrupted and when it ends, as this "
-                          "ms-notify.toml(5) says; ms-diag notify --run DIR does it."},
-                  {.name = "diagnose",
-                   .value = "0|1|2",
-                   .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
-                   .default_text = "2"},
-                  {.name = "health-every",
-                   .value = "TIME",
-                   .doc = "While the run trains, ms-diag (level 1) looks at every node so often; one with a critical "
-                          "finding gives way to a spare, if there is one. 0: not at all.",
-                   .default_text = "1m"},
-                  {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"},
-                  {.name = "netcheck",
-                   .value = "PROGRAM",
-                   .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out, and for suspects "
-                          "that the network may have made look so.",
-                   .default_text = "ms-netcheck"}},
+      .options =
+          {{.name = "spares", .value = "K", .doc = "Nodes to keep aside.", .default_text = "0"},
+           kRunDir,
+           {.name = "tasks-per-node", .value = "N", .doc = "As of srun; without it, as the job has it."},
+           {.name = "srun", .value = "OPTION", .doc = "An option for srun.", .many = true},
+           {.name = "min-nodes",
+            .value = "N",
+            .doc = "Go on with so few, if the command can; without it, no fewer than at first.",
+            .default_text = "0"},
+           {.name = "max-nodes",
+            .value = "N",
+            .doc = "When ms-loan says that nodes are idle, save and have the elastic run's job queued again, which "
+                   "then gets what is free: the maximum of sbatch --nodes=MIN-MAX. 0: it does not grow.",
+            .default_text = "0"},
+           {.name = "hang-timeout",
+            .value = "TIME",
+            .doc = "No step for so long is a hang, until the heartbeats have taught a shorter time; without "
+                   "heartbeats, no output.",
+            .default_text = "10m"},
+           {.name = "max-attempts", .value = "N", .doc = "Give up after so many.", .default_text = "100"},
+           {.name = "max-idle",
+            .value = "N",
+            .doc = "Give up after so many on end that came no further.",
+            .default_text = "3"},
+           {.name = "max-requeues",
+            .value = "N",
+            .doc = "Queue the job again, at most so often, when its time limit is near (sbatch "
+                   "--signal=B:USR2@300) or too few nodes are left, and without the bad ones.",
+            .default_text = "0"},
+           {.name = "shrink",
+            .doc = "Of ms-train run: with too few nodes, go on with a smaller mesh.dp that the configuration "
+                   "allows and the same global batch, rather than end or be queued again."},
+           {.name = "preflight",
+            .value = "0|1|2",
+            .doc = "Before the first attempt, ms-diag looks at all nodes, spares too, and bad ones are left out; "
+                   "0: not at all.",
+            .default_text = "0"},
+           {.name = "metrics-port",
+            .value = "PORT",
+            .doc = "Prometheus may read the run's metrics at this port of the batch node's loopback interface, or "
+                   "at ADDRESS:PORT; DIR/driver/metrics.prom has them in any case."},
+           {.name = "comment", .doc = "The job's comment in Slurm says how the run does (squeue -O comment)."},
+           {.name = "notify",
+            .value = "FILE",
+            .doc = "Tell Alertmanager or Slack when the run is interrupted and when it ends, as this "
+                   "ms-notify.toml(5) says; ms-diag notify --run DIR does it."},
+           {.name = "diagnose",
+            .value = "0|1|2",
+            .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
+            .default_text = "2"},
+           {.name = "health-every",
+            .value = "TIME",
+            .doc = "While the run trains, ms-diag (level 1) looks at every node so often; one with a critical "
+                   "finding gives way to a spare, if there is one. 0: not at all.",
+            .default_text = "1m"},
+           {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"},
+           {.name = "netcheck",
+            .value = "PROGRAM",
+            .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out, and for suspects "
+                    "that the network may have made look so.",
+            .default_text = "ms-netcheck"}},
       .run = drive};
 }
 

@@ -33,11 +33,13 @@ namespace ms::driver {
 struct DriverOptions {
   std::vector<std::string> nodes;  // of the allocation
   int job = 0, restarts = 0;
+  std::string partition;  // of the job
   std::string shown_job;  // as squeue shows it: "12", or "10_2" of an array
   std::string run_dir;
   LaunchSpec launch;
   std::size_t spares = 0;
   std::size_t least_nodes = 0;  // an attempt with fewer is not made; 0: all but the spares
+  std::size_t most_nodes = 0;   // of an elastic run's job, which is queued again to grow; 0: it does not grow
   watch::RetryPolicy retry = {};
   int diagnose_level = 2;   // of ms-diag, for suspects; 0: they are not looked at
   int preflight_level = 0;  // for all nodes before the first attempt; 0: none
@@ -77,10 +79,14 @@ class Driver {
   std::optional<std::vector<std::string>> choose_nodes();
   bool is_elastic() const;
   std::string elastic_text() const;
+  std::size_t least_of_run() const;
+  std::vector<std::size_t> sizes_of_job() const;
   std::string resize(std::size_t nodes);                         // what is said to whoever asked
+  std::string grow(std::size_t idle);                            // the same
+  std::string leave();                                           // the same
   std::string give_back(const std::vector<std::string>& nodes);  // the same
   void save_and_go_on();
-  void let_go();
+  bool let_go();
   void read_request();
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
@@ -111,6 +117,8 @@ class Driver {
   void leave_out(const std::string& node, const std::string& why);
   void stop_with(int code, const std::string& why);
   void requeue();
+  bool queue_again();
+  bool queue_after_save();
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
@@ -153,6 +161,7 @@ class Driver {
   std::set<std::string> given_back_;  // asked back, out of the job or on their way
   std::size_t kept_ = 0;              // nodes of the job, as Slurm has it
   bool resizes_ = false;              // the attempt saves for the next one
+  bool leaves_ = false;               // and the job is queued again then
   std::optional<LongCommand> command_;
   watch::Deadlines deadlines_;
   std::optional<Watcher> watcher_;

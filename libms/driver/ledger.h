@@ -13,6 +13,8 @@ namespace ms::driver {
 
 // Causes of attempts that Slurm did not start begin with this.
 inline constexpr std::string_view kSlurmCauses = "slurm_";
+// The attempt ended so that the job could be queued again for another number of nodes.
+inline constexpr std::string_view kResizesCause = "resizes";
 
 struct AttemptEntry {
   int number = 0;

@@ -13,6 +13,11 @@
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
+namespace {
+
+constexpr std::size_t kMostSizes = 64;  // in the job's comment
+
+}  // namespace
 
 // Sets launch_, too: where the run has one size and nodes are too few, a smaller one, if that is wanted and possible.
 std::optional<std::vector<std::string>> Driver::choose_nodes() {
@@ -42,10 +47,65 @@ bool Driver::is_elastic() const { return sizes_ && (sizes_->is_auto || options_.
 
 // Returns how the comment of an elastic run's job begins, for ms-loan; empty: it is none.
 std::string Driver::elastic_text() const {
-  if (!is_elastic()) return "";
-  const auto fewest = smallest_fit(*sizes_, options_.nodes.size(), options_.launch.tasks_per_node);
-  const std::size_t least = std::max(options_.least_nodes, fewest ? fewest->nodes : 0);
-  return least == 0 ? "" : fmt::format("{}{}; ", slurm::kElasticComment, plural(least, "node"));
+  if (!is_elastic() || least_of_run() == 0) return "";
+  const std::vector<std::size_t> sizes = sizes_of_job();
+  const std::string takes = sizes.empty() ? ""
+                                          : fmt::format("{}{}{}{}", slurm::kStartComment, options_.restarts,
+                                                        slurm::kSizesComment, fmt::join(sizes, ","));
+  return fmt::format("{}{}{}{}", slurm::kElasticComment, plural(least_of_run(), "node"), takes, slurm::kElasticEnd);
+}
+
+// The fewest nodes of which all have work; 0: there is no such number.
+std::size_t Driver::least_of_run() const {
+  const auto fewest =
+      smallest_fit(*sizes_, std::max(options_.nodes.size(), options_.most_nodes), options_.launch.tasks_per_node);
+  return fewest ? std::max(options_.least_nodes, fewest->nodes) : options_.least_nodes;
+}
+
+// Numbers of nodes, up to --max-nodes, of jobs of which all nodes would have work or be spares.
+std::vector<std::size_t> Driver::sizes_of_job() const {
+  std::vector<std::size_t> sizes;
+  for (std::size_t nodes = options_.spares + 1; nodes <= options_.most_nodes && sizes.size() < kMostSizes; ++nodes) {
+    const std::size_t working = nodes - options_.spares;
+    const auto fit = largest_fit(*sizes_, working, options_.launch.tasks_per_node);
+    if (fit && fit->nodes == working && working >= options_.least_nodes) sizes.push_back(nodes);
+  }
+  return sizes;
+}
+
+// The job goes through the queue: Slurm adds no nodes to a job that has GPUs (its select/cons_tres refuses to merge
+// jobs with GRES, and leaves the donor in COMPLETING for ever). `idle`: nodes that it could have more.
+std::string Driver::grow(std::size_t idle) {
+  if (!is_elastic()) return "nothing is asked for, and the run has one size";
+  if (options_.most_nodes == 0) return "nothing is asked for, and without --max-nodes the run does not grow";
+  if (most_nodes_ != 0) return fmt::format("nothing is asked for, and a person wants {}", plural(most_nodes_, "node"));
+  const std::size_t now = nodes_.size() + options_.spares;
+  const bool larger =
+      std::ranges::any_of(sizes_of_job(), [&](std::size_t size) { return size > now && size <= now + idle; });
+  if (!larger) return fmt::format("nothing is asked for, and no larger run fits {} more", plural(idle, "node"));
+  return leave();
+}
+
+// The run saves, and its job is queued again.
+std::string Driver::leave() {
+  if (phase_ != Phase::running || resizes_) return "no attempt runs that could save now";
+  leaves_ = true;
+  save_and_go_on();
+  return "the run saves, and the job is queued again";
+}
+
+// Returns whether the job is queued; if it cannot be, the run goes on with the nodes that it has.
+bool Driver::queue_after_save() {
+  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes
+  entry().cause = kResizesCause;
+  save();
+  if (queue_again()) {
+    result_ = static_cast<int>(ExitCode::stopped);
+    return true;
+  }
+  std::signal(SIGTERM, SIG_DFL);
+  entry().cause = "stopped";
+  return false;
 }
 
 std::string Driver::resize(std::size_t nodes) {
@@ -87,6 +147,7 @@ std::string Driver::give_back(const std::vector<std::string>& nodes) {
     pool_.exclude(node, "asked back");
     given_back_.insert(node);
   }
+  leaves_ = false;
   save();
   const std::string names = slurm::fold_hostlist(new_ones);
   if (!works || phase_ != Phase::running) {
@@ -97,13 +158,14 @@ std::string Driver::give_back(const std::vector<std::string>& nodes) {
   return fmt::format("the run saves, and goes on without {}", names);
 }
 
-// Takes nodes out of the job that were asked back, and on which nothing of the run is left.
-void Driver::let_go() {
+// Takes nodes out of the job that were asked back, and on which nothing of the run is left. Returns whether all have
+// left it.
+bool Driver::let_go() {
   std::vector<std::string> kept;
   for (const std::string& node : options_.nodes) {
     if (!given_back_.contains(node)) kept.push_back(node);
   }
-  if (kept.size() == kept_) return;
+  if (kept.size() == kept_) return true;
   try {
     slurm::Commands({.conf = options_.slurm_conf})
         .set_job_nodes(static_cast<std::uint32_t>(options_.job), slurm::fold_hostlist(kept));
@@ -112,19 +174,33 @@ void Driver::let_go() {
   } catch (const Error& error) { log::error("driver", "the job keeps its nodes: {}", error.message()); }
   // scontrol leaves scripts for shells.
   for (const char* kind : {"sh", "csh"}) unlink(fmt::format("slurm_job_{}_resize.{}", options_.job, kind).c_str());
+  return kept.size() == kept_;
 }
 
-// SIGUSR1 came: an operator asks for something, which only Slurm says in a way that can be trusted.
+// SIGUSR1 came: something has changed in the job's partition, and only Slurm says what in a way that can be trusted.
 void Driver::read_request() {
   try {
-    const std::string asked =
-        slurm::Commands({.conf = options_.slurm_conf}).job(static_cast<std::uint32_t>(options_.job)).admin_comment;
-    if (!asked.starts_with(slurm::kGiveBackComment)) {
-      return log::warn("driver", "SIGUSR1 was received, and the job's admin comment asks for nothing");
+    const slurm::Commands slurm({.conf = options_.slurm_conf});
+    const std::vector<std::string> there = slurm::expand_hostlist_or_throw(slurm.partition(options_.partition).nodes);
+    const std::set<std::string> partition(there.begin(), there.end());
+    std::set<std::string> job;
+    std::vector<std::string> gone;
+    for (const std::string& node : options_.nodes) {
+      if (given_back_.contains(node)) continue;
+      job.insert(node);
+      if (!partition.contains(node)) gone.push_back(node);
     }
-    const std::string nodes = asked.substr(slurm::kGiveBackComment.size());
-    log::warn("driver", "{} is asked back: {}", plain_text(nodes, 200),
-              give_back(slurm::expand_hostlist_or_throw(nodes)));
+    if (gone.empty()) {
+      const auto idle = std::ranges::count_if(slurm.nodes(), [&](const slurm::Node& node) {
+        return partition.contains(node.name) && !job.contains(node.name) && node.has_state("IDLE") &&
+               !node.is_drained_or_draining();
+      });
+      return log::warn("driver", "SIGUSR1 was received: {}", grow(static_cast<std::size_t>(idle)));
+    }
+    // Without the node of its script the job has to go.
+    const bool all = gone.front() == options_.nodes.front();
+    log::warn("driver", "{} {} asked back: {}", slurm::fold_hostlist(gone), gone.size() == 1 ? "is" : "are",
+              all ? leave() : give_back(gone));
   } catch (const Error& error) { log::error("driver", "what SIGUSR1 means is not known: {}", error.message()); }
 }
 

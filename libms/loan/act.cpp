@@ -24,11 +24,11 @@ Policy live_policy_of(const Args& args) {
   return policy;
 }
 
-View look(const slurm::Commands& slurm, const Policy& policy, double now_s) {
+View look(const slurm::Commands& slurm, const Policy& policy, const Memory& memory, double now_s) {
   const int demand = read_demand_now(policy);
   View view = read_view(slurm, policy, now_s);
   view.demand_nodes = demand;
-  if (takes_back(view, policy)) read_elastic(slurm, view);
+  if (takes_back(view, policy) || may_grow(view, memory, policy)) read_elastic(slurm, view);
   return view;
 }
 
@@ -57,17 +57,19 @@ std::string described(const View& view, const Plan& plan) {
 int observe(const Args& args) {
   const Policy policy = live_policy_of(args);
   const slurm::Commands slurm(command_options(policy.slurm));
-  const View view = look(slurm, policy, SystemClock().wall_s());
   Memory memory = read_memory(policy.slurm.state);
+  const View view = look(slurm, policy, memory, SystemClock().wall_s());
   remember(memory, view, policy);
   write_out(described(view, make_plan(view, memory, policy)));
   return 0;
 }
 
 void poll(const slurm::Commands& slurm, const Policy& policy, Memory& memory, double now_s) {
-  const View view = look(slurm, policy, now_s);
+  const View view = look(slurm, policy, memory, now_s);
   remember(memory, view, policy);
-  execute(slurm, policy, view, make_plan(view, memory, policy), memory);
+  const Plan plan = make_plan(view, memory, policy);
+  if (may_grow(view, memory, policy)) memory.scaled_s = now_s;
+  execute(slurm, policy, view, plan, memory);
   write_memory(policy.slurm.state, memory);
   write_metrics(policy.slurm.state, view, memory);
 }
@@ -128,25 +130,31 @@ Command observe_command() {
 }
 
 Command act_command() {
-  return {.name = "act",
-          .summary = "put idle nodes on loan, and take them back when inference needs them",
-          .options = {policy_option(), {.name = "once", .doc = "One poll, for tests and for timers."}},
-          .run = act,
-          .description =
-              "Runs until it is killed, as root, SlurmUser or a Slurm operator; no job depends on it. The nodes on "
-              "loan are those of the loan partition, which inference's partition has, too; a node that goes back "
-              "leaves it, jobs on it get the signal, and after the notice they are queued again. What is under way is "
-              "read from Slurm, so that it may be killed and started again at any time. While Slurm or the demand "
-              "cannot be read nothing is changed, and standard error says so. The time that Slurm takes to end a job, "
-              "up to "
-              "KillWait, comes on top of loan.grace.\n\n"
-              "Create the loan partition without nodes: PartitionName=loan Nodes=\"\" PriorityTier=1, and inference's "
-              "with a higher PriorityTier. "
-              "Elastic runs, of ms-train under ms-driver, are asked for single nodes first: the job's admin comment "
-              "says \"ms-loan: give back NODES\", and the driver saves, lets go of them and goes on. One that has not "
-              "when the notice is over is queued again, as other jobs are. act makes no run larger: ms-driver(1) does, "
-              "within its job. Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let "
-              "them in."};
+  return {
+      .name = "act",
+      .summary = "put idle nodes on loan, and take them back when inference needs them",
+      .options = {policy_option(), {.name = "once", .doc = "One poll, for tests and for timers."}},
+      .run = act,
+      .description =
+          "Runs until it is killed, as root, SlurmUser or a Slurm operator; no job depends on it. The nodes on "
+          "loan are those of the loan partition, which inference's partition has, too; a node that goes back "
+          "leaves it, jobs on it get the signal, and after the notice they are queued again. What is under way is "
+          "read from Slurm, so that it may be killed and started again at any time. While Slurm or the demand "
+          "cannot be read nothing is changed, and standard error says so. The time that Slurm takes to end a job, "
+          "up to "
+          "KillWait, comes on top of loan.grace.\n\n"
+          "Create the loan partition without nodes: PartitionName=loan Nodes=\"\" PriorityTier=1, and inference's "
+          "with a higher PriorityTier. "
+          "Elastic runs, of ms-train under ms-driver, are asked for single nodes first: at SIGUSR1 the driver sees "
+          "which "
+          "of its nodes have left the loan partition, saves, lets go of them and goes on. One that has not when the "
+          "notice is over is queued again, as other jobs are. Slurm without slurmdbd takes nodes out of a job once: "
+          "the "
+          "second time a run that may grow saves and has itself queued again. "
+          "Where nodes on loan are idle and no job waits for any, the run that gains most of those that may grow "
+          "(ms-driver run --max-nodes) gets SIGUSR1 too, one every schedule.interval: it saves and has its job queued "
+          "again, which act then starts at once. "
+          "Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let them in."};
 }
 
 Command explain_command() {

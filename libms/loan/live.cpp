@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "base/error.h"
@@ -24,6 +25,8 @@ namespace {
 
 constexpr std::size_t kMaxDemandBytes = 4096;
 constexpr std::size_t kMaxDemandChars = 60;
+constexpr std::size_t kMostSizes = 64;         // that a job's comment may name
+constexpr const char* kDriverSignal = "USR1";  // at which ms-driver looks at its partition
 constexpr std::string_view kSignalChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
 
 // States in which a node runs nothing new, as scontrol shows them.
@@ -121,9 +124,14 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
     live.trouble = trouble_of(node);
     live.idle = node.has_state("IDLE") && !node.has_state("COMPLETING");
   }
+  std::map<std::uint32_t, int> restarts;
+  for (const slurm::Wait& wait : slurm.waits_of(partition)) {
+    restarts[wait.id] = wait.restarts;
+    view.started.push_back({.job = wait.id, .restarts = wait.restarts, .waited_s = wait.seconds});
+  }
   for (const slurm::Job& job : slurm.jobs_of(partition)) {
     if (!job.runs()) {
-      view.waiting_jobs += job.pending();
+      if (job.pending() && !job.held() && job.reason != "Dependency") view.waiting.push_back(job.id);
       continue;
     }
     const std::vector<std::string> hosts = slurm::expand_hostlist_or_throw(job.nodes);
@@ -134,20 +142,51 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
     }
     view.jobs.push_back({.id = job.id,
                          .nodes = std::max(1, static_cast<int>(hosts.size())),
+                         .restarts = restarts[job.id],
                          .batch_node = hosts.empty() ? std::string() : hosts.front()});
   }
   return view;
 }
 
-void read_elastic(const slurm::Commands& slurm, View& view) {
-  for (LiveJob& job : view.jobs) {
-    if (job.nodes < 2) continue;
-    const std::string comment = slurm.comment_of(job.id);
-    if (!comment.starts_with(slurm::kElasticComment)) continue;
-    const char* const begin = comment.data() + slurm::kElasticComment.size();
-    std::from_chars(begin, comment.data() + comment.size(), job.least_nodes);
-    job.least_nodes = std::max(job.least_nodes, 0);
+namespace {
+
+// Returns whether Slurm did it; what follows where it did not is logged.
+bool try_on(std::uint32_t job, std::string_view otherwise, const std::function<void()>& step) {
+  try {
+    step();
+    return true;
+  } catch (const Error& error) { log::error("loan", "job {} {}: {}", job, otherwise, error.message()); }
+  return false;
+}
+
+// The number at the beginning of the text, which goes; 0: there is none.
+int take_number(std::string_view& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return std::clamp(number, 0, static_cast<int>(slurm::kMaxHosts));
+}
+
+}  // namespace
+
+void read_elastic_comment(std::string_view comment, LiveJob& job) {
+  if (!comment.starts_with(slurm::kElasticComment)) return;
+  comment = comment.substr(0, comment.find(slurm::kElasticEnd)).substr(slurm::kElasticComment.size());
+  job.least_nodes = take_number(comment);
+  const std::size_t start = comment.find(slurm::kStartComment);
+  if (start == std::string_view::npos) return;
+  comment.remove_prefix(start + slurm::kStartComment.size());
+  if (take_number(comment) != job.restarts || !comment.starts_with(slurm::kSizesComment)) return;
+  comment.remove_prefix(slurm::kSizesComment.size());
+  for (int size = take_number(comment); size > 0; size = take_number(comment)) {
+    if (size > std::max(job.nodes, job.sizes.empty() ? 0 : job.sizes.back())) job.sizes.push_back(size);
+    if (comment.empty() || job.sizes.size() == kMostSizes) return;
+    comment.remove_prefix(1);
   }
+}
+
+void read_elastic(const slurm::Commands& slurm, View& view) {
+  for (LiveJob& job : view.jobs) read_elastic_comment(slurm.comment_of(job.id), job);
 }
 
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory) {
@@ -173,25 +212,30 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
       case Step::reclaim:
         ++memory.reclaimed;
         break;
-      case Step::notify:
-        if (!action.nodes.empty()) {
-          slurm.set_admin_comment(action.job, std::string(slurm::kGiveBackComment) + action.nodes);
-          memory.asked[action.job] = action.nodes;
-        }
-        if (!policy.slurm.signal.empty()) slurm.signal_batch(action.job, policy.slurm.signal);
+      case Step::notify: {
+        const bool elastic = !action.nodes.empty();
+        if (elastic) memory.asked[action.job] = action.nodes;
+        const std::string signal = elastic ? kDriverSignal : policy.slurm.signal;
+        if (!signal.empty()) slurm.signal_batch(action.job, signal);
         memory.notices.try_emplace(action.job, view.now_s);
         write_memory(state, memory);
         break;
+      }
       case Step::requeue:
-        try {
-          slurm.requeue(action.job);
-        } catch (const Error& error) {
-          log::error("loan", "job {} keeps its nodes: {}", action.job, error.message());
-          continue;
-        }
+        if (!try_on(action.job, "keeps its nodes", [&] { slurm.requeue(action.job); })) continue;
         ++memory.preemptions;
         memory.notices.erase(action.job);
         memory.asked.erase(action.job);
+        break;
+      case Step::grow:
+        slurm.signal_batch(action.job, kDriverSignal);
+        memory.growing[action.job] = view.now_s;
+        write_memory(state, memory);
+        break;
+      case Step::start:
+        memory.growing.erase(action.job);
+        ++memory.grown;
+        if (!try_on(action.job, "waits for Slurm's own delay", [&] { slurm.start_now(action.job); })) continue;
         break;
     }
     done(action);

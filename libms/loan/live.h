@@ -16,11 +16,13 @@ void check_live(const Policy& policy);
 // How many nodes inference needs now, from demand.file or demand.command. Error("loan.demand", user): it does not say.
 int read_demand_now(const Policy& policy);
 
-// Asks Slurm, in three calls. Error("slurm.command", slurm): it does not answer. Error("loan.partition", user): the
+// Asks Slurm, in four calls. Error("slurm.command", slurm): it does not answer. Error("loan.partition", user): the
 // loan partition has nodes that the policy does not name.
 View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s);
 
-// Reads which jobs are elastic, from the comments of those with several nodes: a call for each.
+// Reads what a job's comment says of an elastic run, if it is one. A user may have written anything. Pure.
+void read_elastic_comment(std::string_view comment, LiveJob& job);
+// The same for all jobs: a call for each.
 void read_elastic(const slurm::Commands& slurm, View& view);
 
 // Does what is planned. The memory is written before and after signals, so that whoever is killed between sends one

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/user_path.h"
 #include "base/utc.h"
+#include "loan/report.h"
 
 namespace ms::loan {
 namespace {
@@ -53,6 +54,24 @@ Memory read_memory(const std::string& directory) {
       json.get_to("returned_s", memory.returned_s);
       json.get_to("returned_max_s", memory.returned_max_s);
     }
+    if (json.contains("growing")) {  // the same
+      for (const Json& told : json.at("growing")) {
+        memory.growing[told.at(0).get<std::uint32_t>()] = told.at(1).get<double>();
+      }
+      json.get_to("scaled_s", memory.scaled_s);
+      json.get_to("grown", memory.grown);
+    }
+    if (json.contains("started")) {  // the same
+      for (const Json& start : json.at("started")) {
+        memory.started[start.at(0).get<std::uint32_t>()] = start.at(1).get<int>();
+      }
+      json.get_to("waited_s", memory.waited_s);
+      json.get_to("starts", memory.starts);
+      json.get_to("starts_waited_s", memory.starts_waited_s);
+      json.get_to("node_s", memory.node_s);
+      json.get_to("inference_s", memory.inference_s);
+      json.get_to("training_s", memory.training_s);
+    }
     json.get_to("preemptions", memory.preemptions);
     json.get_to("reclaimed", memory.reclaimed);
     json.get_to("lent", memory.lent);
@@ -72,6 +91,16 @@ void write_memory(const std::string& directory, const Memory& memory) {
             {"notices", Json::array()},
             {"asked", Json::array()},
             {"leaving", memory.leaving},
+            {"growing", Json::array()},
+            {"scaled_s", memory.scaled_s},
+            {"grown", memory.grown},
+            {"started", Json::array()},
+            {"waited_s", memory.waited_s},
+            {"starts", memory.starts},
+            {"starts_waited_s", memory.starts_waited_s},
+            {"node_s", memory.node_s},
+            {"inference_s", memory.inference_s},
+            {"training_s", memory.training_s},
             {"shrunk", memory.shrunk},
             {"returned", memory.returned},
             {"returned_s", memory.returned_s},
@@ -81,6 +110,8 @@ void write_memory(const std::string& directory, const Memory& memory) {
             {"lent", memory.lent}};
   for (const auto& [time_s, nodes] : memory.demand) json["demand"].push_back(Json{time_s, nodes});
   for (const auto& [job, time_s] : memory.notices) json["notices"].push_back(Json{job, time_s});
+  for (const auto& [job, time_s] : memory.growing) json["growing"].push_back(Json{job, time_s});
+  for (const auto& [job, restarts] : memory.started) json["started"].push_back(Json{job, restarts});
   for (const auto& [job, nodes] : memory.asked) json["asked"].push_back(Json{job, nodes});
   write_file_atomic(state_file(directory), json.dump(1) + "\n");
 }
@@ -129,15 +160,34 @@ void write_metrics(const std::string& directory, const View& view, const Memory&
   add("on_loan_nodes", "gauge", "Nodes on loan.", on_loan);
   add("returning_nodes", "gauge", "Nodes that jobs on loan still have, and inference is to get.", returning);
   add("used_nodes", "gauge", "Nodes on loan that jobs use.", used);
-  add("waiting_jobs", "gauge", "Jobs of the loan partition that wait.", view.waiting_jobs);
+  add("waiting_jobs", "gauge", "Jobs of the loan partition that wait.", view.waiting.size());
   add("demand_nodes", "gauge", "Nodes that inference needs.", view.demand_nodes);
   add("lent_total", "counter", "Nodes put on loan.", memory.lent);
   add("reclaimed_total", "counter", "Nodes taken back.", memory.reclaimed);
   add("preemptions_total", "counter", "Jobs queued again for it.", memory.preemptions);
   add("shrunk_total", "counter", "Elastic runs that let go of the nodes that they were asked for.", memory.shrunk);
+  add("grown_total", "counter", "Elastic runs that were queued again for more nodes.", memory.grown);
   add("returned_nodes_total", "counter", "Nodes that jobs had, and that came back.", memory.returned);
   add("returned_seconds_total", "counter", "How long that took, added up.", fmt::format("{:.3f}", memory.returned_s));
   add("returned_seconds_max", "gauge", "And at most.", fmt::format("{:.3f}", memory.returned_max_s));
+  const Summary waits = summary_of(memory.waited_s);
+  text += fmt::format(
+      "# HELP ms_loan_queue_seconds How long jobs of the loan partition had waited when they began; quantiles of the "
+      "last {} starts.\n# TYPE ms_loan_queue_seconds summary\n",
+      kMostWaits);
+  if (!memory.waited_s.empty()) text += fmt::format("ms_loan_queue_seconds{{quantile=\"0.95\"}} {:.0f}\n", waits.p95_s);
+  text += fmt::format("ms_loan_queue_seconds_sum {:.0f}\nms_loan_queue_seconds_count {}\n", memory.starts_waited_s,
+                      memory.starts);
+  const Usage usage = usage_of(view);
+  add("usage_ratio", "gauge", "Nodes that inference needs or jobs on loan have, of all without trouble.",
+      fmt::format("{:.4f}",
+                  usage.nodes == 0 ? 0.0 : static_cast<double>(usage.inference + usage.training) / usage.nodes));
+  add("node_seconds_total", "counter", "Node-seconds watched, of nodes without trouble.",
+      fmt::format("{:.0f}", memory.node_s));
+  add("inference_node_seconds_total", "counter", "Of these, the ones that inference needed.",
+      fmt::format("{:.0f}", memory.inference_s));
+  add("training_node_seconds_total", "counter", "Of these, the ones that jobs on loan had.",
+      fmt::format("{:.0f}", memory.training_s));
   add("last_poll_seconds", "gauge", "When Slurm and demand were last read.", fmt::format("{:.0f}", view.now_s));
   write_file_atomic(directory + "/metrics.prom", text);
 }

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
+#include "loan/knapsack.h"
 #include "loan/replay.h"
 #include "loan/victims.h"
 #include "slurm/hostlist.h"
@@ -14,12 +16,12 @@
 namespace ms::loan {
 namespace {
 
-constexpr std::array<std::string_view, 4> kSteps = {"lend", "reclaim", "notify", "requeue"};
+constexpr std::array<std::string_view, 6> kSteps = {"lend", "reclaim", "notify", "requeue", "grow", "start"};
 
 class Planner {
  public:
   Planner(const View& view, const Memory& memory, const Policy& policy)
-      : view_(view), memory_(memory), loan_(policy.loan) {
+      : view_(view), memory_(memory), policy_(policy), loan_(policy.loan) {
     for (const LiveNode& node : view.nodes) {
       usable_ += node.trouble.empty();
       loaned_ += node.trouble.empty() && node.on_loan;
@@ -31,6 +33,8 @@ class Planner {
     reclaim();
     lend();
     end_jobs();
+    start_grown();
+    if (may_grow()) grow();
     plan_.on_loan.assign(on_loan_.begin(), on_loan_.end());
     return std::move(plan_);
   }
@@ -39,8 +43,18 @@ class Planner {
         std::ranges::any_of(view_.nodes, [&](const LiveNode& node) { return !is_on_loan(node) && !node.jobs.empty(); });
     return comes_back || needed() > usable_ - loaned_;
   }
+  bool may_grow() const {
+    return loan_.grow && view_.waiting.empty() && !takes_back() && idle_on_loan() > 0 &&
+           view_.now_s >= memory_.scaled_s + policy_.schedule.interval_s;
+  }
 
  private:
+  // Nodes that were on loan before this plan: Slurm has had the time to give them to whoever waits.
+  int idle_on_loan() const {
+    return static_cast<int>(std::ranges::count_if(view_.nodes, [&](const LiveNode& node) {
+      return node.on_loan && is_on_loan(node) && node.idle && node.jobs.empty() && node.trouble.empty();
+    }));
+  }
   const LiveJob& job_of(int job) const { return view_.jobs[static_cast<std::size_t>(job)]; }
   int needed() const { return std::min(needed_nodes(view_.demand_nodes, loan_), usable_); }
   bool is_on_loan(const LiveNode& node) const { return on_loan_.contains(node.name); }
@@ -168,8 +182,50 @@ class Planner {
     }
   }
 
+  // A run that was queued again need not wait for Slurm's whole delay.
+  void start_grown() {
+    for (const std::uint32_t job : view_.waiting) {
+      if (!memory_.growing.contains(job)) continue;
+      plan_.actions.push_back({.step = Step::start, .job = job, .reason = "it has saved, and waits for more nodes"});
+    }
+  }
+
+  // An elastic run takes what nobody else wants, as the knapsack of a replay gives it: without a history of theirs, all
+  // of them have schedule.horizon left and are as fast as their nodes. One run at a time, that which gains most: Slurm
+  // gives a job that starts all nodes that it may have, those of a run that waits beside it, too.
+  void grow() {
+    std::vector<int> jobs;
+    std::vector<Group> groups;
+    for (std::size_t index = 0; index < view_.jobs.size(); ++index) {
+      const LiveJob& job = view_.jobs[index];
+      if (job.sizes.empty() || memory_.growing.contains(job.id)) continue;
+      Group group;
+      for (const int size : job.sizes) {
+        const double saved_s = policy_.schedule.horizon_s * (1 - static_cast<double>(job.nodes) / size);
+        group.push_back({.weight = size - job.nodes, .value = saved_s - policy_.jobs.preempt_overhead_s});
+      }
+      jobs.push_back(static_cast<int>(index));
+      groups.push_back(std::move(group));
+    }
+    const int idle = idle_on_loan();
+    const Extras extras = solve_knapsack(groups, idle);
+    std::optional<std::size_t> best;
+    const auto chosen = [&](std::size_t i) { return groups[i][static_cast<std::size_t>(extras.item[i])]; };
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      if (extras.item[i] >= 0 && (!best || chosen(i).value > chosen(*best).value)) best = i;
+    }
+    if (!best) return;
+    const LiveJob& job = job_of(jobs[*best]);
+    plan_.actions.push_back({.step = Step::grow,
+                             .job = job.id,
+                             .reason = fmt::format("{} idle on loan and nobody waits: from {} to {}",
+                                                   plural(static_cast<std::size_t>(idle), "node"), job.nodes,
+                                                   job.nodes + chosen(*best).weight)});
+  }
+
   const View& view_;
   const Memory& memory_;
+  const Policy& policy_;
   const LoanConfig& loan_;
   int usable_ = 0, loaned_ = 0;  // nodes without trouble, and of these the ones on loan
   std::set<std::string> on_loan_;
@@ -180,8 +236,47 @@ class Planner {
 
 std::string_view to_string(Step step) { return kSteps[static_cast<std::size_t>(step)]; }
 
+Usage usage_of(const View& view) {
+  Usage usage;
+  int has = 0;
+  for (const LiveNode& node : view.nodes) {
+    if (!node.trouble.empty()) continue;
+    ++usage.nodes;
+    usage.training += !node.jobs.empty();
+    has += !node.on_loan && node.jobs.empty();
+  }
+  usage.inference = std::min(view.demand_nodes, has);
+  return usage;
+}
+
+namespace {
+
+void remember_starts(Memory& memory, const View& view) {
+  std::map<std::uint32_t, int> running;
+  for (const Start& start : view.started) {
+    running[start.job] = start.restarts;
+    const auto counted = memory.started.find(start.job);
+    if (counted != memory.started.end() && counted->second == start.restarts) continue;
+    ++memory.starts;
+    memory.starts_waited_s += start.waited_s;
+    memory.waited_s.push_back(start.waited_s);
+  }
+  memory.started = std::move(running);
+  if (memory.waited_s.size() > kMostWaits)
+    memory.waited_s.erase(memory.waited_s.begin(), memory.waited_s.end() - kMostWaits);
+}
+
+}  // namespace
+
 void remember(Memory& memory, const View& view, const Policy& policy) {
   const double since_s = view.now_s - memory.seen_s;
+  remember_starts(memory, view);
+  if (memory.seen_s != 0 && since_s > 0 && since_s <= policy.loan.lend_interval_s) {
+    const Usage usage = usage_of(view);
+    memory.node_s += since_s * usage.nodes;
+    memory.inference_s += since_s * usage.inference;
+    memory.training_s += since_s * usage.training;
+  }
   if (memory.seen_s == 0 || since_s < 0 || since_s > policy.loan.lend_interval_s) {
     memory.watched_from_s = view.now_s;
     memory.demand.clear();
@@ -190,6 +285,8 @@ void remember(Memory& memory, const View& view, const Policy& policy) {
   memory.lent_s = std::min(memory.lent_s, view.now_s);
   for (auto& [job, noticed_s] : memory.notices) noticed_s = std::min(noticed_s, view.now_s);
   for (auto& [node, asked_s] : memory.leaving) asked_s = std::min(asked_s, view.now_s);
+  for (auto& [job, asked_s] : memory.growing) asked_s = std::min(asked_s, view.now_s);
+  memory.scaled_s = std::min(memory.scaled_s, view.now_s);
   memory.seen_s = view.now_s;
   std::vector<std::pair<double, int>>& demand = memory.demand;
   if (demand.empty() || demand.back().second != view.demand_nodes) demand.emplace_back(view.now_s, view.demand_nodes);
@@ -198,13 +295,23 @@ void remember(Memory& memory, const View& view, const Policy& policy) {
     demand.erase(demand.begin());
   std::set<std::uint32_t> losing, running;
   for (const LiveJob& job : view.jobs) running.insert(job.id);
+  // One that still runs has refused, or saves: the next round may ask it again.
+  std::erase_if(memory.growing, [&](const auto& asked) {
+    const bool waits = std::ranges::count(view.waiting, asked.first) > 0;
+    return !waits && view.now_s >= asked.second + policy.schedule.interval_s;
+  });
   std::set<std::string> leaving;
   for (const LiveNode& node : view.nodes) {
     if (node.on_loan || !node.trouble.empty()) continue;
     for (const int job : node.jobs) losing.insert(view.jobs[static_cast<std::size_t>(job)].id);
     if (!node.jobs.empty()) leaving.insert(node.name);
   }
-  std::erase_if(memory.notices, [&](const auto& notice) { return !losing.contains(notice.first); });
+  std::erase_if(memory.notices, [&](const auto& notice) {
+    if (losing.contains(notice.first)) return false;
+    // One that saved and had itself queued again.
+    memory.preemptions += std::ranges::count(view.waiting, notice.first);
+    return true;
+  });
   std::erase_if(memory.asked, [&](const auto& asked) {
     if (losing.contains(asked.first)) return false;
     memory.shrunk += running.contains(asked.first);
@@ -222,6 +329,10 @@ void remember(Memory& memory, const View& view, const Policy& policy) {
 }
 
 bool takes_back(const View& view, const Policy& policy) { return Planner(view, {}, policy).takes_back(); }
+
+bool may_grow(const View& view, const Memory& memory, const Policy& policy) {
+  return Planner(view, memory, policy).may_grow();
+}
 
 Plan make_plan(const View& view, const Memory& memory, const Policy& policy) {
   return Planner(view, memory, policy).plan();

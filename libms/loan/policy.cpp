@@ -63,6 +63,10 @@ constexpr Field<LoanConfig> kLoanFields[] = {
             "too.",
      .min = 0,
      .max = 100},
+    {.key = "grow",
+     .member = &LoanConfig::grow,
+     .doc = "act tells elastic runs to take nodes on loan that are idle while no job waits for them, every "
+            "schedule.interval. Only runs under ms-driver run --max-nodes are told, which save and are queued again."},
 };
 
 constexpr Field<ScheduleConfig> kScheduleFields[] = {

@@ -23,6 +23,7 @@ struct LoanConfig {
   double reserve_quantile = 0.95;
   double reserve_window_s = 3600;
   double headroom_percent = 2;
+  bool grow = true;
 
   // How long jobs have to save. At least 0 in a valid policy.
   double notice_s() const { return grace_s - poll_s; }

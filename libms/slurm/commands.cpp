@@ -161,6 +161,14 @@ std::vector<Job> Commands::jobs_of(const std::string& partition) const {
   return std::move(*jobs);
 }
 
+std::vector<Wait> Commands::waits_of(const std::string& partition) const {
+  std::optional<std::vector<Wait>> waits =
+      parse_waits(squeue({"--noheader", "--local", "--all", "--array", "--states=running",
+                          "--partition=" + one_partition(partition), "--Format=" + wait_format()}));
+  if (!waits) throw command_error("squeue --partition=" + partition, "the answer is not one of Slurm's, or is cut off");
+  return std::move(*waits);
+}
+
 void Commands::set_partition_nodes(const std::string& partition, const std::string& hostlist) const {
   scontrol({"update", "PartitionName=" + one_partition(partition), "Nodes=" + hostlist});
 }

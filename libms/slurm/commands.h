@@ -45,6 +45,8 @@ class Commands {
   virtual Partition partition(const std::string& name) const;
   // Those of the partition that are on nodes or that wait; without what only job() asks for (batch, requeue, restarts).
   virtual std::vector<Job> jobs_of(const std::string& partition) const;
+  // How long the jobs of the partition that have begun had waited for their last start.
+  virtual std::vector<Wait> waits_of(const std::string& partition) const;
 
   // Needs root, SlurmUser or an operator; an empty list leaves the partition without nodes. Running jobs stay.
   virtual void set_partition_nodes(const std::string& partition, const std::string& hostlist) const;

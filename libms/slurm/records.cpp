@@ -236,6 +236,22 @@ std::optional<std::vector<Job>> parse_jobs(std::string_view answer) {
   return jobs;
 }
 
+std::string wait_format() { return fmt::format("JobID:{0},RestartCnt:{0},PendingTime:{0}{1}", kFieldEnd, kRowEnd); }
+
+std::optional<std::vector<Wait>> parse_waits(std::string_view answer) {
+  std::vector<Wait> waits;
+  if (!trim(answer.substr(answer.rfind(kRowEnd) + 1)).empty()) return std::nullopt;
+  for (const std::string_view row : cut(answer, kRowEnd)) {
+    if (trim(row).empty()) continue;
+    const std::vector<std::string_view> cells = cut(row, kFieldEnd);
+    if (cells.size() != 3) return std::nullopt;
+    waits.push_back({.id = to_number<std::uint32_t>(trim(cells[0])),
+                     .restarts = to_number<int>(cells[1]),
+                     .seconds = to_number<double>(cells[2])});
+  }
+  return waits;
+}
+
 std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id) {
   Job job;
   if (!read_row(answer, kColumns, id, job) || !read_row(long_answer, kLongColumns, id, job)) return std::nullopt;

@@ -57,6 +57,12 @@ struct Job {
   bool held() const;     // waits until somebody releases it
 };
 
+struct Wait {
+  std::uint32_t id = 0;  // of the job
+  int restarts = 0;
+  double seconds = 0;
+};
+
 struct Partition {
   std::string name;
   std::string nodes;  // hostlist, may be empty
@@ -72,6 +78,8 @@ std::optional<Partition> parse_partition(std::string_view text, std::string_view
 // with all tasks of their array, one row each.
 std::string job_format();
 std::string job_long_format();
+std::string wait_format();  // for "squeue --Format", read by parse_waits(); nullopt: as parse_jobs()
+std::optional<std::vector<Wait>> parse_waits(std::string_view answer);
 // The job `id` in the answers to both; nullopt: not in both of them, or it is not in the format asked for.
 // All jobs in an answer in the format of job_format(); what only the other one has keeps its default. nullopt: a row is
 // cut off, or is none.

@@ -55,3 +55,23 @@ undisturbed() {
 # Those that were written: a full disk takes lines, but makes none.
 written_losses_agree() { ! diff undisturbed <(losses r/metrics.jsonl) | grep '^>'; }
 losses_agree() { diff undisturbed <(losses r/metrics.jsonl) >losses.diff || { head -n 6 losses.diff && return 1; }; }
+
+# compare_undisturbed IDLE [NODES]: when so many nodes are idle, an undisturbed run on NODES of them (all) has the same samples
+# (their hash chain) as the one in r up to its last step, and losses within what other sizes of mesh.dp change.
+compare_undisturbed() {
+  local last nodes=${2:-$1}
+  last=$(steps_done)
+  wait-until 60 bash -c "[[ \$(sinfo -h -p train -t idle -o %D) == $1 ]]"
+  srun --mpi=pmix --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 ms-train run c.toml --set run.dir=plain --set train.steps="$last" \
+    --set checkpoint.dir= >plain.log 2>&1 || { tail plain.log && return 1; }
+  python3 - <<'PYTHON'
+import json
+def lines(name): return {line["step"]: line for line in map(json.loads, open(name + "/metrics.jsonl"))}
+plain, run = lines("plain"), lines("r")
+assert sorted(run) == sorted(plain), (sorted(run), sorted(plain))
+worst = max(abs(line["loss"] - plain[step]["loss"]) for step, line in run.items())
+print(len(run), "steps, losses differ by at most", worst)
+assert all(line["data_chain"] == plain[step]["data_chain"] for step, line in run.items())
+assert worst < 1e-4, worst
+PYTHON
+}

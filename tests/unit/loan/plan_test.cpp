@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "loan/live.h"
 #include "loan/memory.h"
 #include "support/errors.h"
 #include "support/files.h"
@@ -127,10 +128,12 @@ TEST_F(LoanPlan, APlannerThatWasKilledResumes) {
 
 TEST_F(LoanPlan, ANoticeEndsWithItsReason) {
   run(7, {1});
-  memory_.notices = {{7, 900.0}, {8, 900.0}};  // 8 has ended by itself
+  memory_.notices = {{7, 900.0}, {8, 900.0}, {9, 900.0}};  // 8 has ended by itself
+  view_.waiting = {9};                                     // and 9 had itself queued again
   lend({1});
   plan();
   EXPECT_TRUE(memory_.notices.empty());
+  EXPECT_EQ(memory_.preemptions, 1);
 }
 
 TEST_F(LoanPlan, NodesThatAreGoingBackAreNotAskedForTwice) {
@@ -181,6 +184,82 @@ TEST_F(LoanPlan, AnElasticRunIsAskedAgainWhenMoreIsWantedAndEndsWhenItDoesNotAns
   EXPECT_THAT(words(plan()), ElementsAre("requeue 7"));
 }
 
+TEST_F(LoanPlan, IdleNodesGoToTheElasticRunsThatTheyHelpMost) {
+  lend({1, 2, 3, 4});
+  run(7, {1});
+  run(8, {2});
+  view_.jobs[0].sizes = {2, 3};
+  EXPECT_TRUE(may_grow(view_, memory_, policy_));
+  Plan made = plan();
+  EXPECT_THAT(words(made), ElementsAre("grow 7"));
+  EXPECT_EQ(made.actions[0].reason, "2 nodes idle on loan and nobody waits: from 1 to 3");
+  view_.jobs[1].sizes = {2, 3};  // to double both is worth more than a third of one
+  made = plan();
+  EXPECT_THAT(words(made), ElementsAre("grow 7"));
+  EXPECT_THAT(made.actions[0].reason, HasSubstr("from 1 to 2"));
+  view_.jobs[1].least_nodes = 1;
+  view_.jobs[0].sizes = {};
+  EXPECT_THAT(words(plan()), ElementsAre("grow 8"));
+  policy_.jobs.preempt_overhead_s = policy_.schedule.horizon_s;  // to save and to begin again costs more than it brings
+  EXPECT_THAT(words(plan()), IsEmpty());
+}
+
+TEST_F(LoanPlan, NobodyGrowsWhileNodesAreWantedElsewhere) {
+  lend({1, 2, 3});
+  run(7, {1});
+  view_.jobs[0].sizes = {2};
+  view_.demand_nodes = 1;
+  EXPECT_THAT(words(plan()), ElementsAre("grow 7"));
+  view_.waiting = {9};
+  EXPECT_THAT(words(plan()), IsEmpty());
+  view_.waiting.clear();
+  view_.nodes[1].trouble = view_.nodes[2].trouble = "it is DRAIN";
+  EXPECT_THAT(words(plan()), IsEmpty());
+  view_.nodes[1].trouble = view_.nodes[2].trouble = "";
+  view_.demand_nodes = 2;  // n2 and n3 are idle, and one of them goes back
+  EXPECT_THAT(words(plan()), ElementsAre("reclaim n2"));
+  view_.demand_nodes = 1;
+  memory_.scaled_s = view_.now_s - policy_.schedule.interval_s + 1;
+  EXPECT_THAT(words(plan()), IsEmpty());
+  memory_.scaled_s -= 1;
+  EXPECT_THAT(words(plan()), ElementsAre("grow 7"));
+  policy_.loan.grow = false;
+  EXPECT_THAT(words(plan()), IsEmpty());
+}
+
+TEST_F(LoanPlan, ARunThatWasQueuedAgainStartsAtOnceAndOneThatRefusedIsAskedLater) {
+  lend({1, 2});
+  run(7, {1});
+  view_.jobs[0].sizes = {2};
+  view_.demand_nodes = 2;
+  memory_.growing = {{7, view_.now_s}, {8, view_.now_s}, {9, view_.now_s + 1e8}};
+  view_.waiting = {8};
+  EXPECT_THAT(words(plan()), ElementsAre("start 8"));
+  view_.waiting.clear();
+  EXPECT_THAT(words(plan()), IsEmpty()) << "it may be saving";
+  view_.now_s += policy_.schedule.interval_s;
+  EXPECT_THAT(words(plan()), ElementsAre("grow 7"));
+  EXPECT_TRUE(memory_.growing.empty());
+}
+
+TEST(LoanElastic, ACommentMaySayAnything) {
+  const auto read = [](std::string_view comment) {
+    LiveJob job{.nodes = 2, .restarts = 1};
+    read_elastic_comment(comment, job);
+    return std::pair(job.least_nodes, job.sizes);
+  };
+  using Read = std::pair<int, std::vector<int>>;
+  EXPECT_EQ(read("ms-driver: elastic from 1 node; attempt 1 begins"), Read(1, {}));
+  EXPECT_EQ(read("ms-driver: elastic from 2 nodes, start 1 takes 3,4,8; attempt 12 trains, start 1 takes 9"),
+            Read(2, {3, 4, 8}));
+  EXPECT_EQ(read("ms-driver: elastic from 2 nodes, start 0 takes 3,4; attempt 1 trains"), Read(2, {}));
+  EXPECT_EQ(read("elastic from 2 nodes, start 1 takes 3"), Read(0, {}));
+  EXPECT_EQ(read("ms-driver: elastic from nodes, start 1 takes 1,2,1,5,5,x,6"), Read(0, {5}));
+  EXPECT_EQ(read("ms-driver: elastic from -3 nodes, start 1 takes -4"), Read(0, {}));
+  EXPECT_EQ(read("ms-driver: elastic from 999999999999 nodes, start 1 takes 999999999999,"), Read(0, {}));
+  EXPECT_EQ(read("ms-driver: elastic from 1 node, start 1 takes "), Read(1, {}));
+}
+
 TEST_F(LoanPlan, NodesThatCameBackAreCountedAndTimed) {
   run(7, {1, 2});
   lend({1});
@@ -195,6 +274,40 @@ TEST_F(LoanPlan, NodesThatCameBackAreCountedAndTimed) {
   EXPECT_DOUBLE_EQ(memory_.returned_max_s, 4);
   EXPECT_TRUE(memory_.asked.empty());
   EXPECT_FALSE(takes_back(view_, policy_));
+}
+
+TEST_F(LoanPlan, EveryStartIsCountedOnceWithItsWait) {
+  const TempDir dir;
+  view_.started = {{.job = 7, .restarts = 0, .waited_s = 10}, {.job = 8, .restarts = 1, .waited_s = 30}};
+  lend({1, 2});
+  run(7, {1});
+  view_.demand_nodes = 1;
+  plan();
+  view_.now_s += 10;
+  plan();
+  view_.now_s += 10;
+  view_.started[0] = {.job = 7, .restarts = 1, .waited_s = 50};
+  view_.started.pop_back();
+  plan();
+  EXPECT_EQ(memory_.starts, 3);
+  EXPECT_THAT(memory_.waited_s, ElementsAre(10, 30, 50));
+  EXPECT_DOUBLE_EQ(memory_.node_s, 2 * 10 * 4);
+  EXPECT_DOUBLE_EQ(memory_.training_s, 2 * 10);
+  EXPECT_DOUBLE_EQ(memory_.inference_s, 2 * 10);
+  write_memory(dir.path(), memory_);
+  memory_ = read_memory(dir.path());
+  plan();
+  EXPECT_EQ(memory_.starts, 3) << "it was counted before it was killed";
+  write_metrics(dir.path(), view_, memory_);
+  const std::string text = read_file(dir / "metrics.prom");
+  EXPECT_THAT(text, HasSubstr("\nms_loan_queue_seconds{quantile=\"0.95\"} 50\n"));
+  EXPECT_THAT(text, HasSubstr("\nms_loan_queue_seconds_sum 90\nms_loan_queue_seconds_count 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nms_loan_usage_ratio 0.5000\n"));
+  for (int i = 0; i < 2000; ++i) {
+    view_.started[0].restarts = i + 2;
+    remember(memory_, view_, policy_);
+  }
+  EXPECT_EQ(memory_.waited_s.size(), kMostWaits);
 }
 
 TEST_F(LoanPlan, NodesWithTroubleAreLeftAlone) {
@@ -217,6 +330,8 @@ TEST_F(LoanPlan, MemoryIsWrittenAndRead) {
   memory_.preemptions = 5;
   memory_.asked = {{7, "n[1-2]"}};
   memory_.leaving = {{"n1", 2.5}};
+  memory_.growing = {{8, 2.75}};
+  memory_.scaled_s = 2.25;
   write_memory(dir.path(), memory_);
   const Memory read = read_memory(dir.path());
   EXPECT_EQ(read.demand, memory_.demand);
@@ -224,6 +339,8 @@ TEST_F(LoanPlan, MemoryIsWrittenAndRead) {
   EXPECT_EQ(read.preemptions, 5);
   EXPECT_EQ(read.asked, memory_.asked);
   EXPECT_EQ(read.leaving, memory_.leaving);
+  EXPECT_EQ(read.growing, memory_.growing);
+  EXPECT_EQ(read.scaled_s, memory_.scaled_s);
   EXPECT_EQ(read.seen_s, 3);
   for (const char* text : {"", "{", "[]", "{\"demand\": 3}"}) {
     write_file_atomic(dir / "state.json", text);

@@ -138,6 +138,16 @@ std::optional<Job> job_of(const std::string& text, const std::string& long_text,
   return parse_job(answer(text), answer(long_text), id);
 }
 
+TEST(Records, WaitsOfJobs) {
+  const std::vector<Wait> waits = parse_waits(answer("7|0|12|$\n9|2|0|$\n")).value();
+  ASSERT_EQ(waits.size(), 2U);
+  EXPECT_EQ(waits[0].id, 7U);
+  EXPECT_EQ(waits[1].restarts, 2);
+  EXPECT_EQ(waits[0].seconds, 12);
+  EXPECT_EQ(parse_waits("").value().size(), 0U);
+  for (const char* text : {"7|0|12|", "7|0|$", "error", "7|0|1|2|$"}) EXPECT_FALSE(parse_waits(answer(text))) << text;
+}
+
 TEST(Records, TheQuestion) {
   EXPECT_EQ(job_format(), answer("%A|%F|%K|%U|%Q|%T|%N|%x|%r|$"));
   EXPECT_EQ(job_long_format(), answer("JobID:|,BatchFlag:|,Requeue:|,RestartCnt:|,admin_comment:|$"));
