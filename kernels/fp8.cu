@@ -118,10 +118,11 @@ __global__ void __launch_bounds__(kThreads)
 // the bytes that a warp writes at once share a bank.
 constexpr int kTile = 64, kPitch = kTile + 4;
 
-template <bool kE5m2>
+// With kBoth, the tile goes to `as_is` too, along the rows.
+template <bool kE5m2, bool kBoth>
 __global__ void __launch_bounds__(kThreads)
-    quantize_columns(unsigned char* to, float* back, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols,
-                     std::int64_t ld, const float* amax) {
+    quantize_columns(unsigned char* to, unsigned char* as_is, float* back, const __nv_bfloat16* x, std::int64_t rows,
+                     std::int64_t cols, std::int64_t ld, const float* amax) {
   __shared__ unsigned words[kTile * kPitch / 4];
   auto* tile = reinterpret_cast<unsigned char*>(words);  // [column][row]
   const Scale scale = scale_of(*amax, kE5m2);
@@ -132,8 +133,14 @@ __global__ void __launch_bounds__(kThreads)
     if (row0 + row >= rows || col0 + col >= cols) continue;  // cols is a multiple of 8
     Lanes<__nv_bfloat16, 8> v;
     v.load(x + (row0 + row) * ld + col0 + col);
+    uint2 bits;
+    auto* numbers = reinterpret_cast<unsigned char*>(&bits);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) tile[(col + j) * kPitch + row] = to_fp8<kE5m2>(v.v[j] * scale.forth);
+    for (int j = 0; j < 8; ++j) {
+      numbers[j] = to_fp8<kE5m2>(v.v[j] * scale.forth);
+      tile[(col + j) * kPitch + row] = numbers[j];
+    }
+    if constexpr (kBoth) __stwb(reinterpret_cast<uint2*>(as_is + (row0 + row) * cols + col0 + col), bits);
   }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / kPerVector; i += kThreads) {
@@ -143,6 +150,10 @@ __global__ void __launch_bounds__(kThreads)
     __stwb(reinterpret_cast<uint4*>(to + (col0 + col) * rows + row0 + row),
            make_uint4(from[0], from[1], from[2], from[3]));
   }
+}
+
+dim3 tiles_of(Matrix x) {
+  return {static_cast<unsigned>((x.cols + kTile - 1) / kTile), static_cast<unsigned>((x.rows + kTile - 1) / kTile)};
 }
 
 // Returns an fp8 number in float; bf16 represents all of them.
@@ -187,15 +198,20 @@ void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* a
   auto* numbers = static_cast<unsigned char*>(to);
   const auto* from = as<__nv_bfloat16>(x);
   if (transposed) {
-    const dim3 tiles(static_cast<unsigned>((x.cols + kTile - 1) / kTile),
-                     static_cast<unsigned>((x.rows + kTile - 1) / kTile));
-    launch(is_e5m2 ? quantize_columns<true> : quantize_columns<false>, tiles, kThreads, stream, numbers, back, from,
-           x.rows, x.cols, x.ld, amax);
+    launch(is_e5m2 ? quantize_columns<true, false> : quantize_columns<false, false>, tiles_of(x), kThreads, stream,
+           numbers, nullptr, back, from, x.rows, x.cols, x.ld, amax);
   } else {
     launch(is_e5m2 ? quantize_rows<true> : quantize_rows<false>,
            blocks_for(x.rows * x.cols / kPerVector, kThreads * kAtOnce), kThreads, stream, numbers, back, from, x.rows,
            x.cols, x.ld, amax);
   }
+}
+
+void fp8_quantize_both(Stream stream, void* rows, void* columns, float* back, Matrix x, const float* amax,
+                       bool is_e5m2) {
+  launch(is_e5m2 ? quantize_columns<true, true> : quantize_columns<false, true>, tiles_of(x), kThreads, stream,
+         static_cast<unsigned char*>(columns), static_cast<unsigned char*>(rows), back, as<__nv_bfloat16>(x), x.rows,
+         x.cols, x.ld, amax);
 }
 
 void fp8_round(Stream stream, void* to, Matrix x, const float* amax, bool is_e5m2) {

@@ -82,7 +82,7 @@ void loss_backward(Stream stream, Matrix logits, const float* lse, const std::in
 
 // sums.cu. `scratch`: column_sums_bytes(cols, 1) or total_bytes(). Bytes moved: x read, and partial sums, at most 512
 // rows of f32. sum_into() sums one number per token, which is few.
-void column_sum(Stream stream, Matrix out, Matrix x, void* scratch);
+void column_sum(Stream stream, Matrix out, Matrix x, bool accumulate, void* scratch);
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch);
 void sum_squares(Stream stream, double* out, Matrix x, void* scratch);
 void clip_factor(Stream stream, float* factor, float* norm, const double* sum_squares, float max_norm,
@@ -108,11 +108,14 @@ void init_normal(Stream stream, Matrix x, std::int64_t valid, std::uint64_t seed
                  std::int64_t global_cols, float std);
 
 // fp8.cu, of bf16. compute_amax() sets *amax to the largest |element|, not finite if an element is not. Bytes moved per
-// element: 2, and 3 to quantize.
+// element: 2; 3 to quantize, 4 to quantize both ways.
 void compute_amax(Stream stream, float* amax, Matrix x);
 // Quantizes x to to[rows, cols], or transposed to to[cols, rows], in fp8 without gaps; *back is the factor that undoes
 // the scale. x must allow vectors of 16 bytes, and the columns of `to` must be a multiple of 16.
 void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* amax, bool is_e5m2, bool transposed);
+// Both at once: to rows[rows, cols] and columns[cols, rows]. Rows and columns of x must be multiples of 16.
+void fp8_quantize_both(Stream stream, void* rows, void* columns, float* back, Matrix x, const float* amax,
+                       bool is_e5m2);
 // Rounds x to fp8 and scales it back, as bf16 in to[rows, cols] without gaps. For GPUs and shapes without an fp8 GEMM,
 // where speed does not matter: element by element.
 void fp8_round(Stream stream, void* to, Matrix x, const float* amax, bool is_e5m2);

@@ -222,7 +222,7 @@ void backward(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, M
              accumulate, heads);
     });
   });
-  add_partials(stream, dgain, dbias, partials, blocks);
+  add_partials(stream, dgain, dbias, partials, blocks, true);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 template <class T>
 __global__ void __launch_bounds__(kColumns* kParts)
     add_partials_kernel(T* first_out, T* second_out, const float* partials, int blocks, std::int64_t stride,
-                        std::int64_t cols) {
+                        std::int64_t cols, bool accumulate) {
   __shared__ float parts[kParts][kColumns + 1];
   const std::int64_t col = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
   const int each = (blocks + kParts - 1) / kParts, first = static_cast<int>(threadIdx.y) * each;
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kColumns* kParts)
   __syncthreads();
   if (threadIdx.y != 0 || col >= cols) return;
   for (int p = 1; p < kParts; ++p) sum += parts[p][threadIdx.x];
-  out[col] = from_float<T>(to_float(out[col]) + sum);
+  out[col] = from_float<T>(accumulate ? to_float(out[col]) + sum : sum);
 }
 
 // Sums rows b, b + gridDim.y, ... of a strip of columns; several are read at once and added in order.
@@ -118,16 +118,16 @@ __global__ void clip_factor_kernel(float* factor, float* norm, const double* sum
 
 }  // namespace
 
-void add_partials(Stream stream, Matrix out, Matrix second_out, const float* partials, int blocks) {
+void add_partials(Stream stream, Matrix out, Matrix second_out, const float* partials, int blocks, bool accumulate) {
   const unsigned sums = second_out.data != nullptr ? 2 : 1;
   const dim3 grid(static_cast<unsigned>((out.cols + kColumns - 1) / kColumns), sums), threads(kColumns, kParts);
   by_type(out.type, [&]<class T>(T) {
     launch(add_partials_kernel<T>, grid, threads, stream, as<T>(out), as<T>(second_out), partials, blocks,
-           sums * out.cols, out.cols);
+           sums * out.cols, out.cols, accumulate);
   });
 }
 
-void column_sum(Stream stream, Matrix out, Matrix x, void* scratch) {
+void column_sum(Stream stream, Matrix out, Matrix x, bool accumulate, void* scratch) {
   auto* partials = static_cast<float*>(scratch);
   const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
   by_type(x.type, [&]<class T>(T) {
@@ -142,7 +142,7 @@ void column_sum(Stream stream, Matrix out, Matrix x, void* scratch) {
       run(std::integral_constant<int, 1>());
     }
   });
-  add_partials(stream, out, {}, partials, blocks);
+  add_partials(stream, out, {}, partials, blocks, accumulate);
 }
 
 void sum_into(Stream stream, double* out, Matrix x, double scale, void* scratch) {

@@ -16,14 +16,14 @@ void activation_forward(const Layer& layer);
 // into `into` and returns that, or returns dx if nothing is gathered.
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into);
 
-// An operand of a matmul, with its amax if that is known.
+// An operand of a matmul, with its amax if that is known, and rounded to fp8 if that is kept.
 struct Operand {
-  Tensor value, amax;
+  Tensor value, amax, rounded = {};
 };
 // Return the matmuls c = x W^T (+ bias), and c = dy W, the gradient of x. layer.on issues them and may set the operand.
 tensor::Matmul forward_matmul(const Tensor& c, const Operand& x, const Weight& weight, const Weight& bias = {});
 tensor::Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight& weight);
-// Issue grad += dy^T x, and the bias gradient, the sum of dy's rows, if there is a bias.
+// Issue grad += dy^T x, and the bias gradient, the sum of dy's rows, if there is a bias; or set them (layer.on).
 void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x);
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy);
 

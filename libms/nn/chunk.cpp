@@ -20,11 +20,11 @@ TensorParallel of_head(const TensorParallel& on) {
 
 }  // namespace
 
-std::vector<WeightAmaxes> carve_weight_amaxes(Arena& arena, const Shape& shape, const ChunkPart& part) {
-  std::vector<WeightAmaxes> layers;
+std::vector<RoundedWeights> carve_rounded_weights(Arena& arena, const Shape& shape, const ChunkPart& part) {
+  std::vector<RoundedWeights> layers;
   if (!shape.fp8) return layers;
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
-    layers.push_back(carve_weight_amaxes(arena, shape));
+    layers.push_back(carve_rounded_weights(arena, shape));
   }
   return layers;
 }
@@ -104,7 +104,7 @@ class Binder {
 }  // namespace
 
 Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-             const std::vector<WeightAmaxes>& amaxes, const std::vector<Tensor>& caches)
+             const std::vector<RoundedWeights>& rounded, const std::vector<Tensor>& caches)
     : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary), caches_(caches) {
   const Binder bind(spans);
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
@@ -126,10 +126,10 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
       layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
       layer.in_bias = bind.optional(p + "attn.q.bias", p + "mlp.up.bias");
     }
-    if (!amaxes.empty()) {
-      const WeightAmaxes& amax = amaxes[layers_.size()];
-      layer.qkv.amax = amax.qkv, layer.out.amax = amax.out, layer.up.amax = amax.up;
-      layer.down.amax = amax.down, layer.in.amax = amax.in;
+    if (!rounded.empty()) {
+      const RoundedWeights& of = rounded[layers_.size()];
+      layer.qkv.rounded = of.qkv, layer.out.rounded = of.out, layer.up.rounded = of.up;
+      layer.down.rounded = of.down, layer.in.rounded = of.in;
     }
     layers_.push_back(layer);
   }
@@ -166,8 +166,8 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microba
   }
 }
 
-void Chunk::compute_weight_amaxes(Stream& stream, std::int64_t place) const {
-  if (place < std::ssize(layers_)) nn::compute_weight_amaxes(stream, layers_[static_cast<std::size_t>(place)]);
+void Chunk::round_weights(Stream& stream, std::int64_t place) const {
+  if (place < std::ssize(layers_)) nn::round_weights(stream, layers_[static_cast<std::size_t>(place)]);
 }
 
 void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
@@ -214,7 +214,7 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
     const Arriving dnormed =
         of_head(on).matmul_reduce({.c = scratch.partial, .a = head.logits, .b = head_.value}, scratch.reduced);
     on.compute.submit(
-        Matmul{.c = head_.grad, .a = head.logits, .b = normed, .bias = {}, .transpose_a = true, .accumulate = true});
+        Matmul{.c = head_.grad, .a = head.logits, .b = normed, .transpose_a = true, .accumulate = !on.sets_gradients});
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,
                   false);
   }

@@ -36,9 +36,9 @@ struct HeadScratch {
   Tensor loss, lse;           // [1,T]
 };
 
-// All carve from arenas, real or measuring. carve_weight_amaxes() returns one element a layer, or none unless
+// All carve from arenas, real or measuring. carve_rounded_weights() returns one element a layer, or none unless
 // shape.fp8.
-std::vector<WeightAmaxes> carve_weight_amaxes(Arena& arena, const Shape& shape, const ChunkPart& part);
+std::vector<RoundedWeights> carve_rounded_weights(Arena& arena, const Shape& shape, const ChunkPart& part);
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
 HeadScratch carve_head(Arena& arena, const Shape& shape);
 Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model has none
@@ -56,7 +56,7 @@ class Chunk {
  public:
   // `caches`: Positions::cache of its layers, or none.
   Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-        const std::vector<WeightAmaxes>& amaxes = {}, const std::vector<Tensor>& caches = {});
+        const std::vector<RoundedWeights>& rounded = {}, const std::vector<Tensor>& caches = {});
 
   const ChunkPart& part() const { return part_; }
 
@@ -66,9 +66,9 @@ class Chunk {
   // adds to the gradients there.
   using Pass = std::function<void(std::int64_t place)>;
 
-  // Issues the amaxes of the weights at a place, if matmuls round their operands: after the weights have changed and
-  // before the next forward reads them.
-  void compute_weight_amaxes(tensor::Stream& stream, std::int64_t place) const;
+  // Rounds the weights at a place, if matmuls round their operands: after the weights have changed and before the next
+  // forward reads them.
+  void round_weights(tensor::Stream& stream, std::int64_t place) const;
   // slot.in() (or the tokens, in the first chunk) -> slot.out.
   void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                const Pass& before = {}) const;

@@ -138,7 +138,7 @@ void activation_forward(const Layer& layer) {
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  Matmul matmul = gradient_matmul(scratch.dact, {{}, acts.amax.dout}, weights.down);
+  Matmul matmul = gradient_matmul(scratch.dact, {{}, acts.amax.dout, acts.grads.rounded.dout}, weights.down);
   if (on.shape.joins_gelu()) {
     matmul.c = acts.grads.dup, matmul.gelu_x = acts.up;
     return on.gather_matmul(matmul, dx, into);
@@ -159,11 +159,18 @@ Matmul forward_matmul(const Tensor& c, const Operand& x, const Weight& weight, c
           .bias = bias.value,
           .transpose_b = true,
           .a_amax = x.amax,
-          .b_amax = weight.amax};
+          .b_amax = weight.rounded.amax,
+          .b_rounded = weight.rounded.value};
 }
 
 Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight& weight) {
-  return {.c = c, .a = dy.value, .b = weight.value, .a_amax = dy.amax, .b_amax = weight.amax};
+  return {.c = c,
+          .a = dy.value,
+          .b = weight.value,
+          .a_amax = dy.amax,
+          .b_amax = weight.rounded.amax,
+          .a_rounded = dy.rounded,
+          .b_rounded = weight.rounded.value};
 }
 
 void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x) {
@@ -171,14 +178,15 @@ void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy
                                  .a = dy.value,
                                  .b = x.value,
                                  .transpose_a = true,
-                                 .accumulate = true,
+                                 .accumulate = !layer.on.sets_gradients,
                                  .operands = layer.on.operands(true),
                                  .a_amax = dy.amax,
-                                 .b_amax = x.amax});
+                                 .b_amax = x.amax,
+                                 .a_rounded = dy.rounded});
 }
 
 void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy) {
-  if (bias.grad) layer.on.compute.submit(ColumnSum{bias.grad, dy});
+  if (bias.grad) layer.on.compute.submit(ColumnSum{bias.grad, dy, !layer.on.sets_gradients});
 }
 
 Tensor own_rows(const Layer& layer, const Tensor& gathered) {
@@ -191,9 +199,10 @@ void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathere
   if (gathered.data != into.data) layer.on.compute.submit(Copy{into, gathered});
 }
 
-void compute_weight_amaxes(Stream& stream, const LayerWeights& weights) {
+void round_weights(Stream& stream, const LayerWeights& weights) {
   for (const Weight& weight : {weights.qkv, weights.out, weights.up, weights.down, weights.in}) {
-    if (weight.amax) stream.submit(Amax{weight.amax, weight.value});
+    const auto& [value, amax] = weight.rounded;
+    if (value) stream.submit(RoundToFp8{value, amax, weight.value});
   }
 }
 

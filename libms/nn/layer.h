@@ -15,19 +15,24 @@
 
 namespace ms::nn {
 
-// A parameter block and the gradient, in f32 or bf16, that its backward adds to. A matrix whose matmuls round their
-// operands (shape.fp8; absent otherwise) has an amax, computed before the first forward that may see a changed value.
+// An operand as tensor::RoundToFp8 leaves it: the numbers, like the operand, and the amax.
+struct Rounded {
+  Tensor value, amax;
+};
+// A parameter block and the gradient, in f32 or bf16, that its backward adds to or sets. A matrix whose matmuls round
+// their operands (shape.fp8; absent otherwise) is rounded before the first forward that may see a changed value.
 struct Weight {
-  Tensor value, grad, amax = {};
+  Tensor value, grad;
+  Rounded rounded = {};
 };
 struct NormWeights {
   Weight gain, bias;  // no bias in RMSNorm
 };
-// f32 [1,1] each, if shape.fp8: Weight::amax of a layer's matrices, and the amax of every other operand, computed
-// before the first matmul that reads it.
-struct WeightAmaxes {
-  Tensor qkv, out, up, down, in;
+// Weight::rounded of a layer's matrices, if shape.fp8: qkv and up, or `in`.
+struct RoundedWeights {
+  Rounded qkv, out, up, down, in;
 };
+// f32 each, if shape.fp8: the amax of every other operand, computed before the first matmul that reads it.
 struct ActAmaxes {
   Tensor n1, o, n2, act;
   Tensor dout, dmid, dup, dqkv, din;
@@ -46,6 +51,12 @@ struct LayerGrads {
   Tensor dmid;       // [T,H] of `mid`; serial block
   Tensor dup, dqkv;  // [T,U], [T,Q]
   Tensor din;        // [T,Q+U], dqkv and dup side by side; parallel block
+  // Each of them rounded (tensor::RoundToFp8) for the matmuls of both gradients that read it: if shape.fp8 and these
+  // are whole and follow each other, which those of a split backward or over tp do not. dmid shares memory with dout,
+  // and dqkv with dup.
+  struct {
+    Tensor dout, dmid, dup, dqkv, din;
+  } rounded;
 };
 
 // The activations that a layer keeps between forward and backward. The recompute policy decides which tensors are the
@@ -82,7 +93,7 @@ struct LayerScratch {
 };
 
 // All carve from arenas, real or measuring.
-WeightAmaxes carve_weight_amaxes(Arena& arena, const Shape& shape);  // if shape.fp8
+RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape);  // if shape.fp8
 LayerScratch carve_scratch(Arena& arena, const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
 
@@ -108,8 +119,8 @@ struct Layer {
   const LayerScratch& scratch;
 };
 
-// Issues the amaxes of all weights that have one.
-void compute_weight_amaxes(tensor::Stream& stream, const LayerWeights& weights);
+// Rounds all weights whose matmuls round them.
+void round_weights(tensor::Stream& stream, const LayerWeights& weights);
 // Issues acts.x -> the residual terms of the layer's output, unsummed, in scratch and in acts: the next norm or the
 // caller adds them up. If `residual` is not empty, acts.x first becomes its sum.
 Residual layer_forward(const Layer& layer, const Residual& residual);

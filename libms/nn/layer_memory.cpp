@@ -1,4 +1,6 @@
 // Carves a layer's activations and the layers' shared scratch from arenas.
+#include <algorithm>
+
 #include "nn/layer.h"
 
 namespace ms::nn {
@@ -17,21 +19,40 @@ FusedInput take_fused_input(Arena& arena, const Shape& shape) {
 // the gradient of a GELU that is an op of its own is computed in place of `dact`.
 LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, const Tensor& dout) {
   const bool splits = shape.split_backward;
+  const auto take = [&](std::int64_t cols) { return arena.take(shape.dtype, shape.tokens(), cols); };
   LayerGrads grads;
-  grads.dout = splits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
+  auto& rounded = grads.rounded;
+  const bool rounds = shape.fp8 && !splits && shape.tp == 1;
+  if (rounds) rounded.dout = rounded.dmid = take(shape.model->hidden);
+  grads.dout = splits ? take(shape.model->hidden) : dout;
   if (shape.model->parallel_block) {
     const FusedInput input = take_fused_input(arena, shape);
     grads.din = input.both, grads.dqkv = input.qkv, grads.dup = input.up;
+    if (!rounds) return grads;
+    rounded.din = take(shape.qkv_cols() + shape.up_cols());
+    const Tensor flat = rounded.din.flat();
+    const std::int64_t qkv = shape.tokens() * shape.qkv_cols();
+    rounded.dqkv = flat.slice_cols(0, qkv).reshape(shape.tokens(), shape.qkv_cols());
+    rounded.dup = flat.slice_cols(qkv, flat.cols - qkv).reshape(shape.tokens(), shape.up_cols());
     return grads;
   }
-  grads.dmid = splits ? arena.take(shape.dtype, shape.tokens(), shape.model->hidden) : dout;
+  if (rounds) {
+    const std::int64_t most = shape.tokens() * std::max(shape.up_cols(), shape.qkv_cols());
+    const Tensor flat = arena.take(shape.dtype, 1, most);
+    const auto view = [&](std::int64_t cols) {
+      return flat.slice_cols(0, shape.tokens() * cols).reshape(shape.tokens(), cols);
+    };
+    rounded.dup = view(shape.up_cols()), rounded.dqkv = view(shape.qkv_cols());
+  }
+  grads.dmid = splits ? take(shape.model->hidden) : dout;
   const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !splits;
-  grads.dup = in_place ? dact : arena.take(shape.dtype, shape.tokens(), shape.up_cols());
-  grads.dqkv = arena.take(shape.dtype, shape.tokens(), shape.qkv_cols());
+  grads.dup = in_place ? dact : take(shape.up_cols());
+  grads.dqkv = take(shape.qkv_cols());
   return grads;
 }
 
-void take_amaxes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, 1)), ...); }
+// Two numbers each: what is rounded for several matmuls comes with a second one.
+void take_amaxes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, 2)), ...); }
 
 ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   ActAmaxes amax;
@@ -54,15 +75,21 @@ void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
 
 }  // namespace
 
-WeightAmaxes carve_weight_amaxes(Arena& arena, const Shape& shape) {
-  WeightAmaxes amax;
-  take_amaxes(arena, amax.out, amax.down);
+RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape) {
+  const std::int64_t hidden = shape.model->hidden;
+  const auto take = [&](std::int64_t rows, std::int64_t cols) {
+    return Rounded{arena.take(shape.dtype, rows, cols), arena.take(DType::f32, 1, 2)};
+  };
+  RoundedWeights weights;
+  weights.out = take(hidden, shape.attn_cols());
+  weights.down = take(hidden, shape.ffn_cols());
   if (shape.model->parallel_block && shape.model->fused) {
-    take_amaxes(arena, amax.in);
+    weights.in = take(shape.qkv_cols() + shape.up_cols(), hidden);
   } else {
-    take_amaxes(arena, amax.qkv, amax.up);
+    weights.qkv = take(shape.qkv_cols(), hidden);
+    weights.up = take(shape.up_cols(), hidden);
   }
-  return amax;
+  return weights;
 }
 
 LayerScratch carve_scratch(Arena& arena, const Shape& shape) {

@@ -32,10 +32,11 @@ Arriving input_gradient(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   if (on.shape.model->fused) {
-    return on.matmul_reduce(gradient_matmul(scratch.partial, {grads.din, acts.amax.din}, weights.in), scratch.reduced);
+    const Operand din{grads.din, acts.amax.din, grads.rounded.din};
+    return on.matmul_reduce(gradient_matmul(scratch.partial, din, weights.in), scratch.reduced);
   }
-  on.local_matmul(gradient_matmul(scratch.partial, {grads.dup, acts.amax.dup}, weights.up));
-  Matmul qkv = gradient_matmul(scratch.partial, {grads.dqkv, acts.amax.dqkv}, weights.qkv);
+  on.local_matmul(gradient_matmul(scratch.partial, {grads.dup, acts.amax.dup, grads.rounded.dup}, weights.up));
+  Matmul qkv = gradient_matmul(scratch.partial, {grads.dqkv, acts.amax.dqkv, grads.rounded.dqkv}, weights.qkv);
   qkv.accumulate = true;
   return on.matmul_reduce(qkv, scratch.reduced);
 }
@@ -71,14 +72,15 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
   bias_gradient(layer, weights.down_bias, own_rows(layer, dout));
   bias_gradient(layer, weights.out_bias, own_rows(layer, dout));
   const ActAmaxes& amax = acts.amax;
-  weight_gradient(layer, weights.down, {dout, amax.dout}, {acts.act, amax.act});
-  weight_gradient(layer, weights.out, {dout, amax.dout}, {acts.o, amax.o});
+  const auto& rounded = acts.grads.rounded;
+  weight_gradient(layer, weights.down, {dout, amax.dout, rounded.dout}, {acts.act, amax.act});
+  weight_gradient(layer, weights.out, {dout, amax.dout, rounded.dout}, {acts.o, amax.o});
   const Operand n{on.arrived(gathered), amax.n1};
   if (on.shape.model->fused) {
-    weight_gradient(layer, weights.in, {acts.grads.din, amax.din}, n);
+    weight_gradient(layer, weights.in, {acts.grads.din, amax.din, rounded.din}, n);
   } else {
-    weight_gradient(layer, weights.qkv, {acts.grads.dqkv, amax.dqkv}, n);
-    weight_gradient(layer, weights.up, {acts.grads.dup, amax.dup}, n);
+    weight_gradient(layer, weights.qkv, {acts.grads.dqkv, amax.dqkv, rounded.dqkv}, n);
+    weight_gradient(layer, weights.up, {acts.grads.dup, amax.dup, rounded.dup}, n);
   }
   bias_gradient(layer, weights.in_bias, acts.grads.din);
 }
@@ -105,7 +107,7 @@ void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients whe
   // Gathers n again while its gradient is computed, and reduces that gradient while those of the weights are computed.
   const Tensor dout = activation_backward(layer, dx, acts.grads.dout);
   const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  Matmul dattn = gradient_matmul(scratch.dattn, {dout, acts.amax.dout}, weights.out);
+  Matmul dattn = gradient_matmul(scratch.dattn, {dout, acts.amax.dout, acts.grads.rounded.dout}, weights.out);
   dattn.operands = on.operands(true);
   on.compute.submit(dattn);
   attention_backward(layer);

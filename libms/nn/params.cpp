@@ -38,9 +38,10 @@ class SpanBuilder {
   void vector_by_cols(const std::string& name, std::int64_t cols) {
     push(cut(mesh::shard_cols(name, 1, cols, tp_, tp_rank_), name), Init::zeros, 0.0F, false);
   }
-  void vocabulary(const std::string& name, const ModelConfig& model) {
+  void vocabulary(const std::string& name, const ModelConfig& model, bool scattered) {
     push(mesh::shard_rows_padded(name, model.vocab, model.hidden, tp_, tp_rank_, model.vocab_multiple), Init::normal,
          std_, true);
+    blocks_.back().back().scattered = scattered;
   }
   void end_block() { blocks_.emplace_back(); }
 
@@ -168,13 +169,14 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
     spans.push_back(builder.finish(mesh.dp));
     spans.back().place = place;
   };
-  const auto vocabulary = [&](const std::string& span_name, const char* matrix) {
+  const auto vocabulary = [&](const std::string& span_name, const char* matrix, bool scattered) {
     SpanBuilder span(span_name, mesh.tp, tp_rank, std);
-    span.vocabulary(matrix, model);
+    span.vocabulary(matrix, model, scattered);
     return span;
   };
   const auto add_tied = [&](std::int64_t place) {
-    SpanBuilder tied = vocabulary("tied embedding", "embed.tokens.weight");
+    // The head's matmul comes before the embedding's scatter where one chunk has both.
+    SpanBuilder tied = vocabulary("tied embedding", "embed.tokens.weight", !part.last);
     add(tied, place);
     spans.back().shared = part.first != part.last;
     spans.back().counts_in_norm = part.first;
@@ -188,7 +190,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
 
   if (part.first && model.tied_embeddings) add_tied(0);
   if (part.first && !model.tied_embeddings && long_vocabulary) {
-    SpanBuilder embedding = vocabulary(name + " embedding", "embed.tokens.weight");
+    SpanBuilder embedding = vocabulary(name + " embedding", "embed.tokens.weight", true);
     add(embedding, 0);
   }
   for (std::int64_t index = 0; index < layer_spans; ++index) {
@@ -197,7 +199,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
         " layers " + std::to_string(part.layer_begin + begin) + "-" + std::to_string(part.layer_begin + end - 1);
     SpanBuilder own(layer_spans == 1 ? name : name + range, mesh.tp, tp_rank, std);
     if (part.first && index == 0) {
-      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("embed.tokens.weight", model);
+      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("embed.tokens.weight", model, true);
       own.end_block();
       if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
       own.end_block();
@@ -205,13 +207,13 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
     for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i);
     if (part.last && index + 1 == layer_spans) {
       norm(own, model, "final_norm");
-      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model);
+      if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model, false);
       own.end_block();
     }
     add(own, begin);
   }
   if (part.last && !model.tied_embeddings && long_vocabulary) {
-    SpanBuilder head = vocabulary(name + " head", "head.weight");
+    SpanBuilder head = vocabulary(name + " head", "head.weight", false);
     add(head, layers);
   }
   if (part.last && model.tied_embeddings && !part.first) add_tied(layers);

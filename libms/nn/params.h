@@ -30,6 +30,9 @@ struct ParamSpec {
   Init init = Init::normal;
   float init_std = 0.0F;
   bool by_head = false;  // see SpanSpec
+  // The gradient is scattered: a backward only adds to it, also where it sets those of other matrices
+  // (TensorParallel::sets_gradients).
+  bool scattered = false;
 
   std::int64_t numel() const { return shard.size(); }
 };

@@ -62,15 +62,19 @@ void recompute_norm1(const Layer& layer) {
 void mlp_weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& n2) {
   const LayerActs& acts = layer.acts;
   bias_gradient(layer, layer.weights.down_bias, own_rows(layer, dout));
-  weight_gradient(layer, layer.weights.down, {dout, acts.amax.dout}, {acts.act, acts.amax.act});
-  weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.amax.dup}, {layer.on.arrived(n2), acts.amax.n2});
+  const auto& rounded = acts.grads.rounded;
+  weight_gradient(layer, layer.weights.down, {dout, acts.amax.dout, rounded.dout}, {acts.act, acts.amax.act});
+  weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.amax.dup, rounded.dup},
+                  {layer.on.arrived(n2), acts.amax.n2});
   bias_gradient(layer, layer.weights.up_bias, acts.grads.dup);
 }
 void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Arriving& n1) {
   const LayerActs& acts = layer.acts;
   bias_gradient(layer, layer.weights.out_bias, own_rows(layer, dmid));
-  weight_gradient(layer, layer.weights.out, {dmid, acts.amax.dmid}, {acts.o, acts.amax.o});
-  weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.amax.dqkv}, {layer.on.arrived(n1), acts.amax.n1});
+  const auto& rounded = acts.grads.rounded;
+  weight_gradient(layer, layer.weights.out, {dmid, acts.amax.dmid, rounded.dmid}, {acts.o, acts.amax.o});
+  weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.amax.dqkv, rounded.dqkv},
+                  {layer.on.arrived(n1), acts.amax.n1});
   bias_gradient(layer, layer.weights.qkv_bias, acts.grads.dqkv);
 }
 
@@ -95,8 +99,8 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
 
   const Tensor dout = activation_backward(layer, dx, grads.dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  const Arriving dn2 =
-      on.matmul_reduce(gradient_matmul(scratch.partial, {grads.dup, acts.amax.dup}, weights.up), scratch.reduced);
+  const Operand dup{grads.dup, acts.amax.dup, grads.rounded.dup};
+  const Arriving dn2 = on.matmul_reduce(gradient_matmul(scratch.partial, dup, weights.up), scratch.reduced);
   if (now) {
     mlp_weight_gradients(layer, dout, n2);
   } else {
@@ -105,12 +109,12 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
 
   recompute_norm1(layer);
-  const Tensor dmid =
-      on.gather_matmul(gradient_matmul(scratch.dattn, {{}, acts.amax.dmid}, weights.out), dx, grads.dmid);
+  const Tensor dmid = on.gather_matmul(
+      gradient_matmul(scratch.dattn, {{}, acts.amax.dmid, grads.rounded.dmid}, weights.out), dx, grads.dmid);
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  const Arriving dn1 =
-      on.matmul_reduce(gradient_matmul(scratch.partial, {grads.dqkv, acts.amax.dqkv}, weights.qkv), scratch.reduced);
+  const Operand dqkv{grads.dqkv, acts.amax.dqkv, grads.rounded.dqkv};
+  const Arriving dn1 = on.matmul_reduce(gradient_matmul(scratch.partial, dqkv, weights.qkv), scratch.reduced);
   if (now) {
     attention_weight_gradients(layer, dmid, n1);
   } else {

@@ -32,13 +32,17 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
   return issued(reduced);
 }
 
-void TensorParallel::compute_amax(const Matmul& matmul) const {
-  if (matmul.a_amax) compute.submit(Amax{matmul.a_amax, matmul.a});
+void TensorParallel::round_operand(const Matmul& matmul) const {
+  if (matmul.a_rounded) {
+    compute.submit(RoundToFp8{matmul.a_rounded, matmul.a_amax, matmul.a, matmul.operands == Operands::fp8_gradient});
+  } else if (matmul.a_amax) {
+    compute.submit(Amax{matmul.a_amax.slice_cols(0, 1), matmul.a});
+  }
 }
 
 void TensorParallel::local_matmul(Matmul matmul) const {
   matmul.operands = operands(!matmul.transpose_b);
-  compute_amax(matmul);
+  round_operand(matmul);
   compute.submit(matmul);
 }
 
@@ -47,9 +51,9 @@ Tensor TensorParallel::gather_matmul(Matmul matmul, const Tensor& x, const Tenso
     matmul.a = into;
     matmul.operands = operands(!matmul.transpose_b);
     Matmul blockwise = matmul;
-    blockwise.a_amax = {};
+    blockwise.a_amax = blockwise.a_rounded = {};
     ring->gather_matmul(compute, blockwise, x);
-    compute_amax(matmul);
+    round_operand(matmul);
     return into;
   }
   matmul.a = arrived(gather(x, into));
@@ -59,7 +63,7 @@ Tensor TensorParallel::gather_matmul(Matmul matmul, const Tensor& x, const Tenso
 
 Arriving TensorParallel::matmul_reduce(Matmul matmul, const Tensor& reduced) const {
   matmul.operands = operands(!matmul.transpose_b);
-  compute_amax(matmul);
+  round_operand(matmul);
   if (ring_used(shape, overlap)) return {reduced, ring->matmul_reduce(compute, matmul, reduced)};
   if (overlap && shape.tp > 1) return matmul_all_reduce(matmul);
   compute.submit(matmul);

@@ -32,6 +32,9 @@ struct TensorParallel {
   // Rounds the operands of matmuls to fp8: layers may want this, the head does not. A ring multiplies the blocks of an
   // operand as they arrive, each with its own scale.
   bool fp8 = false;
+  // The backward sets the gradients of matmuls' weights and of biases, and does not add to them: the first one of those
+  // that are summed there. Norms and tables always add.
+  bool sets_gradients = false;
 
   // All of these are collective over the tp group and only issue work. The memory that they write, named `into`,
   // `partial` or `reduced`, or c of a matmul, must not be reused by the caller before the result has been used.
@@ -46,8 +49,8 @@ struct TensorParallel {
 
   // Reduces partial sums [T,n] over tp to [Ts,n]: in place, or into `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
-  // Issues a matmul without communication. If matmul.a_amax is set, it first receives the amax of matmul.a, for this
-  // matmul and others. The next two functions do so too.
+  // Issues a matmul without communication. If matmul.a_amax is set, it first receives the amax of matmul.a, and
+  // matmul.a_rounded, if set, that operand rounded, for this matmul and others. The next two functions do so too.
   void local_matmul(tensor::Matmul matmul) const;
   // Issues a matmul whose a is gather(x)[T,K]: the forward of a column-parallel matmul, b transposed, or the input
   // gradient of a row-parallel one, where x is a gradient. Returns gather(x). Compute may use it and the result at
@@ -65,7 +68,7 @@ struct TensorParallel {
   static bool ring_used(const Shape& shape, bool overlap) { return overlap && shape.sequence_parallel && shape.tp > 1; }
 
  private:
-  void compute_amax(const tensor::Matmul& matmul) const;
+  void round_operand(const tensor::Matmul& matmul) const;
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
   Arriving matmul_all_reduce(const tensor::Matmul& matmul) const;

@@ -71,7 +71,8 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       scalars_(scalars),
       updated_(layouts_.size()),
       gathered_(layouts_.size()),
-      buffer_free_(layouts_.size()) {
+      buffer_free_(layouts_.size()),
+      has_shard_(layouts_.size()) {
   const std::vector<ParamGroup> groups_of_params = parse_groups(config_);
   for (const SpanLayout& layout : layouts_) {
     std::vector<Rates>& rates = rates_.emplace_back();
@@ -84,16 +85,13 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
 void ShardedOptimizer::begin_step() {
   const tensor::Section section(compute_, trace::Kind::other_compute);
   compute_.submit(Fill{scalars_.sums});
-  for (const SpanMemory& span : memory_) {
-    if (config_.zero == 2) compute_.submit(Fill{span.grad_shard});
-    compute_.submit(Fill{span.grads});
-  }
+  for (std::size_t i = 0; i < memory_.size(); ++i) clear(compute_, i);
+  has_shard_.assign(has_shard_.size(), false);
 }
 
-void ShardedOptimizer::spoil_gradients() {
-  // Whatever is added to them stays NaN.
-  for (const SpanMemory& span : memory_)
-    compute_.submit(Fill{span.grad_shard, std::numeric_limits<float>::quiet_NaN()});
+void ShardedOptimizer::clear(Stream& stream, std::size_t index) const {
+  for (const mesh::Range& range : layouts_[index].cleared)
+    stream.submit(Fill{memory_[index].grads.slice_cols(range.begin, range.size())});
 }
 
 void ShardedOptimizer::before_backward(std::size_t span) {
@@ -103,17 +101,30 @@ void ShardedOptimizer::before_backward(std::size_t span) {
 void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   const SpanMemory& span = memory_[index];
   comm::Communicator& dp = groups_.dp;
-  if (dp.size() == 1 && config_.zero != 2) return;
+  const bool reduces = dp.size() > 1 || config_.zero == 2;
+  if (!reduces && !spoils_) return;
   Stream& stream = dp.stream();
   stream.wait(complete);
+  if (spoils_) {
+    for (const ParamRange& param : layouts_[index].params) {
+      stream.submit(
+          Fill{span.grads.slice_cols(param.begin, param.end - param.begin), std::numeric_limits<float>::quiet_NaN()});
+    }
+  }
+  if (!reduces) return;
   if (config_.zero == 0) {
     dp.all_reduce(span.grads);
   } else {
     const Tensor part = span.grads.slice_cols(span.own.begin, span.own.size());
     dp.reduce_scatter(part, span.grads);
     if (config_.zero == 2) {
-      stream.submit(Add{span.grad_shard, span.grad_shard, part, {}});
-      stream.submit(Fill{span.grads});
+      if (has_shard_[index]) {
+        stream.submit(Add{span.grad_shard, span.grad_shard, part, {}});
+      } else {
+        stream.submit(Copy{span.grad_shard, part});
+        has_shard_[index] = true;
+      }
+      clear(stream, index);
       // Chunks share the buffer: the next backward that adds to it waits for this.
       std::fill(buffer_free_.begin(), buffer_free_.end(), stream.record());
     }
@@ -123,6 +134,7 @@ void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
 void ShardedOptimizer::finish_step(std::int64_t step, double lr, float skip_above) {
   step_ = step;
   lr_ = lr;
+  spoils_ = false;
   settle();
   trace::Recorder* recorder = compute_.device().recorder();
   {

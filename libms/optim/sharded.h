@@ -43,6 +43,9 @@ struct SpanLayout {
   std::int64_t partial = 0;        // [0, partial) of these: the gradients are partial sums over tp
   bool shared = false;             // also on another pipeline stage; gradients are summed over that pair
   bool counts_in_norm = true;
+  // Where a backward only adds to the gradients: they are cleared before the first one. It sets the others, and what
+  // lies between parameters stays zero.
+  std::vector<mesh::Range> cleared;
 };
 
 // A span's tensors on this rank.
@@ -104,12 +107,12 @@ class ShardedOptimizer {
   void reduce(std::size_t span, const Event& complete);
   // The compute stream may add to the span's gradients again after this (zero 2 reuses the buffer).
   void before_backward(std::size_t span);
-  // Clears the gradients of all spans and the scalars: a step begins.
+  // Clears the scalars and the gradients that backwards add to: a step begins.
   void begin_step();
   // The next updates wait for `event`: until then a save reads the state.
   void update_after(Event event) { update_after_ = std::move(event); }
-  // Makes this rank's gradients of the step that has begun NaN: an injected fault.
-  void spoil_gradients();
+  // Makes this rank's gradients of the step that has begun NaN, before they are reduced: an injected fault.
+  void spoil_gradients() { spoils_ = true; }
   // Norm, clipping, update. `step` counts from 0. A norm that is not finite or above `skip_above` leaves all as it is.
   void finish_step(std::int64_t step, double lr, float skip_above = std::numeric_limits<float>::infinity());
   // All-gathers the span's parameters if an update made them stale. Issues only.
@@ -121,6 +124,7 @@ class ShardedOptimizer {
 
  private:
   Update update_of(std::size_t span, const mesh::Range& elements, const Rates& rates) const;
+  void clear(tensor::Stream& stream, std::size_t span) const;
   void add_shared_gradients(std::size_t span);
   void count_norm(std::size_t span);
   void find_parameter_sums();
@@ -138,6 +142,8 @@ class ShardedOptimizer {
   // are not stale. And that gather; absent: none is under way.
   std::vector<Event> updated_, gathered_;
   std::vector<Event> buffer_free_;  // by span; zero 2
+  std::vector<bool> has_shard_;     // by span; zero 2: the step's first microbatch has been reduced
+  bool spoils_ = false;
   Event update_after_;
   std::int64_t step_ = 0;  // the step and learning rate of finish_step()
   double lr_ = 0;

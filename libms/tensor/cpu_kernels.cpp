@@ -94,6 +94,10 @@ void compute(const LossCombine& op) {
 }
 
 void compute(const Amax& op) { *op.out.as<float>() = amax_of(op.x); }
+void compute(const RoundToFp8& op) {
+  const float amax = *op.amax.as<float>() = amax_of(op.x);
+  round_tensor_to_fp8(op.out, op.x, amax, op.is_gradient ? Fp8::e5m2 : Fp8::e4m3);
+}
 
 void compute(const ClipFactor& op) {
   const double norm = std::sqrt(*op.sum_squares.as<double>());

@@ -164,8 +164,10 @@ class MatmulCache::Impl {
     if (op.operands == Operands::as_given) return run_as_given(op);
     const Lease worker(*this);
     Matmul plain = op;
-    plain.a = rounded(op.a, op.a_amax, fp8_of_a(op.operands), (*worker).fp8[0]);
-    plain.b = rounded(op.b, op.b_amax, kFp8OfB, (*worker).fp8[1]);
+    const Fp8 format_a = fp8_of_a(op.operands);
+    plain.a = op.a_rounded ? op.a_rounded : rounded(op.a, op.a_amax, format_a, (*worker).fp8[0]);
+    plain.b = op.b_rounded ? op.b_rounded : rounded(op.b, op.b_amax, kFp8OfB, (*worker).fp8[1]);
+    plain.a_rounded = plain.b_rounded = {};
     plain.operands = Operands::as_given;
     run_as_given(plain);
   }

@@ -36,6 +36,9 @@ Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const 
   part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
   if (op.transpose_a) part.a.ld = rows;  // packed
   part.b = op.transpose_b ? op.b.slice_rows(col, cols) : op.b.slice_cols(col, cols);
+  // Only the whole is known in rounded form.
+  if (part.a.numel() != op.a.numel()) part.a_rounded = {};
+  if (part.b.numel() != op.b.numel()) part.b_rounded = {};
   if (op.bias) part.bias = op.bias.slice_cols(col, cols);
   for (Tensor* like_c : {&part.gelu_y, &part.gelu_x}) {
     if (*like_c) *like_c = like_c->slice_rows(row, rows).slice_cols(col, cols);

@@ -82,8 +82,13 @@ void check(const Rule& rule, const Matmul& op) {
   rule.shape("c", op.c, op.c.rows, op.c.cols);
   if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
   if (op.operands != Operands::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
-  if (op.a_amax) rule.tensor("a_amax", op.a_amax, 1, 1, DType::f32);
-  if (op.b_amax) rule.tensor("b_amax", op.b_amax, 1, 1, DType::f32);
+  const auto check_known = [&](const char* name, const Tensor& x, const Tensor& amax, const Tensor& rounded) {
+    if (amax) rule.tensor(name, amax, 1, rounded ? 2 : amax.cols, DType::f32);
+    if (rounded) rule.like(name, rounded, x);
+    MS_ASSERT(amax || !rounded, "{}: {} is missing", rule.op, name);
+  };
+  check_known("a_amax", op.a, op.a_amax, op.a_rounded);
+  check_known("b_amax", op.b, op.b_amax, op.b_rounded);
   MS_ASSERT(!(op.gelu_y && op.gelu_x) && !((op.gelu_y || op.gelu_x) && op.accumulate),
             "{}: gelu_y and gelu_x exclude each other and accumulate", rule.op);
   if (op.gelu_y) rule.like("gelu_y", op.gelu_y, op.c);
@@ -92,6 +97,12 @@ void check(const Rule& rule, const Matmul& op) {
 void check(const Rule& rule, const Amax& op) {
   rule.tensor("out", op.out, 1, 1, DType::f32);
   rule.type("x", op.x, {DType::bf16});
+}
+void check(const Rule& rule, const RoundToFp8& op) {
+  rule.type("x", op.x, {DType::bf16});
+  rule.like("out", op.out, op.x);
+  rule.tensor("amax", op.amax, 1, 2, DType::f32);
+  MS_ASSERT(op.out.contiguous(), "{}: gaps between the rows of out", rule.op);
 }
 void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }
 void check(const Rule& rule, const AttentionBwd& op) {

@@ -18,17 +18,28 @@ OpCost plain(const Row& op) {
   return op_cost;
 }
 
-// Rounding reads an operand to find its amax, unless that is known, and then writes and reads an fp8 copy at half the
-// bytes.
-double rounding_bytes(const Tensor& operand, const Tensor& amax) { return bytes_of(operand) * (amax ? 1 : 2); }
+// Rounding reads an operand to find its amax, unless that is known, and again to write an fp8 copy at half the bytes.
+double rounding_bytes(const Tensor& operand, const Tensor& amax, const Tensor& rounded) {
+  return rounded ? 0 : bytes_of(operand) * (amax ? 1.5 : 2.5);
+}
 
 OpCost count(const Matmul& op) {
   OpCost op_cost = plain(op);
-  if (op.operands != Operands::as_given)
-    op_cost.bytes += rounding_bytes(op.a, op.a_amax) + rounding_bytes(op.b, op.b_amax);
+  if (op.operands != Operands::as_given) {
+    // The GEMM reads the fp8 numbers only.
+    op_cost.bytes += cast_bytes(op) - (bytes_of(op.a) + bytes_of(op.b)) / 2;
+    op_cost.bytes -= bytes_of(op.a_rounded) + bytes_of(op.b_rounded);
+  }
   op_cost.half = op.a.dtype == DType::bf16;
   op_cost.flops = 2.0 * static_cast<double>(op.c.numel()) * static_cast<double>(op.transpose_a ? op.a.rows : op.a.cols);
   if (op.accumulate) op_cost.bytes += bytes_of(op.c);
+  return op_cost;
+}
+
+// Reads x for its amax, too.
+OpCost count(const RoundToFp8& op) {
+  OpCost op_cost = plain(op);
+  op_cost.bytes += bytes_of(op.x);
   return op_cost;
 }
 
@@ -106,6 +117,11 @@ OpCost count(const Row& op) {
 }
 
 }  // namespace
+
+double cast_bytes(const Matmul& op) {
+  if (op.operands == Operands::as_given) return 0;
+  return rounding_bytes(op.a, op.a_amax, op.a_rounded) + rounding_bytes(op.b, op.b_amax, op.b_rounded);
+}
 
 OpCost cost_of(const Op& op) {
   return std::visit([](const auto& row) { return count(row); }, op);

@@ -32,7 +32,8 @@ enum class Access : std::uint8_t { read, write };  // write includes read-modify
 // Tells whether a bf16 matmul rounds its operands to fp8 (tensor/fp8.h): b to e4m3, and a to e4m3, or to e5m2 if it is
 // a gradient, which needs more range. Each operand is scaled by its amax, or by the amax of a larger tensor that
 // contains it if the caller passes one that an Amax op has computed (a_amax, b_amax; ignored for as_given). An operand
-// with an infinity or a NaN makes the whole result NaN.
+// that a RoundToFp8 op has rounded comes with what that has made of it, too: nothing is rounded again, and the bits are
+// the same. An operand with an infinity or a NaN makes the whole result NaN.
 enum class Operands : std::uint8_t { as_given, fp8, fp8_gradient };
 
 // c[M,N] (+)= op(a) op(b) (+ bias[1,N]); op transposes. With transpose_a, a is [K,M]; with transpose_b, b is [N,K]. a
@@ -46,10 +47,11 @@ struct Matmul {
   bool transpose_a = false, transpose_b = false, accumulate = false;
   Operands operands = Operands::as_given;
   Tensor gelu_y = {}, gelu_x = {};
-  Tensor a_amax = {}, b_amax = {};  // f32 [1,1]
+  Tensor a_amax = {}, b_amax = {};        // f32 [1,1], or as RoundToFp8 leaves it
+  Tensor a_rounded = {}, b_rounded = {};  // RoundToFp8::out of a and b
   void each(auto&& f) const {
     f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::read, gelu_x);
-    f(Access::read, a_amax), f(Access::read, b_amax);
+    f(Access::read, a_amax), f(Access::read, b_amax), f(Access::read, a_rounded), f(Access::read, b_rounded);
     f(Access::write, c), f(Access::write, gelu_y);
   }
 };
@@ -59,6 +61,16 @@ struct Amax {
   MS_OP("amax", elementwise)
   Tensor out, x;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
+};
+
+// Rounds x, in bf16, to fp8 once for several matmuls: to e5m2 if it is a gradient, otherwise to e4m3. `out` is like x,
+// without gaps, and holds the numbers as matmuls of the same device take them: in bf16, or, on a GPU with fp8 GEMMs, in
+// fp8 as they lie in x and then transposed. amax f32 [1,2] = amax of x, then a number that belongs to the device.
+struct RoundToFp8 {
+  MS_OP("round_to_fp8", elementwise)
+  Tensor out, amax, x;
+  bool is_gradient = false;
+  void each(auto&& f) const { f(Access::read, x), f(Access::write, out), f(Access::write, amax); }
 };
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
@@ -261,10 +273,11 @@ struct Add {
   Tensor y, a, b, bias;
   void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::write, y); }
 };
-// out [1,C] += column sums of x[T,C], rows in order.
+// out [1,C] (+)= column sums of x[T,C], rows in order.
 struct ColumnSum {
   MS_OP("column_sum", elementwise)
   Tensor out, x;
+  bool accumulate = true;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out); }
 };
 // dst = src, converted to dst's type; shapes equal, any ld; either side may be host memory.
@@ -359,10 +372,10 @@ struct InitNormal {
 
 #undef MS_OP
 
-using Op = std::variant<Matmul, Amax, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd, RmsNormBwd,
-                        GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd,
-                        PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill,
-                        SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
+using Op = std::variant<Matmul, Amax, RoundToFp8, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd,
+                        RmsNormBwd, GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd,
+                        EmbeddingBwd, PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum,
+                        Copy, Fill, SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
 
 inline std::string_view op_name(const Op& op) {
   return std::visit([](const auto& row) { return row.kName; }, op);

@@ -63,6 +63,8 @@ nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
   return nn::chunk_part(settings.model, mesh, pp_rank, chunk, chunks);
 }
 
+bool Plan::sets_gradients() const { return settings.optim.zero != 2 || (chunks == 1 && !splits_backward(training)); }
+
 const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
   const std::int64_t rows = mesh.dp * settings.train.microbatch;
   const auto found = ramp.find(static_cast<int>(batch.batch(step) / rows));

@@ -55,6 +55,16 @@ void measure_fp8(Bench& bench) {
                      },
                  .bytes = 3 * numbers});
   }
+  bench.moves({.kernel = "fp8: both ways",
+               .shape = shape,
+               .make =
+                   [=](Tensors& t) {
+                     return on(t, [=, at = part(t)](kernels::Stream stream) {
+                       kernels::fp8_quantize_both(stream, at.to.data, at.to.data + rows * cols, at.back.as<float>(),
+                                                  matrix_of(at.x), at.amax.as<float>(), false);
+                     });
+                   },
+               .bytes = 4 * numbers});
 }
 
 void measure_reduce(Bench& bench, int ranks, kernels::Type type) {

@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = {"gpt2-xl": "configs/gpu/gpt2-xl.toml", "llama-8b": "configs/gpu/llama-8b-16-layers.toml",
           "gpt-175b": "configs/gpu/gpt-175b-3-layers.toml"}
 FILLED = 0.88  # of a GPU's memory by what 'ms-train plan' counts: libraries and PyTorch's allocator take some, too
+FILLED_FP8 = 0.92  # no PyTorch runs so
 SMALL = {"model.layers": 2, "model.hidden": 64, "model.heads": 8, "model.seq": 32, "model.vocab": 300,
          "train.global_batch": 4, "train.microbatch": 1}
 FIRST = 3  # steps that are not counted: plans are made, memory grows
@@ -74,10 +75,11 @@ class Bench:
         self.memory = arguments.memory * 2**30 if arguments.memory else memory_of_gpu()
 
     def layers(self, config):
-        """As many layers as the GPU's memory holds, at most the configuration's."""
+        """As many layers as the GPU's memory holds, at most the configuration's; FP8 takes more of it for the same."""
         def fits(layers):
-            taken = self.plan(config, {"model.layers": layers})["stages"][0]["memory_bytes"]["total"]
-            return taken <= FILLED * self.memory
+            def takes(fp8):
+                return self.plan(config, {"model.layers": layers, "train.fp8": fp8})["stages"][0]["memory_bytes"]["total"]
+            return takes(False) <= FILLED * self.memory and takes(True) <= FILLED_FP8 * self.memory
 
         layers = tomllib.loads((ROOT / config).read_text())["model"]["layers"]
         if self.small or self.memory is None:

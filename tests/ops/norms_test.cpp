@@ -312,12 +312,15 @@ TEST(Norms, ColumnSum) {
   for_each_norm([](DType dtype, const NormCase& c) {
     for (const DType sums : activation_types()) {
       Memory m;
-      const ColumnSum op{.out = m.tensor(sums, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
-      Mat want = read(op.out);
-      for (std::int64_t i = 0; i < c.rows; ++i) {
-        for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
+      ColumnSum op{.out = m.tensor(sums, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
+      for (const bool accumulate : {true, false}) {
+        op.accumulate = accumulate;
+        Mat want = accumulate ? read(op.out) : Mat(1, c.cols);
+        for (std::int64_t i = 0; i < c.rows; ++i) {
+          for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
+        }
+        everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, tolerance_of(sums, kNormF32))) << accumulate; });
       }
-      everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, tolerance_of(sums, kNormF32))); });
     }
   });
 }

@@ -2,6 +2,8 @@
 // recomputed, split or deferred; and bits depend on none of these.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "tensor/cpu_matmul.h"
 #include "tensor/fp8.h"
 #include "training_case.h"
@@ -30,6 +32,8 @@ class Check final : public tensor::OpObserver {
     if (product == nullptr || product->operands == Operands::as_given) return;
     ++products;
     const Tensor &a = product->a, &known = product->a_amax;
+    expect_rounded(a, known, product->a_rounded, tensor::fp8_of_a(product->operands));
+    expect_rounded(product->b, product->b_amax, product->b_rounded, tensor::kFp8OfB);
     if (in_pieces_ && !product->transpose_a) {
       if (known) { EXPECT_GE(*known.as<float>(), tensor::amax_of(a)); }
     } else {
@@ -37,9 +41,18 @@ class Check final : public tensor::OpObserver {
     }
     expect_known(product->b, product->b_amax);
   }
-  int products = 0;
+  int products = 0, ready = 0;  // ready: operands that were rounded before
 
  private:
+  void expect_rounded(const Tensor& factor, const Tensor& known, const Tensor& rounded, tensor::Fp8 format) {
+    if (!rounded) return;
+    ++ready;
+    std::vector<std::uint16_t> memory(static_cast<std::size_t>(factor.numel()));
+    const Tensor want{reinterpret_cast<std::byte*>(memory.data()), factor.rows, factor.cols, factor.cols, factor.dtype};
+    tensor::round_tensor_to_fp8(want, factor, *known.as<float>(), format);
+    EXPECT_EQ(std::memcmp(want.data, rounded.data, static_cast<std::size_t>(want.size_bytes())), 0)
+        << factor.rows << "x" << factor.cols << " in product " << products;
+  }
   void expect_known(const Tensor& factor, const Tensor& known) const {
     ASSERT_TRUE(known);
     EXPECT_EQ(*known.as<float>(), tensor::amax_of(factor))
@@ -57,6 +70,10 @@ void expect_true_magnitudes(const train::Settings& settings) {
     run_rank(plan, world, device, kSteps, outcome);
     device.set_observer(nullptr);
     EXPECT_GT(check.products, 0);
+    // The weights of the forward and of the input's gradient, of the three matmuls for each; and, where the backward is
+    // whole, what both gradients of a layer read.
+    const bool is_whole = settings.mesh.tp == 1 && !plan.shape(0).split_backward;
+    EXPECT_GE(check.ready, is_whole ? check.products : check.products * 2 / 3);
   });
 }
 

@@ -25,9 +25,10 @@ float row_squares(const T* x, Index cols, float mean) {
   return sum(total);
 }
 
-// Runs blocks of rows in parallel, each with its own [sums][cols] partial sums, which are then added to out[sum].
+// Runs blocks of rows in parallel, each with its own [sums][cols] partial sums, which are then added up, and to
+// out[sum] if that accumulates.
 template <int kSums, class Body>
-void over_row_blocks(Index rows, Index cols, const Tensor (&out)[kSums], Body&& body) {
+void over_row_blocks(Index rows, Index cols, const Tensor (&out)[kSums], bool accumulate, Body&& body) {
   const RowBlocks blocks(rows);
   const Scratch partials(blocks.count * kSums * cols);
   each_chunk(blocks.count, rows * cols, [&](Index block) {
@@ -40,7 +41,8 @@ void over_row_blocks(Index rows, Index cols, const Tensor (&out)[kSums], Body&& 
   });
   for (int k = 0; k < kSums; ++k) {
     with_type(out[k].dtype, [&](auto type) {
-      add_partials(row_of<decltype(type)>(out[k], 0), partials.data() + k * blocks.count * cols, blocks.count, cols);
+      add_partials(row_of<decltype(type)>(out[k], 0), partials.data() + k * blocks.count * cols, blocks.count, cols,
+                   accumulate);
     });
   }
 }
@@ -99,7 +101,7 @@ void layernorm_fwd(const LayerNormFwd& op) {
 template <class T>
 void layernorm_bwd(const LayerNormBwd& op) {
   const Index cols = op.x.cols;
-  over_row_blocks<2>(op.x.rows, cols, {op.dgain, op.dbias}, [&](Index row, float* const(&sums)[2]) {
+  over_row_blocks<2>(op.x.rows, cols, {op.dgain, op.dbias}, true, [&](Index row, float* const(&sums)[2]) {
     const T* x = row_of<T>(op.x, row);
     const T* dy = row_of<T>(op.dy, row);
     const T* gain = row_of<T>(op.gain, 0);
@@ -145,7 +147,7 @@ void rmsnorm_fwd(const RmsNormFwd& op) {
 template <class T>
 void rmsnorm_bwd(const RmsNormBwd& op) {
   const Index heads = op.heads, cols = op.x.cols / heads;
-  over_row_blocks<1>(op.x.rows * heads, cols, {op.dgain}, [&](Index row, float* const(&sums)[1]) {
+  over_row_blocks<1>(op.x.rows * heads, cols, {op.dgain}, true, [&](Index row, float* const(&sums)[1]) {
     const T* x = head_of<T>(op.x, heads, row);
     const T* dy = head_of<T>(op.dy, heads, row);
     const T* gain = row_of<T>(op.gain, 0);
@@ -166,7 +168,7 @@ void rmsnorm_bwd(const RmsNormBwd& op) {
 template <class T>
 void column_sum(const ColumnSum& op) {
   const Index cols = op.x.cols;
-  over_row_blocks<1>(op.x.rows, cols, {op.out}, [&](Index row, float* const(&sums)[1]) {
+  over_row_blocks<1>(op.x.rows, cols, {op.out}, op.accumulate, [&](Index row, float* const(&sums)[1]) {
     const T* x = row_of<T>(op.x, row);
     float* total = sums[0];
     each_vector(cols,

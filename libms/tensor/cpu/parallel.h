@@ -78,13 +78,13 @@ class Scratch {
   float* data_;
 };
 
-// Adds the blocks' partial sums [count][cols] to out[c], in block order.
+// Adds up the blocks' partial sums [count][cols] in block order, to out[c] if that accumulates.
 template <class T>
-inline void add_partials(T* out, const float* partials, Index count, Index cols) {
+inline void add_partials(T* out, const float* partials, Index count, Index cols, bool accumulate) {
   each_chunk(ceil_div(cols, kChunkElements / 8), count * cols, [&](Index chunk) {
     const Index begin = chunk * (kChunkElements / 8);
     each_vector(least(kChunkElements / 8, cols - begin), [&](Index i, auto lanes) {
-      Vf total = load(out + begin + i, lanes);
+      Vf total = accumulate ? load(out + begin + i, lanes) : Vf{};
       for (Index block = 0; block < count; ++block) total += load(partials + block * cols + begin + i, lanes);
       store(out + begin + i, total, lanes);
     });

@@ -96,7 +96,8 @@ CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) {
           .bias = static_cast<bool>(matmul.bias)};
 }
 
-std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, const Key& key, const float* scales) {
+std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, const Key& key,
+                                                       const LoweredMatmul::Scales& scales) {
   auto plan = std::make_unique<Plan>();
   check(cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matmul");
   const auto set = [&](cublasLtMatmulDescAttributes_t name, const auto& value) {
@@ -129,15 +130,15 @@ std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, con
   return plan;
 }
 
-void CudaMatmul::set_pointers(const Plan& plan, const Matmul& matmul, const float* scales) {
+void CudaMatmul::set_pointers(const Plan& plan, const Matmul& matmul, const LoweredMatmul::Scales& scales) {
   const auto set = [&](cublasLtMatmulDescAttributes_t name, const void* pointer) {
     check(cublasLtMatmulDescSetAttribute(plan.operation, name, &pointer, sizeof pointer), "telling where things are");
   };
   if (matmul.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.data);
   if (const Tensor aux = ResultAndAux(matmul).aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.data);
   if (matmul.operands == Operands::as_given) return;
-  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales + 1);  // its first operand is our second
-  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);  // its first operand is our second
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.a);
 }
 
 std::vector<cublasLtMatmulAlgo_t> CudaMatmul::algorithms(const Plan& plan, const Key& key, int most) const {

@@ -35,6 +35,8 @@ class CudaMatmul {
   // library's first one, or, if `timed`, the autotuned one, which is added to the choices. Returns the scratch memory
   // that it needs.
   std::size_t prepare(const Matmul& op, MatmulChoices& choices, bool timed);
+  // Rounds an operand for such matmuls.
+  void round(const RoundToFp8& op, cudaStream_t stream) const { round_to_fp8(op, major_, stream); }
   // Runs what was prepared and has not run, once, in other memory: cuBLASLt loads a kernel when it is first launched,
   // which waits for all that runs, messages included.
   void run_new();
@@ -71,8 +73,8 @@ class CudaMatmul {
   static constexpr std::string_view kApart = "apart";
   static Key key_of(const Matmul& matmul);
   // Returns the descriptors for cuBLASLt, without an algorithm.
-  static std::unique_ptr<Plan> describe(const Matmul& matmul, const Key& key, const float* scales);
-  static void set_pointers(const Plan& plan, const Matmul& matmul, const float* scales);
+  static std::unique_ptr<Plan> describe(const Matmul& matmul, const Key& key, const LoweredMatmul::Scales& scales);
+  static void set_pointers(const Plan& plan, const Matmul& matmul, const LoweredMatmul::Scales& scales);
   // Returns the plan of this form, created on first use. nullptr if there is none, or if it is slower than its parts.
   const Plan* plan(const LoweredMatmul& lowered, const Key& key);
   // Returns at most `most` algorithms, the library's favourite first.

@@ -264,6 +264,7 @@ class CudaOps::Impl {
   void run(const Row& op, S stream, CudaScratch& scratch) = delete;
   void run(const Matmul& op, S stream, CudaScratch& scratch) { matmul_.run(op, stream, scratch); }
   void run(const Amax& op, S stream, CudaScratch&) { kernels::compute_amax(stream, op.out.as<float>(), matrix(op.x)); }
+  void run(const RoundToFp8& op, S stream, CudaScratch&) { matmul_.round(op, stream); }
   void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {
@@ -322,7 +323,7 @@ class CudaOps::Impl {
     kernels::add(stream, matrix(op.y), matrix(op.a), matrix(op.b), matrix(op.bias));
   }
   void run(const ColumnSum& op, S stream, CudaScratch& scratch) {
-    kernels::column_sum(stream, matrix(op.out), matrix(op.x), scratch.take(scratch_of(op)));
+    kernels::column_sum(stream, matrix(op.out), matrix(op.x), op.accumulate, scratch.take(scratch_of(op)));
   }
   void run(const Copy& op, S stream, CudaScratch&) {
     if (op.dst.dtype != op.src.dtype) return kernels::convert(stream, matrix(op.dst), matrix(op.src));

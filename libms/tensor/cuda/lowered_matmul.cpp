@@ -37,10 +37,25 @@ std::vector<MatmulVariant> variants_of(const Matmul& op, int major) {
   std::vector<MatmulVariant> variants;
   for (const bool fp8 : {true, false}) {
     if (fp8 && !supports_fp8(op, major)) continue;
-    if (has_gelu(op, major)) variants.push_back({fp8, true});
-    variants.push_back({fp8, false});
+    if (has_gelu(op, major)) variants.push_back({fp8, true, major});
+    variants.push_back({fp8, false, major});
   }
   return variants;
+}
+
+bool rounds_to_bytes(const Tensor& x, int major) {
+  return major >= 9 && is_aligned(x) && x.rows % kVectorBytes == 0 && x.cols % kVectorBytes == 0;
+}
+
+void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream) {
+  auto* amax = op.amax.as<float>();
+  kernels::compute_amax(stream, amax, kernel_matrix(op.x));
+  if (rounds_to_bytes(op.x, major)) {
+    kernels::fp8_quantize_both(stream, op.out.data, op.out.data + op.x.numel(), amax + 1, kernel_matrix(op.x), amax,
+                               op.is_gradient);
+  } else {
+    kernels::fp8_round(stream, op.out.data, kernel_matrix(op.x), amax, op.is_gradient);
+  }
 }
 
 void apply_gelu(const Matmul& op, cudaStream_t stream) {
@@ -60,19 +75,31 @@ LoweredMatmul::LoweredMatmul(const Matmul& op, MatmulVariant variant, void* scra
   if (converts_bias(op)) matmul_.bias = {take(op.c.cols * size_of(op.c.dtype)), 1, op.c.cols, op.c.cols, op.c.dtype};
   if (!variant.gelu) matmul_.gelu_y = matmul_.gelu_x = {};
   if (op.operands == Operands::as_given) return;
-  // Two scales, then two amaxes.
-  scales_ = reinterpret_cast<float*>(take(4 * sizeof(float)));
+  // Rows of an fp8 operand are terms of sums.
+  matmul_.a = place_operand(0, op.a, op.a_amax, op.a_rounded, op.transpose_a);
+  matmul_.b = place_operand(1, op.b, op.b_amax, op.b_rounded, !op.transpose_b);
   if (variant.fp8) {
-    const std::int64_t k = terms_of(op);
-    matmul_.a = {take(op.a.numel()), op.c.rows, k, k, op.a.dtype};
-    matmul_.b = {take(op.b.numel()), op.c.cols, k, k, op.b.dtype};
     matmul_.transpose_a = false;
     matmul_.transpose_b = true;
   } else {
-    matmul_.a = {take(op.a.numel() * size_of(op.a.dtype)), op.a.rows, op.a.cols, op.a.cols, op.a.dtype};
-    matmul_.b = {take(op.b.numel() * size_of(op.b.dtype)), op.b.rows, op.b.cols, op.b.cols, op.b.dtype};
     matmul_.operands = Operands::as_given;
   }
+}
+
+// `transposed`: as an fp8 operand.
+Tensor LoweredMatmul::place_operand(int i, const Tensor& from, const Tensor& known_amax, const Tensor& rounded,
+                                    bool transposed) {
+  Operand& operand = operands_[i];
+  const std::int64_t rows = variant_.fp8 && transposed ? from.cols : from.rows, cols = from.numel() / rows;
+  operand.is_ready = rounded && rounds_to_bytes(from, variant_.major) == variant_.fp8;
+  if (operand.is_ready) {
+    operand.back = known_amax.as<float>() + 1;
+    return {rounded.data + (variant_.fp8 && transposed ? from.numel() : 0), rows, cols, cols, from.dtype};
+  }
+  auto* const numbers = reinterpret_cast<float*>(take(2 * sizeof(float)));
+  operand.back = numbers;
+  operand.amax = known_amax ? known_amax.as<float>() : numbers + 1;
+  return {take(from.numel() * (variant_.fp8 ? 1 : size_of(from.dtype))), rows, cols, cols, from.dtype};
 }
 // The fake address is a multiple of 256, as that of real memory is.
 LoweredMatmul::LoweredMatmul(const Matmul& op, MatmulVariant variant)
@@ -87,19 +114,21 @@ std::byte* LoweredMatmul::take(std::int64_t bytes) {
 void LoweredMatmul::before(cudaStream_t stream) const {
   if (converts_bias(op_)) kernels::convert(stream, kernel_matrix(matmul_.bias), kernel_matrix(op_.bias));
   if (op_.operands == Operands::as_given) return;
-  const auto round_operand = [&](int i, const Tensor& from, const Tensor& known, const Tensor& to, Fp8 format,
+  const auto round_operand = [&](int i, const Tensor& from, bool is_known, const Tensor& to, Fp8 format,
                                  bool transposed) {
+    const Operand& operand = operands_[i];
+    if (operand.is_ready) return;
     const bool is_e5m2 = format == Fp8::e5m2;
-    float* amax = known ? known.as<float>() : scales_ + 2 + i;
-    if (!known) kernels::compute_amax(stream, amax, kernel_matrix(from));
-    if (matmul_.operands == Operands::as_given) {
-      kernels::fp8_round(stream, to.data, kernel_matrix(from), amax, is_e5m2);
+    if (!is_known) kernels::compute_amax(stream, operand.amax, kernel_matrix(from));
+    if (variant_.fp8) {
+      kernels::fp8_quantize(stream, to.data, operand.back, kernel_matrix(from), operand.amax, is_e5m2, transposed);
     } else {
-      kernels::fp8_quantize(stream, to.data, scales_ + i, kernel_matrix(from), amax, is_e5m2, transposed);
+      kernels::fp8_round(stream, to.data, kernel_matrix(from), operand.amax, is_e5m2);
     }
   };
-  round_operand(0, op_.a, op_.a_amax, matmul_.a, fp8_of_a(op_.operands), op_.transpose_a);
-  round_operand(1, op_.b, op_.b_amax, matmul_.b, kFp8OfB, !op_.transpose_b);
+  const bool knows_a = static_cast<bool>(op_.a_amax), knows_b = static_cast<bool>(op_.b_amax);
+  round_operand(0, op_.a, knows_a, matmul_.a, fp8_of_a(op_.operands), op_.transpose_a);
+  round_operand(1, op_.b, knows_b, matmul_.b, kFp8OfB, !op_.transpose_b);
 }
 
 void LoweredMatmul::after(cudaStream_t stream) const {

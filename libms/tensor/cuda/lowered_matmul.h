@@ -16,10 +16,15 @@ namespace ms::tensor {
 struct MatmulVariant {
   bool fp8 = false;   // an fp8 GEMM; otherwise rounded operands are multiplied as bf16
   bool gelu = false;  // fuses the GELU
+  int major = 0;      // of the GPU's compute capability
 };
 // Returns the variants that this GPU and the matmul's shape allow, best first; the last one always works. `major` is
 // that of the GPU's compute capability.
 std::vector<MatmulVariant> variants_of(const Matmul& op, int major);
+
+// Tells whether RoundToFp8 leaves numbers in fp8 on such a GPU, ready for its fp8 GEMMs; otherwise it rounds x in bf16.
+bool rounds_to_bytes(const Tensor& x, int major);
+void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream);
 
 // Issues the GELU on a result that cuBLASLt has left in c.
 void apply_gelu(const Matmul& op, cudaStream_t stream);
@@ -45,8 +50,11 @@ class LoweredMatmul {
 
   // The matmul that replaces the op. The types of fp8 operands are meaningless.
   const Matmul& matmul() const { return matmul_; }
-  // The scales of a and b, if they are fp8.
-  const float* scales() const { return scales_; }
+  // The factors that undo the scales of a and b, if they are fp8.
+  struct Scales {
+    const float *a = nullptr, *b = nullptr;
+  };
+  Scales scales() const { return {operands_[0].back, operands_[1].back}; }
   void* workspace() const { return scratch_; }
   std::size_t scratch_bytes() const { return used_; }
   // Issue the kernels before and after the matmul.
@@ -54,14 +62,21 @@ class LoweredMatmul {
   void after(cudaStream_t stream) const;
 
  private:
+  // How an operand is rounded: by a kernel into scratch memory, unless RoundToFp8 has done it.
+  struct Operand {
+    bool is_ready = false;
+    float* amax = nullptr;  // absent if it is ready
+    float* back = nullptr;
+  };
   std::byte* take(std::int64_t bytes);
+  Tensor place_operand(int i, const Tensor& from, const Tensor& known_amax, const Tensor& rounded, bool transposed);
 
   const Matmul& op_;
   MatmulVariant variant_;
   Matmul matmul_;
   std::byte* scratch_;
   std::size_t used_ = kWorkspace;
-  float* scales_ = nullptr;
+  Operand operands_[2];  // a, b
 };
 
 }  // namespace ms::tensor

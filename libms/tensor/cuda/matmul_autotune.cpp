@@ -68,7 +68,10 @@ class Trial {
     }
   }
   const Matmul& matmul() const { return matmul_; }
-  const float* scales() const { return reinterpret_cast<const float*>(matmul_.a.data); }  // any will do
+  LoweredMatmul::Scales scales() const {  // any will do
+    const auto* numbers = reinterpret_cast<const float*>(matmul_.a.data);
+    return {numbers, numbers};
+  }
   void* workspace() const { return memory_; }
   static std::size_t bytes_of(const Matmul& matmul) {
     std::size_t used = LoweredMatmul::kWorkspace;

@@ -32,7 +32,7 @@ StepWork stage_work(const Plan& plan, int pp_rank) {
   return work_of_step(plan, plan.mesh.rank({.dp = 0, .pp = pp_rank, .tp = 0}));
 }
 
-// The least time of a step, and what it is of the peak. No message, no launch, no cast to fp8 is counted.
+// The least time of a step, and what it is of the peak. No message and no launch is counted.
 struct Bound {
   std::vector<StepWork> stages;
   double step_s = 0;
@@ -71,8 +71,7 @@ std::string bound_text(const Plan& plan, const PlanDevice& device, double bubble
   table.row({"step", fmt::format("{:.4g} ms", 1e3 * bound.step_s), ""});
   return fmt::format(
       "\n{}MFU at most: gemm {:.1f} %, causal {:.1f} %, full {:.1f} %, reported {:.1f} % of {:.4g} TFLOP/s; no "
-      "message, "
-      "launch or cast to fp8 is counted\n",
+      "message or launch is counted\n",
       table.str(), 100 * bound.mfu.gemm, 100 * bound.mfu.causal, 100 * bound.mfu.full, 100 * bound.mfu.reported,
       device.ceilings.bf16_flops * 1e-12);
 }

@@ -63,7 +63,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   std::vector<optim::SpanMemory> spans;
   for (const ChunkTensors& chunk : tensors_.chunks) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-      layouts.push_back(layout_of(chunk.specs[i], plan.settings.mesh.sequence_parallel));
+      layouts.push_back(layout_of(chunk.specs[i], plan));
       spans.push_back(chunk.spans[i]);
     }
   }

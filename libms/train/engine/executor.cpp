@@ -1,5 +1,7 @@
 #include "train/engine/executor.h"
 
+#include <utility>
+
 #include "tensor/section.h"
 
 namespace ms::train {
@@ -22,7 +24,9 @@ struct Executor::Gradient {
 struct Executor::ChunkState {
   std::vector<Gradient> ring;
   std::vector<Event> complete;  // by span: the last that adds to its gradients
-  bool has_amaxes = false;      // of the weights that this schedule's microbatches have
+  bool has_rounded = false;     // the weights, as this schedule's microbatches have them
+  // The schedule has run a backward, or the first half of one; and the second half of one.
+  bool has_gradients = false, has_weight_gradients = false;
   std::size_t next_received = 0, next_computed = 0, next_sent = 0;
 };
 
@@ -76,7 +80,7 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, const nn::Shape& sha
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       spans.push_back({chunk.specs[i], chunk.spans[i].values, chunk.spans[i].grads});
     }
-    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.amaxes, chunk.caches);
+    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.rounded, chunk.caches);
     ChunkState state;
     state.ring.resize(chunk.gradients.size());
     state.complete.resize(chunk.specs.size());
@@ -92,7 +96,7 @@ const std::vector<Row>& Executor::rows(const sched::Schedule& schedule) const {
 }
 
 void Executor::run(const sched::Schedule& schedule, Mode mode, double loss_scale) {
-  for (ChunkState& state : state_) state.has_amaxes = false;
+  for (ChunkState& state : state_) state.has_rounded = state.has_gradients = state.has_weight_gradients = false;
   for (const Row& row : rows(schedule)) obey(row, mode, loss_scale);
 }
 
@@ -208,7 +212,7 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (spans[i].place == place) optimizer_.before_use(first + i);
     }
-    if (!state.has_amaxes) chunk.compute_weight_amaxes(compute_, place);
+    if (!state.has_rounded) chunk.round_weights(compute_, place);
   };
   if (!chunk.part().first) compute_.wait(slot.received);
   wait_if(compute_, slot.sent);  // the output's memory
@@ -226,8 +230,17 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
       chunk.head_logits(on, acts, tensors_.scratch, tensors_.head);
     }
   }
-  state.has_amaxes = true;
+  state.has_rounded = true;
   slot.done = compute_.record();
+}
+
+// Second halves run in the order of the first ones: a whole backward finds both as far.
+bool Executor::sets_gradients(const Row& row) {
+  ChunkState& state = at_index(state_, row.chunk);
+  bool& has = row.action == Action::backward_weight ? state.has_weight_gradients : state.has_gradients;
+  const bool is_first = !std::exchange(has, true);
+  if (row.action == Action::backward) state.has_weight_gradients = true;
+  return plan_.sets_gradients() && (is_first || plan_.settings.optim.zero == 2);
 }
 
 // All of it, or one half. The first half is done with the gradient buffer, the second with the slot.
@@ -237,7 +250,8 @@ void Executor::backward(const Row& row, double loss_scale) {
   const nn::Chunk& chunk = at_index(model_, row.chunk);
   nn::ChunkSlot& acts = at_index(tensors_.slots, row.slot);
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
-  const nn::TensorParallel on = tensor_parallel();
+  nn::TensorParallel on = tensor_parallel();
+  on.sets_gradients = sets_gradients(row);
   for (std::size_t i = 0; i < state.complete.size(); ++i) optimizer_.before_backward(first_span(row.chunk) + i);
   const auto after = [&](std::int64_t place) { complete(row.chunk, place); };
   if (row.action == Action::backward_weight) {

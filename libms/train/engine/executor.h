@@ -41,6 +41,8 @@ class Executor {
   void transfer(const sched::Row& row);
   void forward(const sched::Row& row, Mode mode, double loss_scale);
   void backward(const sched::Row& row, double loss_scale);
+  // Whether the row's backward sets gradients and does not add to them. Asked once a row.
+  bool sets_gradients(const sched::Row& row);
   void gather(int chunk);
   void reduce(int chunk);
   comm::Communicator& channel(const sched::Row& row) const;

@@ -10,16 +10,25 @@ using tensor::Arena;
 using tensor::DType;
 using tensor::Tensor;
 
-optim::SpanLayout layout_of(const nn::SpanSpec& spec, bool sequence_parallel) {
+optim::SpanLayout layout_of(const nn::SpanSpec& spec, const Plan& plan) {
   optim::SpanLayout layout;
   for (const nn::ParamSpec& param : spec.params) {
     layout.params.push_back({param.shard.name, param.offset, param.offset + param.numel(), param.decay});
   }
   layout.numel = spec.numel;
   layout.replicated = spec.replicated;
-  layout.partial = sequence_parallel ? spec.replicated : spec.by_head;
+  layout.partial = plan.settings.mesh.sequence_parallel ? spec.replicated : spec.by_head;
   layout.shared = spec.shared;
   layout.counts_in_norm = spec.counts_in_norm;
+  if (!plan.sets_gradients()) {
+    layout.cleared = {{0, spec.numel}};
+    return layout;
+  }
+  // All that norms and positions add to is replicated.
+  if (spec.replicated > 0) layout.cleared.push_back({0, spec.replicated});
+  for (const nn::ParamSpec& param : spec.params) {
+    if (param.scattered) layout.cleared.push_back({param.offset, param.offset + param.numel()});
+  }
   return layout;
 }
 
@@ -145,7 +154,7 @@ RankTensors carve_window(const Plan& plan, const mesh::Coord& at, const RankTens
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
   const nn::Shape shape = plan.shape(at.tp);
   const bool shares_gradients = plan.settings.optim.zero == 2 && !plan.inference;
-  const auto layout = [&](const nn::SpanSpec& spec) { return layout_of(spec, plan.settings.mesh.sequence_parallel); };
+  const auto layout = [&](const nn::SpanSpec& spec) { return layout_of(spec, plan); };
   Tally tally(arena, memory);
   RankTensors rank;
   rank.chunks.resize(static_cast<std::size_t>(plan.chunks));
@@ -178,10 +187,11 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
           optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype, plan.mesh.dp, at.dp, grads));
     }
   }
-  for (int c = 0; c < plan.chunks; ++c) {
-    rank.chunks[static_cast<std::size_t>(c)].amaxes = nn::carve_weight_amaxes(arena, shape, plan.part(at.pp, c));
-  }
   tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
+  for (int c = 0; c < plan.chunks; ++c) {
+    rank.chunks[static_cast<std::size_t>(c)].rounded = nn::carve_rounded_weights(arena, shape, plan.part(at.pp, c));
+  }
+  if (shape.fp8) tally.add("weights rounded to fp8");
 
   Tensor logits;
   if (plan.caches) {

@@ -12,8 +12,8 @@ namespace ms::train {
 struct ChunkTensors {
   std::vector<nn::SpanSpec> specs;
   std::vector<optim::SpanMemory> spans;
-  std::vector<nn::WeightAmaxes> amaxes;  // of its layers
-  std::vector<tensor::Tensor> caches;    // nn::Positions::cache of its layers; none unless plan.caches
+  std::vector<nn::RoundedWeights> rounded;  // of its layers
+  std::vector<tensor::Tensor> caches;       // nn::Positions::cache of its layers; none unless plan.caches
   // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
   // next one arrives while the last one leaves.
   std::vector<tensor::Tensor> gradients;
@@ -58,6 +58,6 @@ struct RankMemory {
 };
 RankMemory rank_memory(const Plan& plan, const mesh::Coord& at);
 
-optim::SpanLayout layout_of(const nn::SpanSpec& spec, bool sequence_parallel);
+optim::SpanLayout layout_of(const nn::SpanSpec& spec, const Plan& plan);
 
 }  // namespace ms::train

@@ -132,7 +132,10 @@ TEST_P(Kernels, Loss) {
   expect_clean();
 }
 TEST_P(Kernels, Sums) {
-  column_sum(kStream, row(), operand(), scratch(column_sums_bytes(cols(), 1)));
+  for (const bool accumulate : {true, false}) {
+    const Matrix sums = accumulate ? row() : result(1, cols());
+    column_sum(kStream, sums, operand(), accumulate, scratch(column_sums_bytes(cols(), 1)));
+  }
   sum_into(kStream, doubles(1), operand(), 1, scratch(total_bytes()));
   double* sum = doubles(1);
   sum_squares(kStream, sum, operand(), scratch(total_bytes()));
@@ -172,6 +175,8 @@ TEST_P(Kernels, Fp8) {
     for (const bool transposed : {false, true}) {
       fp8_quantize(kStream, result(48, cols() / 2).data, unwritten(1), tall, amax, is_e5m2, transposed);
     }
+    fp8_quantize_both(kStream, result(48, cols() / 2).data, result(48, cols() / 2).data, unwritten(1), tall, amax,
+                      is_e5m2);
   }
   expect_clean();
 }

@@ -67,10 +67,34 @@ TEST(OpCosts, Matmuls) {
               .a_amax = f32(1, 1),
               .b_amax = f32(1, 1)},
        matmul_cost(true, flops, 2 * c + (2 + 1 + 1) * (a + b) + 8)},
+      // Only the fp8 numbers are read of what was rounded before.
+      {"rounded before",
+       Matmul{.c = bf16(3, 5),
+              .a = bf16(3, 7),
+              .b = bf16(7, 5),
+              .operands = Operands::fp8_gradient,
+              .a_amax = f32(1, 2),
+              .b_amax = f32(1, 1),
+              .a_rounded = bf16(3, 7)},
+       matmul_cost(true, flops, 2 * c + a + (2 + 1 + 1) * b + 12)},
+      {"what rounds", RoundToFp8{.out = bf16(3, 7), .amax = f32(1, 2), .x = bf16(3, 7)},
+       moved(OpClass::elementwise, (2 + 2 + 2) * a + 8)},
       {"what finds them", Amax{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
       {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
        matmul_cost(true, flops, 2 * (a + b + 2 * c))},
   });
+}
+
+// An operand is read for its amax, and read and written to be rounded, unless that is done.
+TEST(OpCosts, CastsAreCountedAlone) {
+  Matmul op{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5)};
+  EXPECT_EQ(cast_bytes(op), 0);
+  op.operands = Operands::fp8;
+  EXPECT_EQ(cast_bytes(op), (2 + 2 + 1) * (21 + 35));
+  op.a_amax = f32(1, 2);
+  EXPECT_EQ(cast_bytes(op), (2 + 1) * 21 + (2 + 2 + 1) * 35);
+  op.a_rounded = bf16(3, 7);
+  EXPECT_EQ(cast_bytes(op), (2 + 2 + 1) * 35);
 }
 
 TEST(OpCosts, ViewsCountOnlyTheirElements) {
