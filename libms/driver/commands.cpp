@@ -14,6 +14,7 @@
 #include "driver/driver.h"
 #include "driver/guard.h"
 #include "driver/proof.h"
+#include "driver/slurm_nodes.h"
 #include "driver/status.h"
 #include "net/agents/agent.h"
 #include "net/ranks/own_launch.h"
@@ -24,6 +25,8 @@ namespace ms::driver {
 namespace {
 
 constexpr double kAnswer_s = 5;
+
+constexpr double kWeights_s = 2;  // for an answer that is only a preference
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
@@ -135,6 +138,9 @@ int drive(const Args& args) {
   DriverOptions options = options_of(args);
   const Proof proof = prove_ourselves(variable("SLURM_CONF"));
   options.munge_socket = proof.socket;
+  if (options.spares > 0) {
+    options.kept_for_last = ask_kept_for_last(slurm::Commands({.conf = options.slurm_conf, .deadline_s = kWeights_s}));
+  }
   make_directories(options.run_dir);
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -242,7 +248,10 @@ Command run_command() {
       .summary = "run a command over the nodes of this job, and keep it running",
       .positionals = {{.name = "COMMAND", .doc = "The command that srun starts, with its arguments.", .many = true}},
       .options =
-          {{.name = "spares", .value = "K", .doc = "Nodes to keep aside.", .default_text = "0"},
+          {{.name = "spares",
+            .value = "K",
+            .doc = "Nodes to keep aside: first those that ms-diag avoid has Slurm use last.",
+            .default_text = "0"},
            kRunDir,
            {.name = "tasks-per-node", .value = "N", .doc = "As of srun; without it, as the job has it."},
            {.name = "srun", .value = "OPTION", .doc = "An option for srun.", .many = true},
@@ -300,7 +309,7 @@ Command run_command() {
            {.name = "netcheck",
             .value = "PROGRAM",
             .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out, and for suspects "
-                    "that the network may have made look so.",
+                   "that the network may have made look so.",
             .default_text = "ms-netcheck"}},
       .run = drive};
 }

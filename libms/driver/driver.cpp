@@ -82,7 +82,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
                .output_file = files_.dir + "/agents.log",
                .status_dir = files_.dir},
               hub_, clock, earlier_ && earlier_->port == hub_.port()),
-      pool_(options_.nodes),
+      pool_(options_.nodes, options_.kept_for_last),
       suspects_(options_.diag, files_.dir),
       network_(options_.netcheck, files_.dir),
       flight_(files_.dir),

@@ -38,6 +38,7 @@ struct DriverOptions {
   std::string run_dir;
   LaunchSpec launch;
   std::size_t spares = 0;
+  std::set<std::string> kept_for_last = {};  // of the nodes: they are the spares
   std::size_t least_nodes = 0;  // an attempt with fewer is not made; 0: all but the spares
   std::size_t most_nodes = 0;   // of an elastic run's job, which is queued again to grow; 0: it does not grow
   watch::RetryPolicy retry = {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -25,7 +26,8 @@ std::string_view to_string(NodeRole role) {
   return "excluded";
 }
 
-Pool::Pool(std::vector<std::string> nodes) : order_(std::move(nodes)) {
+Pool::Pool(std::vector<std::string> nodes, std::set<std::string> last)
+    : order_(std::move(nodes)), last_(std::move(last)) {
   for (const std::string& node : order_) nodes_[node];
 }
 
@@ -38,13 +40,12 @@ std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size
   const auto rank = [&](const std::string& name) {
     const Node& node = nodes_.at(name);
     const int kind = node.role == NodeRole::works ? 0 : node.role == NodeRole::spare ? 1 : 2;
-    return std::pair(kind, node.strikes);
+    return std::tuple(kind, node.strikes, last_.contains(name));
   };
   // Spares behind those that worked, by their strikes; those that worked keep their places.
   std::ranges::stable_sort(candidates, [&](const std::string& a, const std::string& b) {
-    const auto [kind_a, strikes_a] = rank(a);
-    const auto [kind_b, strikes_b] = rank(b);
-    return kind_a != kind_b ? kind_a < kind_b : kind_a != 0 && strikes_a < strikes_b;
+    const auto rank_a = rank(a), rank_b = rank(b);
+    return (std::get<0>(rank_a) != 0 || std::get<0>(rank_b) != 0) && rank_a < rank_b;
   });
   if (candidates.size() < std::max<std::size_t>(least, 1)) return std::nullopt;
   candidates.resize(std::min(candidates.size(), most));

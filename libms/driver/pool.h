@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ std::string_view to_string(NodeRole role);
 
 class Pool {
  public:
-  explicit Pool(std::vector<std::string> nodes);
+  // `last`: nodes that are chosen after the others, and so are the spares: Slurm keeps them for last.
+  explicit Pool(std::vector<std::string> nodes, std::set<std::string> last = {});
 
   struct Node {
     NodeRole role = NodeRole::spare;
@@ -29,7 +31,8 @@ class Pool {
   };
 
   // Chooses up to `most` nodes for an attempt, in the order of the allocation: those that worked before, then spares,
-  // then suspects, the least struck first. nullopt: fewer than `least`. The chosen work afterwards.
+  // then suspects, the least struck first, and of these
+  // those that are not kept for last. nullopt: fewer than `least`. The chosen work afterwards.
   std::optional<std::vector<std::string>> choose(std::size_t most, std::size_t least);
 
   void exclude(const std::string& node, const std::string& why);
@@ -50,6 +53,7 @@ class Pool {
   void change(const std::string& name, NodeRole from, NodeRole to);
 
   std::vector<std::string> order_;
+  std::set<std::string> last_;
   std::map<std::string, Node> nodes_;
 };
 

@@ -7,6 +7,8 @@
 #include <set>
 #include <string_view>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "slurm/hostlist.h"
 #include "slurm/reach.h"
 
@@ -51,6 +53,16 @@ std::map<std::string, std::string> ask_unusable_nodes(const slurm::Commands& slu
   std::vector<slurm::Node> nodes = slurm.nodes();
   std::erase_if(nodes, [&](const slurm::Node& node) { return !ours.contains(node.name); });
   return unusable_nodes(allocation, nodes, slurm.job(job).nodes, slurm::silent_nodes(nodes, kSlurmdPort, kConnect_s));
+}
+
+std::set<std::string> ask_kept_for_last(const slurm::Commands& slurm) {
+  std::set<std::string> last;
+  try {
+    for (const slurm::Node& node : slurm.nodes()) {
+      if (node.is_kept_for_last()) last.insert(node.name);
+    }
+  } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
+  return last;
 }
 
 }  // namespace ms::driver

@@ -30,6 +30,9 @@ struct Node {
   std::string reason;       // without the "[root@2026-11-21T11:45:00]" that scontrol appends
   std::string reason_user;  // "root"
 
+  // Weights from here on are those that ms-diag avoid raised.
+  static constexpr std::uint32_t kKeptForLast = 1'000'000;
+  bool is_kept_for_last() const { return weight >= kKeptForLast; }
   bool has_state(std::string_view state) const;
   bool is_drained_or_draining() const { return has_state("DRAIN") || has_state("DRAINED") || has_state("DRAINING"); }
 };

@@ -15,8 +15,6 @@
 namespace ms::health {
 namespace {
 
-bool is_raised(const slurm::Node& node) { return node.weight >= kRaised; }
-
 std::string folded(const std::vector<std::string>& nodes) { return slurm::fold_hostlist(nodes); }
 
 }  // namespace
@@ -68,7 +66,7 @@ AvoidPlan plan_avoidance(const std::map<std::string, double>& chances, const std
                          const AvoidOptions& options) {
   const double part = std::floor(options.most_percent / 100 * static_cast<double>(nodes.size()) + 1e-9);
   const std::size_t most = std::max<std::size_t>(1, static_cast<std::size_t>(part));
-  const auto raised = static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), is_raised));
+  const auto raised = static_cast<std::size_t>(std::ranges::count_if(nodes, &slurm::Node::is_kept_for_last));
   if (raised > most) {
     throw user_error("avoid.weights",
                      fmt::format("{} of {} have weights of a million and more, but at most {} may be kept for last",
@@ -83,7 +81,7 @@ AvoidPlan plan_avoidance(const std::map<std::string, double>& chances, const std
     known.insert(node.name);
     const auto chance = chances.find(node.name);
     if (chance == chances.end()) {
-      if (is_raised(node)) plan.not_known.push_back(node.name);
+      if (node.is_kept_for_last()) plan.not_known.push_back(node.name);
     } else if (chance->second >= options.least_chance) {
       likely.push_back(&node);
     }
@@ -105,8 +103,8 @@ AvoidPlan plan_avoidance(const std::map<std::string, double>& chances, const std
     const auto chance = chances.find(node.name);
     if (chance == chances.end()) continue;
     const bool want = wanted.contains(node.name);
-    if (want && is_raised(node)) plan.stay.push_back(node.name);
-    if (want == is_raised(node)) continue;
+    if (want && node.is_kept_for_last()) plan.stay.push_back(node.name);
+    if (want == node.is_kept_for_last()) continue;
     const bool likely_too = chance->second >= options.least_chance;
     plan.changes.push_back({.node = node.name,
                             .chance = chance->second,

@@ -13,8 +13,7 @@
 
 namespace ms::health {
 
-// Weights from here on are taken for raised ones.
-inline constexpr std::uint32_t kRaised = 1'000'000;
+inline constexpr std::uint32_t kRaised = slurm::Node::kKeptForLast;
 
 struct Prediction {
   std::map<std::string, double> chances = {};  // that each node fails

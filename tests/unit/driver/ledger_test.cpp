@@ -101,6 +101,14 @@ TEST(Pool, TakesSparesInPlaceOfWhoIsOut) {
   EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n3", "n4"));
 }
 
+TEST(Pool, NodesThatSlurmKeepsForLastAreTheSpares) {
+  Pool pool({"n1", "n2", "n3", "n4"}, {"n1", "n3"});
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n4"));
+  EXPECT_THAT(pool.with(NodeRole::spare), ElementsAre("n3"));
+  pool.exclude("n4", "ecc");
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n3")) << "whoever works keeps its place";
+}
+
 TEST(Pool, SuspectsWorkOnlyWhereNobodyElseIsLeft) {
   Pool pool({"n1", "n2", "n3"});
   pool.choose(2, 2);

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-// Shows one node, whose slurmd would listen where nobody does, and a job on others.
+// Shows two nodes, one whose slurmd would listen where nobody does and one of a raised weight, and a job on both.
 class SmallSlurm final : public slurm::Commands {
  public:
   SmallSlurm() : Commands({}) {}
@@ -22,7 +22,10 @@ class SmallSlurm final : public slurm::Commands {
     node.name = "n1";
     node.address = "127.0.0.1";
     node.port = 1;
-    return {node};
+    slurm::Node last;
+    last.name = "n2";
+    last.weight = slurm::Node::kKeptForLast + 1;
+    return {node, last};
   }
   slurm::Job job(std::uint32_t id) const override {
     slurm::Job job;
@@ -61,6 +64,11 @@ TEST(UnusableNodes, EverySlurmdOfTheAllocationIsAsked) {
               ElementsAre(Pair("n1", "its slurmd takes no connection")));
   EXPECT_THAT(ask_unusable_nodes(SmallSlurm(), 7, {"n2"}), IsEmpty());
   EXPECT_THROW(ask_unusable_nodes(slurm::Commands({.scontrol = "/nowhere/scontrol", .conf = ""}), 7, {"n1"}), Error);
+}
+
+TEST(KeptForLast, AreTheNodesOfARaisedWeight) {
+  EXPECT_THAT(ask_kept_for_last(SmallSlurm()), ElementsAre("n2"));
+  EXPECT_THAT(ask_kept_for_last(slurm::Commands({.scontrol = "/nowhere/scontrol", .conf = ""})), IsEmpty());
 }
 
 TEST(UnusableNodes, AreNotTakenUntilSlurmTakesThem) {
