@@ -1,7 +1,9 @@
 #include "data/fill_ring.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -10,6 +12,9 @@ namespace ms::data {
 namespace {
 
 constexpr BatchRing::Patience kPatience{1000};
+// A file system may drop what it is asked for while it is busy (FUSE does beyond nine requests), so a window is asked
+// for again when so many others are still to be read before it.
+constexpr std::size_t kAskedAgain = 8;
 
 // Decides which windows are the rows of a batch, part after part, from metadata alone.
 std::vector<Window> plan_of(const Loader& loader, const LoaderTask& task, const BatchId& id, std::int64_t rows) {
@@ -43,7 +48,9 @@ void fill_ring(const Loader& loader, BatchRing& ring, const LoaderTask& task) {
     for (std::int64_t i = 0; i < std::ssize(plan); ++i) {
       const std::int64_t row = i % rows;
       const BatchRing::Part part = ring.part(batch, static_cast<int>(i / rows));
-      loader.read(plan[static_cast<std::size_t>(i)], part.rows.data() + row * (seq + 1),
+      const std::span<const Window> rest = std::span(plan).subspan(static_cast<std::size_t>(i));
+      if (rest.size() > kAskedAgain) loader.prefetch(rest.subspan(kAskedAgain, 1));
+      loader.read(rest.front(), part.rows.data() + row * (seq + 1),
                   part.starts.empty() ? nullptr : part.starts.data() + row * seq);
     }
     const bool has_digest = task.has_digests && !id->round;
