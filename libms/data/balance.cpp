@@ -75,13 +75,12 @@ std::vector<Bin> divide(std::span<const double> work, std::size_t count) {
 }  // namespace
 
 double attention_work(const TokenFile& file, std::int64_t begin, std::int64_t seq) {
-  const std::int64_t end = begin + seq;
+  const std::vector<std::int64_t> begins = file.document_begins({begin, begin + seq});
   double work = 0;
-  for (std::int64_t i = file.document_of(begin), token = begin; token < end; ++i) {
-    const std::int64_t stop = std::min(file.document(i).end, end);
-    const auto length = static_cast<double>(stop - token);
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::int64_t stop = i + 1 < begins.size() ? begins[i + 1] : begin + seq;
+    const auto length = static_cast<double>(stop - std::max(begins[i], begin));
     work += length * length;
-    token = stop;
   }
   return work;
 }

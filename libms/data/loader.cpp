@@ -53,10 +53,11 @@ void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std:
 }
 
 void document_starts(const TokenFile& file, std::int64_t begin, std::span<std::int32_t> starts) {
-  const std::int64_t end = begin + std::ssize(starts);
-  for (std::int64_t i = file.document_of(begin), token = begin; token < end; ++i) {
-    const std::int64_t start = token - begin, stop = std::min(file.document(i).end, end);
-    for (; token < stop; ++token) starts[static_cast<std::size_t>(token - begin)] = static_cast<std::int32_t>(start);
+  const std::vector<std::int64_t> begins = file.document_begins({begin, begin + std::ssize(starts)});
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::int64_t start = std::max<std::int64_t>(begins[i] - begin, 0);
+    const std::int64_t stop = i + 1 < begins.size() ? begins[i + 1] - begin : std::ssize(starts);
+    std::fill(starts.begin() + start, starts.begin() + stop, static_cast<std::int32_t>(start));
   }
 }
 

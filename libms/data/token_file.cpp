@@ -46,6 +46,8 @@ constexpr std::int64_t kTypeAt = 17;
 constexpr std::int64_t kSequencesAt = 18;
 constexpr std::int64_t kBoundariesAt = 26;
 constexpr std::size_t kReadBytes = std::size_t{1} << 16;
+// Documents that are searched as one, so that a search of a large index touches two places of it: blocks are in memory.
+constexpr std::int64_t kBlock = 256;
 
 // The number of type T at that byte of the file.
 template <class T>
@@ -159,13 +161,15 @@ TokenFile::TokenFile(std::string prefix)
     : prefix_(checked_token_prefix(std::move(prefix))), idx_(map(prefix_ + ".idx")), bin_(map(prefix_ + ".bin")) {
   check_header();
   check_sequences();
-  check_documents();
   num_tokens_ = static_cast<std::int64_t>(bin_.size_bytes()) / data::size_bytes(type_);
+  check_documents();
 }
 
 void TokenFile::damaged(std::string what) const {
   throw Error("data.index", Blame::storage, fmt::format("{}.idx: {}", prefix_, what));
 }
+
+void TokenFile::changed() const { damaged("its documents are not those that it had when it was opened"); }
 
 void TokenFile::check_header() {
   const auto size = static_cast<std::int64_t>(idx_.size_bytes());
@@ -236,7 +240,7 @@ void TokenFile::check_sequences() const {
   if (expected == 0) damaged("expected tokens, found only empty sequences");
 }
 
-void TokenFile::check_documents() const {
+void TokenFile::check_documents() {
   std::int64_t last = 0;
   for_each_value<std::int64_t>(idx_, boundaries_at(), num_documents_ + 1, [&](std::int64_t i, std::int64_t boundary) {
     if (boundary < last || boundary > num_sequences_ || (i == 0 && boundary != 0)) {
@@ -244,6 +248,8 @@ void TokenFile::check_documents() const {
                           i == 0 ? 0 : num_sequences_));
     }
     last = boundary;
+    if (i % kBlock == 0 && i < num_documents_)
+      blocks_.push_back(boundary == num_sequences_ ? num_tokens_ : sequence(boundary).begin);
   });
   if (last != num_sequences_)
     damaged(fmt::format("the documents end at sequence {}, expected {}", last, num_sequences_));
@@ -270,12 +276,60 @@ TokenRange TokenFile::document(std::int64_t i) const {
 
 std::int64_t TokenFile::document_of(std::int64_t token) const {
   MS_ASSERT(token >= 0 && token < num_tokens_, "token {} of {}", token, num_tokens_);
-  std::int64_t first = 0, end = num_documents_;  // the document is one of these
-  while (end - first > 1) {
-    const std::int64_t middle = first + (end - first) / 2;
-    (document(middle).begin > token ? end : first) = middle;
+  const std::int64_t block = block_of(token);
+  const std::vector<std::int64_t> begins = begins_of(block);
+  return block * kBlock + (std::ranges::upper_bound(begins, token) - begins.begin()) - 1;
+}
+
+// Returns the last block whose first document begins no later.
+std::int64_t TokenFile::block_of(std::int64_t token) const {
+  return std::ranges::upper_bound(blocks_, token) - blocks_.begin() - 1;
+}
+
+// Returns where each document of a block begins.
+std::vector<std::int64_t> TokenFile::begins_of(std::int64_t block) const {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(std::min(kBlock, num_documents_ - block * kBlock)));
+  idx_.read(static_cast<std::size_t>(boundaries_at() + block * kBlock * kOffsetBytes),
+            std::as_writable_bytes(std::span(values)));
+  const std::int64_t first = std::clamp<std::int64_t>(values.front(), 0, num_sequences_ - 1);
+  const std::int64_t last = std::clamp(values.back(), first, num_sequences_ - 1);
+  constexpr std::int64_t kMost = kReadBytes / kOffsetBytes;
+  // Where documents have dozens of sequences each, theirs are read one by one.
+  std::vector<std::int64_t> offsets(last - first < kMost ? static_cast<std::size_t>(last - first + 1) : 0);
+  if (!offsets.empty()) {
+    idx_.read(static_cast<std::size_t>(offsets_at() + first * kOffsetBytes),
+              std::as_writable_bytes(std::span(offsets)));
   }
-  return first;
+  for (std::int64_t& value : values) {
+    if (value == num_sequences_) {
+      value = num_tokens_;
+    } else if (value < first || value > last) {
+      changed();
+    } else if (offsets.empty()) {
+      value = load<std::int64_t>(idx_, offsets_at() + value * kOffsetBytes) / data::size_bytes(type_);
+    } else {
+      value = offsets[static_cast<std::size_t>(value - first)] / data::size_bytes(type_);
+    }
+  }
+  const std::int64_t most =
+      block + 1 < std::ssize(blocks_) ? blocks_[static_cast<std::size_t>(block) + 1] : num_tokens_;
+  const bool are_sound = values.front() == blocks_[static_cast<std::size_t>(block)] && values.back() <= most &&
+                         std::ranges::is_sorted(values);
+  if (!are_sound) changed();
+  return values;
+}
+
+std::vector<std::int64_t> TokenFile::document_begins(const TokenRange& tokens) const {
+  MS_ASSERT(tokens.begin >= 0 && tokens.begin < tokens.end && tokens.end <= num_tokens_, "tokens {} to {} of {}",
+            tokens.begin, tokens.end, num_tokens_);
+  std::vector<std::int64_t> found;
+  for (std::int64_t block = block_of(tokens.begin);
+       block < std::ssize(blocks_) && blocks_[static_cast<std::size_t>(block)] < tokens.end; ++block) {
+    const std::vector<std::int64_t> begins = begins_of(block);
+    const auto from = found.empty() ? std::ranges::upper_bound(begins, tokens.begin) - 1 : begins.begin();
+    found.insert(found.end(), from, std::ranges::lower_bound(begins, tokens.end));
+  }
+  return found;
 }
 
 void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
