@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The loader of a node beside Megatron-LM's in each rank, with its two workers: dp 8, 100 sources, batches of 64 x 4096 tokens.
-# Memory and mapped files of all processes over those of ranks that load nothing, and tokens/s when ranks only read.
+# Memory and open files of all processes over those of ranks that load nothing, and tokens/s when ranks only read.
 # Nothing else may run on the machine, and the temporary directory (TMPDIR) has 300 MB.   usage: tests/bench/loader_peer.sh
 # PYTHON is one that has torch and megatron-core; where it is not set, a virtual environment is made in build/peer.
 set -euo pipefail
@@ -76,15 +76,16 @@ def be_rank(rank, place, board, loads):
     os._exit(0)
 
 
-def add_process(process, sums):
+def add_process(process, sums, inherited=frozenset()):  # open files of what was mapped before the fork are the parent's
     with open(f"/proc/{process}/smaps_rollup") as file:
         for key, kb in re.findall(r"^Pss_(Anon|Shmem):\s+(\d+)", file.read(), re.M):
             sums[key] += int(kb) / 1024
     with open(f"/proc/{process}/maps") as file:
-        sums["mapped"] += len(re.findall(r"\.(?:idx|bin|npy)$", file.read(), re.M))
+        mapped = set(re.findall(r"^.*\.(?:idx|bin|npy)$", file.read(), re.M))
+        sums["open"] += len(mapped - inherited)
     with open(f"/proc/{process}/task/{process}/children") as file:
         for child in file.read().split():
-            add_process(child, sums)
+            add_process(child, sums, mapped)
 
 
 def measure(place, loads):
@@ -103,7 +104,7 @@ def measure(place, loads):
         time.sleep(0.05)
         if os.waitpid(-1, os.WNOHANG)[0] > 0:
             sys.exit("a rank has ended")
-    sums = {"Anon": 0.0, "Shmem": 0.0, "mapped": 0}
+    sums = {"Anon": 0.0, "Shmem": 0.0, "open": 0}
     for process in ranks:
         add_process(process, sums)
     board[0] = 1
@@ -125,9 +126,9 @@ with tempfile.TemporaryDirectory() as place:
     theirs, seconds = measure(place, True)
 anon, shared = theirs["Anon"] - without["Anon"], theirs["Shmem"] - without["Shmem"]
 rate = (STEPS - 1) * BATCH * SEQ / seconds / 1e6
-print(f"{'dp 8':12} {'Megatron':10} {anon:6.1f} MB {shared:6.1f} MB {'':>9} {theirs['mapped']:>8} {rate:8.1f} M")
+print(f"{'dp 8':12} {'Megatron':10} {anon:6.1f} MB {shared:6.1f} MB {'':>9} {theirs['open']:>8} {rate:8.1f} M")
 own = float(ours[1]) + float(ours[2])
-print(f"{'dp 8':12} {'ratio':10} memory {(anon + shared) / own:.1f}x less, mapped files {theirs['mapped'] / int(ours[3]):.1f}x "
+print(f"{'dp 8':12} {'ratio':10} memory {(anon + shared) / own:.1f}x less, open files {theirs['open'] / int(ours[3]):.1f}x "
       f"less, tokens/s {float(ours[4]) / rate:.1f}x")
 PY
 )"
