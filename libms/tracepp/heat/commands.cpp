@@ -73,7 +73,7 @@ Command heatmap_command() {
       .options = {{.name = "by",
                    .value = "rank|mesh",
                    .doc = "rank: ranks by kind of work, against the median rank of the same stage. mesh: dp by pp, the "
-                          "seconds of forward, backward and waiting. Default: rank.",
+                          "seconds of forward, backward and waiting.",
                    .default_text = "rank"},
                   {.name = "output",
                    .value = "FILE",

@@ -33,6 +33,8 @@ std::vector<std::string> slowest_ranks(const RunTrace& trace, const std::vector<
     std::size_t rank;
     float above;
   };
+  if (std::ranges::none_of(measures, &Measure::is_own))
+    return {"these traces do not say what a rank computes by itself: no rank is named"};
   std::vector<Row> rows;
   const float least = kNamedShare * full_difference(measures, usual_step_s);
   for (const Measure& measure : measures) {

@@ -82,6 +82,13 @@ TEST(HeatMap, SaysWhereThereIsNothingToCompareWith) {
   EXPECT_THAT(ranks_of(partly).notes, testing::Contains("1 of 4 ranks left no trace"));
 }
 
+TEST(HeatMap, NamesNobodyByTheWaitingOfOthers) {
+  const RunTrace trace = run_with_slow_rank({.dp = 4, .pp = 1, .tp = 1}, 1);
+  std::vector<Measure> measures = measures_of(trace, break_down(trace));
+  std::erase_if(measures, [](const Measure& measure) { return measure.is_own; });
+  EXPECT_THAT(rank_map(trace, measures, 1).notes, ElementsAre(HasSubstr("no rank is named")));
+}
+
 TEST(HeatMap, OfTheMeshHasItsSlowestCell) {
   const RunTrace trace = run_with_slow_rank({.dp = 4, .pp = 2, .tp = 2}, 13);
   const HeatMap map = mesh_of_run(trace);
