@@ -202,7 +202,7 @@ class Planner {
       Group group;
       for (const int size : job.sizes) {
         const double saved_s = policy_.schedule.horizon_s * (1 - static_cast<double>(job.nodes) / size);
-        group.push_back({.weight = size - job.nodes, .value = saved_s - policy_.jobs.preempt_overhead_s});
+        group.push_back({.weight = size - job.nodes, .value = saved_s - policy_.jobs.scale_overhead_s});
       }
       jobs.push_back(static_cast<int>(index));
       groups.push_back(std::move(group));

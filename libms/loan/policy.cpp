@@ -130,13 +130,16 @@ constexpr Field<JobsConfig> kJobsFields[] = {
      .max = 99},
     {.key = "preempt_overhead",
      .member = &JobsConfig::preempt_overhead_s,
-     .doc = "Time that a preempted job loses at its next start, to start and load.",
+     .doc =
+         "Time that a preempted job loses at its next start, to start and load. The default was measured on Slurm with "
+         "a tiny model; a large one takes as much longer as its checkpoint takes to load.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 86'400},
     {.key = "scale_overhead",
      .member = &JobsConfig::scale_overhead_s,
-     .doc = "Time that an elastic job loses when its workers change.",
+     .doc = "Time that an elastic job loses when its workers change. The default was measured with a tiny model that "
+            "saves and grows through the queue; to shrink took it 2.4 s.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 86'400},

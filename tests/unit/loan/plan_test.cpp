@@ -200,7 +200,7 @@ TEST_F(LoanPlan, IdleNodesGoToTheElasticRunsThatTheyHelpMost) {
   view_.jobs[1].least_nodes = 1;
   view_.jobs[0].sizes = {};
   EXPECT_THAT(words(plan()), ElementsAre("grow 8"));
-  policy_.jobs.preempt_overhead_s = policy_.schedule.horizon_s;  // to save and to begin again costs more than it brings
+  policy_.jobs.scale_overhead_s = policy_.schedule.horizon_s;  // to save and to begin again costs more than it brings
   EXPECT_THAT(words(plan()), IsEmpty());
 }
 
