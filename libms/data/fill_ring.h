@@ -1,6 +1,6 @@
 // The work of a node's loader: batch after batch of the run, from the token files into the ring. The plan of a batch is
-// a pure function of seed and step, so each loader computes it, before the slot is free, and the storage is asked for all
-// of its windows at once: a slow source delays its own rows alone.
+// a pure function of seed and step, so each loader computes it, before the slot is free, and the storage is asked for
+// all of its windows at once: a slow source delays its own rows alone.
 #pragma once
 
 #include <cstdint>
