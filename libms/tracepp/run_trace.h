@@ -105,9 +105,13 @@ inline bool has_error(Ending ending) {
   return ending == Ending::failed || ending == Ending::timed_out || ending == Ending::stopped;
 }
 
+// How the number of a rank is known: its file says it, only the file's name does, or nothing, so that it is made up.
+enum class Numbered : std::uint8_t { inside, by_name, made_up };
+
 // One rank's trace.
 struct RankTrace {
   int rank = 0;
+  Numbered numbered = Numbered::inside;
   mesh::Coord at;
   std::string host;    // ranks of one host share a clock
   std::string file;    // that it was read from
@@ -124,9 +128,12 @@ struct RankTrace {
   std::uint64_t dropped = 0;         // events that the writer dropped because its buffer was full
   std::vector<std::uint32_t> lanes;  // strings: the names of Event::lane in traces of other programs
   std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
+  std::int64_t file_ns = 0;          // time stamp of the file, since 1970; only of dumps
   bool is_flush_time_known = true;   // false: the file was written later, at a time that nothing tells
   bool is_cut_off = false;           // later operations may be missing; only of dumps, which are written whole
   bool is_older = false;             // than the dumps of others, which ended operations with it that it lacks
+  bool is_empty = false;             // of entries, though others ended operations with it
+  double earlier_s = 0;              // > 0: of an earlier time than the dumps of others, by so much; left out
   bool is_partial = false;           // operations may be missing that it issued before; only of dumps
   std::vector<std::pair<std::int32_t, std::int64_t>> newest;  // of partial ones: numbers known by group besides events
   bool hides_failures = false;  // operations that failed are recorded as ended, sends and recvs not at all

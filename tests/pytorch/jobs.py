@@ -353,7 +353,8 @@ def cases():
             only_nccl=True, only_active=True)
         add(f"copied-{world}-{victim}", world, missing(victim, 4, False),
             Verdict(ranks=(victim,), reasons=idle, at_most=0.6), only_nccl=True, age_s=None)
-        add(f"older-{world}-{victim}", world, missing(victim, 9, False), clean_end, only_nccl=True, seen={victim: 6})
+        add(f"older-{world}-{victim}", world, missing(victim, 9, False),
+            Verdict(ranks=(victim,), reasons=("no_trace",), at_most=0.5), only_nccl=True, seen={victim: 6})
         add(f"timeout-{world}-{victim}", world, missing(victim, 4, True), Verdict(ranks=(victim,), reasons=idle),
             timeout_s=2, quiet_s=4)
     for victim in (0, 1, 2):

@@ -169,7 +169,7 @@ class Judge {
     const bool undecided = !odd.decided;
     const double confidence = undecided ? 1.0 / static_cast<double>(std::max<std::size_t>(count, 2)) : kSure;
     for (std::size_t i = 0; i < std::min(count, kNamed); ++i)
-      suspect(odd.odd[i], reason_of(scan_, op().group, sequence, odd.odd[i], odd.reference), confidence);
+      suspect(odd.odd[i], reason_of(scan_, op().group, sequence, odd.odd[i], odd.against[i]), confidence);
     const auto called = [&](int rank) {
       const std::optional<std::size_t> at = scan_.find(rank);
       const std::uint32_t event = at ? scan_.find_event(*at, op().group, sequence) : kNoEvent;
@@ -233,6 +233,7 @@ class Judge {
     if (breaks.empty()) return;  // cannot be: whoever is in a cycle waits, and is waited for
     const OrderBreak& first = breaks.front();
     blame_.op = first.skipped;
+    const std::string name = rank_name(trace_, scan_.file(first.rank).rank);
     const std::string who = rank_label(scan_, scan_.file(first.rank).rank), other = rank_label(scan_, first.waiter);
     blame_.sentence = fmt::format("{} is in {} first, {} in {} first, and they wait for each other", who,
                                   label(first.in), other, label(first.skipped));
@@ -240,12 +241,11 @@ class Judge {
       blame_.sentence += "; nothing tells which order is right";
       blame_.is_seen = false;
     } else if (first.reason == Reason::wrong_order) {
-      blame_.sentence += fmt::format("; by what other ranks do, or it did before, rank {} has the wrong order",
-                                     scan_.file(first.rank).rank);
+      blame_.sentence += fmt::format("; by what other ranks do, or it did before, {} has the wrong order", name);
     } else if (first.reason == Reason::missing_call) {
-      blame_.sentence += fmt::format("; rank {} has left out its call", scan_.file(first.rank).rank);
+      blame_.sentence += fmt::format("; {} has left out its call", name);
     } else {
-      blame_.sentence += fmt::format("; the host of rank {} does not issue its call", scan_.file(first.rank).rank);
+      blame_.sentence += fmt::format("; the host of {} does not issue its call", name);
     }
     blame_.sentence +=
         fmt::format("; {} in the latter for {}", plural(static_cast<std::size_t>(op().waiting), "member"),

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "tracepp/hang/blame.h"
+#include "tracepp/hang/dump_waits.h"
 #include "tracepp/hang/failure.h"
 #include "tracepp/hang/undecided.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kEvidence = 5;
 constexpr double kConfidentAtLeast = 0.4;
+constexpr double kMadeUpAtMost = 0.5;  // confidence in a rank whose number is made up
 
 bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
 
@@ -28,29 +30,6 @@ bool anything_late(const HangScan& scan) {
   return false;
 }
 
-// Returns whether a rank has a trace that shows what it did last.
-bool has_trace(const RunTrace& trace, int rank) {
-  const RankTrace* const found = trace.rank(rank);
-  return found != nullptr && !found->is_cut_off;
-}
-
-std::vector<int> missing_ranks(const RunTrace& trace) {
-  constexpr int kMost = 1 << 22;  // no run is larger: beyond it the mesh is a mistake in the file
-  std::vector<int> missing;
-  if (trace.has_mesh && trace.mesh.size() <= kMost) {
-    for (int rank = 0; rank < trace.mesh.size(); ++rank)
-      if (!has_trace(trace, rank)) missing.push_back(rank);
-  }
-  for (const ProcessGroup& group : trace.groups) {
-    if (trace.has_mesh) break;
-    for (const int rank : group.ranks)
-      if (!has_trace(trace, rank)) missing.push_back(rank);
-  }
-  std::ranges::sort(missing);
-  missing.erase(std::ranges::unique(missing).begin(), missing.end());
-  return missing;
-}
-
 class Finder {
  public:
   Finder(const RunTrace& trace, double now_s) : trace_(trace), now_s_(now_s), scan_(trace) {}
@@ -58,7 +37,7 @@ class Finder {
   Hang find() {
     hang_.missing_ranks = missing_ranks(trace_);
     const auto failed = std::ranges::count_if(trace_.ranks, has_error, &RankTrace::ending);
-    const bool late = scan_.deadline_s() > 0 || anything_late(scan_);
+    const bool late = !is_flight_recorder(trace_) && (scan_.deadline_s() > 0 || anything_late(scan_));
     find_alive();
     if (late || failed > 0 || is_flight_recorder(trace_)) {
       graph_ = make_hang_graph(scan_);
@@ -67,18 +46,19 @@ class Finder {
       add_lone_sections();
     }
     heed_inquiry(blames_, scan_);
+    if (is_flight_recorder(trace_)) waits_.emplace(scan_, graph_).doubt_short(blames_);
     weigh();
     if (hides_failures()) doubt();
-    const bool waits = is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty();
-    const bool stuck = late || (waits && !just_waiting());
+    const bool stuck = late || (waits_ && !blames_.empty() && !graph_.ops.empty() && !waits_->are_usual(blames_));
     if (const auto open = stuck || failed > 0 ? std::nullopt : undecided(scan_, graph_)) {
       hang_.state = open->state;
       hang_.since_s = open->since_s;
       hang_.sentence = open->sentence;
       add_missing();
+      add_left_out();
       return std::move(hang_);
     }
-    if (stuck && !only_older() && !blames_.empty() && !only_saving()) {
+    if (stuck && !blames_.empty() && !only_saving()) {
       hang_.state = RunState::hang;
     } else if (failed > 0) {
       hang_.state = RunState::failed;
@@ -90,11 +70,14 @@ class Finder {
       });
       hang_.state = ended ? RunState::ended : cut_off_s_ > 0 ? RunState::killed : RunState::cut_off;
       say_well();
+      add_left_out();
       if (hides_failures()) fill();
       return std::move(hang_);
     }
+    if (waits_ && !blames_.empty()) doubt_ = waits_->doubt_text(blames_.front());
     fill();
     say();
+    add_left_out();
     return std::move(hang_);
   }
 
@@ -119,6 +102,23 @@ class Finder {
   void add_missing() {
     if (!hang_.missing_ranks.empty())
       hang_.sentence += fmt::format("; {} left no whole trace", plural(hang_.missing_ranks.size(), "further rank"));
+  }
+
+  // Mentions the dumps that were left out, unless one of them is blamed before all others.
+  void add_left_out() {
+    constexpr std::size_t kLeftOutNamed = 2;
+    std::size_t left_out = 0;
+    for (const RankTrace& rank : trace_.ranks) {
+      const bool is_lead = !hang_.suspects.empty() && hang_.suspects.front().rank == rank.rank;
+      if (rank.earlier_s > 0 && !is_lead && ++left_out <= kLeftOutNamed)
+        hang_.sentence += "; " + lost_label(scan_, rank.rank);
+    }
+    if (left_out > kLeftOutNamed) hang_.sentence += fmt::format("; so were those of {} more", left_out - kLeftOutNamed);
+  }
+
+  bool has_made_up_number(const HangSuspect& suspect) const {
+    const RankTrace* const file = trace_.rank(suspect.rank);
+    return file != nullptr && file->numbered == Numbered::made_up;
   }
 
   // Finds out whether the run is alive: writers record a sign of life every second.
@@ -148,14 +148,6 @@ class Finder {
   bool only_saving() const {
     return std::ranges::all_of(blames_, [](const Blame& it) {
       return !it.suspects.empty() && it.suspects.front().reason == Reason::save && !it.is_seen;
-    });
-  }
-
-  // Returns whether all that waits, waits for ranks whose dumps are older than those of others.
-  bool only_older() const {
-    return std::ranges::all_of(blames_, [&](const Blame& it) {
-      const RankTrace* const file = it.suspects.empty() ? nullptr : trace_.rank(it.suspects.front().rank);
-      return file != nullptr && file->is_older;
     });
   }
 
@@ -190,12 +182,6 @@ class Finder {
     likeliest_first();
   }
 
-  // Returns whether dumps were written so soon after all that waits was issued that a healthy run looks like this.
-  bool just_waiting() const {
-    const bool known = std::ranges::all_of(trace_.ranks, &RankTrace::is_flush_time_known);
-    return known && std::ranges::all_of(graph_.ops, [](const StuckOp& op) { return op.since_s < kJustNow_s; });
-  }
-
   bool is_absent(const Blame& it) const {
     return !it.suspects.empty() && it.suspects.front().reason == Reason::no_trace &&
            trace_.rank(it.suspects.front().rank) == nullptr;
@@ -209,6 +195,9 @@ class Finder {
       if (is_absent(it))
         for (HangSuspect& suspect : it.suspects)
           suspect.confidence = std::min(suspect.confidence, 1.0 / static_cast<double>(absent));
+    for (Blame& it : blames_)
+      for (HangSuspect& suspect : it.suspects)
+        if (has_made_up_number(suspect)) suspect.confidence = std::min(suspect.confidence, kMadeUpAtMost);
     if (std::ranges::any_of(blames_, &Blame::is_seen)) {
       for (Blame& it : blames_) {
         if (it.is_seen) continue;
@@ -282,15 +271,17 @@ class Finder {
     if (static_cast<int>(first.behind) > direct && direct > 0)
       hang_.sentence += further(first.behind - static_cast<std::size_t>(direct));
     say_others();
-    if (is_flight_recorder(trace_) && hang_.since_s < kJustNow_s)
+    if (!doubt_.empty()) hang_.evidence.push_back(doubt_);
+    if (has_made_up_number(first.suspects.front()))
       hang_.evidence.emplace_back(
-          "the dumps do not show for how long: those of a healthy run, written while a rank computes, look alike");
+          "nothing tells the ranks of these dumps: end the names of their files with the rank in the run, as in "
+          "rank_12");
     add_errors();
     for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
       hang_.evidence.push_back(evidence_text(trace_, hang_.ops[i]));
     for (std::size_t i = 0; i < std::min<std::size_t>(hang_.suspects.size(), 2); ++i) {
       if (!hang_.suspects[i].doing.empty())
-        hang_.evidence.push_back(fmt::format("rank {}: {}", hang_.suspects[i].rank, hang_.suspects[i].doing));
+        hang_.evidence.push_back(rank_name(trace_, hang_.suspects[i].rank) + ": " + hang_.suspects[i].doing);
     }
   }
 
@@ -359,13 +350,10 @@ class Finder {
           "no rank waits in a collective that the dumps of {} show; gloo records no sends and recvs", ranks);
       if (!blames_.empty()) hang_.sentence += "; " + blames_.front().sentence;
       return;
-    } else if (is_flight_recorder(trace_) && !blames_.empty() && !graph_.ops.empty() && !only_older()) {
-      const StuckOp& op = graph_.ops.front();
-      hang_.sentence = fmt::format(
-          "no hang: {} of {} members were in {} for {} when the dumps were written, as those of a healthy run are",
-          op.waiting, op.members.size(), op_label(trace_, op), seconds_label(op.since_s));
+    } else if (waits_ && !blames_.empty() && !graph_.ops.empty()) {
+      hang_.sentence = "no hang: " + waits_->usual_text();
     } else if (!blames_.empty()) {
-      hang_.sentence = (only_older() ? "no hang is shown: " : "no hang: ") + blames_.front().sentence;
+      hang_.sentence = "no hang: " + blames_.front().sentence;
     } else if (is_flight_recorder(trace_) && graph_.ops.empty()) {
       hang_.sentence = fmt::format("no hang: all operations in the dumps of {} have ended", ranks);
     } else {
@@ -388,6 +376,8 @@ class Finder {
   double cut_off_s_ = 0;  // by the wall clock, where it was long ago
   HangScan scan_;
   HangGraph graph_;
+  std::optional<DumpWaits> waits_;  // of dumps
+  std::string doubt_;               // of the first blame; empty: none
   std::vector<Blame> blames_;
   Hang hang_;
 };

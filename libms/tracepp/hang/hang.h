@@ -37,7 +37,7 @@ enum class Progress : std::uint8_t { no_trace, not_issued, issued, begun, ended 
 std::string_view to_string(Progress progress);
 
 enum class Reason : std::uint8_t {
-  no_trace,     // its file is missing; all others wait for it
+  no_trace,     // its file is missing, or does not tell what it did last; all others wait for it
   failed,       // ended with an error
   silent,       // stopped to write long before the others, or did not answer when others asked what it waits for
   left,         // ended well while others wait for it
@@ -108,6 +108,8 @@ struct Hang {
 // Diagnoses a run. `now_s`: the wall clock, in seconds since 1970, if the run may still be alive; 0: not known.
 Hang find_hang(const RunTrace& trace, double now_s = 0);
 
+// Returns "rank 5"; where nothing tells the rank of a dump, "the rank of node1/dump-c.pkl".
+std::string rank_name(const RunTrace& trace, int rank);
 // Returns the text for a terminal, with a newline at the end: the sentence first.
 std::string hang_text(const Hang& hang, const RunTrace& trace);
 // Returns one JSON document with a schema version.

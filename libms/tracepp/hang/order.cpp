@@ -295,8 +295,13 @@ OddOnes odd_ones(const HangScan& scan, const StuckOp& op, std::uint32_t sequence
     odd.decided = std::ranges::count(votes, votes[right]) == 1;
   }
   odd.reference = odd.decided ? calls[right].second.front() : calls[1].second.front();
-  for (std::size_t i = 0; i < calls.size(); ++i)
-    if (i != right || !odd.decided) odd.odd.insert(odd.odd.end(), calls[i].second.begin(), calls[i].second.end());
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (i == right && odd.decided) continue;
+    const std::vector<int>& ranks = calls[i].second;
+    odd.odd.insert(odd.odd.end(), ranks.begin(), ranks.end());
+    const bool is_reference = ranks.front() == odd.reference;
+    odd.against.resize(odd.odd.size(), is_reference ? calls[0].second.front() : odd.reference);
+  }
   return odd;
 }
 

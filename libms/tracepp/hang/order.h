@@ -17,8 +17,9 @@ struct Difference {
 std::optional<Difference> first_difference(const HangScan& scan, std::int32_t group, int one, int other);
 
 struct OddOnes {
-  std::vector<int> odd;  // ranks; all that differ from each other if it is not known which is right
-  int reference = -1;    // a rank to compare them with
+  std::vector<int> odd;      // ranks; all that differ from each other if it is not known which is right
+  std::vector<int> against;  // by odd one: a rank that called something else, to compare it with
+  int reference = -1;        // a rank to compare the first one with
   bool decided = false;
 };
 // `asked`: at least these members; empty: all members of the operation.

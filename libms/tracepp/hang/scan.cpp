@@ -30,7 +30,30 @@ double bucket_s(int bucket) {
   return static_cast<double>((4ULL + static_cast<unsigned>(bucket % 4)) << (bucket / 4 - 2)) * 1e-9;
 }
 
+// Returns whether a rank has a trace that shows what it did last.
+bool has_trace(const RunTrace& trace, int rank) {
+  const RankTrace* const found = trace.rank(rank);
+  return found != nullptr && !found->is_cut_off;
+}
+
 }  // namespace
+
+std::vector<int> missing_ranks(const RunTrace& trace) {
+  constexpr int kMost = 1 << 22;  // no run is larger: beyond it the mesh is a mistake in the file
+  std::vector<int> missing;
+  if (trace.has_mesh && trace.mesh.size() <= kMost) {
+    for (int rank = 0; rank < trace.mesh.size(); ++rank)
+      if (!has_trace(trace, rank)) missing.push_back(rank);
+  }
+  for (const ProcessGroup& group : trace.groups) {
+    if (trace.has_mesh) break;
+    for (const int rank : group.ranks)
+      if (!has_trace(trace, rank)) missing.push_back(rank);
+  }
+  std::ranges::sort(missing);
+  missing.erase(std::ranges::unique(missing).begin(), missing.end());
+  return missing;
+}
 
 const Seat* RankScan::seat(std::int32_t group) const {
   const auto group_of = [&](std::uint32_t place) { return seats[place].group; };

@@ -28,6 +28,9 @@ struct Issued {
   auto operator<=>(const Issued&) const = default;
 };
 
+// Returns the ranks of the mesh, or members of a group, without a trace that shows what they did last, rising.
+std::vector<int> missing_ranks(const RunTrace& trace);
+
 enum class Life : std::uint8_t { alive, silent, failed, left };
 
 struct RankScan {

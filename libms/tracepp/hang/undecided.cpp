@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kComputes_s = 60;  // the longest that a device computes between two calls
 
+bool is_empty(const RankTrace& rank) { return rank.events.empty() && !rank.is_cut_off; }
+
 }  // namespace
 
 std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph) {
@@ -20,6 +22,13 @@ std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph)
   if (!trace.ranks.empty() && std::ranges::all_of(trace.ranks, &RankTrace::is_cut_off)) {
     return Undecided{.sentence = fmt::format("nothing tells whether the run is well: none of the dumps of {} is whole",
                                              plural(trace.ranks.size(), "rank"))};
+  }
+  if (!trace.ranks.empty() && std::ranges::all_of(trace.ranks, is_empty)) {
+    return Undecided{
+        .sentence = fmt::format("nothing tells whether the run is well: the dumps of {} hold no entries; the recorder "
+                                "keeps as many as TORCH_FR_BUFFER_SIZE says, or TORCH_NCCL_TRACE_BUFFER_SIZE in older "
+                                "versions of PyTorch: set it to 2000 or more before the run",
+                                plural(trace.ranks.size(), "rank"))};
   }
   std::size_t ranks = 0;
   std::string label;

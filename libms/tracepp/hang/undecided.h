@@ -15,9 +15,9 @@ struct Undecided {
   double since_s = -1;  // -1: not known
 };
 
-// Returns what the dumps show where they do not show that all is well: none of them is whole, or operations were issued
-// that have begun on no rank. Such ranks wait for what their devices do before, which no dump shows; where that takes
-// longer than devices compute, the run hangs. nullopt: the graph, or its being empty, tells.
+// Returns what the dumps show where they do not show that all is well: none of them is whole or has an entry, or
+// operations were issued that have begun on no rank. Such ranks wait for what their devices do before, which no dump
+// shows; where that takes longer than devices compute, the run hangs. nullopt: the graph, or its being empty, tells.
 std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph);
 
 }  // namespace ms::tracepp

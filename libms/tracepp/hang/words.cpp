@@ -1,6 +1,9 @@
 // Implements the texts of blame.h.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "base/text.h"
 #include "tracepp/hang/blame.h"
 
@@ -29,6 +32,15 @@ std::string seconds_label(double seconds) {
   return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
 }
 
+std::string rank_name(const RunTrace& trace, int rank) {
+  const RankTrace* const file = trace.rank(rank);
+  const auto is_made_up = [](const RankTrace& it) { return it.numbered == Numbered::made_up; };
+  if (file == nullptr && std::ranges::any_of(trace.ranks, is_made_up)) return "another rank";
+  if (file == nullptr || !is_made_up(*file)) return fmt::format("rank {}", rank);
+  const std::filesystem::path path(file->file);
+  return "the rank of " + plain_text((path.parent_path().filename() / path.filename()).string(), kNameBytes);
+}
+
 std::string rank_label(const HangScan& scan, int rank) {
   const RunTrace& trace = scan.trace();
   const std::optional<std::size_t> at = scan.find(rank);
@@ -39,15 +51,21 @@ std::string rank_label(const HangScan& scan, int rank) {
     add(fmt::format("dp {} pp {} tp {}", coord.dp, coord.pp, coord.tp));
   }
   if (at && !scan.file(*at).host.empty()) add("node " + plain_text(scan.file(*at).host, kNameBytes));
-  return fmt::format("rank {}{}", rank, in_brackets(parts));
+  return rank_name(trace, rank) + in_brackets(parts);
 }
 
 std::string lost_label(const HangScan& scan, int rank) {
   const RankTrace* const file = scan.trace().rank(rank);
   if (file == nullptr) return rank_label(scan, rank) + " left no trace";
-  if (!file->is_older) return fmt::format("the dump of {} is cut off", rank_label(scan, rank));
+  const std::string label = rank_label(scan, rank);
+  if (file->earlier_s > 0)
+    return fmt::format("the dump of {} is of {} earlier by its time stamps and was left out", label,
+                       format_duration(file->earlier_s));
+  if (file->is_empty)
+    return fmt::format("the dump of {} has no entries, though others ended operations with it", label);
+  if (!file->is_older) return fmt::format("the dump of {} is cut off", label);
   return fmt::format("the dump of {} is older than those of others, which ended operations with it that it lacks",
-                     rank_label(scan, rank));
+                     label);
 }
 
 std::string op_label(const RunTrace& trace, const StuckOp& op) {
@@ -106,7 +124,9 @@ std::string evidence_text(const RunTrace& trace, const StuckOp& op) {
   text += ", missing";
   for (std::size_t i = 0; i < std::min<std::size_t>(op.missing.size(), 4); ++i) {
     const auto member = std::ranges::find(op.members, op.missing[i], &MemberView::rank);
-    text += fmt::format("{} {} ({})", i > 0 ? "," : "", op.missing[i], to_string(member->progress));
+    const std::string name = rank_name(trace, op.missing[i]);
+    text += fmt::format("{} {} ({})", i > 0 ? "," : "", name.starts_with("rank ") ? name.substr(5) : name,
+                        to_string(member->progress));
   }
   return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
 }

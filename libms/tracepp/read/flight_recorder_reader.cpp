@@ -83,6 +83,7 @@ std::int64_t time_of(std::string_view token) {
 void find_written(const TextInput& input, RankTrace& rank) {
   constexpr std::int64_t kLongest_ns = std::int64_t{2} * 3600 * 1'000'000'000;  // far beyond the usual timeouts
   const std::int64_t lasted_ns = input.modified_ns() - rank.last_flush_ns;
+  rank.file_ns = input.modified_ns();
   rank.is_flush_time_known = lasted_ns >= 0 && lasted_ns <= kLongest_ns;
   if (rank.is_flush_time_known) rank.last_flush_ns = input.modified_ns();
 }
@@ -225,7 +226,16 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   for (const auto& [problem, count] : problems) {
     if (count > 0) trace_.problems[problem] += count;
   }
-  if (rank.rank < 0) rank.rank = rank_of_file(input.path()).value_or(-1);
+  if (rank.rank < 0) {
+    rank.rank = rank_of_file(input.path()).value_or(-1);
+    rank.numbered = Numbered::by_name;
+  }
+  if (rank.numbered == Numbered::by_name) {
+    if (const int own = own_rank(entries); own >= 0) {
+      rank.rank = own;
+      rank.numbered = Numbered::inside;
+    }
+  }
   add(entries, rank);
   if (rank.events.empty() && groups_.largest() == 0) return 0;
   find_written(input, rank);
@@ -235,7 +245,20 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   return static_cast<std::int64_t>(groups_.largest());
 }
 
+int FlightRecorderReader::own_rank(const std::vector<RecorderEntry>& entries) {
+  for (const RecorderEntry& entry : entries) {
+    const Ends ends = ends_of(entry.operation);
+    if (ends.from < 0) continue;
+    const std::vector<int>& ranks = known(entry).group.ranks;
+    const int place = comm_kind(entry.operation) == Kind::send ? ends.from : ends.to;
+    if (static_cast<std::size_t>(place) < ranks.size()) return ranks[static_cast<std::size_t>(place)];
+  }
+  return -1;
+}
+
 void FlightRecorderReader::add(std::vector<RecorderEntry>& entries, RankTrace& rank) {
+  if (std::ranges::all_of(entries, [](const RecorderEntry& it) { return it.record >= 0; }))
+    std::ranges::stable_sort(entries, {}, &RecorderEntry::record);
   rank.is_partial = lacks_entries(entries, statuses_);
   if (rank.is_partial) end_unlisted(entries, statuses_);
   fold_batches(entries);

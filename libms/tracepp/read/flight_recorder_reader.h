@@ -1,6 +1,6 @@
 // Reads PyTorch Flight Recorder dumps, JSON or pickled: the last collectives of one rank, each scheduled, started or
-// completed. They become issued, begun or ended communication, in order of issue. Operations that have not begun have
-// the time of their issue.
+// completed. They become issued, begun or ended communication, in order of issue, whatever the order in the file.
+// Operations that have not begun have the time of their issue.
 //
 // NCCL's recorder watches the operations' events. Gloo's has none: every state stays "scheduled", and an operation is
 // known to have ended because it is retired, or because the status of its group counts it as completed. Both also hold
@@ -45,6 +45,8 @@ class FlightRecorderReader final : public TraceReader {
   void read_groups(std::string_view value, JsonObjects& objects);
   void read_status(std::string_view value, JsonObjects& objects);
   Known& known(const RecorderEntry& entry);
+  // Returns the rank that a send or recv shows: it says by which member of its group it was issued. -1: none does.
+  int own_rank(const std::vector<RecorderEntry>& entries);
   void add(std::vector<RecorderEntry>& entries, RankTrace& rank);
   void add(const RecorderEntry& entry, RankTrace& rank, std::map<std::int32_t, std::uint32_t>& counts);
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/collective_numbers.h"
+#include "tracepp/read/dump_numbers.h"
 #include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/pipeline_timeline.h"
@@ -213,6 +214,7 @@ void order_ranks(RunTrace& trace) {
     if (rank.rank >= 0) continue;
     while (numbers.contains(next)) ++next;
     rank.rank = next++;
+    rank.numbered = Numbered::made_up;
     ++trace.problems["rank whose number nothing tells"];
   }
   std::ranges::stable_sort(trace.ranks, {}, &RankTrace::rank);
@@ -339,6 +341,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   trace.has_mesh = meshed != nullptr && meshed->has_mesh;
   trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
   trace.world = meshed != nullptr ? meshed->world : 0;
+  if (trace.source == "flight recorder") number_dumps(trace);
   order_ranks(trace);
   if (trace.source == "kineto" || trace.source == "chrome") number_collectives(trace);
   if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);

@@ -137,6 +137,7 @@ std::optional<int> rank_of_file(std::string_view path) {
     while (at < name.size() && (name[at] == '_' || name[at] == '-' || name[at] == '.' || name[at] == '=')) ++at;
     if (at < name.size() && is_digit(name[at])) return number(at);
   }
+  if (!host_of_file(path).empty()) return std::nullopt;  // its last numbers are a process and a time
   std::string_view stem = name;
   for (const std::string_view ending : {".gz", ".zst", ".json", ".trace", ".pt"}) {
     if (stem.ends_with(ending)) stem.remove_suffix(ending.size());

@@ -44,8 +44,11 @@ Json op_json(const StuckOp& op, const RunTrace& trace, std::size_t& members_left
           {"members", std::move(members)}};
 }
 
-Json suspect_json(const HangSuspect& it) {
-  return {{"rank", it.rank},
+Json suspect_json(const HangSuspect& it, const RunTrace& trace) {
+  const RankTrace* const file = trace.rank(it.rank);
+  const bool is_made_up = file != nullptr && file->numbered == Numbered::made_up;
+  return {{"rank", is_made_up ? Json(nullptr) : Json(it.rank)},
+          {"file", file == nullptr ? Json(nullptr) : Json(file->file)},
           {"dp", it.at.dp},
           {"pp", it.at.pp},
           {"tp", it.at.tp},
@@ -72,7 +75,7 @@ std::string hang_json(const Hang& hang, const RunTrace& trace) {
             {"missing_ranks", hang.missing_ranks},
             {"waits", Json::array()},
             {"problems", trace.problems}};
-  for (const HangSuspect& suspect : hang.suspects) json["suspects"].push_back(suspect_json(suspect));
+  for (const HangSuspect& suspect : hang.suspects) json["suspects"].push_back(suspect_json(suspect, trace));
   std::size_t members_left = kMembersInAll;
   for (std::size_t i = 0; i < std::min(hang.ops.size(), kOps); ++i)
     json["groups"].push_back(op_json(hang.ops[i], trace, members_left));

@@ -62,13 +62,13 @@ std::string grid(const Hang& hang, const mesh::Mesh& mesh) {
   return text;
 }
 
-std::string suspects_text(const Hang& hang, bool has_mesh) {
+std::string suspects_text(const Hang& hang, const RunTrace& trace) {
   constexpr std::size_t kShown = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kShown); ++i) {
     const HangSuspect& it = hang.suspects[i];
-    text += fmt::format("  suspect {:.0f} %: rank {}", it.confidence * 100, it.rank);
-    if (has_mesh) text += fmt::format(" dp {} pp {} tp {}", it.at.dp, it.at.pp, it.at.tp);
+    text += fmt::format("  suspect {:.0f} %: {}", it.confidence * 100, rank_name(trace, it.rank));
+    if (trace.has_mesh) text += fmt::format(" dp {} pp {} tp {}", it.at.dp, it.at.pp, it.at.tp);
     if (!it.host.empty()) text += " " + plain_text(it.host, 60);
     text += fmt::format(": {}\n", to_string(it.reason));
   }
@@ -115,7 +115,7 @@ std::string hang_text(const Hang& hang, const RunTrace& trace) {
     problems += fmt::format("  {}: {}\n", plain_text(problem, kWidth), count);
   for (const std::string& line : wrap(hang.sentence, kWidth)) text += line + "\n";
   if (hang.state != RunState::hang && hang.state != RunState::failed) return text + problems;
-  text += suspects_text(hang, trace.has_mesh);
+  text += suspects_text(hang, trace);
   if (hang.state == RunState::hang && hang.is_alive && !hang.suspects.empty() && hang.suspects.front().pid > 0)
     text += look_at(hang.suspects.front());
   for (const std::string& line : hang.evidence) text += "  " + plain_text(line, 2 * kWidth) + "\n";

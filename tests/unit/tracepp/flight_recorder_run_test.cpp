@@ -83,8 +83,8 @@ TEST(RecorderRun, NobodyEndsACollectiveWithoutAMember) {
     const char* what;
     Kind kind;
     bool is_gloo, knows_time, is_partial;
-    State state;  // of what rank 0 ended
-    bool is_older;
+    State state;      // of what rank 0 ended
+    bool is_useless;  // the dump of rank 1, which is without entries
   };
   const EndRow rows[] = {
       {"gloo gave up", Kind::all_reduce, true, true, false, State::begun, false},
@@ -104,7 +104,8 @@ TEST(RecorderRun, NobodyEndsACollectiveWithoutAMember) {
     }
     relate_dumps(run.trace);
     EXPECT_EQ(run.trace.ranks[0].events[0].state, row.state) << row.what;
-    EXPECT_EQ(run.trace.ranks[1].is_older, row.is_older) << row.what;
+    EXPECT_EQ(run.trace.ranks[1].is_cut_off, row.is_useless) << row.what;
+    EXPECT_EQ(run.trace.ranks[1].is_empty, row.is_useless) << row.what;
     EXPECT_EQ(run.trace.problems.empty(), row.state == State::ended) << row.what;
   }
 }

@@ -259,6 +259,22 @@ TEST(FlightRecorder, TheAnswerNamesWhatWasLeftOut) {
   EXPECT_LE(hang.suspects.at(0).confidence, 0.3);
 }
 
+TEST(FlightRecorder, EntriesGoByTheirNumbers) {
+  const ForeignFiles files;
+  std::string entries;
+  for (const int record : {2, 0, 1})
+    entries +=
+        fmt::format(R"({}{{"record_id":{},"process_group":["0","tp"],"state":"completed","collective_seq_id":{},)"
+                    R"("profiling_name":"nccl:all_reduce","time_created_ns":{}}})",
+                    entries.empty() ? "" : ",", record, record + 1, record + 5);
+  files.put("rank_0", R"({"pg_config":{},"pg_status":{},"entries":[)" + entries + "]}");
+  const RunTrace trace = read_run({files.path()});
+  EXPECT_EQ(trace.groups.size(), 1U);  // none was made again
+  std::vector<std::uint32_t> numbers;
+  for (const Event& event : trace.ranks.at(0).events) numbers.push_back(event.detail);
+  EXPECT_THAT(numbers, testing::ElementsAre(1, 2, 3));
+}
+
 TEST(FlightRecorder, SurvivesDamage) {
   const ForeignFiles files;
   const auto survive = [&](std::string_view text) {

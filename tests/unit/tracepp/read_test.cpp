@@ -101,6 +101,17 @@ TEST(ReadRun, NumbersRanksByFileNames) {
   EXPECT_EQ(problem(trace, "rank whose number nothing tells"), 1U);
 }
 
+// The profiler ends names by a process and a time.
+TEST(ReadRun, ATimeIsNoRank) {
+  const ForeignFiles files;
+  const std::string text = R"([{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}])";
+  for (const char* name : {"node0_4711.1760000000001.pt.trace.json", "node0_4712.1760000000002.pt.trace.json"})
+    files.put(name, text);
+  const RunTrace trace = read_run({files.path()});
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  EXPECT_EQ(trace.ranks[1].rank, 1);
+}
+
 TEST(ReadRun, RefusesFilesOfDifferentRuns) {
   const ForeignFiles files;
   const std::string a = files.put("a.json", kineto(0, 8)), b = files.put("b.json", kineto(1, 16));

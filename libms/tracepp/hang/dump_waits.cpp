@@ -1,0 +1,144 @@
+#include "tracepp/hang/dump_waits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kEnough = 3;     // operations that ended, to tell how long such ones take
+constexpr double kAsBefore = 1.25;     // times the longest: no longer than before,
+constexpr double kAsBefore_s = 2;      // and by no more than this: timeouts are near what healthy runs wait at most
+constexpr double kSteps = 1.5;         // times the longest interval: short against a step
+constexpr double kUnknownStep_s = 60;  // a step may take as long where nothing tells
+constexpr double kShortAtMost = 0.5;   // confidence
+
+double as_before_s(double longest_s) { return std::min(kAsBefore * longest_s, longest_s + kAsBefore_s); }
+
+// Returns whether a rank is blamed only because others wait: for it, or with it.
+bool is_only_wait(const Blame& blame) {
+  const Reason reason = blame.suspects.front().reason;
+  return blame.op >= 0 && (reason == Reason::no_trace || reason == Reason::compute || reason == Reason::not_issuing ||
+                           reason == Reason::transfer);
+}
+
+}  // namespace
+
+DumpWaits::DumpWaits(const HangScan& scan, const HangGraph& graph) : scan_(scan), graph_(graph) {
+  for (const StuckOp& op : graph.ops)
+    if (op.since_s >= kJustNow_s) before_.try_emplace(key_of(op));
+  for (std::size_t at = 0; at < scan.count() && !before_.empty(); ++at) {
+    std::map<Key, std::vector<std::uint32_t>> ended;  // in order of issue
+    const std::vector<Event>& events = scan.file(at).events;
+    for (std::uint32_t i = 0; i < events.size(); ++i) {
+      if (events[i].state != State::ended) continue;
+      const EventInfo& info = scan.info(at, i);
+      const Key key{info.group, trace::is_point_to_point(info.kind) ? Kind::send : info.kind};
+      if (before_.contains(key)) ended[key].push_back(i);
+    }
+    for (const auto& [key, found] : ended) add(at, key, found);
+  }
+  for (const auto& [key, numbers] : issues_) {
+    for (const auto& [number, issues] : numbers)
+      before_[key].longest_s = std::max(before_[key].longest_s, seconds(issues.last_ns - issues.first_ns));
+  }
+  issues_.clear();
+}
+
+void DumpWaits::add(std::size_t at, const Key& key, const std::vector<std::uint32_t>& events) {
+  Before& before = before_[key];
+  std::map<std::uint32_t, Issues>& issues = issues_[key];
+  const auto event = [&](std::uint32_t i) -> const Event& { return scan_.file(at).events[i]; };
+  std::vector<std::int64_t> ahead_ns;  // of the clock of the first member
+  std::int64_t last_ns = 0;
+  before.ended = std::max(before.ended, events.size());
+  for (const std::uint32_t i : events) {
+    const Event& it = event(i);
+    before.longest_s = std::max(before.longest_s, seconds(it.duration_ns));
+    if (last_ns > 0) before.interval_s = std::max(before.interval_s, seconds(it.begin_ns - last_ns));
+    last_ns = it.begin_ns;
+    if (const auto known = issues.find(it.detail); known != issues.end())
+      ahead_ns.push_back(it.begin_ns - known->second.first_ns);
+  }
+  if (ahead_ns.empty() && !issues.empty()) return;  // nothing relates the clocks
+  // A clock that is ahead, or a rank that is always late: nothing tells them apart, and neither counts as a wait.
+  std::int64_t clock_ns = 0;
+  const auto [least, most] = std::ranges::minmax_element(ahead_ns);
+  if (!ahead_ns.empty() && (*least > 0 || *most < 0)) {
+    const auto middle = ahead_ns.begin() + static_cast<std::ptrdiff_t>(ahead_ns.size() / 2);
+    std::ranges::nth_element(ahead_ns, middle);
+    clock_ns = *middle;
+  }
+  for (const std::uint32_t i : events) {
+    const std::int64_t begin_ns = event(i).begin_ns - clock_ns;
+    Issues& all = issues.try_emplace(event(i).detail, Issues{begin_ns, begin_ns}).first->second;
+    all = {std::min(all.first_ns, begin_ns), std::max(all.last_ns, begin_ns)};
+  }
+}
+
+DumpWaits::Key DumpWaits::key_of(const StuckOp& op) const {
+  for (const MemberView& member : op.members) {
+    if (!member.has_info) continue;
+    const Kind kind = scan_.trace().infos[member.info].kind;
+    return {op.group, trace::is_point_to_point(kind) ? Kind::send : kind};
+  }
+  return {op.group, Kind::other_comm};
+}
+
+const DumpWaits::Before& DumpWaits::before(const StuckOp& op) const { return before_.at(key_of(op)); }
+
+bool DumpWaits::is_usual(const StuckOp& op) const {
+  return op.since_s < kJustNow_s || (before(op).ended >= kEnough && op.since_s <= as_before_s(before(op).longest_s));
+}
+
+bool DumpWaits::is_short(const StuckOp& op) const {
+  if (op.since_s < kJustNow_s) return true;
+  return op.since_s < (before(op).ended < kEnough ? kUnknownStep_s : kSteps * before(op).interval_s);
+}
+
+bool DumpWaits::are_usual(const std::vector<Blame>& blames) const {
+  const std::vector<RankTrace>& ranks = scan_.trace().ranks;
+  const auto is_known = [](const RankTrace& rank) { return rank.is_flush_time_known || rank.is_cut_off; };
+  if (!std::ranges::all_of(ranks, is_known)) return false;
+  const bool only_waits = std::ranges::all_of(blames, is_only_wait);
+  return std::ranges::all_of(
+      graph_.ops, [&](const StuckOp& op) { return op.since_s < kJustNow_s || (only_waits && is_usual(op)); });
+}
+
+std::string DumpWaits::usual_text() const {
+  const StuckOp& op = *std::ranges::max_element(graph_.ops, {}, &StuckOp::since_s);
+  const std::string in = fmt::format("{} of {} members were in {} for {} when the dumps were written", op.waiting,
+                                     op.members.size(), op_label(scan_.trace(), op), seconds_label(op.since_s));
+  if (op.since_s < kJustNow_s) return in + ", as those of a healthy run are";
+  const double longest_s = before(op).longest_s;
+  return in + fmt::format(", {} longer than before ({}): as in a healthy run", op.since_s > longest_s ? "hardly" : "no",
+                          seconds_label(longest_s));
+}
+
+bool DumpWaits::is_doubtful(const Blame& blame) const {
+  return !blame.suspects.empty() && is_only_wait(blame) && is_short(graph_.ops[static_cast<std::size_t>(blame.op)]);
+}
+
+void DumpWaits::doubt_short(std::vector<Blame>& blames) const {
+  for (Blame& blame : blames) {
+    if (!is_doubtful(blame) || graph_.ops[static_cast<std::size_t>(blame.op)].since_s < kJustNow_s) continue;
+    for (HangSuspect& suspect : blame.suspects) suspect.confidence = std::min(suspect.confidence, kShortAtMost);
+  }
+}
+
+std::string DumpWaits::doubt_text(const Blame& blame) const {
+  if (!is_doubtful(blame)) return "";
+  const StuckOp& op = graph_.ops[static_cast<std::size_t>(blame.op)];
+  if (op.since_s < kJustNow_s)
+    return "the dumps do not show for how long: those of a healthy run, written while a rank computes, look alike";
+  if (before(op).ended < kEnough)
+    return fmt::format(
+        "{} is a short wait, and the dumps show too few such calls before it to tell how long they take: "
+        "dump again a minute later",
+        seconds_label(op.since_s));
+  return fmt::format("{} is a short wait where {} lie between two such calls of a rank: dump again after that time",
+                     seconds_label(op.since_s), seconds_label(before(op).interval_s));
+}
+
+}  // namespace ms::tracepp
