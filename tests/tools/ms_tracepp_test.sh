@@ -39,7 +39,9 @@ steps = [s["measured_s"] for s in d["steps"]]
 assert abs(d["measured_s"] - sum(steps) / len(steps)) < 1e-9
 assert all(abs(f["cost_share"] * d["measured_s"] - f["cost_s"]) < 1e-9 for f in d["findings"])
 ' || fail "seconds of stragglers --json are not of one step"
-faults=$(python3 -c 'import json; print(int(any(f["fault"] for f in json.load(open("out"))["findings"])))')
+faults=$(python3 -c '
+import json
+print(int(any(f["fault"] and f["cost_share"] >= 0.002 for f in json.load(open("out"))["findings"])))')
 expect "$faults" 'a step takes' stragglers --check a/trace
 expect 0 '"M_W"' stragglers --json a/trace
 expect 0 'ended well on 4 ranks' hang a/trace
@@ -120,6 +122,27 @@ mkdir cut && cp a/trace/*.mst cut && truncate -s -9000 cut/rank-00001.mst
 expect 0 'not used +page of events cut off' info cut
 rm cut/rank-00003.mst
 expect 0 'ranks +3 of 4' info cut
+
+# Flight Recorder dumps: without entries, and of nodes that count their own ranks.
+python3 -c '
+import json, os, time
+now = time.time_ns()
+def put(name, rank, entries):
+    os.makedirs(os.path.dirname(name), exist_ok=True)
+    calls = [{"record_id": i, "process_group": ["0", "default_pg"], "collective_seq_id": i + 1, "state":
+              "completed" if i < 5 else "started", "profiling_name": "nccl:all_reduce",
+              "time_created_ns": now - (900 - 50 * i) * 10**9 + rank, "time_discovered_completed_ns":
+              now - (899 - 50 * i) * 10**9 if i < 5 else None} for i in range(entries)]
+    json.dump({"pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}, "pg_status": {},
+               "entries": calls}, open(name, "w"))
+for rank in range(4):
+    put(f"empty/rank_{rank}", rank, 0)
+    put(f"nodes/node{rank // 2}/rank_{rank % 2}", rank, 5 if rank == 3 else 6)
+'
+expect 1 'nothing tells whether the run is well: .* no entries' hang --check empty
+expect 1 'suspect 50 %: the rank of node1/rank_1: not_issuing' hang --check nodes
+expect 0 'not comparable: the first run is dumps' diff nodes nodes
+grep -q 'a step' out && fail "diff compares steps of dumps, which have none"
 
 # What lies beside traces, and where results go to.
 mkdir odd && cp a/trace/*.mst odd && mkfifo odd/pipe && ln -s /dev/zero odd/zero && ln -s . odd/loop

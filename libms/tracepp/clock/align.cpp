@@ -44,6 +44,16 @@ void shift_all(RunTrace& trace, const RunClocks& of, const std::vector<FittedClo
 
 std::vector<FittedClock> by_wall(const RunClocks& clocks) { return fit_clocks(clocks, {}, {}); }
 
+std::string ordinal(std::size_t number) {
+  const std::size_t last = number % 10;
+  const bool is_teen = number / 10 % 10 == 1;
+  return fmt::format("{}{}", number,
+                     is_teen || last == 0 || last > 3 ? "th"
+                     : last == 1                      ? "st"
+                     : last == 2                      ? "nd"
+                                                      : "rd");
+}
+
 std::string doubt_of(const RunClocks& clocks, const std::vector<FittedClock>& fitted, const Repair& repair) {
   std::size_t wall = 0, none = 0;
   const RunClocks::Clock* example = nullptr;
@@ -53,7 +63,8 @@ std::string doubt_of(const RunClocks& clocks, const std::vector<FittedClock>& fi
     if (example == nullptr) example = &clocks.clocks[c];
   }
   const auto name = [&] {
-    return example->host.empty() ? fmt::format("that of the {}. rank traced", example->first_rank + 1) : example->host;
+    return example->host.empty() ? fmt::format("that of the {} rank traced", ordinal(example->first_rank + 1))
+                                 : example->host;
   };
   if (none > 0)
     return fmt::format("nothing ties {} of {} clocks to the first, among them {}", none + wall, fitted.size(), name());

@@ -22,6 +22,11 @@ std::vector<std::string> differences(const RunTrace& a, const RunTrace& b) {
     if (of_a > 0 && of_b > 0 && of_a != of_b)
       found.push_back(fmt::format("the number of {} differs: {}, {}", things, of_a, of_b));
   };
+  const auto ranks = [](const RunTrace& trace) {
+    return trace.world > 0 ? trace.world : static_cast<std::int64_t>(trace.ranks.size());
+  };
+  if (!(a.has_mesh && b.has_mesh) && ranks(a) != ranks(b))
+    found.push_back(fmt::format("the number of ranks differs: {}, {}", ranks(a), ranks(b)));
   number(a.microbatches, b.microbatches, "microbatches");
   number(a.chunks, b.chunks, "chunks");
   if (a.flops_per_step > 0 && b.flops_per_step > 0 &&
@@ -144,6 +149,21 @@ Diff compare(const Analysed& before, const Analysed& after) {
   if (before.breakdown.steps.empty() || after.breakdown.steps.empty())
     diff.not_comparable.emplace_back(before.breakdown.steps.empty() ? "the first run has no finished step"
                                                                     : "the second run has no finished step");
+  const auto has_marks = [](const Breakdown& run) {
+    return std::ranges::any_of(run.steps, [](const StepTime& step) { return step.step != kNoStep; });
+  };
+  bool is_marked = true;
+  for (const auto& [run, which] : {std::pair(&before, "first"), std::pair(&after, "second")}) {
+    if (run->breakdown.steps.empty() || has_marks(run->breakdown)) continue;
+    is_marked = false;
+    diff.not_comparable.push_back(
+        run->trace.source == "flight recorder"
+            ? fmt::format("the {} run is dumps of the Flight Recorder, which know no steps", which)
+            : fmt::format("nothing tells where steps of the {} run begin: call step() of torch.profiler.profile in "
+                          "every step, or mark steps as ProfilerStep#N",
+                          which));
+  }
+  if (!is_marked) return diff;
   compare_steps(before.breakdown, after.breakdown, diff);
   compare_kinds(before, after, diff);
   compare_communication(before.comms, after.comms, diff);

@@ -61,6 +61,7 @@ struct Diff {
   std::vector<RankDiff> ranks;  // traced in both, the one that changed most against the others first
 };
 
+// Leaves out all numbers if one of the runs has no steps: nothing tells then how much of a run its trace covers.
 Diff compare(const Analysed& before, const Analysed& after);
 
 }  // namespace ms::tracepp

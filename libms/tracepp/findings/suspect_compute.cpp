@@ -198,15 +198,18 @@ std::vector<Finding> find_slow_stages(const Evidence& evidence, Compared compare
   }
   for (int place = 0; place < mesh.size(); ++place)
     if (which.contains(mesh.coord(place).pp) && evidence.rank(place) >= 0) found.ranks.push_back(evidence.rank(place));
-  found.evidence = slow.size() > 1
-                       ? fmt::format(
-                             "stages {} compute up to {:.1f} % longer than the others, on all their ranks: give "
-                             "them fewer layers",
-                             names, 100 * most)
-                       : fmt::format(
-                             "stage {}{} computes {:.1f} % longer than the others, on all its ranks: give it "
-                             "fewer layers{}",
-                             names, is_last ? ", the last one," : "", 100 * most, doubt_text(evidence, which));
+  const bool is_own = evidence.steps().exact;  // of ms-train, which spreads the layers evenly by itself
+  const std::string_view remedy = !is_own ? slow.size() > 1 ? "give them fewer layers" : "give it fewer layers"
+                                  : is_last
+                                      ? "it has the head, too, whose work grows with model.vocab; more mesh.chunks "
+                                        "or a smaller mesh.pp make that weigh less"
+                                      : "other mesh.chunks or mesh.pp spread the layers differently";
+  found.evidence =
+      slow.size() > 1
+          ? fmt::format("stages {} compute up to {:.1f} % longer than the others, on all their ranks: {}", names,
+                        100 * most, remedy)
+          : fmt::format("stage {}{} computes {:.1f} % longer than the others, on all its ranks: {}{}", names,
+                        is_last ? ", the last one," : "", 100 * most, remedy, doubt_text(evidence, which));
   findings.push_back(std::move(found));
   return findings;
 }

@@ -28,10 +28,14 @@ int print(const std::string& text) {
   return kOk;
 }
 
+constexpr double kCostly = 0.002;  // of a step
+
+bool is_costly_fault(const Finding& finding) { return is_fault(finding) && finding.cost_share >= kCostly; }
+
 int stragglers(const Args& args) {
   const Diagnosis diagnosis = find_suspects(read_with_progress(args.list("PATH")));
   print(args.has("json") ? suspects_json(diagnosis) : suspects_text(diagnosis) + "\n" + stragglers_text(diagnosis));
-  return args.has("check") && std::ranges::any_of(diagnosis.findings, is_fault) ? kFound : kOk;
+  return args.has("check") && std::ranges::any_of(diagnosis.findings, is_costly_fault) ? kFound : kOk;
 }
 
 int hang(const Args& args) {
@@ -74,36 +78,47 @@ int diff(const Args& args) {
 }  // namespace
 
 Command stragglers_command() {
-  return {.name = "stragglers",
-          .summary = "which rank, link or stage makes the others wait, and what it costs",
-          .positionals = {paths_argument()},
-          .options = {json_option(),
-                      {.name = "check",
-                       .doc = fmt::format("Exits with 1 where something broke: {}. How the run is laid out is no "
-                                          "fault: {}.",
-                                          finding_names(true), finding_names(false))}},
-          .run = stragglers,
-          .description =
-              "Costs are seconds of a measured step, the mean of all steps; the cost of a single event is in seconds "
-              "of the run. The step from which on something was slow is found to within a few steps.\n\nReplays every "
-              "step with each operation as fast as its kind usually is, and with parts of the run as they were. S is "
-              "how many times as long a step takes as it would if no rank or communication were slower than usual; "
-              "M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "
-              "others, M_S if the last stage is (Lin et al., arXiv 2505.05713)."};
+  return {
+      .name = "stragglers",
+      .summary = "which rank, link or stage makes the others wait, and what it costs",
+      .positionals = {paths_argument()},
+      .options = {json_option(),
+                  {.name = "check",
+                   .doc = fmt::format("Exits with 1 where something broke and costs at least {} % of a step: {}. How "
+                                      "the run is laid out is no fault: {}.",
+                                      100 * kCostly, finding_names(true), finding_names(false))}},
+      .run = stragglers,
+      .description =
+          "Costs are seconds of a measured step, the mean of all steps; the cost of a single event is in seconds "
+          "of the run. The step from which on something was slow is found to within a few steps.\n\nReplays every "
+          "step with each operation as fast as its kind usually is, and with parts of the run as they were. S is "
+          "how many times as long a step takes as it would if no rank or communication were slower than usual; "
+          "M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "
+          "others, M_S if the last stage is (Lin et al., arXiv 2505.05713).\n\nTraces of torch.profiler cannot be "
+          "replayed, as they do not say how ranks lie on the axes dp, pp and tp. For them, report names a rank that "
+          "others wait "
+          "for in collectives, if the trace has enough steps to tell it from chance: give it at least eight."};
 }
 
 Command hang_command() {
-  return {.name = "hang",
-          .summary = "which ranks wait for which, and which do not wait: for a run that is stalled or died",
-          .positionals = {paths_argument()},
-          .options = {json_option(),
-                      {.name = "check", .doc = "Exits with 1 where the run hangs or failed, or nothing tells."}},
-          .run = hang,
-          .description =
-              "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "
-              "writes its file every second. Give all files there are; a rank whose file is missing is a "
-              "finding of its own. Where processes of ms-train have left their stacks in run.dir/evidence, those of "
-              "the suspects are shown, and what the GPUs of their nodes said."};
+  return {
+      .name = "hang",
+      .summary = "which ranks wait for which, and which do not wait: for a run that is stalled or died",
+      .positionals = {paths_argument()},
+      .options = {json_option(),
+                  {.name = "check", .doc = "Exits with 1 where the run hangs or failed, or nothing tells."}},
+      .run = hang,
+      .description =
+          "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "
+          "writes its file every second. Give all files there are; a rank whose file is missing is a "
+          "finding of its own. Where processes of ms-train have left their stacks in run.dir/evidence, those of "
+          "the suspects are shown, and what the GPUs of their nodes said.\n\nDumps of PyTorch's Flight Recorder: end "
+          "the names of their files with the rank "
+          "in the "
+          "run, as TORCH_FR_DUMP_TEMP_FILE does. Where nothing tells the rank of a dump, as where names count the "
+          "ranks of each node, the file is named instead, with a confidence of at most 50 %. A dump that an earlier "
+          "attempt left behind is left out. A wait that is no longer than earlier ones of the same operations "
+          "is no hang."};
 }
 
 Command diff_command() {

@@ -112,7 +112,19 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
                   .is = Advice::Is::fault});
 }
 
-std::string axis_hint(GroupAxis axis) {
+std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
+  if (trace.source != "ms-trace") {
+    switch (axis) {
+      case GroupAxis::tp:
+        return "overlap tensor-parallel communication with computing, or fewer tensor-parallel ranks";
+      case GroupAxis::dp:
+        return "overlap the reduction of gradients with computing, or more microbatches in a step";
+      case GroupAxis::pp:
+        return "overlap sends and recvs with computing, or more chunks (virtual stages) a rank";
+      default:
+        return {};
+    }
+  }
   switch (axis) {
     case GroupAxis::tp:
       return "[overlap] tp, or fewer tp ranks";
@@ -167,7 +179,7 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
                     .sentence = fmt::format("ranks wait for {} communication in {} of their time; {} of it is hidden "
                                             "under computing",
                                             to_string(axis), rough_percent(cost), rough_percent(time.overlap())),
-                    .hint = axis_hint(axis),
+                    .hint = axis_hint(axis, trace),
                     .is = Advice::Is::design});
   }
   add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));

@@ -224,7 +224,14 @@ class GraphBuilder {
                            [&](int index) { return op(index).chunk == chunk; });
       return found;
     };
+    const Ops& optimizers = of(stage, OpType::optimizer);
+    const double computed = end(order_[static_cast<std::size_t>(stage)].back());
     for (auto it = gathers.rbegin(); it != gathers.rend(); ++it) {  // the last one, should there be several
+      // Behind the step's computations, it is for the next step, and follows the optimizer.
+      if (!trace_.exact && start(*it) + kSameTimeS >= computed) {
+        if (!optimizers.empty() && start(*it) + kSameTimeS >= end(optimizers.back())) wait(*it, optimizers.back());
+        continue;
+      }
       const int chunk = op(*it).chunk;
       if (gathered[static_cast<std::size_t>(chunk + 1)]) continue;
       gathered[static_cast<std::size_t>(chunk + 1)] = true;

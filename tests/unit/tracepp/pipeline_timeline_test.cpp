@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "foreign_files.h"
+#include "tracepp/steps/step_graph.h"
 #include "tracepp/steps/straggler_timeline.h"
 
 namespace ms::tracepp {
@@ -13,8 +14,10 @@ std::string metadata(const std::string& kind, int pid, int tid, const std::strin
   return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", kind, pid, tid, name);
 }
 
-// Two stages and two dp ranks, of which every second tp rank was traced; `skip` leaves out one event.
-std::string timeline(int steps, int skip = -1) {
+// Two stages and two dp ranks, of which every second tp rank was traced; `skip` leaves out one event. Parameters are
+// gathered before the first forward or, as Megatron does without overlap, behind the optimizer.
+std::string timeline(int steps, int skip = -1, bool gathers_last = false) {
+  const double unit_us = gathers_last ? 100 : 1;  // far more than the clocks of lanes differ by
   std::string text = "[";
   int count = 0;
   for (int step = 0; step < steps; ++step) {
@@ -23,10 +26,11 @@ std::string timeline(int steps, int skip = -1) {
         const auto add = [&](const char* name, int lane, int seq, double ts, int chunk) {
           if (count++ == skip) return;
           text += fmt::format(
-              R"({{"name":"{}","cat":"x","pid":{},"tid":{},"ts":{:.3f},"dur":10.5,"ph":"X","args":{{"step":{},"model_chunk":{},"mb_id":{},"seq_id":{}}}}},)",
-              name, dp, 5 * ((pp * 2 + dp) * 2) + lane, ts + 1000 * step, 40 + step, chunk, chunk < 0 ? -1 : seq, seq);
+              R"({{"name":"{}","cat":"x","pid":{},"tid":{},"ts":{:.3f},"dur":{:.1f},"ph":"X","args":{{"step":{},"model_chunk":{},"mb_id":{},"seq_id":{}}}}},)",
+              name, dp, 5 * ((pp * 2 + dp) * 2) + lane, unit_us * (ts + 1000 * step), unit_us * 10.5, 40 + step, chunk,
+              chunk < 0 ? -1 : seq, seq);
         };
-        add("params-all-gather", 3, 0, 1, 0);
+        add("params-all-gather", 3, 0, gathers_last ? 260 : 1, 0);
         for (int i = 0; i < 2; ++i) {
           if (pp == 1) add("forward-recv", 1, i, 5 + 30 * i, -1);
           add("forward-compute", 0, i, 10 + 30 * i, 0);
@@ -105,6 +109,21 @@ TEST(PipelineTimeline, JoinsEventsByGroupAndNumber) {
     std::vector<int> members = trace.groups.at(static_cast<std::size_t>(operation.first)).ranks;
     std::ranges::sort(members);
     EXPECT_EQ(ranks, members) << operation.first << " " << operation.second;
+  }
+}
+
+TEST(PipelineTimeline, AGatherBehindTheOptimizerIsForTheNextStep) {
+  const StepTrace steps = straggler_steps(read(timeline(2, -1, true)));
+  const StepGraph graph = make_step_graph(steps);
+  EXPECT_EQ(order_of(graph).entries.size(), steps.ops.size() + graph.groups.size());  // throws if there is a ring
+  for (std::size_t op = 0; op < steps.ops.size(); ++op) {
+    const std::vector<int>& before = graph.waits_for[op];
+    const auto is = [&](OpType type) {
+      return std::ranges::any_of(before,
+                                 [&](int other) { return steps.ops[static_cast<std::size_t>(other)].type == type; });
+    };
+    EXPECT_EQ(is(OpType::optimizer), steps.ops[op].type == OpType::params_all_gather);
+    EXPECT_FALSE(is(OpType::params_all_gather)) << to_string(steps.ops[op]);
   }
 }
 

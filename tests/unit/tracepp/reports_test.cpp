@@ -84,6 +84,37 @@ TEST(Diff, NamesObstaclesToAComparison) {
               testing::Contains("the second run has no finished step"));
 }
 
+TEST(Diff, ComparesNoTimesWithoutSteps) {
+  const LookedAt before(play_pipeline(small()));
+  RunTrace unmarked = play_pipeline(small());
+  for (RankTrace& rank : unmarked.ranks) {
+    std::erase_if(rank.events, [&](const Event& event) { return unmarked.info(event).kind == Kind::step; });
+    for (Event& event : rank.events) event.step = kNoStep;
+  }
+  const LookedAt after(std::move(unmarked));
+  const Diff diff = compare(before.analysed(), after.analysed());
+  EXPECT_THAT(diff.not_comparable, ElementsAre(HasSubstr("nothing tells where steps of the second run begin")));
+  EXPECT_TRUE(diff.parts.empty());
+  EXPECT_THAT(diff_text(diff), testing::Not(HasSubstr(" a step")));
+  MadeRun dumps({.dp = 2});
+  dumps.run.source = "flight recorder";
+  dumps.step = kNoStep;
+  dumps.add(0, dumps.info(Kind::all_reduce), {0, 1000, 0, kNoMicrobatch, State::ended});
+  const LookedAt dumped(std::move(dumps.run));
+  EXPECT_THAT(compare(dumped.analysed(), dumped.analysed()).not_comparable,
+              ElementsAre(HasSubstr("the first run is dumps of the Flight Recorder"),
+                          HasSubstr("the second run is dumps of the Flight Recorder")));
+}
+
+TEST(Diff, RunsOfMoreOrFewerRanksAreNotComparable) {
+  RunTrace four = play_pipeline(small()), two = play_pipeline(small());
+  four.has_mesh = two.has_mesh = false;
+  two.ranks.resize(2);
+  const LookedAt before(std::move(four)), after(std::move(two));
+  EXPECT_THAT(compare(before.analysed(), after.analysed()).not_comparable,
+              ElementsAre("the number of ranks differs: 4, 2"));
+}
+
 TEST(Effective, SplitsGapsBetweenSteps) {
   MadeRun made({.dp = 2});
   made.run.flops_per_step = 8e12;
