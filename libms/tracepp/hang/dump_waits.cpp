@@ -59,7 +59,7 @@ void DumpWaits::add(std::size_t at, const Key& key, const std::vector<std::uint3
     if (last_ns > 0) before.interval_s = std::max(before.interval_s, seconds(it.begin_ns - last_ns));
     last_ns = it.begin_ns;
     if (const auto known = issues.find(it.detail); known != issues.end())
-      ahead_ns.push_back(it.begin_ns - known->second.first_ns);
+      ahead_ns.push_back(it.begin_ns - known->second.seen_ns);
   }
   if (ahead_ns.empty() && !issues.empty()) return;  // nothing relates the clocks
   // A clock that is ahead, or a rank that is always late: nothing tells them apart, and neither counts as a wait.
@@ -72,8 +72,8 @@ void DumpWaits::add(std::size_t at, const Key& key, const std::vector<std::uint3
   }
   for (const std::uint32_t i : events) {
     const std::int64_t begin_ns = event(i).begin_ns - clock_ns;
-    Issues& all = issues.try_emplace(event(i).detail, Issues{begin_ns, begin_ns}).first->second;
-    all = {std::min(all.first_ns, begin_ns), std::max(all.last_ns, begin_ns)};
+    Issues& all = issues.try_emplace(event(i).detail, Issues{begin_ns, begin_ns, begin_ns}).first->second;
+    all = {all.seen_ns, std::min(all.first_ns, begin_ns), std::max(all.last_ns, begin_ns)};
   }
 }
 

@@ -43,7 +43,8 @@ class DumpWaits {
   Key key_of(const StuckOp& op) const;
 
   struct Issues {
-    std::int64_t first_ns = 0, last_ns = 0;  // among the members, on the clock of the first one seen
+    std::int64_t seen_ns = 0;                // by the first member seen, whose clock all times are on
+    std::int64_t first_ns = 0, last_ns = 0;  // among the members
   };
   const HangScan& scan_;
   const HangGraph& graph_;
