@@ -195,6 +195,8 @@ void Commands::set_admin_comment(std::uint32_t job, const std::string& text) con
   scontrol({"update", "JobId=" + reference(job), "AdminComment=" + text});
 }
 
+void Commands::notify(std::uint32_t job, const std::string& text) const { scontrol({"notify", reference(job), text}); }
+
 void Commands::set_comment(std::uint32_t job, const std::string& text) const {
   scontrol({"update", "JobId=" + reference(job), "Comment=" + text});
 }

@@ -61,6 +61,9 @@ class Commands {
   // Needs root, SlurmUser or an operator. Until slurmctld starts again or reads its configuration again.
   virtual void set_weight(const std::string& node, std::uint32_t weight) const;
   virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;
+  // Needs root or SlurmUser. The srun or salloc that waits for the job prints the text to its user; a batch job that
+  // runs prints it to its standard error, and nobody learns it of one that does not run yet.
+  virtual void notify(std::uint32_t job, const std::string& text) const;
 
   // These need the job's owner, or root. The comment is what squeue's "%k" shows. requeue_hold works on running jobs;
   // set_excluded_nodes only on jobs that no longer run. In a job array they mean this one task (job() is called for it

@@ -115,12 +115,13 @@ constexpr std::array<JobColumn, 9> kColumns = {{
     {"%x", [](std::string_view text, Job& job) { job.excluded_nodes = without_null(text); }},
     {"%r", [](std::string_view text, Job& job) { job.reason = text == "None" ? "" : text; }},
 }};
-constexpr std::array<JobColumn, 5> kLongColumns = {{
+constexpr std::array<JobColumn, 6> kLongColumns = {{
     {"JobID", [](std::string_view text, Job& job) { job.id = to_number<std::uint32_t>(text); }},
     // 2 after a launch that Slurm tries again.
     {"BatchFlag", [](std::string_view text, Job& job) { job.batch = text == "1" || text == "2"; }},
     {"Requeue", [](std::string_view text, Job& job) { job.requeue = text == "1"; }},
     {"RestartCnt", [](std::string_view text, Job& job) { job.restarts = to_number<int>(text); }},
+    {"HetJobID", [](std::string_view text, Job& job) { job.het_leader = to_number<std::uint32_t>(text); }},
     {"admin_comment", [](std::string_view text, Job& job) { job.admin_comment = without_null(text); }},
 }};
 

@@ -48,8 +48,9 @@ struct Job {
   std::string excluded_nodes;  // ExcNodeList, may be empty
   std::string reason;          // why it is pending
   std::string admin_comment;
-  std::uint64_t priority = 1;  // 0: held
-  std::uint32_t array_id = 0;  // of the array that it is a task of, or 0
+  std::uint64_t priority = 1;    // 0: held
+  std::uint32_t het_leader = 0;  // the job that has the script, where this is a component of a heterogeneous one, or 0
+  std::uint32_t array_id = 0;    // of the array that it is a task of, or 0
   std::uint32_t array_task = 0;
 
   // How commands must call it: "12", or "12_3" because the last task of array 12 has the number 12 too, and "12" means

@@ -185,6 +185,42 @@ cat "$CLUSTER_DIR/shared/require"
 [[ $status != 0 && $status != 124 ]] # it failed, and did not just hang
 no grep -q '^node03' "$CLUSTER_DIR/shared/require"
 [[ $(reason_of node03) == ms-diag:gpu.ecc* ]]
+# On the terminal: which node, which finding, what to do.
+grep -q '^srun: ms-diag: node03 was drained before start 1: gpu.ecc gpu 3' "$CLUSTER_DIR/shared/require"
+grep -q '^srun: ms-diag: this job ends before it began, since it insists .* submit it again' "$CLUSTER_DIR/shared/require"
+scontrol update nodename=node03 state=undrain
+wait-until 20 idle node03
+status=0; timeout 30 salloc -N1 -w node03 --ms-preflight=require hostname >"$CLUSTER_DIR/shared/salloc" 2>&1 || status=$?
+cat "$CLUSTER_DIR/shared/salloc"
+[[ $status != 0 && $status != 124 ]]
+grep -q '^salloc: ms-diag: node03 was drained before start 1: gpu.ecc gpu 3' "$CLUSTER_DIR/shared/salloc"
+# A batch job that cannot start again has no standard error; its record says it.
+scontrol update nodename=node03 state=undrain
+wait-until 20 idle node03
+job=$(submit -N1 -w node03 --no-requeue --ms-preflight=require)
+wait-until 20 state_is "$job" CANCELLED
+scontrol show job "$job" | grep 'AdminComment=.*gpu.ecc gpu 3.*this job ends before it began, since .*--no-requeue; submit it'
+TEXT
+}
+
+@test "a heterogeneous job: the script beside a bad node is told, and all of it starts again elsewhere" {
+  inside 3 --plugstack "$plugin" <<'TEXT'
+policy <<<'[act]
+mode = "act"
+max_drained_percent = 100'
+all_gpus
+gpus node02 "gpu 3 ecc_uncorrectable=4"
+job=$(job_script | sed 's/^srun/sleep 5; srun --het-group=0,1/' | sbatch --parsable --output "$CLUSTER_DIR/shared/job-%j" \
+  -N1 -w node01 : -N1)
+completed "$job" 60
+output "$job"
+[[ $(reason_of node02) == ms-diag:gpu.ecc* && $(field "$job" Restarts) == 1 ]]
+output "$job" | grep -q '^end'
+output "$job" | grep -q '^node03'
+no grep -q '^node02' <(output "$job")
+# The second start says why there was one, whether or not the first script had begun when node02 was found bad.
+output "$job" | grep -q 'node02 was drained before start 1: gpu.ecc'
+scontrol -o show job "$job" | grep -q "JobId=$job .*AdminComment=.*node02 was drained before start 1: gpu.ecc"
 TEXT
 }
 

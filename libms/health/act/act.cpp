@@ -35,7 +35,8 @@ class Act {
     if (!policy_.may_act()) {
       world_.say(Level::warn, fmt::format("would drain {}, but the policy says observe: {}", job_.node, reason_));
       tell("would-drain", reason_, Tell::hourly);
-      return {};
+      if (job_.preflight != slurm::Preflight::require) return {};
+      return all_the_same("--ms-preflight=require has no effect here, since the site's policy only observes");
     }
     bool busy = false;
     const UniqueFd lock = decision_lock(busy);
@@ -49,7 +50,9 @@ class Act {
     Acted acted;
     acted.drained = true;
     if (when_ == When::before_start) decide_about_job(*note, acted);
-    append_to_comment(*note);
+    append_to_comment(job_.job_id, *note);
+    if (!end_note_.empty()) append_to_comment(job_.job_id, end_note_);
+    if (acted.fail_job) tell_leader(*note);
     return acted;
   }
 
@@ -184,12 +187,13 @@ class Act {
     }
   }
 
-  void decide_about_job(const std::string& note, Acted& acted) const {
+  void decide_about_job(const std::string& note, Acted& acted) {
     std::optional<slurm::Job> job;
     if (!world_.attempt("asking Slurm for the job", [&] { job = world_.slurm.job(job_.job_id); })) {
       acted.to_user = {note, starts_all_the_same("Slurm does not say whether it can start elsewhere")};
       return;
     }
+    het_leader_ = job->het_leader;
     const JobStep step = job_step(*job, job_.preflight, max_requeues_);
     if (!step.fail) {
       world_.say(Level::warn, fmt::format("job {} runs on the drained node: {}", job_.job_id, step.why));
@@ -204,16 +208,37 @@ class Act {
                                  ? fmt::format("job {} does not start here: {}", job_.job_id, step.why)
                                  : fmt::format("job {} starts: no drain of ours is seen to stand", job_.job_id));
     if (!acted.fail_job) acted.to_user = {note, starts_all_the_same("the drain is not seen to stand any more")};
+    if (acted.fail_job && step.ends) tell_who_waits(note, end_note(step.why), job->batch);
+  }
+
+  // A job that ends here has no standard error of its own yet. The command that waits for it prints what Slurm sends
+  // it; of a batch job the AdminComment says it.
+  void tell_who_waits(const std::string& note, const std::string& end, bool batch) {
+    end_note_ = end;
+    if (batch) return;
+    world_.attempt("srun or salloc is not told", [&] {
+      for (const std::string& line : {note, end}) world_.slurm.notify(job_.job_id, line);
+    });
+  }
+
+  // The script of a heterogeneous job begins when the prologs of its own component are done, so it may run already;
+  // Slurm ends all components when one of them fails. Its standard error and its comment are where the user looks.
+  void tell_leader(const std::string& note) const {
+    if (het_leader_ == 0 || het_leader_ == job_.job_id) return;
+    append_to_comment(het_leader_, note);
+    const std::string line = fmt::format("{}; Slurm ends all components of this job for it{}", note,
+                                         end_note_.empty() ? " and starts them again on other nodes" : "");
+    world_.attempt("the script is not told", [&] { world_.slurm.notify(het_leader_, line); });
   }
 
   // Two nodes may append at the same moment, and Slurm only knows how to replace: look again, a few times.
-  void append_to_comment(const std::string& note) const {
+  void append_to_comment(std::uint32_t job, const std::string& note) const {
     world_.attempt("the job's AdminComment", [&] {
       for (int round = 0; round < kCommentRounds; ++round) {
         if (round > 0) world_.clock.sleep_s(world_.random() * kCommentPause_s);
-        const auto comment = appended_comment(world_.slurm.job(job_.job_id).admin_comment, note);
+        const auto comment = appended_comment(world_.slurm.job(job).admin_comment, note);
         if (!comment) return;  // it is there, or there is no room
-        world_.slurm.set_admin_comment(job_.job_id, *comment);
+        world_.slurm.set_admin_comment(job, *comment);
       }
     });
   }
@@ -239,7 +264,9 @@ class Act {
   const Memory& memory_;
   std::string code_;
   std::string reason_;
-  std::string why_not_;  // nothing of ours stands because of this
+  std::uint32_t het_leader_ = 0;
+  std::string end_note_;  // the job ends before it began
+  std::string why_not_;   // nothing of ours stands because of this
   int max_requeues_ = 0;
 };
 

@@ -17,9 +17,10 @@ namespace ms::health {
 enum class When { before_start, after_end };
 
 struct Acted {
-  bool drained = false;              // the node is drained by us, now or before, and that was counted
-  bool fail_job = false;             // only before_start
-  std::vector<std::string> to_user;  // which finding there is, and why the job starts all the same; not in observe
+  bool drained = false;   // the node is drained by us, now or before, and that was counted
+  bool fail_job = false;  // only before_start
+  std::vector<std::string>
+      to_user;  // which finding there is, and why the job starts all the same; in observe only if it requires
 };
 
 // `findings`: what draining() returned, at least one.

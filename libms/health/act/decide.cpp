@@ -108,7 +108,7 @@ JobStep job_step(const slurm::Job& job, slurm::Preflight preflight, int max_requ
                                   : "";
   if (why_not.empty()) return {.fail = true, .why = "it starts again on other nodes"};
   if (preflight == slurm::Preflight::require) {
-    return {.fail = true, .why = fmt::format("it insists on healthy nodes, though {}", why_not)};
+    return {.fail = true, .ends = true, .why = fmt::format("it insists on healthy nodes, though {}", why_not)};
   }
   return {.fail = false, .why = why_not};
 }
@@ -129,6 +129,11 @@ std::int64_t count_ours(const std::vector<slurm::Node>& nodes) {
 std::string drain_note(const std::string& node, bool before_start, int restarts, std::string_view reason) {
   return fmt::format("{}{} was drained {} start {}: {}", kCommentPrefix, node, before_start ? "before" : "after",
                      restarts + 1, reason_text(without_prefix(reason), kMaxReason));
+}
+
+std::string end_note(std::string_view why) {
+  return fmt::format("{}this job ends before it began, since {}; submit it again, Slurm takes another node then",
+                     kCommentPrefix, why);
 }
 
 std::optional<std::string> appended_comment(const std::string& comment, const std::string& note) {

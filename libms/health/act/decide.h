@@ -41,6 +41,7 @@ DrainStep drain_step(const slurm::Node& node);
 // started again `max_requeues` times (Slurm's MaxBatchRequeue) would be held: it runs here, unless it insists.
 struct JobStep {
   bool fail = false;
+  bool ends = false;  // failed, and Slurm does not start it again
   std::string why;
 };
 JobStep job_step(const slurm::Job& job, slurm::Preflight preflight, int max_requeues);
@@ -54,6 +55,8 @@ std::int64_t count_ours(const std::vector<slurm::Node>& nodes);
 // Returns the job's AdminComment on a drain: "ms-diag: node02 was drained before start 1: gpu.ecc gpu 3: ...".
 // `restarts`: how often the job was started again before; `reason`: the drain's.
 std::string drain_note(const std::string& node, bool before_start, int restarts, std::string_view reason);
+// Returns what the user of a job that JobStep::ends reads beside that; `why`: the step's.
+std::string end_note(std::string_view why);
 // The comment with the note appended; nullopt where it is there already, or would be longer than kMaxComment.
 std::optional<std::string> appended_comment(const std::string& comment, const std::string& note);
 // Returns our notes in a comment, a line each, as a restarted job shows them.

@@ -71,6 +71,7 @@ SlurmCalls slurm_calls(const Policy& policy, Clock& clock, const SlurmTime& time
       .resume = [=](const std::string& node) { budget->commands().resume(node); },
       .set_admin_comment = [=](std::uint32_t job,
                                const std::string& text) { budget->commands().set_admin_comment(job, text); },
+      .notify = [=](std::uint32_t job, const std::string& text) { budget->commands().notify(job, text); },
       .left_s = [=] { return budget->left_s(); },
   };
 }

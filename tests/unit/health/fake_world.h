@@ -114,6 +114,10 @@ struct FakeSlurm {
                 [this](std::uint32_t id, const std::string& text) {
                   called(fmt::format("comment {} {}", id, text), [&] { return job.admin_comment = text, true; });
                 },
+            .notify =
+                [this](std::uint32_t id, const std::string& text) {
+                  called(fmt::format("notify {} {}", id, text), [&] { return true; });
+                },
             .left_s = [this] { return left_s; }};
   }
 };

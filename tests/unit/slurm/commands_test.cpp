@@ -37,7 +37,7 @@ class CommandsTest : public testing::Test {
   // What squeue answers of one job.
   void write_job(const std::string& array, const std::string& task) {
     std::string row = "7," + array + "," + task + ",1000,0,PENDING,,node01,held,";
-    std::string long_row = "7,1,1,2,(null),";
+    std::string long_row = "7,1,1,2,N/A,(null),";
     for (std::string* text : {&row, &long_row}) {
       std::string octal;
       for (char c : *text) octal += c == ',' ? std::string("\\037") : std::string(1, c);

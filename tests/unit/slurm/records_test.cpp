@@ -150,7 +150,7 @@ TEST(Records, WaitsOfJobs) {
 
 TEST(Records, TheQuestion) {
   EXPECT_EQ(job_format(), answer("%A|%F|%K|%U|%Q|%T|%N|%x|%r|$"));
-  EXPECT_EQ(job_long_format(), answer("JobID:|,BatchFlag:|,Requeue:|,RestartCnt:|,admin_comment:|$"));
+  EXPECT_EQ(job_long_format(), answer("JobID:|,BatchFlag:|,Requeue:|,RestartCnt:|,HetJobID:|,admin_comment:|$"));
 }
 
 // What a user writes is not asked for: %j name, %k comment, %a account, %o command, %Z directory, %w wckey, %f
@@ -162,7 +162,8 @@ TEST(Records, NothingThatUsersWriteIsAskedFor) {
 }
 
 TEST(Records, RunningJob) {
-  const auto job = job_of("12|12|N/A|1000|4294901758|RUNNING|node[02-03]|node01|None|$\n", "12|1|1|0|(null)|$\n", 12);
+  const auto job =
+      job_of("12|12|N/A|1000|4294901758|RUNNING|node[02-03]|node01|None|$\n", "12|1|1|0|N/A|(null)|$\n", 12);
   ASSERT_TRUE(job.has_value());
   EXPECT_EQ(job->id, 12U);
   EXPECT_EQ(job->user_id, 1000U);
@@ -182,7 +183,8 @@ TEST(Records, RunningJob) {
 
 TEST(Records, BatchFlagCountsLaunches) {
   for (const auto& [flag, batch] : {std::pair("0", false), {"1", true}, {"2", true}, {"", false}, {"x", false}}) {
-    const auto job = job_of("12|12|N/A|1000|1|RUNNING|node02||None|$\n", fmt::format("12|{}|1|0|(null)|$\n", flag), 12);
+    const auto job =
+        job_of("12|12|N/A|1000|1|RUNNING|node02||None|$\n", fmt::format("12|{}|1|0|N/A|(null)|$\n", flag), 12);
     ASSERT_TRUE(job.has_value()) << flag;
     EXPECT_EQ(job->batch, batch) << flag;
   }
@@ -190,7 +192,7 @@ TEST(Records, BatchFlagCountsLaunches) {
 
 TEST(Records, HeldJobWithAComment) {
   const auto job = job_of("12|12|N/A|1000|0|PENDING|||job requeued in held state|$\n",
-                          "12|1|0|3|ms-diag: node02 was drained, Requeue=1\nand more|$\n", 12);
+                          "12|1|0|3|N/A|ms-diag: node02 was drained, Requeue=1\nand more|$\n", 12);
   ASSERT_TRUE(job.has_value());
   EXPECT_TRUE(job->pending());
   EXPECT_TRUE(job->held());
@@ -202,11 +204,17 @@ TEST(Records, HeldJobWithAComment) {
   EXPECT_EQ(job->admin_comment, "ms-diag: node02 was drained, Requeue=1\nand more");
 }
 
+TEST(Records, AComponentKnowsWhoHasTheScript) {
+  const std::string row = "13|13|N/A|1000|1|RUNNING|node02||Prolog|$\n";
+  EXPECT_EQ(job_of(row, "13|1|1|0|12|(null)|$\n", 13)->het_leader, 12U);
+  EXPECT_EQ(job_of(row, "13|1|1|0|N/A|(null)|$\n", 13)->het_leader, 0U);
+}
+
 TEST(Records, ATaskIsFoundAmongItsArray) {
   const std::string text =
       "4|4|3|0|9|RUNNING|node04||None|$\n6|4|2|0|9|COMPLETING|node04|node[01-02]|None|$\n"
       "5|4|1|0|9|RUNNING|node04||None|$\n";
-  const std::string long_text = "4|1|1|0|(null)|$\n6|1|0|2|(null)|$\n5|1|1|0|(null)|$\n";
+  const std::string long_text = "4|1|1|0|N/A|(null)|$\n6|1|0|2|N/A|(null)|$\n5|1|1|0|N/A|(null)|$\n";
   const auto last = job_of(text, long_text, 4);
   ASSERT_TRUE(last.has_value());
   EXPECT_EQ(last->reference(), "4_3");  // "4" would be all of them
@@ -220,7 +228,7 @@ TEST(Records, ATaskIsFoundAmongItsArray) {
 }
 
 TEST(Records, AnArrayThatHasNotStartedIsOneJob) {
-  const auto job = job_of("7|7|1-3,9|0|9|PENDING|||BeginTime|$\n", "7|1|1|0|(null)|$\n", 7);
+  const auto job = job_of("7|7|1-3,9|0|9|PENDING|||BeginTime|$\n", "7|1|1|0|N/A|(null)|$\n", 7);
   ASSERT_TRUE(job.has_value());
   EXPECT_EQ(job->reference(), "7");
 }
@@ -253,7 +261,7 @@ TEST(Records, APartitionAndItsNodes) {
 
 TEST(Records, WhatIsNotInBothAnswersIsNoJob) {
   const std::string row = "12|12|N/A|0|9|RUNNING|n||None|$\n";
-  const std::string long_row = "12|1|1|0|(null)|$\n";
+  const std::string long_row = "12|1|1|0|N/A|(null)|$\n";
   ASSERT_TRUE(job_of(row, long_row, 12).has_value());
   struct Case {
     std::string text;
@@ -267,7 +275,7 @@ TEST(Records, WhatIsNotInBothAnswersIsNoJob) {
       {row, long_row.substr(0, long_row.size() - 2)},
       {"12|12|N/A|0|9|RUNNING|n||None|x|$\n", long_row},
       {"12|12|N/A|0|9|RUNNING|n||$\n", long_row},
-      {row, "12|1|1|0|forged|row|$\n"},
+      {row, "12|1|1|0|N/A|forged|row|$\n"},
       {"012|12|N/A|0|9|RUNNING|n||None|$\n", long_row},
       {"JOBID|ARRAY\n", long_row},
   };
