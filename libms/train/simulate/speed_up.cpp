@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -69,8 +71,8 @@ std::string speed_up_csv(const std::vector<SpeedUp>& rows) {
   std::string csv;
   for (const SpeedUp& row : rows) {
     if (!row.problem.empty()) continue;
-    csv += fmt::format("{},{},{}\n", row.ranks, row.tokens_per_s * row.iteration_s / static_cast<double>(row.ranks),
-                       row.iteration_s);
+    const double tokens = std::round(row.tokens_per_s * row.iteration_s);  // of all ranks
+    csv += fmt::format("{},{},{}\n", row.ranks, tokens / static_cast<double>(row.ranks), row.iteration_s);
   }
   if (csv.empty()) throw user_error("simulate.memory", rows.front().problem);
   return "num_replicas,local_bsz,step_time\n" + csv;
