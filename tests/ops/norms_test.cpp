@@ -309,18 +309,18 @@ TEST(Norms, RmsNormOfHeads) {
 }
 
 TEST(Norms, ColumnSum) {
-  for_each_norm([](DType dtype, const NormCase& c) {
+  bool accumulate = false;
+  for_each_norm([&](DType dtype, const NormCase& c) {
+    accumulate = !accumulate;  // in turns, and both for each type of the sums
     for (const DType sums : activation_types()) {
       Memory m;
-      ColumnSum op{.out = m.tensor(sums, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap)};
-      for (const bool accumulate : {true, false}) {
-        op.accumulate = accumulate;
-        Mat want = accumulate ? read(op.out) : Mat(1, c.cols);
-        for (std::int64_t i = 0; i < c.rows; ++i) {
-          for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
-        }
-        everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, tolerance_of(sums, kNormF32))) << accumulate; });
+      const ColumnSum op{
+          .out = m.tensor(sums, 1, c.cols), .x = m.tensor(dtype, c.rows, c.cols, c.gap), .accumulate = accumulate};
+      Mat want = accumulate ? read(op.out) : Mat(1, c.cols);
+      for (std::int64_t i = 0; i < c.rows; ++i) {
+        for (std::int64_t j = 0; j < c.cols; ++j) want(0, j) += get(op.x, i, j);
       }
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.out, want, tolerance_of(sums, kNormF32))) << accumulate; });
     }
   });
 }
