@@ -136,10 +136,10 @@ def put(name, rank, entries):
     json.dump({"pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}, "pg_status": {},
                "entries": calls}, open(name, "w"))
 for rank in range(4):
-    put(f"empty/rank_{rank}", rank, 0)
+    put(f"hollow/rank_{rank}", rank, 0)
     put(f"nodes/node{rank // 2}/rank_{rank % 2}", rank, 5 if rank == 3 else 6)
 '
-expect 1 'nothing tells whether the run is well: .* no entries' hang --check empty
+expect 1 'nothing tells whether the run is well: .* no entries' hang --check hollow
 expect 1 'suspect 50 %: the rank of node1/rank_1: not_issuing' hang --check nodes
 expect 0 'not comparable: the first run is dumps' diff nodes nodes
 grep -q 'a step' out && fail "diff compares steps of dumps, which have none"
