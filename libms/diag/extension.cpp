@@ -10,6 +10,9 @@
 
 #define MS_ACTIVE_CHECKS(X) \
   X(kEnvCuda)               \
+  X(kHostBmc)               \
+  X(kDiskSmart)             \
+  X(kSlurmNode)             \
   X(kPerfGpu)               \
   X(kPerfGpubits)           \
   X(kPerfGpucopy)           \
@@ -23,10 +26,12 @@
   X(kPerfProcs)             \
   X(kPerfReduce)            \
   X(kPerfDisk)              \
+  X(kGpuDcgm)               \
   X(kSoakGpu)               \
   X(kSoakHbm)               \
   X(kSoakCpu)               \
-  X(kSoakMemory)
+  X(kSoakMemory)            \
+  X(kSoakTrain)
 
 namespace ms::diag {
 

@@ -45,6 +45,9 @@ struct PathsConfig {
   std::string gres_conf = "/etc/slurm/gres.conf";
   std::string nvml;  // empty: where distributions have it (gpus.h)
   std::string perftest = "/usr/bin/ib_write_bw";
+  std::string smartctl = "/usr/sbin/smartctl";
+  std::string ipmitool = "/usr/bin/ipmitool";
+  std::string dcgmi = "/usr/bin/dcgmi";
   std::string sysroot = "/";
 };
 
@@ -61,10 +64,12 @@ struct ExpectConfig {
   std::int64_t hcas = -1;
   std::int64_t nvmes = -1;
   std::int64_t dimms = -1;
-  std::vector<std::string> modules;    // of the kernel
-  std::vector<std::string> processes;  // names of services
-  std::string kernel;                  // release
-  std::string bios;                    // version
+  std::vector<std::string> modules;       // of the kernel
+  std::vector<std::string> processes;     // names of services
+  std::vector<std::string> strays;        // names of processes that users may have outside jobs
+  std::vector<std::string> kernel_lines;  // shell patterns of the kernel's error lines that are known here
+  std::string kernel;                     // release
+  std::string bios;                       // version
 };
 
 struct LimitsConfig {

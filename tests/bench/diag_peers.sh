@@ -53,7 +53,9 @@ memory_peer() {
 }
 disk_ours() { ours perf.disk --directory "$disk"; }
 disk_peer() {
-  local common=(--directory="$disk" --direct=1 --ioengine=psync --group_reporting --output-format=json)
+  # Threads, as ours: processes of fio's begin sessions of their own, and where sessions share the CPUs (autogroup) four of
+  # them get four shares of a busy machine.
+  local common=(--thread --directory="$disk" --direct=1 --ioengine=psync --group_reporting --output-format=json)
   fio --name=w --rw=write --bs=1M --size=1G --numjobs=4 --runtime=8 --end_fsync=1 "${common[@]}" >"$work/write"
   fio --name=w --rw=read --bs=1M --size=1G --numjobs=4 --runtime=8 "${common[@]}" >"$work/read"
   rm -f "$disk"/*

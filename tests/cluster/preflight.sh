@@ -59,5 +59,4 @@ completed() { wait-until "${2:-40}" state_is "$1" COMPLETED; }
 we_drained() { [[ $(ours) == "$1" ]]; }
 drained_for() { [[ $(reason_of "$1") == "ms-diag:$2 "* ]]; } # NODE CODE
 all_are() { [[ $(sinfo -h -o %T | sort -u) == "$1" ]]; }
-idle() { [[ $(sinfo -h -n "$1" -o %T) == idle ]]; } # NODE
-export -f idle field state_is reason_of ours we_drained drained_for all_are
+export -f field state_is reason_of ours we_drained drained_for all_are

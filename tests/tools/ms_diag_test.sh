@@ -34,6 +34,12 @@ MemAvailable:    900000 kB"
   put /proc/sys/fs/file-nr "3264	0	1000000"
   put /proc/1/comm slurmd
   put /proc/1/stat "1 (slurmd) S 0"
+  put /proc/stat "btime 1000000"
+  put /sys/fs/cgroup/system.slice/slurmstepd.scope/cgroup.procs ""
+  put /proc/77/status "Uid:	1234	1234	1234	1234
+VmRSS:	   2000 kB"
+  put /proc/77/cgroup "0::/system.slice/slurmstepd.scope/job_5/step_0/user/task_0"
+  put /proc/77/stat "77 (python3) R 1 1 1 0 -1 4194304 1 2 3 4 9000 100 0 0"
   put /proc/buddyinfo "Node 0, zone   Normal   10   10   10   10   10   10   10   10   10   10   9000"
   put /proc/mdstat "Personalities : [raid1]
 md0 : active raid1 sdb1[1] sda1[0]
@@ -99,6 +105,8 @@ nvlinks_per_gpu = 18
 mounts = ["/mnt/data"]
 modules = ["nvidia-peermem"]
 processes = ["slurmd"]
+strays = ["tmux"]
+kernel_lines = ["*ACPI BIOS Error*"]
 kernel = "6.1.0-1"
 bios = "1.4"
 dimms = 2
@@ -199,6 +207,9 @@ fails host.sensors warn "coretemp" put /sys/class/hwmon/hwmon0/temp1_crit_alarm 
 fails host.modules warn "nvidia-peermem" rm -r root/sys/module/nvidia_peermem
 fails host.procs warn "slurmd" put /proc/1/comm init
 fails host.version warn "kernel.*6.1.0-2|6.1.0-2" put /proc/sys/kernel/osrelease 6.1.0-2
+fails host.strays warn "python3 of user 1234 is in no job" put /proc/77/cgroup "0::/user.slice/user-1234.slice/session-4.scope"
+fails host.kmsg warn "said something new" log "something new"
+healthy && log "ACPI BIOS Error (bug): known here" && expect 0 "1 error line, all known" run -v --config policy.toml --only host.kmsg
 fails disk.nfs warn "fs1" log "nfs: server fs1 not responding, still trying"
 fails disk.lustre warn "scratch-OST0001" log "LustreError: 167-0: scratch-OST0001-osc-ff8a: This client was evicted by scratch-OST0001; in progress operations using this service will fail."
 fails disk.lustre warn "LBUG" put /sys/fs/lustre/health_check "LBUG"
@@ -211,11 +222,20 @@ fails net.hcas warn "mlx5_1|28.38" put /sys/class/infiniband/mlx5_1/fw_ver 28.38
 fails slurm.gres critical "nvidia1" rm root/dev/nvidia1
 fails host.space warn "" sh -c 'printf "[limits]\nspace_free_percent = 100\n" >>policy.toml'
 if [ "$(id -u)" -eq 0 ]; then
+  boots() { # three times, each seen by a prolog but the last
+    local time
+    for time in 2000000 3000000; do
+      put /proc/stat "btime $time"
+      SLURM_JOB_ID=1 SLURM_JOB_UID=1 SLURMD_NODENAME=node01 "$tool" prolog --config "$scratch/policy.toml" >out 2>err
+    done
+    put /proc/stat "btime 4000000"
+  }
+  counts host.boots "booted 3 times in a day" boots
   counts net.flaps mlx5_0 put /sys/class/infiniband/mlx5_0/ports/1/counters/link_downed 50
   counts net.errors mlx5_0 put /sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error 100000
   counts gpu.nverrors "gpu 1" gpu 1 nvlink_errors=100000
 else
-  covered+="net.flaps net.errors gpu.nverrors " # a prolog is root's
+  covered+="net.flaps net.errors gpu.nverrors host.boots " # a prolog is root's
 fi
 for code in $("$tool" list --json | sed -n 's/.*"code":"\([^"]*\)","level":1,.*/\1/p'); do
   case " $covered" in *" $code "*) ;; *) fail "$code was not made to fail" ;; esac

@@ -42,6 +42,9 @@
   X(kHostModules)            \
   X(kHostProcs)              \
   X(kHostVersion)            \
+  X(kHostBoots)              \
+  X(kHostStrays)             \
+  X(kHostKmsg)               \
   X(kDiskMounts)             \
   X(kDiskErrors)             \
   X(kDiskRo)                 \

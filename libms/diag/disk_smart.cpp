@@ -1,0 +1,99 @@
+// disk.smart: what disks say of their own health, by smartctl.
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "diag/tool.h"
+#include "health/checks/check.h"
+
+namespace ms::diag {
+namespace {
+
+constexpr double kSmartctl_s = 8;
+
+// The number at a path of keys; nullopt: it is not there.
+std::optional<double> number_at(const Json& json, std::initializer_list<std::string_view> keys) {
+  const Json* at = &json;
+  for (const std::string_view key : keys) {
+    at = at->find(key);
+    if (at == nullptr) return std::nullopt;
+  }
+  return at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
+}
+
+void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>& findings) {
+  const auto add = [&](std::string message, double measured, double limit) {
+    findings.push_back({.severity = Severity::warning,
+                        .entity = disk,
+                        .message = std::move(message),
+                        .measured = measured,
+                        .limit = limit});
+  };
+  const Json* const status = json.find("smart_status");
+  const Json* const passed = status == nullptr ? nullptr : status->find("passed");
+  if (passed != nullptr && passed->is_boolean() && !passed->get<bool>()) add("says that it fails", 1, 0);
+  constexpr std::string_view kNvme = "nvme_smart_health_information_log";
+  const auto spare = number_at(json, {kNvme, "available_spare"});
+  const auto least = number_at(json, {kNvme, "available_spare_threshold"});
+  if (spare && least && *spare < *least) add(fmt::format("{:g}% of its spare blocks are left", *spare), *spare, *least);
+  const auto used = number_at(json, {kNvme, "percentage_used"});
+  if (used && *used >= 100) add(fmt::format("{:g}% of its rated endurance is used", *used), *used, 100);
+  const auto media = number_at(json, {kNvme, "media_errors"});
+  if (media && *media > 0) add(fmt::format("{:g} media errors", *media), *media, 0);
+  // Of ATA: sectors that wait to be replaced, and that could not be read when it looked.
+  const Json* const attributes = json.find("ata_smart_attributes");
+  const Json* const table = attributes == nullptr ? nullptr : attributes->find("table");
+  for (std::size_t i = 0; table != nullptr && table->is_array() && i < table->size(); ++i) {
+    const auto id = number_at(table->at(i), {"id"}), raw = number_at(table->at(i), {"raw", "value"});
+    if (!id || !raw || *raw <= 0) continue;
+    if (*id == 197) add(fmt::format("{:g} sectors wait to be replaced", *raw), *raw, 0);
+    if (*id == 198) add(fmt::format("{:g} sectors cannot be read", *raw), *raw, 0);
+  }
+}
+
+health::Result ask_disks(health::Evidence& evidence) {
+  std::vector<std::string> disks;
+  for (const std::string& name : evidence.root().list("/sys/block")) {
+    if (name.starts_with("nvme") || name.starts_with("sd")) disks.push_back(name);
+  }
+  if (disks.empty()) return health::skipped("there is no disk of NVMe, SATA or SAS");
+  std::vector<Finding> findings;
+  std::vector<std::string> silent;
+  for (const std::string& disk : disks) {
+    // Its exit status is bits of what it found, so what it prints counts.
+    const ToolAnswer answer =
+        ask_tool({evidence.policy().paths.smartctl, "--json", "--all", "/dev/" + disk}, "paths.smartctl", kSmartctl_s);
+    const std::optional<Json> json = answer.why.empty() ? Json::try_parse(answer.out) : std::nullopt;
+    if (json && json->contains("smart_status")) {
+      judge_disk(disk, *json, findings);
+    } else {
+      silent.push_back(fmt::format("{}: {}", disk, answer.why.empty() ? "it does not tell its health" : answer.why));
+    }
+  }
+  if (silent.size() == disks.size()) return health::skipped(silent[0]);
+  const std::string note = fmt::format("{}{}{}", plural(disks.size() - silent.size(), "disk"),
+                                       silent.empty() ? "" : "; ", fmt::join(silent, "; "));
+  health::Result result = health::judged(std::move(findings), note);
+  result.note = note;
+  return result;
+}
+
+}  // namespace
+
+extern constinit const health::Check kDiskSmart = {
+    .code = "disk.smart",
+    .level = 2,
+    .lane = health::Lane::active,
+    .summary = "disks that say that they fail, or wear out",
+    .needs = "smartctl (paths.smartctl), and root",
+    .deadline_s = 30,
+    .proved = "a fake root and a fake smartctl",
+    .explain =
+        "smartctl asks every NVMe, SATA and SAS disk for its health. A disk that says that it fails, an NVMe disk with "
+        "fewer spare blocks than its own threshold, all of its rated endurance used or media errors, and a SATA disk "
+        "with sectors that wait to be replaced or cannot be read, are warnings. Disks behind a RAID controller often "
+        "say nothing; the note names them. Never seen on hardware, so it warns.",
+    .remedy = "Save what is on it, and replace it; smartctl --all says more.",
+    .run = ask_disks};
+
+}  // namespace ms::diag

@@ -1,0 +1,104 @@
+// gpu.dcgm: NVIDIA's own diagnostics, by dcgmi; with the field diagnostic (EUD) where that is installed.
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "diag/tool.h"
+#include "health/checks/check.h"
+
+namespace ms::diag {
+namespace {
+
+constexpr double kDcgmi_s = 3000;  // level 3 takes a quarter of an hour, the EUD as long again
+
+// The texts of "warnings", which DCGM writes as one text or as a list of objects.
+std::string words_of(const Json& result) {
+  std::string words;
+  const auto add = [&](const Json& text) {
+    if (text.is_string()) words += (words.empty() ? "" : "; ") + text.get<std::string>();
+  };
+  const Json* const warnings = result.find("warnings");
+  if (warnings == nullptr) return words;
+  add(*warnings);
+  for (std::size_t i = 0; warnings->is_array() && i < warnings->size(); ++i) {
+    for (const std::string_view key : {"warning", "error"}) {
+      if (const Json* const text = warnings->at(i).find(key)) add(*text);
+    }
+  }
+  return words;
+}
+
+// "gpu 3": DCGM 3 says "gpu_ids", DCGM 4 an entity of a group.
+std::string entity_of(const Json& result) {
+  const Json* const ids = result.find("gpu_ids");
+  if (ids != nullptr && ids->is_string()) return "gpu " + plain_text(ids->get<std::string>(), 40);
+  const Json* const group = result.find("entity_group");
+  const Json* const id = result.find("entity_id");
+  if (group == nullptr || id == nullptr || !group->is_string() || !id->is_number()) return "node";
+  const std::string name = plain_text(group->get<std::string>(), 20);
+  return fmt::format("{} {:g}", name == "GPU" ? "gpu" : name, id->get<double>());
+}
+
+// Returns how many results there are; 0: this is no answer of dcgmi diag.
+std::size_t judge_diag(const Json& json, std::vector<Finding>& findings) {
+  std::size_t results = 0;
+  const Json* const root = json.find("DCGM Diagnostic");
+  const Json* const old_root = json.find("DCGM GPU Diagnostic");
+  if (root == nullptr && old_root == nullptr) return 0;
+  for (const Json& category : (root != nullptr ? *root : *old_root).at("test_categories")) {
+    for (const Json& test : category.at("tests")) {
+      for (const Json& result : test.at("results")) {
+        ++results;
+        const auto status = result.get<std::string>("status");
+        if (status != "Fail" && status != "Warn" && status != "FAIL" && status != "WARN") continue;
+        const std::string words = words_of(result);
+        findings.push_back({.severity = Severity::warning,
+                            .entity = entity_of(result),
+                            .message = fmt::format("DCGM's {}: {}", plain_text(test.get<std::string>("name"), 40),
+                                                   words.empty() ? status : plain_text(words, 200))});
+      }
+    }
+  }
+  return results;
+}
+
+health::Result ask_dcgm(health::Evidence& evidence) {
+  const ToolAnswer answer =
+      ask_tool({evidence.policy().paths.dcgmi, "diag", "--run", "3", "--json"}, "paths.dcgmi", kDcgmi_s);
+  if (!answer.why.empty()) return health::skipped(answer.why);
+  std::vector<Finding> findings;
+  std::size_t results = 0;
+  try {
+    // Lines of the host engine may come before the document.
+    results = judge_diag(
+        Json::parse(std::string_view(answer.out).substr(std::min(answer.out.find('{'), answer.out.size()))), findings);
+  } catch (const JsonError& error) {
+    return health::broken(fmt::format("what dcgmi printed cannot be read: {}", error.what()));
+  }
+  if (results == 0) return health::skipped("dcgmi: " + plain_text(answer.out, 160));
+  health::Result result = health::judged(std::move(findings));
+  result.note = plural(results, "result") + " of dcgmi diag";
+  return result;
+}
+
+}  // namespace
+
+extern constinit const health::Check kGpuDcgm = {
+    .code = "gpu.dcgm",
+    .level = 3,
+    .lane = health::Lane::active,
+    .summary = "GPUs that fail the diagnostics of NVIDIA's DCGM",
+    .needs = "dcgmi (paths.dcgmi) and its host engine",
+    .deadline_s = 3060,
+    .blame = Blame::gpu,
+    .cost = health::Cost::seconds,
+    .takes = health::kGpus | health::kBus,
+    .proved = "a fake dcgmi",
+    .explain =
+        "Runs dcgmi diag --run 3, which takes a quarter of an hour, and names every test that failed or warned, with "
+        "the GPU and DCGM's own words. Where NVIDIA's field diagnostic (EUD) is installed, and root asks, DCGM runs it "
+        "as part of that. Never seen on hardware, so it warns.",
+    .remedy = "DCGM's words say whether to reset the GPU, to reboot, or to send it in with the EUD's log.",
+    .run = ask_dcgm};
+
+}  // namespace ms::diag

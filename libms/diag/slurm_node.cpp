@@ -1,0 +1,92 @@
+// slurm.node: what Slurm thinks of this node, and how many of its nodes are down.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "slurm/commands.h"
+
+namespace ms::diag {
+namespace {
+
+constexpr double kScontrol_s = 8;
+constexpr double kMostDown_percent = 25;  // of the cluster: then it is no matter of single nodes
+
+bool is_down(const slurm::Node& node) {
+  return std::ranges::any_of(std::initializer_list<std::string_view>{"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"},
+                             [&](std::string_view state) { return node.has_state(state); });
+}
+
+health::Result ask_slurm(health::Evidence& evidence) {
+  const health::PathsConfig& paths = evidence.policy().paths;
+  if (::access(paths.scontrol.c_str(), X_OK) != 0) {
+    return health::skipped(fmt::format("there is no {} (paths.scontrol)", paths.scontrol));
+  }
+  const slurm::Commands slurm({.scontrol = paths.scontrol, .conf = paths.slurm_conf, .deadline_s = kScontrol_s});
+  // Of all processes of a job step only the first one asks for the whole cluster: a thousand answers of all nodes would
+  // be too much to ask of slurmctld.
+  const char* const task = std::getenv("SLURM_PROCID");
+  const bool asks_for_all = task == nullptr || std::string_view(task) == "0";
+  const char* const job_name = std::getenv("SLURMD_NODENAME");
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string name =
+      job_name != nullptr
+          ? job_name
+          : std::string(host, std::min(std::string_view(host).find('.'), std::string_view(host).size()));
+  std::vector<slurm::Node> nodes;
+  try {
+    nodes = asks_for_all ? slurm.nodes() : std::vector{slurm.node(name)};
+  } catch (const Error& error) {
+    return health::judged({{.severity = Severity::warning, .entity = "slurmctld", .message = error.message()}});
+  }
+  std::vector<Finding> findings;
+  const auto own = std::ranges::find_if(nodes, [&](const slurm::Node& node) { return node.name == name; });
+  if (own == nodes.end()) return health::skipped(fmt::format("Slurm knows no node {}", printable(name, 64)));
+  const std::string state = fmt::format("{}", fmt::join(own->states, "+"));
+  if (is_down(*own) || own->is_drained_or_draining()) {
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = name,
+         .message = fmt::format("is {}{}", state, own->reason.empty() ? "" : ": " + plain_text(own->reason, 120))});
+  }
+  const auto down = static_cast<double>(std::ranges::count_if(nodes, is_down));
+  const double percent = 100 * down / static_cast<double>(nodes.size());
+  if (nodes.size() > 1 && percent > kMostDown_percent) {
+    findings.push_back({.severity = Severity::warning,
+                        .entity = "cluster",
+                        .message = fmt::format("{:.0f} of {} nodes are down", down, nodes.size()),
+                        .measured = percent,
+                        .limit = kMostDown_percent,
+                        .unit = "%"});
+  }
+  health::Result result = health::judged(std::move(findings));
+  result.note = fmt::format("{} is {}{}", name, state,
+                            asks_for_all ? fmt::format(", {:.0f} of {} nodes are down", down, nodes.size()) : "");
+  return result;
+}
+
+}  // namespace
+
+extern constinit const health::Check kSlurmNode = {
+    .code = "slurm.node",
+    .level = 2,
+    .lane = health::Lane::active,
+    .summary = "a slurmctld that does not answer, a node that it holds for down, or a cluster with many such nodes",
+    .needs = "scontrol (paths.scontrol)",
+    .deadline_s = 15,
+    .blame = Blame::slurm,
+    .proved = "a fake scontrol",
+    .explain =
+        "Asks slurmctld for the nodes. No answer, this node down or drained, and more than a quarter of all nodes down "
+        "are warnings. Of a job step the first process asks for all nodes and the others for their own. It is no "
+        "passive "
+        "check: a prolog that asks Slurm keeps slurmctld busy when a large job starts.",
+    .remedy = "scontrol ping, scontrol show node and sinfo -R say more; slurmd's log says why it does not register.",
+    .run = ask_slurm};
+
+}  // namespace ms::diag

@@ -1,0 +1,70 @@
+// The check host.boots (check.h): a node that boots again and again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/growth.h"
+
+namespace ms::health {
+namespace {
+
+// What is kept: the time of the boot, the number of boots since the first look, and that number a day ago.
+constexpr const char* kBootTime = "host.boots time";
+constexpr const char* kBootTotal = "host.boots total";
+constexpr const char* kBootWindow = "host.boots window";
+constexpr double kSameBoot_s = 120;  // a clock that is set moves the time of the boot
+constexpr double kMostBoots = 3;     // a day: an update takes one, and perhaps a second
+
+// "btime 1764172800"
+std::optional<double> boot_time_s(const Sysroot& root) {
+  constexpr std::string_view kKey = "btime ";
+  for (const std::string& line : split(root.read("/proc/stat").value_or(""), '\n')) {
+    if (line.starts_with(kKey)) return std::strtod(line.c_str() + kKey.size(), nullptr);
+  }
+  return std::nullopt;
+}
+
+Result check_host_boots(Evidence& evidence) {
+  const std::optional<double> booted_s = boot_time_s(evidence.root());
+  if (!booted_s) return skipped("/proc/stat does not say when the node booted");
+  const std::optional<Counter> last = evidence.before(kBootTime), total = evidence.before(kBootTotal);
+  const bool again = last && std::abs(last->value - *booted_s) > kSameBoot_s;
+  const double boots = (total ? total->value : 0) + (again ? 1 : 0);
+  Counters keep{{kBootTime, {*booted_s, evidence.now_wall_s()}}, {kBootTotal, {boots, evidence.now_wall_s()}}};
+  const auto per_day = growth_per_window(evidence, kBootWindow, boots, kDay_s, keep);
+  std::vector<Finding> findings;
+  if (per_day && *per_day >= kMostBoots) {
+    findings.push_back({.severity = Severity::warning,
+                        .entity = "node",
+                        .message = fmt::format("booted {:.0f} times in a day", *per_day),
+                        .measured = *per_day,
+                        .limit = kMostBoots,
+                        .unit = "boots/d"});
+  }
+  Result result = judged(std::move(findings),
+                         fmt::format("up for {}", format_duration(std::max(0.0, evidence.now_wall_s() - *booted_s))));
+  result.counters = std::move(keep);
+  return result;
+}
+
+}  // namespace
+
+extern constinit const Check kHostBoots = {
+    .code = "host.boots",
+    .lane = Lane::files,
+    .summary = "a node that boots again and again",
+    .needs = "/proc/stat",
+    .explain =
+        "Counts how often the time of the boot was another one than in the run before: three times in a day are a "
+        "warning. A node that crashes between jobs looks healthy whenever it is asked, so this is told by what an "
+        "earlier run kept. The note says how long the node is up.",
+    .remedy =
+        "last -x reboot and the BMC's event log (host.bmc) say whether somebody booted it; otherwise suspect power, "
+        "memory and watchdogs.",
+    .run = check_host_boots};
+
+}  // namespace ms::health

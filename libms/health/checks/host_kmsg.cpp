@@ -1,0 +1,48 @@
+// The check host.kmsg (check.h): error lines of the kernel that the site does not know.
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr int kErrorLevel = 3;  // KERN_ERR; emergencies have 0
+
+Result check_host_kmsg(Evidence& evidence) {
+  const std::vector<std::string>& known = evidence.policy().expect.kernel_lines;
+  if (known.empty()) return skipped("expect.kernel_lines names none");
+  const KernelLog& log = evidence.kernel_log();
+  if (!log.error.empty()) return skipped(log.error);
+  LogTally tally;
+  std::size_t errors = 0;
+  for (const KernelLine& line : log.lines) {
+    if (line.level > kErrorLevel) continue;
+    ++errors;
+    const bool is_known = std::ranges::any_of(
+        known, [&](const std::string& pattern) { return fnmatch(pattern.c_str(), line.text.c_str(), 0) == 0; });
+    if (!is_known) tally.add(Severity::warning, "kernel", "said " + ms::printable(line.text, 120));
+  }
+  return judged(tally.findings(), plural(errors, "error line") + ", all known");
+}
+
+}  // namespace
+
+extern constinit const Check kHostKmsg = {
+    .code = "host.kmsg",
+    .lane = Lane::kernel,
+    .summary = "error lines of the kernel that the site does not know",
+    .needs = "/dev/kmsg and expect.kernel_lines",
+    .user_can_cause = true,
+    .explain =
+        "Every line that the kernel itself logged as an error, or worse, must match a pattern of expect.kernel_lines: "
+        "what is harmless on this hardware, one line a pattern, as in *ACPI BIOS Error*. What matches none is a "
+        "warning, and like lines are counted. It finds what no other check has a row for, at the price of a list that "
+        "the site keeps.",
+    .remedy = "Look the line up; add it to the policy's list where it is harmless.",
+    .run = check_host_kmsg};
+
+}  // namespace ms::health

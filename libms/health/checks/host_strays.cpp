@@ -1,0 +1,114 @@
+// The check host.strays (check.h): busy processes of users that belong to no job.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "health/checks/check.h"
+#include "health/evidence/scan.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::uint64_t kFirstUser = 1000;  // UID_MIN of login.defs; below are the system's own
+constexpr std::uint64_t kNobody = 65534;
+constexpr double kBusy_s = 60;          // of processor time: a shell that waits harms nobody
+constexpr double kLarge_mib = 1024;     // of memory
+constexpr std::size_t kMostStrays = 8;  // that are named
+
+// Slurm's daemon for a step has a cgroup, by whichever version; without one no process can be told from a job's.
+bool jobs_have_cgroups(const Sysroot& root) {
+  for (const char* directory : {"/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/freezer",
+                                "/sys/fs/cgroup/memory", "/sys/fs/cgroup"}) {
+    for (const std::string& name : root.list(directory)) {
+      if (name.find("slurmstepd.scope") != std::string::npos || name == "slurm" || name.starts_with("slurm_")) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+struct Stray {
+  std::string name;
+  std::uint64_t user = 0;
+  double cpu_s = 0;
+  double mib = 0;
+};
+
+// A process of a user's that is in no cgroup of a job; nullopt: it is none, or gone.
+std::optional<Stray> stray_of(const Sysroot& root, const std::string& pid) {
+  const std::string directory = "/proc/" + pid;
+  const auto status = root.read(directory + "/status", 8192);
+  const auto cgroup = root.read(directory + "/cgroup", 8192);
+  const auto stat = root.read(directory + "/stat", 4096);
+  if (!status || !cgroup || !stat || cgroup->find("/job_") != std::string::npos) return std::nullopt;
+  Stray stray;
+  for (const std::string& line : split(*status, '\n')) {
+    Scan scan(line);
+    if (scan.literal("Uid:\t")) stray.user = scan.number().value_or(0);
+    if (scan.literal("VmRSS:")) {
+      scan.blanks();
+      scan.literal("\t");
+      scan.blanks();
+      stray.mib = static_cast<double>(scan.number().value_or(0)) / 1024;
+    }
+  }
+  if (stray.user < kFirstUser || stray.user == kNobody) return std::nullopt;
+  const std::size_t begin = stat->find('('), end = stat->rfind(") ");
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return std::nullopt;
+  stray.name = stat->substr(begin + 1, end - begin - 1);
+  const std::vector<std::string> fields = split(stat->substr(end + 2), ' ');
+  constexpr std::size_t kUserTime = 11, kSystemTime = 12;  // proc(5) counts 14 and 15, with those before the name's end
+  if (fields.size() > kSystemTime) {
+    stray.cpu_s =
+        (std::strtod(fields[kUserTime].c_str(), nullptr) + std::strtod(fields[kSystemTime].c_str(), nullptr)) /
+        static_cast<double>(::sysconf(_SC_CLK_TCK));
+  }
+  return stray;
+}
+
+Result check_host_strays(Evidence& evidence) {
+  const Sysroot& root = evidence.root();
+  if (!jobs_have_cgroups(root)) return skipped("Slurm keeps jobs in no cgroup here, so nobody can tell whose they are");
+  const std::vector<std::string>& may = evidence.policy().expect.strays;
+  std::vector<Finding> findings;
+  std::size_t seen = 0;
+  for (const std::string& pid : root.list("/proc")) {
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::optional<Stray> stray = stray_of(root, pid);
+    if (!stray || std::ranges::find(may, stray->name) != may.end()) continue;
+    ++seen;
+    if ((stray->cpu_s < kBusy_s && stray->mib < kLarge_mib) || findings.size() >= kMostStrays) continue;
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = "process " + pid,
+         .message = fmt::format("{} of user {} is in no job, {} of processor time, {:.0f} MiB", printable(stray->name),
+                                stray->user, format_duration(stray->cpu_s), stray->mib),
+         .measured = stray->cpu_s,
+         .limit = kBusy_s,
+         .unit = "s"});
+  }
+  return judged(std::move(findings), plural(seen, "process") + " of users outside jobs, none of them busy");
+}
+
+}  // namespace
+
+extern constinit const Check kHostStrays = {
+    .code = "host.strays",
+    .lane = Lane::files,
+    .summary = "busy processes of users that belong to no job",
+    .needs = "cgroups of Slurm (ProctrackType=proctrack/cgroup)",
+    .user_can_cause = true,
+    .explain =
+        "A process of a user, from number 1000 on, that is in no cgroup of a job and has used a minute of processor "
+        "time or "
+        "holds 1 GiB of memory is a warning: what an earlier job left behind, or somebody who went round Slurm. Names "
+        "of expect.strays are passed over, and so is whatever merely waits. Where Slurm tracks processes without "
+        "cgroups nobody can tell, and nothing is judged.",
+    .remedy = "Ask its user, or end it; pam_slurm_adopt keeps users off nodes where they have no job.",
+    .run = check_host_strays};
+
+}  // namespace ms::health
