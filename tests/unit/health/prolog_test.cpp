@@ -249,39 +249,6 @@ TEST_F(FlowTest, AJobThatCannotStartAgainRunsAndIsTold) {
   }
 }
 
-TEST_F(FlowTest, AJobThatRequiresIsToldThatASiteOnlyObserves) {
-  policy_.act.mode = "observe";
-  job_.preflight = slurm::Preflight::require;
-  EXPECT_EQ(prolog(), 0);
-  EXPECT_TRUE(slurm_.calls.empty());
-  EXPECT_EQ(note(),
-            "ms-diag: node02 has gpu.ecc gpu 3: 4 errors\nms-diag: this job runs there all the same: "
-            "--ms-preflight=require has no effect here, since the site's policy only observes\n");
-}
-
-TEST_F(FlowTest, TheScriptOfAHeterogeneousJobLearnsOfAComponentsNode) {
-  slurm_.job.het_leader = 6;
-  EXPECT_EQ(prolog(), 69);
-  EXPECT_EQ(slurm_.num_calls("comment 7 " + std::string(kNote)), 1);
-  EXPECT_EQ(slurm_.num_calls("notify 6 " + std::string(kNote) + "; Slurm ends all components of this job"), 1);
-  EXPECT_EQ(slurm_.num_calls("job 6"), 1);
-  fresh();
-  slurm_.job.het_leader = 7;  // it has the script itself, which has not begun
-  EXPECT_EQ(prolog(), 69);
-  EXPECT_EQ(slurm_.num_calls("notify"), 0);
-}
-
-TEST_F(FlowTest, ANotificationThatFailsChangesNothing) {
-  slurm_.job.batch = false;
-  job_.preflight = slurm::Preflight::require;
-  slurm_.before = [](const std::string& call) {
-    if (call.starts_with("notify")) throw no_answer();
-  };
-  EXPECT_EQ(prolog(), 69);
-  EXPECT_TRUE(said("srun or salloc is not told"));
-  EXPECT_TRUE(slurm_.is_drained("node02"));
-}
-
 TEST_F(FlowTest, ARestartedJobIsToldWhyOnItsFirstNodeOnly) {
   results_ = {passed()};
   slurm_.job.admin_comment = std::string("ticket 5; ") + kNote;

@@ -161,7 +161,9 @@ TEST(Registry, ChecksAreComplete) {
     EXPECT_EQ(check.level, 1) << check.code;
     EXPECT_TRUE(codes.insert(check.code).second) << check.code << " is there twice";
     const bool of_users = matches(
-        "gpu.busy,host.hung,host.space,host.swap,host.free,host.frag,host.tables,host.load,disk.nfs", check.code);
+        "gpu.busy,host.hung,host.space,host.swap,host.free,host.frag,host.tables,host.load,host.strays,host.kmsg,"
+        "disk.nfs",
+        check.code);
     EXPECT_EQ(check.user_can_cause, of_users) << check.code;
     EXPECT_NE(proof(check), "") << check.code;
   }
