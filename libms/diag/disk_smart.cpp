@@ -40,7 +40,7 @@ void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>&
   if (used && *used >= 100) add(fmt::format("{:g}% of its rated endurance is used", *used), *used, 100);
   const auto media = number_at(json, {kNvme, "media_errors"});
   if (media && *media > 0) add(fmt::format("{:g} media errors", *media), *media, 0);
-  // Of ATA: sectors that wait to be replaced, and that could not be read when it looked.
+  // ATA counts sectors that wait to be replaced, and that could not be read when it looked.
   const Json* const attributes = json.find("ata_smart_attributes");
   const Json* const table = attributes == nullptr ? nullptr : attributes->find("table");
   for (std::size_t i = 0; table != nullptr && table->is_array() && i < table->size(); ++i) {

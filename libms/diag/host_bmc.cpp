@@ -31,7 +31,7 @@ constexpr std::string_view kBadWords[] = {"Uncorrectable ECC",
                                           "Uncorrectable error",
                                           "Watchdog",
                                           "Memory Device Disabled"};
-// Of a sensor beyond a threshold.
+// States of a sensor beyond a threshold.
 constexpr std::string_view kBadStates[] = {"nc", "cr", "nr", "lnc", "lcr", "lnr", "unc", "ucr", "unr"};
 
 bool has_bad_word(std::string_view text) {
@@ -56,7 +56,7 @@ std::size_t judge_sensors(const std::string& text, std::vector<Finding>& finding
   return sensors;
 }
 
-// Of "11/20/2026" and "10:00:00"; negative: the BMC did not know the time.
+// Reads "11/20/2026" and "10:00:00"; negative: the BMC did not know the time.
 double event_time_s(const std::string& date, const std::string& time) {
   std::tm utc{};
   if (std::sscanf(date.c_str(), "%d/%d/%d", &utc.tm_mon, &utc.tm_mday, &utc.tm_year) != 3) return -1;

@@ -27,8 +27,8 @@ health::Result ask_slurm(health::Evidence& evidence) {
     return health::skipped(fmt::format("there is no {} (paths.scontrol)", paths.scontrol));
   }
   const slurm::Commands slurm({.scontrol = paths.scontrol, .conf = paths.slurm_conf, .deadline_s = kScontrol_s});
-  // Of all processes of a job step only the first one asks for the whole cluster: a thousand answers of all nodes would
-  // be too much to ask of slurmctld.
+  // Only the first process of a job step asks for the whole cluster: a thousand answers of all nodes would be too much
+  // to ask of slurmctld.
   const char* const task = std::getenv("SLURM_PROCID");
   const bool asks_for_all = task == nullptr || std::string_view(task) == "0";
   const char* const job_name = std::getenv("SLURMD_NODENAME");

@@ -12,7 +12,7 @@
 namespace ms::health {
 namespace {
 
-// What is kept: the time of the boot, the number of boots since the first look, and that number a day ago.
+// The counters kept are the time of the boot, the number of boots since the first look, and that number a day ago.
 constexpr const char* kBootTime = "host.boots time";
 constexpr const char* kBootTotal = "host.boots total";
 constexpr const char* kBootWindow = "host.boots window";
