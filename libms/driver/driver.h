@@ -39,8 +39,8 @@ struct DriverOptions {
   LaunchSpec launch;
   std::size_t spares = 0;
   std::set<std::string> kept_for_last = {};  // of the nodes: they are the spares
-  std::size_t least_nodes = 0;  // an attempt with fewer is not made; 0: all but the spares
-  std::size_t most_nodes = 0;   // of an elastic run's job, which is queued again to grow; 0: it does not grow
+  std::size_t least_nodes = 0;               // an attempt with fewer is not made; 0: all but the spares
+  std::size_t most_nodes = 0;  // of an elastic run's job, which is queued again to grow; 0: it does not grow
   watch::RetryPolicy retry = {};
   int diagnose_level = 2;   // of ms-diag, for suspects; 0: they are not looked at
   int preflight_level = 0;  // for all nodes before the first attempt; 0: none

@@ -22,8 +22,8 @@ std::map<std::string, std::string> unusable_nodes(const std::vector<std::string>
 std::map<std::string, std::string> ask_unusable_nodes(const slurm::Commands& slurm, std::uint32_t job,
                                                       const std::vector<std::string>& allocation);
 
-// The nodes that ms-diag avoid has Slurm use last, because they are likely to fail. None where Slurm does not answer: it
-// is no more than a preference.
+// The nodes that ms-diag avoid has Slurm use last, because they are likely to fail. None where Slurm does not answer:
+// it is no more than a preference.
 std::set<std::string> ask_kept_for_last(const slurm::Commands& slurm);
 
 }  // namespace ms::driver
