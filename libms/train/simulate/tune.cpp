@@ -1,12 +1,14 @@
 #include "train/simulate/tune.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "base/text.h"
@@ -45,6 +47,9 @@ double guess_of(const Settings& s) {
   const double messages = (s.overlap.tp ? 0.02 : 0.05) * std::log2(static_cast<double>(mesh.tp));
   return (1 + bubble) * (1 + again + messages);
 }
+
+// From what costs no time to what costs most.
+constexpr std::array<std::string_view, 3> kRecompute = {"none", "selective", "full"};
 
 class Search {
  public:
@@ -129,7 +134,7 @@ class Search {
     if (const auto problems = problems_between(s); !problems.empty())
       return refuse("the rules of " + problems.front().key);
     std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
-    for (const char* recompute : {"none", "selective", "full"}) {
+    for (const std::string_view recompute : kRecompute) {
       s.train.recompute = recompute;
       bool fits = false;
       for (const bool overlap_tp : {false, true}) {
@@ -214,7 +219,7 @@ std::string why_slower(const Layout& other, const Layout& best) {
   };
   const std::int64_t microbatches = train.global_batch / (mesh.dp * train.microbatch);
   std::string computing = "GEMMs of other sizes";
-  if (train.recompute != its.recompute) {
+  if (std::ranges::find(kRecompute, train.recompute) > std::ranges::find(kRecompute, its.recompute)) {
     computing = fmt::format("recompute = {}", train.recompute);
   } else if (mesh.tp > than.tp) {
     computing = fmt::format("smaller GEMMs of tp {}", mesh.tp);

@@ -109,6 +109,10 @@ TEST(Tune, SaysWhyTheOthersAreSlower) {
   other.simulation.parts.compute_s = 3;
   other.settings.train.recompute = "full";
   EXPECT_EQ(why(), "20.0 % slower; it computes longer: recompute = full");
+  best.settings.train.recompute = "full";
+  other.settings.train.recompute = "none";
+  other.settings.mesh.tp = 2;
+  EXPECT_EQ(why(), "20.0 % slower; it computes longer: smaller GEMMs of tp 2") << "less recomputation costs no time";
   other.simulation.parts.tp_s = 4;
   other.settings.mesh.tp = 4;
   EXPECT_EQ(why(), "20.0 % slower; compute waits longer for collectives of tp 4, which are not overlapped");
