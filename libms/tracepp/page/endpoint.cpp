@@ -59,7 +59,8 @@ bool is_same_secret(std::string_view a, std::string_view b) {
 
 bool is_this_machine(std::string_view host) {
   const std::size_t colon = host.rfind(':');
-  if (colon != std::string_view::npos && !host.ends_with(']')) host = host.substr(0, colon);
+  if (colon != std::string_view::npos && host.find_first_not_of("0123456789", colon + 1) == std::string_view::npos)
+    host = host.substr(0, colon);
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
 }
 

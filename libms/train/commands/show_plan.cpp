@@ -70,10 +70,11 @@ std::string bound_text(const Plan& plan, const PlanDevice& device, double bubble
   }
   table.row({"step", fmt::format("{:.4g} ms", 1e3 * bound.step_s), ""});
   return fmt::format(
-      "\n{}MFU at most: gemm {:.1f} %, causal {:.1f} %, full {:.1f} %, reported {:.1f} % of {:.4g} TFLOP/s; no "
-      "message or launch is counted\n",
+      "\n{}MFU at most: gemm {:.1f} %, causal {:.1f} %, full {:.1f} %, reported {:.1f} % of {:.4g} TFLOP/s in bf16{}; "
+      "no "
+      "message or launch is counted, and 'full' counts what the mask of attention leaves out\n",
       table.str(), 100 * bound.mfu.gemm, 100 * bound.mfu.causal, 100 * bound.mfu.full, 100 * bound.mfu.reported,
-      device.ceilings.bf16_flops * 1e-12);
+      device.ceilings.bf16_flops * 1e-12, plan.settings.train.fp8 ? ", of which FP8 GEMMs may do more than 100 %" : "");
 }
 
 cost::StateBytes state_of(const Plan& plan) {

@@ -86,8 +86,8 @@ TEST(Site, LetsInWhoKnowsTheToken) {
   };
   for (const char* host : {"localhost", "localhost:8000", "127.0.0.1:1", "[::1]", "[::1]:8000"})
     EXPECT_EQ(status("/?token=5ecret", host), "200") << host;
-  for (const char* host :
-       {"", "evil.example", "localhost.evil.example:80", "127.0.0.2", "10.0.0.1:8000", "[::2]", ":1"})
+  for (const char* host : {"", "evil.example", "localhost.evil.example:80", "127.0.0.1:80.evil.example", "127.0.0.2",
+                           "10.0.0.1:8000", "[::2]", ":1"})
     EXPECT_EQ(status("/?token=5ecret", host), "403") << host;
   for (const char* target :
        {"/", "/?token=", "/?token=5ecre", "/?token=5ecrets", "/?token=5ecreT", "/?5ecret", "/state"})
