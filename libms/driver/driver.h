@@ -181,7 +181,7 @@ class Driver {
   std::int64_t resumed_at_ = -1;
   bool asked_to_stop_ = false, by_time_limit_ = false;
   bool waits_for_network_ = false;  // the next attempt does
-  double wait_until_s_ = 0, shown_s_ = -1e9, looked_s_ = -1e9;
+  double wait_until_s_ = 0, shown_s_ = -1e9, saved_s_ = -1e9, looked_s_ = -1e9;
   std::size_t strangers_ = 0;       // not yet in the log
   double strangers_s_ = -1e9;       // when the log named some last
   std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare

@@ -13,6 +13,7 @@ namespace ms::driver {
 namespace {
 
 constexpr double kStrangers_s = 3600;
+constexpr double kLedger_s = 60;  // between two writes of the ledger, at most
 
 }  // namespace
 
@@ -47,6 +48,7 @@ void Driver::tell(const std::string& kind, const std::vector<std::string>& nodes
 
 void Driver::save() {
   shown_s_ = -1e9;  // what is shown follows at once
+  saved_s_ = clock_.now_s();
   DriverState state{.job = job(),
                     .heartbeat = heartbeat_,
                     .addresses = {},
@@ -77,6 +79,7 @@ void Driver::log_strangers(double now_s) {
 }
 
 void Driver::show(double now_s) {
+  if (now_s - saved_s_ >= kLedger_s) save();  // the steps of an attempt under way, for who reads the report meanwhile
   shown_s_ = now_s;
   log_strangers(now_s);
   Status status{.phase = std::string(phase_ == Phase::running    ? "trains"
