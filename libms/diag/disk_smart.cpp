@@ -1,6 +1,11 @@
 // disk.smart: what disks say of their own health, by smartctl.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <future>
+
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "diag/tool.h"
@@ -9,7 +14,10 @@
 namespace ms::diag {
 namespace {
 
-constexpr double kSmartctl_s = 8;
+constexpr double kSmartctl_s = 8;   // of one disk
+constexpr double kAllDisks_s = 22;  // together, so that the check ends before its deadline
+constexpr double kLeast_s = 1;      // less is no time to answer in
+constexpr std::size_t kAtOnce = 8;  // a controller with many disks answers one after the other
 
 // The number at a path of keys; nullopt: it is not there.
 std::optional<double> number_at(const Json& json, std::initializer_list<std::string_view> keys) {
@@ -21,6 +29,13 @@ std::optional<double> number_at(const Json& json, std::initializer_list<std::str
   return at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
 }
 
+bool tells_health(const Json& json) {
+  const Json* const status = json.find("smart_status");
+  const Json* const passed = status == nullptr ? nullptr : status->find("passed");
+  return passed != nullptr && passed->is_boolean();
+}
+
+// The disk is one that tells its health.
 void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>& findings) {
   const auto add = [&](std::string message, double measured, double limit) {
     findings.push_back({.severity = Severity::warning,
@@ -29,9 +44,7 @@ void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>&
                         .measured = measured,
                         .limit = limit});
   };
-  const Json* const status = json.find("smart_status");
-  const Json* const passed = status == nullptr ? nullptr : status->find("passed");
-  if (passed != nullptr && passed->is_boolean() && !passed->get<bool>()) add("says that it fails", 1, 0);
+  if (!json.at("smart_status").at("passed").get<bool>()) add("says that it fails", 1, 0);
   constexpr std::string_view kNvme = "nvme_smart_health_information_log";
   const auto spare = number_at(json, {kNvme, "available_spare"});
   const auto least = number_at(json, {kNvme, "available_spare_threshold"});
@@ -51,6 +64,27 @@ void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>&
   }
 }
 
+// The answers of all disks, in their order. Those for which no time is left are not asked.
+std::vector<ToolAnswer> ask_all(const std::string& smartctl, const std::vector<std::string>& disks) {
+  std::vector<ToolAnswer> answers(disks.size());
+  std::atomic<std::size_t> next = 0;
+  const double end_s = monotonic_s() + kAllDisks_s;
+  const auto ask = [&] {
+    for (std::size_t i = next++; i < disks.size(); i = next++) {
+      const double left_s = std::min(kSmartctl_s, end_s - monotonic_s());
+      answers[i] = left_s < kLeast_s
+                       ? ToolAnswer{.why = "not asked, as others took too long"}
+                       : ask_tool({smartctl, "--json", "--all", "/dev/" + disks[i]}, "paths.smartctl", left_s);
+    }
+  };
+  std::vector<std::future<void>> askers;
+  for (std::size_t i = 0; i < std::min(kAtOnce, disks.size()); ++i) {
+    askers.push_back(std::async(std::launch::async, ask));
+  }
+  for (std::future<void>& asker : askers) asker.get();
+  return answers;
+}
+
 health::Result ask_disks(health::Evidence& evidence) {
   std::vector<std::string> disks;
   for (const std::string& name : evidence.root().list("/sys/block")) {
@@ -59,15 +93,15 @@ health::Result ask_disks(health::Evidence& evidence) {
   if (disks.empty()) return health::skipped("there is no disk of NVMe, SATA or SAS");
   std::vector<Finding> findings;
   std::vector<std::string> silent;
-  for (const std::string& disk : disks) {
+  const std::vector<ToolAnswer> answers = ask_all(evidence.policy().paths.smartctl, disks);
+  for (std::size_t i = 0; i < disks.size(); ++i) {
     // Its exit status is bits of what it found, so what it prints counts.
-    const ToolAnswer answer =
-        ask_tool({evidence.policy().paths.smartctl, "--json", "--all", "/dev/" + disk}, "paths.smartctl", kSmartctl_s);
-    const std::optional<Json> json = answer.why.empty() ? Json::try_parse(answer.out) : std::nullopt;
-    if (json && json->contains("smart_status")) {
-      judge_disk(disk, *json, findings);
+    const std::string& why = answers[i].why;
+    const std::optional<Json> json = why.empty() ? Json::try_parse(answers[i].out) : std::nullopt;
+    if (json && tells_health(*json)) {
+      judge_disk(disks[i], *json, findings);
     } else {
-      silent.push_back(fmt::format("{}: {}", disk, answer.why.empty() ? "it does not tell its health" : answer.why));
+      silent.push_back(fmt::format("{}: {}", disks[i], why.empty() ? "it does not tell its health" : why));
     }
   }
   if (silent.size() == disks.size()) return health::skipped(silent[0]);
@@ -92,7 +126,8 @@ extern constinit const health::Check kDiskSmart = {
         "smartctl asks every NVMe, SATA and SAS disk for its health. A disk that says that it fails, an NVMe disk with "
         "fewer spare blocks than its own threshold, all of its rated endurance used or media errors, and a SATA disk "
         "with sectors that wait to be replaced or cannot be read, are warnings. Disks behind a RAID controller often "
-        "say nothing; the note names them. Never seen on hardware, so it warns.",
+        "say nothing, and one that does not answer within seconds is not judged; the note names them. Never seen on "
+        "hardware, so it warns.",
     .remedy = "Save what is on it, and replace it; smartctl --all says more.",
     .run = ask_disks};
 

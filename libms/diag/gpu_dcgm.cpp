@@ -1,6 +1,9 @@
 // gpu.dcgm: NVIDIA's own diagnostics, by dcgmi; with the field diagnostic (EUD) where that is installed.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "diag/tool.h"
@@ -39,23 +42,50 @@ std::string entity_of(const Json& result) {
   return fmt::format("{} {:g}", name == "GPU" ? "gpu" : name, id->get<double>());
 }
 
-// Returns how many results there are; 0: this is no answer of dcgmi diag.
-std::size_t judge_diag(const Json& json, std::vector<Finding>& findings) {
-  std::size_t results = 0;
+struct Results {
+  std::size_t all = 0;  // 0: this is no answer of dcgmi diag
+  std::size_t run = 0;  // of them; DCGM skips what a GPU or its configuration does not allow
+};
+
+// "NOT RUN" is "notrun": versions differ in case and in blanks.
+std::string plain_status(std::string_view status) {
+  std::string plain;
+  for (const char c : status) {
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
+      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return plain;
+}
+
+// The document: lines of the host engine, with braces or without, may come before it.
+Json document_of(std::string_view out) {
+  for (std::size_t at = 0; at < out.size(); at = std::min(out.find('\n', at), out.size() - 1) + 1) {
+    if (out[at] != '{') continue;
+    if (std::optional<Json> json = Json::try_parse(out.substr(at))) return std::move(*json);
+  }
+  return Json::parse(out.substr(std::min(out.find('{'), out.size())));
+}
+
+Results judge_diag(const Json& json, std::vector<Finding>& findings) {
+  Results results;
   const Json* const root = json.find("DCGM Diagnostic");
   const Json* const old_root = json.find("DCGM GPU Diagnostic");
-  if (root == nullptr && old_root == nullptr) return 0;
+  if (root == nullptr && old_root == nullptr) return results;
   for (const Json& category : (root != nullptr ? *root : *old_root).at("test_categories")) {
     for (const Json& test : category.at("tests")) {
       for (const Json& result : test.at("results")) {
-        ++results;
+        ++results.all;
         const auto status = result.get<std::string>("status");
-        if (status != "Fail" && status != "Warn" && status != "FAIL" && status != "WARN") continue;
+        const std::string plain = plain_status(status);
+        if (plain == "skip" || plain == "skipped" || plain == "notrun") continue;
+        ++results.run;
+        if (plain == "pass" || plain == "passed") continue;
         const std::string words = words_of(result);
         findings.push_back({.severity = Severity::warning,
                             .entity = entity_of(result),
                             .message = fmt::format("DCGM's {}: {}", plain_text(test.get<std::string>("name"), 40),
-                                                   words.empty() ? status : plain_text(words, 200))});
+                                                   words.empty() ? plain_text(status, 40) : plain_text(words, 200))});
       }
     }
   }
@@ -67,17 +97,19 @@ health::Result ask_dcgm(health::Evidence& evidence) {
       ask_tool({evidence.policy().paths.dcgmi, "diag", "--run", "3", "--json"}, "paths.dcgmi", kDcgmi_s);
   if (!answer.why.empty()) return health::skipped(answer.why);
   std::vector<Finding> findings;
-  std::size_t results = 0;
+  Results results;
   try {
-    // Lines of the host engine may come before the document.
-    results = judge_diag(
-        Json::parse(std::string_view(answer.out).substr(std::min(answer.out.find('{'), answer.out.size()))), findings);
+    results = judge_diag(document_of(answer.out), findings);
   } catch (const JsonError& error) {
     return health::broken(fmt::format("what dcgmi printed cannot be read: {}", error.what()));
   }
-  if (results == 0) return health::skipped("dcgmi: " + plain_text(answer.out, 160));
+  if (results.all == 0) return health::skipped("dcgmi: " + plain_text(answer.out, 160));
+  if (results.run == 0) {
+    return health::skipped(fmt::format("nothing was run: DCGM skipped all of {}", plural(results.all, "result")));
+  }
   health::Result result = health::judged(std::move(findings));
-  result.note = plural(results, "result") + " of dcgmi diag";
+  result.note = fmt::format("{} of dcgmi diag", plural(results.run, "result"));
+  if (results.run < results.all) result.note += fmt::format(", {} skipped", results.all - results.run);
   return result;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <set>
+#include <span>
 
 #include "base/text.h"
 #include "diag/tool.h"
@@ -14,6 +16,7 @@ namespace {
 
 constexpr double kIpmitool_s = 25;  // a BMC sends its sensors one by one
 constexpr double kRecent_s = 7 * 86400.0;
+constexpr double kAhead_s = 86400;      // of our clock: a BMC's time may be that of its own zone
 constexpr std::size_t kMostEvents = 8;  // that are named
 
 // Words of events and of discrete sensors that nobody sees on a healthy node.
@@ -34,9 +37,23 @@ constexpr std::string_view kBadWords[] = {"Uncorrectable ECC",
 // States of a sensor beyond a threshold.
 constexpr std::string_view kBadStates[] = {"nc", "cr", "nr", "lnc", "lcr", "lnr", "unc", "ucr", "unr"};
 
-bool has_bad_word(std::string_view text) {
-  return std::ranges::any_of(kBadWords,
-                             [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+// Words of states, which end; the others are of what happened, which stays true when the BMC takes the event back.
+constexpr std::string_view kPassingWords[] = {"Failure detected", "AC lost", "Predictive failure", "Redundancy Lost",
+                                              "logging limit reached"};
+// Events that say that a lost redundancy is back.
+constexpr std::string_view kRedundantWords[] = {"Fully Redundant", "Redundancy Regained"};
+// Readings of a sensor that measures nothing now, whatever its state.
+constexpr std::string_view kNoReadings[] = {"No Reading", "Disabled", "na", ""};
+
+bool has_word_of(std::span<const std::string_view> words, std::string_view text) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
+// "Presence detected, Power Supply AC lost": a discrete sensor has several states, and some say what is not so.
+bool is_bad_reading(std::string_view reading) {
+  return std::ranges::any_of(split(reading, ','), [](const std::string& state) {
+    return has_word_of(kBadWords, state) && !state.starts_with("No ") && state.find("disabled") == std::string::npos;
+  });
 }
 
 // "FAN1 | 30h | ok | 7.1 | 5400 RPM"; returns how many sensors there are.
@@ -46,8 +63,9 @@ std::size_t judge_sensors(const std::string& text, std::vector<Finding>& finding
     const std::vector<std::string> cells = split(line, '|');
     if (cells.size() < 5) continue;
     ++sensors;
+    if (std::ranges::find(kNoReadings, cells[4]) != std::end(kNoReadings)) continue;
     const bool beyond = std::ranges::find(kBadStates, cells[2]) != std::end(kBadStates);
-    if (!beyond && !has_bad_word(cells[4])) continue;
+    if (!beyond && !is_bad_reading(cells[4])) continue;
     findings.push_back({.severity = Severity::warning,
                         .entity = printable(cells[0], 40),
                         .message = fmt::format("is {}{}", printable(cells[4], 60),
@@ -56,27 +74,47 @@ std::size_t judge_sensors(const std::string& text, std::vector<Finding>& finding
   return sensors;
 }
 
-// Reads "11/20/2026" and "10:00:00"; negative: the BMC did not know the time.
-double event_time_s(const std::string& date, const std::string& time) {
+// Reads "11/20/2026", "11/20/26", as newer versions write it, or "2026-11-20", and "10:00:00"; nullopt: this is no
+// time, as where the BMC did not know it.
+std::optional<double> event_time_s(const std::string& date, const std::string& time) {
   std::tm utc{};
-  if (std::sscanf(date.c_str(), "%d/%d/%d", &utc.tm_mon, &utc.tm_mday, &utc.tm_year) != 3) return -1;
-  if (std::sscanf(time.c_str(), "%d:%d:%d", &utc.tm_hour, &utc.tm_min, &utc.tm_sec) != 3) return -1;
+  if (std::sscanf(date.c_str(), "%4d-%2d-%2d", &utc.tm_year, &utc.tm_mon, &utc.tm_mday) != 3 &&
+      std::sscanf(date.c_str(), "%2d/%2d/%4d", &utc.tm_mon, &utc.tm_mday, &utc.tm_year) != 3) {
+    return std::nullopt;
+  }
+  if (std::sscanf(time.c_str(), "%2d:%2d:%2d", &utc.tm_hour, &utc.tm_min, &utc.tm_sec) != 3) return std::nullopt;
   utc.tm_mon -= 1;
-  utc.tm_year -= 1900;
+  utc.tm_year -= utc.tm_year < 100 ? -100 : 1900;
   return static_cast<double>(::timegm(&utc));
 }
 
-// "1 | 11/20/2026 | 10:00:00 | Memory #0x53 | Uncorrectable ECC | Asserted"; returns how many events there are.
-std::size_t judge_events(const std::string& text, double now_s, std::vector<Finding>& findings) {
-  std::size_t events = 0, named = 0;
+struct Events {
+  std::size_t all = 0;
+  std::size_t undated = 0;  // that would be findings, had they a date that can be so
+  std::size_t ahead = 0;
+};
+
+// "1 | 11/20/2026 | 10:00:00 | Memory #0x53 | Uncorrectable ECC | Asserted"
+Events judge_events(const std::string& text, double now_s, std::vector<Finding>& findings) {
+  Events events;
+  std::size_t named = 0;
+  std::set<std::pair<std::string, std::string>> ended;  // sensors with the states that a later event takes back
+  std::set<std::string> redundant;                      // sensors
   const std::vector<std::string> lines = split(text, '\n');
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {  // the latest first
     const std::vector<std::string> cells = split(*line, '|');
     if (cells.size() < 5) continue;
-    ++events;
-    const double at_s = event_time_s(cells[1], cells[2]);
+    ++events.all;
     const bool deasserted = cells.size() > 5 && cells[5] == "Deasserted";
-    if (deasserted || now_s - at_s > kRecent_s || !has_bad_word(cells[4]) || named++ >= kMostEvents) continue;
+    if (deasserted) ended.emplace(cells[3], cells[4]);
+    if (!deasserted && has_word_of(kRedundantWords, cells[4])) redundant.insert(cells[3]);
+    const bool over = has_word_of(kPassingWords, cells[4]) && ended.contains({cells[3], cells[4]});
+    const bool regained = cells[4].find("Redundancy Lost") != std::string::npos && redundant.contains(cells[3]);
+    if (deasserted || over || regained || !has_word_of(kBadWords, cells[4])) continue;
+    const std::optional<double> at_s = event_time_s(cells[1], cells[2]);
+    if (!at_s) ++events.undated;
+    if (at_s && *at_s - now_s > kAhead_s) ++events.ahead;
+    if (!at_s || *at_s - now_s > kAhead_s || now_s - *at_s > kRecent_s || named++ >= kMostEvents) continue;
     findings.push_back(
         {.severity = Severity::warning,
          .entity = printable(cells[3], 40),
@@ -94,10 +132,20 @@ health::Result ask_bmc(health::Evidence& evidence) {
   const std::size_t count = judge_sensors(sensors.out, findings);
   if (count == 0) return health::skipped("the BMC lists no sensor");
   const ToolAnswer log = ask_tool({tool, "sel", "elist"}, "paths.ipmitool", kIpmitool_s);
-  const std::size_t events = judge_events(log.out, evidence.now_wall_s(), findings);
-  // An empty event log prints nothing, or says so on standard error.
+  const Events events = judge_events(log.out, evidence.now_wall_s(), findings);
+  std::string note = plural(count, "sensor");
+  // An empty event log prints nothing, or says so on standard error, and is no failure.
+  if (log.ok) {
+    note += fmt::format(", {} in the log", plural(events.all, "event"));
+  } else {
+    note += fmt::format("; the event log cannot be read: {}", log.why.empty() ? plain_text(log.out, 160) : log.why);
+  }
+  if (events.undated > 0) note += fmt::format("; {} without a date not judged", plural(events.undated, "failure"));
+  if (events.ahead > 0) {
+    note += fmt::format("; {} dated in the future not judged: see to the BMC's clock", plural(events.ahead, "failure"));
+  }
   health::Result result = health::judged(std::move(findings));
-  result.note = fmt::format("{}, {} in the log", plural(count, "sensor"), plural(events, "event"));
+  result.note = note;
   return result;
 }
 
@@ -115,7 +163,9 @@ extern constinit const health::Check kHostBmc = {
         "ipmitool asks the BMC for its sensors (sdr elist) and its event log (sel elist). A sensor beyond a threshold, "
         "a power supply that failed or lost its input, lost redundancy, and events of the last seven days about "
         "uncorrectable memory, processors, PCIe or supplies are warnings. Older events pass, as a log is seldom "
-        "cleared. It is no passive check because a BMC answers slowly: seconds, with a hundred sensors. Never seen on "
+        "cleared, and so does a state that a later event of the same sensor ended. A failure without a date, or with "
+        "one in the future, cannot be told from an old one: the note counts it. It is no passive check because a BMC "
+        "answers slowly: seconds, with a hundred sensors. Never seen on "
         "hardware, so it warns.",
     .remedy = "Repair what it names; then clear the log (ipmitool sel save FILE, ipmitool sel clear).",
     .run = ask_bmc};

@@ -16,9 +16,14 @@ namespace {
 constexpr double kScontrol_s = 8;
 constexpr double kMostDown_percent = 25;  // of the cluster: then it is no matter of single nodes
 
+bool has_one_of(const slurm::Node& node, std::initializer_list<std::string_view> states) {
+  return std::ranges::any_of(states, [&](std::string_view state) { return node.has_state(state); });
+}
+
+// A node that Slurm switches off, or on again, does not answer and is well.
 bool is_down(const slurm::Node& node) {
-  return std::ranges::any_of(std::initializer_list<std::string_view>{"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"},
-                             [&](std::string_view state) { return node.has_state(state); });
+  return has_one_of(node, {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}) &&
+         !has_one_of(node, {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "FUTURE"});
 }
 
 health::Result ask_slurm(health::Evidence& evidence) {
@@ -44,6 +49,7 @@ health::Result ask_slurm(health::Evidence& evidence) {
   } catch (const Error& error) {
     return health::judged({{.severity = Severity::warning, .entity = "slurmctld", .message = error.message()}});
   }
+  if (nodes.empty()) return health::skipped("scontrol show node did not answer as expected: it names no node");
   std::vector<Finding> findings;
   const auto own = std::ranges::find_if(nodes, [&](const slurm::Node& node) { return node.name == name; });
   if (own == nodes.end()) return health::skipped(fmt::format("Slurm knows no node {}", printable(name, 64)));
@@ -83,7 +89,8 @@ extern constinit const health::Check kSlurmNode = {
     .proved = "a fake scontrol",
     .explain =
         "Asks slurmctld for the nodes. No answer, this node down or drained, and more than a quarter of all nodes down "
-        "are warnings. Of a job step the first process asks for all nodes and the others for their own. It is no "
+        "are warnings; nodes that Slurm powers down or up are not down. Of a job step the first process asks for all "
+        "nodes and the others for their own. It is no "
         "passive "
         "check: a prolog that asks Slurm keeps slurmctld busy when a large job starts.",
     .remedy = "scontrol ping, scontrol show node and sinfo -R say more; slurmd's log says why it does not register.",

@@ -1,6 +1,8 @@
 // soak.train: a small model is trained again and again by ms-train itself, and ends with the same bits.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +20,7 @@
 namespace ms::diag {
 namespace {
 
+constexpr const char* kPath = "/usr/local/bin:/usr/bin:/bin";
 constexpr double kTrain_s = 240;  // of one training, which takes a second on an idle core
 
 // Two layers on a text of one sentence: a model that anything learns.
@@ -63,12 +66,19 @@ class MiniDirectory {
   std::string path_;
 };
 
+bool is_installed(const std::string& program) {
+  if (program.find('/') != std::string::npos) return true;  // beside ms-diag
+  return std::ranges::any_of(split(kPath, ':'), [&](const std::string& directory) {
+    return ::access(fmt::format("{}/{}", directory, program).c_str(), X_OK) == 0;
+  });
+}
+
 // Returns why it failed; empty: it did not. Its environment is its own: a launch that this process is part of, and
 // switches for CUDA, must not change what is trained.
 std::string run_tool(const MiniDirectory& directory, std::vector<std::string> words) {
   words.insert(words.begin(), {"/usr/bin/env", "--chdir=" + directory / ""});
-  const SubprocessResult result = run_subprocess(
-      words, {.deadline_s = kTrain_s, .environment = {{"PATH=/usr/local/bin:/usr/bin:/bin", "MS_LOG=warn"}}});
+  const SubprocessResult result =
+      run_subprocess(words, {.deadline_s = kTrain_s, .environment = {{fmt::format("PATH={}", kPath), "MS_LOG=warn"}}});
   if (result.ok()) return {};
   const std::string said = plain_text(result.err, 160);
   return fmt::format("{}: {}{}", words[2], result.describe(), said.empty() ? "" : ", " + said);
@@ -88,12 +98,16 @@ std::vector<double> losses_of(const std::string& metrics) {
 health::Result train(health::Evidence& evidence) {
   const Share share = this_share();
   if (share.index > 0) return health::skipped("the first process of this node does it");
+  const std::string ms_data = own_tool("ms-data"), ms_train = own_tool("ms-train");
+  for (const std::string& program : {ms_data, ms_train}) {
+    if (is_installed(program)) continue;
+    return health::skipped(fmt::format("there is no {} beside ms-diag or in {}: install it there", program, kPath));
+  }
   const MiniDirectory directory;
   std::string text;
   for (int i = 0; i < 500; ++i) text += "The quick brown fox jumps over the lazy dog.\n";
   write_file_atomic(directory / "text.txt", text);
   write_file_atomic(directory / "mini.toml", kMiniTraining);
-  const std::string ms_data = own_tool("ms-data"), ms_train = own_tool("ms-train");
   if (const std::string why = run_tool(directory, {ms_data, "encode", "--output", "text", "text.txt"}); !why.empty()) {
     return health::skipped(why);
   }

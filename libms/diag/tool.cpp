@@ -16,9 +16,9 @@ ToolAnswer ask_tool(const std::vector<std::string>& argv, const std::string& key
   if (result.timed_out) return {.why = fmt::format("{}: {}", argv[0], result.describe())};
   if (trim(result.out).empty()) {
     const std::string words = plain_text(result.err, kMostWords);
-    return {.why = fmt::format("{}: {}", argv[0], words.empty() ? result.describe() : words)};
+    return {.why = fmt::format("{}: {}", argv[0], words.empty() ? result.describe() : words), .ok = result.ok()};
   }
-  return {.out = std::move(result.out)};
+  return {.out = std::move(result.out), .ok = result.ok()};
 }
 
 }  // namespace ms::diag

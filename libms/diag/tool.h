@@ -11,6 +11,7 @@ namespace ms::diag {
 struct ToolAnswer {
   std::string out = {};
   std::string why = {};  // not empty: it cannot be had, in the tool's own words
+  bool ok = false;       // the tool ended by itself, with status 0
 };
 
 // `argv[0]`, an absolute path, must be there. `key`: where the policy has it, for the words.

@@ -45,6 +45,22 @@ prints smartctl <<<'{"smart_status": {"passed": true}, "ata_smart_attributes": {
 check 1 'warning +disk.smart sda: 8 sectors wait' 2 disk.smart
 prints smartctl <<<'no JSON'
 check 3 'skip +disk.smart: .*does not tell its health' 2 disk.smart
+for odd in '{"smart_status": 7}' '{"smart_status": {"passed": "no"}}'; do
+  prints smartctl <<<"$odd"
+  check 3 'skip +disk.smart: .*does not tell its health' 2 disk.smart
+done
+# One disk of many hangs: it is named, is no fault, and nothing of its smartctl is left.
+mkdir root/sys/block/sd{b..f}
+cat >smartctl <<TEXT
+#!/bin/sh
+[ "\$3" = /dev/sda ] && { echo \$\$ >>$dir/hung && sleep 600; }
+echo '{"smart_status": {"passed": true}}'
+TEXT
+check 0 'pass +disk.smart: 6 disks; sda: .*no answer in time' 2 disk.smart
+while read -r pid; do
+  if kill -0 "$pid" 2>/dev/null; then fail "the smartctl that hung is still there"; fi
+done <hung
+rmdir root/sys/block/sd{b..f}
 
 check 3 'skip +host.bmc: .*paths.ipmitool' 2 host.bmc
 bmc() { # STATE READING EVENT TIME
@@ -68,6 +84,54 @@ bmc ok "5400 RPM" "Uncorrectable ECC" 01/02/2024 # repaired long ago
 check 0 'pass +host.bmc' 2 host.bmc
 printf '#!/bin/sh\necho "Could not open device at /dev/ipmi0" >&2\nexit 1\n' >ipmitool
 check 3 'skip +host.bmc: .*Could not open device' 2 host.bmc
+for date in "$(date -u +%m/%d/%y)" "$(date -u +%F)"; do # as newer versions write it
+  bmc ok "5400 RPM" "Uncorrectable ECC" "$date"
+  check 1 'warning +host.bmc Memory #0x53: Uncorrectable ECC' 2 host.bmc
+done
+bmc ok "5400 RPM" "Uncorrectable ECC" 01/02/2099
+check 0 'pass +host.bmc: .*1 failure dated in the future not judged' 2 host.bmc
+bmc ok "5400 RPM" "Uncorrectable ECC" Pre-Init
+check 0 'pass +host.bmc: .*1 failure without a date not judged' 2 host.bmc
+sensor() { # READING: of the only one, with its state; the event log is empty
+  cat >ipmitool <<TEXT
+#!/bin/sh
+[ \$1 = sel ] || echo "S1 | 30h | $1"
+TEXT
+}
+for reading in "ok | 7.1 | Watchdog disabled" "nr | 7.1 | No Reading" "ns | 7.1 | Disabled" "ok | 7.1 | No AC lost"; do
+  sensor "$reading"
+  check 0 'pass +host.bmc: 1 sensor, 0 events in the log' 2 host.bmc
+done
+sensor "ok | 7.1 | Presence detected, Power Supply AC lost"
+check 1 'warning +host.bmc S1: is Presence detected, Power Supply AC lost' 2 host.bmc
+events() { # <LINES: of the event log, of healthy sensors
+  cat >log
+  cat >ipmitool <<TEXT
+#!/bin/sh
+[ \$1 = sdr ] && echo "FAN1 | 30h | ok | 7.1 | 5400 RPM" && exit
+cat $dir/log
+TEXT
+}
+events <<TEXT
+1 | $today | 10:00:00 | Power Supply #0x31 | Power Supply AC lost | Asserted
+2 | $today | 10:00:00 | Power Supply #0x32 | Redundancy Lost | Asserted
+3 | $today | 10:01:00 | Power Supply #0x31 | Power Supply AC lost | Deasserted
+4 | $today | 10:01:00 | Power Supply #0x32 | Fully Redundant | Asserted
+TEXT
+check 0 'pass +host.bmc: 1 sensor, 4 events in the log' 2 host.bmc
+events <<TEXT
+1 | $today | 10:00:00 | Power Supply #0x31 | Power Supply AC lost | Deasserted
+2 | $today | 10:01:00 | Power Supply #0x31 | Power Supply AC lost | Asserted
+3 | $today | 10:02:00 | Power Supply #0x32 | Power Supply AC lost | Deasserted
+TEXT
+check 1 'warning +host.bmc Power Supply #0x31: Power Supply AC lost' 2 host.bmc
+events <<TEXT
+1 | $today | 10:00:00 | Memory #0x53 | Uncorrectable ECC | Asserted
+2 | $today | 10:01:00 | Memory #0x53 | Uncorrectable ECC | Deasserted
+TEXT
+check 1 'warning +host.bmc Memory #0x53: Uncorrectable ECC' 2 host.bmc # it happened
+rm log
+check 0 'pass +host.bmc: 1 sensor; the event log cannot be read: .*log: No such file' 2 host.bmc
 
 check 3 'skip +slurm.node: .*paths.scontrol' 2 slurm.node
 nodes() { # STATE-OF-THIS-NODE STATE-OF-ANOTHER
@@ -84,6 +148,14 @@ nodes IDLE+DRAIN IDLE
 check 1 'warning +slurm.node n1: is IDLE\+DRAIN' 2 slurm.node
 nodes IDLE 'DOWN*'
 check 1 'warning +slurm.node cluster: 1 of 3 nodes are down' 2 slurm.node
+for power in CLOUD+POWERED_DOWN DOWN+CLOUD+POWERED_DOWN DOWN+CLOUD+POWERING_UP FUTURE; do
+  nodes IDLE "$power"
+  check 0 'pass +slurm.node: n1 is IDLE, 0 of 3 nodes are down' 2 slurm.node
+done
+for answer in "lorem ipsum" ""; do
+  prints scontrol <<<"$answer"
+  check 3 'skip +slurm.node: .*did not answer as expected' 2 slurm.node
+done
 printf '#!/bin/sh\necho "slurm_load_node error: Unable to contact slurm controller (connect failure)" >&2\nexit 1\n' >scontrol
 check 1 'warning +slurm.node slurmctld: .*Unable to contact slurm controller' 2 slurm.node
 
@@ -101,6 +173,19 @@ dcgm '{"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [{"w
 check 1 "warning +gpu.dcgm gpu 3: DCGM's memory: Page 7 is bad" 3 gpu.dcgm
 dcgm '{"gpu_ids": "5", "status": "FAIL", "warnings": "Too slow"}' # as DCGM 3 writes it
 check 1 "warning +gpu.dcgm gpu 5: DCGM's memory: Too slow" 3 gpu.dcgm
+dcgm '{"gpu_ids": "5", "status": "Skip"}'
+check 0 'pass +gpu.dcgm: 1 result of dcgmi diag, 1 skipped' 3 gpu.dcgm
+for status in Error fail Sideways; do
+  dcgm "{\"gpu_ids\": \"5\", \"status\": \"$status\"}"
+  check 1 "warning +gpu.dcgm gpu 5: DCGM's memory: $status" 3 gpu.dcgm
+done
+prints dcgmi <<'TEXT'
+log {x} of the host engine
+{y}
+{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [{"name": "memory", "results": [
+ {"gpu_ids": "0", "status": "Skip"}, {"gpu_ids": "1", "status": "NOT RUN"}]}]}]}}
+TEXT
+check 3 'skip +gpu.dcgm: nothing was run' 3 gpu.dcgm
 prints dcgmi <<<'Error: unable to establish a connection to the specified host: localhost'
 check 3 'skip|broken' 3 gpu.dcgm
 prints dcgmi <<<'{"DCGM Diagnostic": {"test_categories": 7}}'
@@ -114,6 +199,10 @@ mkdir bin
 cp "$real" bin/ms-diag
 ln -s "$(dirname "$real")/../lib" lib
 tool=$dir/bin/ms-diag
+check_train() { expect "$1" "$2" run --verbose --config policy.toml --level 3 --only soak.train --soak 0s; }
+if [ -z "$(PATH=/usr/local/bin:/usr/bin:/bin command -v ms-data)" ]; then
+  check_train 3 'skip +soak.train: there is no ms-data beside ms-diag'
+fi
 printf '#!/bin/sh\nexit 0\n' >bin/ms-data
 cat >bin/ms-train <<'TEXT'
 #!/bin/sh
@@ -125,7 +214,6 @@ TEXT
 sed -i "s,FAULT,$dir/fault," bin/ms-train
 chmod 755 bin/*
 echo last=4 >fault
-check_train() { expect "$1" "$2" run --verbose --config policy.toml --level 3 --only soak.train --soak 0s; }
 check_train 0 'pass +soak.train'
 echo "last=4.0\$(cat $dir/n 2>/dev/null); echo 1 >>$dir/n" >fault
 check_train 2 'critical soak.train training: 1 of 2 trainings gave other losses'
