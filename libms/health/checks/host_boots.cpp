@@ -45,8 +45,10 @@ Result check_host_boots(Evidence& evidence) {
                         .limit = kMostBoots,
                         .unit = "boots/d"});
   }
+  // Only prologs keep what the next run compares with; without it this check cannot find anything.
   Result result = judged(std::move(findings),
-                         fmt::format("up for {}", format_duration(std::max(0.0, evidence.now_wall_s() - *booted_s))));
+                         fmt::format("up for {}{}", format_duration(std::max(0.0, evidence.now_wall_s() - *booted_s)),
+                                     last ? "" : "; no prolog kept an earlier boot to compare with"));
   result.counters = std::move(keep);
   return result;
 }
@@ -61,7 +63,8 @@ extern constinit const Check kHostBoots = {
     .explain =
         "Counts how often the time of the boot was another one than in the run before: three times in a day are a "
         "warning. A node that crashes between jobs looks healthy whenever it is asked, so this is told by what an "
-        "earlier run kept. The note says how long the node is up.",
+        "earlier run kept. Only the prolog keeps that; ms-diag run by root compares with it, and the "
+        "note says where there is nothing to compare with. The note says how long the node is up.",
     .remedy =
         "last -x reboot and the BMC's event log (host.bmc) say whether somebody booted it; otherwise suspect power, "
         "memory and watchdogs.",
