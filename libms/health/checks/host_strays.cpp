@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "health/checks/check.h"
 #include "health/evidence/scan.h"
@@ -12,11 +13,41 @@
 namespace ms::health {
 namespace {
 
-constexpr std::uint64_t kFirstUser = 1000;  // UID_MIN of login.defs; below are the system's own
+constexpr std::uint64_t kFirstUser = 1000;      // where login.defs has no UID_MIN; below are the system's own
+constexpr std::uint64_t kFirstDynamic = 61184;  // of systemd's DynamicUser=, for services
+constexpr std::uint64_t kLastDynamic = 65519;
 constexpr std::uint64_t kNobody = 65534;
-constexpr double kBusy_s = 60;          // of processor time: a shell that waits harms nobody
+constexpr double kBusy_s = 60;          // of processor time since its start: a command or two are no matter
+constexpr double kLook_s = 0.2;         // between two looks, which tell whether it is busy now: twenty clock ticks
+constexpr double kBusyCores = 0.25;     // between the looks: a shell that waits harms nobody, whatever it did before
 constexpr double kLarge_mib = 1024;     // of memory
 constexpr std::size_t kMostStrays = 8;  // that are named
+
+// Services that start what users ask for, which stays in their cgroup where no session gets its own.
+constexpr std::string_view kUserServices[] = {"ssh", "cron", "atd", "slurmd"};
+
+// "UID_MIN    1000"
+std::uint64_t first_user(const Sysroot& root) {
+  for (const std::string& line : split(root.read("/etc/login.defs").value_or(""), '\n')) {
+    Scan scan(line);
+    if (!scan.literal("UID_MIN")) continue;
+    while (scan.literal("\t") || scan.literal(" ")) continue;
+    return scan.number().value_or(kFirstUser);
+  }
+  return kFirstUser;
+}
+
+// "0::/system.slice/sssd.service", or "1:name=systemd:/system.slice/sssd.service" of cgroup v1
+bool is_service(const std::string& cgroup) {
+  constexpr std::string_view kSlice = ":/system.slice/";
+  const std::size_t at = cgroup.find(kSlice);
+  if (at == std::string::npos) return false;
+  const std::string_view name = std::string_view(cgroup).substr(at + kSlice.size());
+  // "system-ssh.slice" and "sshd.service" alike
+  return std::ranges::none_of(kUserServices, [&](std::string_view service) {
+    return name.starts_with(service) || name.starts_with(fmt::format("system-{}", service));
+  });
+}
 
 // Slurm's daemon for a step has a cgroup, by whichever version; without one no process can be told from a job's.
 bool jobs_have_cgroups(const Sysroot& root) {
@@ -38,13 +69,14 @@ struct Stray {
   double mib = 0;
 };
 
-// A process of a user's that is in no cgroup of a job; nullopt: it is none, or gone.
-std::optional<Stray> stray_of(const Sysroot& root, const std::string& pid) {
+// A process of a user's, numbered from `first` on, that is in no cgroup of a job; nullopt: it is none, or gone.
+std::optional<Stray> stray_of(const Sysroot& root, const std::string& pid, std::uint64_t first) {
   const std::string directory = "/proc/" + pid;
   const auto status = root.read(directory + "/status", 8192);
   const auto cgroup = root.read(directory + "/cgroup", 8192);
   const auto stat = root.read(directory + "/stat", 4096);
   if (!status || !cgroup || !stat || cgroup->find("/job_") != std::string::npos) return std::nullopt;
+  if (is_service(*cgroup)) return std::nullopt;
   Stray stray;
   for (const std::string& line : split(*status, '\n')) {
     Scan scan(line);
@@ -56,7 +88,8 @@ std::optional<Stray> stray_of(const Sysroot& root, const std::string& pid) {
       stray.mib = static_cast<double>(scan.number().value_or(0)) / 1024;
     }
   }
-  if (stray.user < kFirstUser || stray.user == kNobody) return std::nullopt;
+  const bool dynamic = stray.user >= kFirstDynamic && stray.user <= kLastDynamic;
+  if (stray.user < first || dynamic || stray.user == kNobody) return std::nullopt;
   const std::size_t begin = stat->find('('), end = stat->rfind(") ");
   if (begin == std::string::npos || end == std::string::npos || end < begin) return std::nullopt;
   stray.name = stat->substr(begin + 1, end - begin - 1);
@@ -74,22 +107,32 @@ Result check_host_strays(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   if (!jobs_have_cgroups(root)) return skipped("Slurm keeps jobs in no cgroup here, so nobody can tell whose they are");
   const std::vector<std::string>& may = evidence.policy().expect.strays;
+  const std::uint64_t first = first_user(root);
   std::vector<Finding> findings;
+  std::vector<std::pair<std::string, Stray>> suspects;
   std::size_t seen = 0;
   for (const std::string& pid : root.list("/proc")) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::optional<Stray> stray = stray_of(root, pid);
+    const std::optional<Stray> stray = stray_of(root, pid, first);
     if (!stray || std::ranges::find(may, stray->name) != may.end()) continue;
     ++seen;
-    if ((stray->cpu_s < kBusy_s && stray->mib < kLarge_mib) || findings.size() >= kMostStrays) continue;
-    findings.push_back(
-        {.severity = Severity::warning,
-         .entity = "process " + pid,
-         .message = fmt::format("{} of user {} is in no job, {} of processor time, {:.0f} MiB", printable(stray->name),
-                                stray->user, format_duration(stray->cpu_s), stray->mib),
-         .measured = stray->cpu_s,
-         .limit = kBusy_s,
-         .unit = "s"});
+    if (stray->cpu_s >= kBusy_s || stray->mib >= kLarge_mib) suspects.emplace_back(pid, *stray);
+  }
+  const double looked_s = monotonic_s();
+  if (!suspects.empty()) SystemClock().sleep_s(kLook_s);
+  for (const auto& [pid, before] : suspects) {
+    const std::optional<Stray> stray = stray_of(root, pid, first);
+    if (!stray || findings.size() >= kMostStrays) continue;
+    const double cores = (stray->cpu_s - before.cpu_s) / (monotonic_s() - looked_s);
+    const bool large = stray->mib >= kLarge_mib;
+    if (cores < kBusyCores && !large) continue;
+    findings.push_back({.severity = Severity::warning,
+                        .entity = "process " + pid,
+                        .message = fmt::format("{} of user {} is in no job, busy on {:.1f} cores, {:.0f} MiB",
+                                               printable(stray->name), stray->user, cores, stray->mib),
+                        .measured = large ? stray->mib : cores,
+                        .limit = large ? kLarge_mib : kBusyCores,
+                        .unit = large ? "MiB" : "cores"});
   }
   return judged(std::move(findings), plural(seen, "process") + " of users outside jobs, none of them busy");
 }
@@ -103,11 +146,13 @@ extern constinit const Check kHostStrays = {
     .needs = "cgroups of Slurm (ProctrackType=proctrack/cgroup)",
     .user_can_cause = true,
     .explain =
-        "A process of a user, from number 1000 on, that is in no cgroup of a job and has used a minute of processor "
-        "time or "
-        "holds 1 GiB of memory is a warning: what an earlier job left behind, or somebody who went round Slurm. Names "
-        "of expect.strays are passed over, and so is whatever merely waits. Where Slurm tracks processes without "
-        "cgroups nobody can tell, and nothing is judged.",
+        "A process of a user that is in no cgroup of a job and is busy, or holds 1 GiB of memory, is a warning: what "
+        "an earlier job left behind, or somebody who went round Slurm. It is busy if it has used a minute of processor "
+        "time and takes a quarter of a core between two looks 0.2 seconds apart. Users are numbered from UID_MIN of "
+        "/etc/login.defs on, without the numbers that systemd gives to services (61184 to 65519). Passed over are "
+        "names of expect.strays, services in system.slice but those that start commands of users (sshd, cron, atd, "
+        "slurmd), and whatever merely waits. Where Slurm tracks processes without cgroups nobody can tell, and nothing "
+        "is judged.",
     .remedy = "Ask its user, or end it; pam_slurm_adopt keeps users off nodes where they have no job.",
     .run = check_host_strays};
 

@@ -1,4 +1,9 @@
 // host.memory, host.cpus, host.clock, host.space.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <thread>
+
 #include "fake_node.h"
 
 namespace ms::health {
@@ -177,6 +182,63 @@ TEST_F(HostSpace, SeesAFullFileSystem) {
 TEST_F(HostSpace, SkipsWhereNothingIsThere) {
   remove("");
   EXPECT_OUTCOME(run("host.space"), Outcome::skip);
+}
+
+class HostStrays : public FakeNode {
+ protected:
+  HostStrays() { make_directory("/sys/fs/cgroup/system.slice/slurmstepd.scope"); }
+  void process(int user, const std::string& cgroup, int kib = 2000) {
+    put("/proc/77/status", fmt::format("Uid:\t{0}\t{0}\t{0}\t{0}\nVmRSS:\t   {1} kB", user, kib));
+    put("/proc/77/cgroup", "0::" + cgroup);
+    used(9000);
+  }
+  void used(long ticks) {
+    put("/proc/77/next", fmt::format("77 (bash) S 1 1 1 0 -1 4194304 1 2 3 4 {} 0 0 0", ticks));
+    std::filesystem::rename(path("/proc/77/next"), path("/proc/77/stat"));  // a look meets a whole file
+  }
+};
+
+constexpr const char* kSession = "/user.slice/user-1234.slice/session-4.scope";
+
+TEST_F(HostStrays, OnlyProcessesOfUsersAreStrays) {
+  constexpr int kLarge_kib = 2000000;
+  const struct {
+    int user;
+    const char* cgroup;
+    Outcome outcome;
+  } rows[] = {
+      {1234, kSession, Outcome::warn},
+      {1234, "/system.slice/slurmstepd.scope/job_5/step_0", Outcome::pass},
+      {1234, "/system.slice/exporter.service", Outcome::pass},
+      {1234, "/system.slice/sshd.service", Outcome::warn},  // without pam_systemd
+      {1234, "/system.slice/system-sshd.slice/sshd@1.service", Outcome::warn},
+      {999, kSession, Outcome::pass},
+      {61184, kSession, Outcome::pass},  // systemd's DynamicUser=
+      {65519, kSession, Outcome::pass},
+      {65520, kSession, Outcome::warn},
+      {65534, kSession, Outcome::pass},
+  };
+  for (const auto& row : rows) {
+    process(row.user, row.cgroup, kLarge_kib);
+    EXPECT_OUTCOME(run("host.strays"), row.outcome) << row.user << " " << row.cgroup;
+  }
+  put("/etc/login.defs", "# of users\nUID_MIN\t\t 5000");
+  process(4999, kSession, kLarge_kib);
+  EXPECT_OUTCOME(run("host.strays"), Outcome::pass);
+  process(5000, kSession, kLarge_kib);
+  EXPECT_OUTCOME(run("host.strays"), Outcome::warn);
+}
+
+TEST_F(HostStrays, BusyIsWhatTakesTimeNow) {
+  process(1234, kSession);
+  EXPECT_OUTCOME(run("host.strays"), Outcome::pass);  // a minute and a half, long ago
+  // Each look reads more time than the one before, unless the thread had no turn between them: then the next does.
+  std::atomic<bool> found = false;
+  std::jthread works([&] {
+    for (long ticks = 9000; !found; ticks += 9000) used(ticks);
+  });
+  for (int i = 0; i < 200 && !found; ++i) found = run("host.strays").outcome == Outcome::warn;
+  EXPECT_TRUE(found.exchange(true));
 }
 
 }  // namespace
