@@ -26,8 +26,10 @@ Blame blame(const HangRoot& root, const HangGraph& graph, const HangScan& scan);
 // Text that the sentences of hang.cpp share.
 std::string rank_label(const HangScan& scan, int rank);  // "rank 5 (dp 1 pp 0 tp 1, node n03)"
 std::string lost_label(const HangScan& scan, int rank);  // "rank 5 left no trace", "the dump of rank 5 is cut off"
-std::string op_label(const RunTrace& trace, const StuckOp& op);       // "all_reduce 17 of group dp[pp 0 tp 1]"
-std::string seconds_label(double seconds);                            // "212 s"
+std::string left_out_text(const HangScan& scan);         // "; the dumps of rank 1 and rank 3 are ..."; may be empty
+std::string op_label(const RunTrace& trace, const StuckOp& op);               // "all_reduce 17 of group dp[pp 0 tp 1]"
+std::string few_names(const RunTrace& trace, const std::vector<int>& ranks);  // "rank 1, rank 3 and 2 more"
+std::string seconds_label(double seconds);                                    // "212 s"
 std::string event_label(const RunTrace& trace, const Event& event);   // "forward (chunk 0, microbatch 3, step 7)"
 std::string evidence_text(const RunTrace& trace, const StuckOp& op);  // how far its members are
 std::string longest_wait(const HangScan& scan);           // the wait nearest to its deadline; "" where none is near

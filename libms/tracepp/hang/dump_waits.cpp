@@ -7,14 +7,16 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kEnough = 3;     // operations that ended, to tell how long such ones take
-constexpr double kAsBefore = 1.25;     // times the longest: no longer than before,
-constexpr double kAsBefore_s = 2;      // and by no more than this: timeouts are near what healthy runs wait at most
-constexpr double kSteps = 1.5;         // times the longest interval: short against a step
-constexpr double kUnknownStep_s = 60;  // a step may take as long where nothing tells
-constexpr double kShortAtMost = 0.5;   // confidence
+constexpr std::size_t kEnough = 3;         // operations that ended, or took as long, to tell how long such ones take
+constexpr std::size_t kFirstCalls = 10;    // of a rank: until then, it may compile or load before the next
+constexpr double kDefaultTimeout_s = 600;  // of PyTorch's NCCL groups
+constexpr double kAsBefore = 1.25;         // times an earlier wait: no longer than it,
+constexpr double kAsBefore_s = 2;          // and by no more than this: timeouts are near what healthy runs wait at most
+constexpr double kSteps = 1.5;             // times the longest interval: short against a step
+constexpr double kUnknownStep_s = 60;      // a step may take as long where nothing tells
+constexpr double kShortAtMost = 0.5;       // confidence
 
-double as_before_s(double longest_s) { return std::min(kAsBefore * longest_s, longest_s + kAsBefore_s); }
+double as_before_s(double earlier_s) { return std::min(kAsBefore * earlier_s, earlier_s + kAsBefore_s); }
 
 // Returns whether a rank is blamed only because others wait: for it, or with it.
 bool is_only_wait(const Blame& blame) {
@@ -25,9 +27,14 @@ bool is_only_wait(const Blame& blame) {
 
 }  // namespace
 
-DumpWaits::DumpWaits(const HangScan& scan, const HangGraph& graph) : scan_(scan), graph_(graph) {
+DumpWaits::DumpWaits(const HangScan& scan, const HangGraph& graph)
+    : scan_(scan), graph_(graph), lacks_ranks_(!missing_ranks(scan.trace()).empty()) {
+  is_beginning_ = std::ranges::all_of(scan.trace().ranks, [](const RankTrace& rank) {
+    return !rank.is_partial &&
+           std::ranges::count(rank.events, State::ended, &Event::state) < static_cast<std::ptrdiff_t>(kFirstCalls);
+  });
   for (const StuckOp& op : graph.ops)
-    if (op.since_s >= kJustNow_s) before_.try_emplace(key_of(op));
+    if (!has_just_begun(op)) before_.try_emplace(key_of(op));
   for (std::size_t at = 0; at < scan.count() && !before_.empty(); ++at) {
     std::map<Key, std::vector<std::uint32_t>> ended;  // in order of issue
     const std::vector<Event>& events = scan.file(at).events;
@@ -39,23 +46,32 @@ DumpWaits::DumpWaits(const HangScan& scan, const HangGraph& graph) : scan_(scan)
     }
     for (const auto& [key, found] : ended) add(at, key, found);
   }
-  for (const auto& [key, numbers] : issues_) {
-    for (const auto& [number, issues] : numbers)
-      before_[key].longest_s = std::max(before_[key].longest_s, seconds(issues.last_ns - issues.first_ns));
+  for (const auto& [key, numbers] : durations_s_) {
+    std::vector<double>& waits_s = before_[key].waits_s;
+    for (const auto& [number, longest_s] : numbers) {
+      const auto issues = issues_[key].find(number);
+      const double spread_s =
+          issues == issues_[key].end() ? 0 : seconds(issues->second.last_ns - issues->second.first_ns);
+      waits_s.push_back(std::max(longest_s, spread_s));
+    }
+    std::ranges::sort(waits_s, std::ranges::greater{});
   }
   issues_.clear();
+  durations_s_.clear();
 }
 
 void DumpWaits::add(std::size_t at, const Key& key, const std::vector<std::uint32_t>& events) {
   Before& before = before_[key];
   std::map<std::uint32_t, Issues>& issues = issues_[key];
+  std::map<std::uint32_t, double>& durations_s = durations_s_[key];
   const auto event = [&](std::uint32_t i) -> const Event& { return scan_.file(at).events[i]; };
   std::vector<std::int64_t> ahead_ns;  // of the clock of the first member
   std::int64_t last_ns = 0;
   before.ended = std::max(before.ended, events.size());
   for (const std::uint32_t i : events) {
     const Event& it = event(i);
-    before.longest_s = std::max(before.longest_s, seconds(it.duration_ns));
+    double& longest_s = durations_s.try_emplace(it.detail, 0).first->second;
+    longest_s = std::max(longest_s, seconds(it.duration_ns));
     if (last_ns > 0) before.interval_s = std::max(before.interval_s, seconds(it.begin_ns - last_ns));
     last_ns = it.begin_ns;
     if (const auto known = issues.find(it.detail); known != issues.end())
@@ -88,13 +104,18 @@ DumpWaits::Key DumpWaits::key_of(const StuckOp& op) const {
 
 const DumpWaits::Before& DumpWaits::before(const StuckOp& op) const { return before_.at(key_of(op)); }
 
+bool DumpWaits::has_just_begun(const StuckOp& op) const { return op.since_s < kJustNow_s; }
+
 bool DumpWaits::is_usual(const StuckOp& op) const {
-  return op.since_s < kJustNow_s || (before(op).ended >= kEnough && op.since_s <= as_before_s(before(op).longest_s));
+  if (has_just_begun(op)) return true;
+  const std::vector<double>& waits_s = before(op).waits_s;
+  return !lacks_ranks_ && waits_s.size() >= kEnough && op.since_s <= as_before_s(waits_s[kEnough - 1]);
 }
 
 bool DumpWaits::is_short(const StuckOp& op) const {
   if (op.since_s < kJustNow_s) return true;
-  return op.since_s < (before(op).ended < kEnough ? kUnknownStep_s : kSteps * before(op).interval_s);
+  if (before(op).ended >= kEnough) return op.since_s < kSteps * before(op).interval_s;
+  return op.since_s < (is_beginning_ ? kDefaultTimeout_s : kUnknownStep_s);
 }
 
 bool DumpWaits::are_usual(const std::vector<Blame>& blames) const {
@@ -102,18 +123,25 @@ bool DumpWaits::are_usual(const std::vector<Blame>& blames) const {
   const auto is_known = [](const RankTrace& rank) { return rank.is_flush_time_known || rank.is_cut_off; };
   if (!std::ranges::all_of(ranks, is_known)) return false;
   const bool only_waits = std::ranges::all_of(blames, is_only_wait);
-  return std::ranges::all_of(
-      graph_.ops, [&](const StuckOp& op) { return op.since_s < kJustNow_s || (only_waits && is_usual(op)); });
+  return std::ranges::all_of(graph_.ops,
+                             [&](const StuckOp& op) { return has_just_begun(op) || (only_waits && is_usual(op)); });
 }
+
+bool DumpWaits::have_just_begun() const {
+  return !lacks_ranks_ && std::ranges::all_of(graph_.ops, [&](const StuckOp& op) { return has_just_begun(op); });
+}
+
+double DumpWaits::longest_s() const { return std::ranges::max(graph_.ops, {}, &StuckOp::since_s).since_s; }
 
 std::string DumpWaits::usual_text() const {
   const StuckOp& op = *std::ranges::max_element(graph_.ops, {}, &StuckOp::since_s);
   const std::string in = fmt::format("{} of {} members were in {} for {} when the dumps were written", op.waiting,
                                      op.members.size(), op_label(scan_.trace(), op), seconds_label(op.since_s));
   if (op.since_s < kJustNow_s) return in + ", as those of a healthy run are";
-  const double longest_s = before(op).longest_s;
-  return in + fmt::format(", {} longer than before ({}): as in a healthy run", op.since_s > longest_s ? "hardly" : "no",
-                          seconds_label(longest_s));
+  const std::vector<double>& waits_s = before(op).waits_s;
+  const auto alike = std::ranges::count_if(waits_s, [&](double wait_s) { return op.since_s <= as_before_s(wait_s); });
+  return in + fmt::format(", and {} such calls before took about as long or longer (up to {})", alike,
+                          seconds_label(waits_s.front()));
 }
 
 bool DumpWaits::is_doubtful(const Blame& blame) const {
@@ -132,6 +160,11 @@ std::string DumpWaits::doubt_text(const Blame& blame) const {
   const StuckOp& op = graph_.ops[static_cast<std::size_t>(blame.op)];
   if (op.since_s < kJustNow_s)
     return "the dumps do not show for how long: those of a healthy run, written while a rank computes, look alike";
+  if (before(op).ended < kEnough && is_beginning_)
+    return fmt::format(
+        "the job has only begun: within {}, a rank may still compile or load before such a call; dump again a minute "
+        "later",
+        seconds_label(op.since_s));
   if (before(op).ended < kEnough)
     return fmt::format(
         "{} is a short wait, and the dumps show too few such calls before it to tell how long they take: "

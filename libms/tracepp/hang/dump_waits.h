@@ -16,9 +16,12 @@ class DumpWaits {
   // Looks at all operations of the graph's groups and kinds that ended.
   DumpWaits(const HangScan& scan, const HangGraph& graph);
 
-  // Returns whether a healthy run looks like this: all that is blamed is that something waits, and it waits no longer
-  // than such operations took before, or has just begun.
+  // Returns whether a healthy run looks like this, too: all that is blamed is that something waits, and it waits
+  // no longer than several such operations took before, or has just begun. A rank without a dump is no such wait.
   bool are_usual(const std::vector<Blame>& blames) const;
+  // Returns whether all waits have just begun, and all ranks left a dump.
+  bool have_just_begun() const;
+  double longest_s() const;  // wait
   // Says how long the longest wait is, and how long those before were.
   std::string usual_text() const;
   // Caps the confidence of what is only inferred from a wait that is short against the time between two such calls of a
@@ -30,7 +33,8 @@ class DumpWaits {
  private:
   struct Before {
     std::size_t ended = 0;
-    double longest_s = 0;   // that a member was in one by its own clock, or waited for the last one to issue it
+    // How long a member was in each by its own clock, or waited for the last one to issue it; the longest first.
+    std::vector<double> waits_s;
     double interval_s = 0;  // the longest between two calls of a rank
   };
   using Key = std::pair<std::int32_t, Kind>;  // group, kind; a transfer is a send at both ends
@@ -38,6 +42,7 @@ class DumpWaits {
   void add(std::size_t at, const Key& key, const std::vector<std::uint32_t>& events);
   const Before& before(const StuckOp& op) const;
   bool is_usual(const StuckOp& op) const;
+  bool has_just_begun(const StuckOp& op) const;
   bool is_short(const StuckOp& op) const;
   bool is_doubtful(const Blame& blame) const;
   Key key_of(const StuckOp& op) const;
@@ -49,7 +54,10 @@ class DumpWaits {
   const HangScan& scan_;
   const HangGraph& graph_;
   std::map<Key, Before> before_;
-  std::map<Key, std::map<std::uint32_t, Issues>> issues_;  // by number; empty once all is added
+  std::map<Key, std::map<std::uint32_t, Issues>> issues_;       // by number; empty once all is added
+  std::map<Key, std::map<std::uint32_t, double>> durations_s_;  // by number: the longest; empty once all is added
+  bool is_beginning_ = false;                                   // few operations of any kind have ended
+  bool lacks_ranks_ = false;                                    // a rank left no dump that is whole
 };
 
 }  // namespace ms::tracepp

@@ -50,14 +50,12 @@ class Finder {
     weigh();
     if (hides_failures()) doubt();
     const bool stuck = late || (waits_ && !blames_.empty() && !graph_.ops.empty() && !waits_->are_usual(blames_));
-    if (const auto open = stuck || failed > 0 ? std::nullopt : undecided(scan_, graph_)) {
-      hang_.state = open->state;
-      hang_.since_s = open->since_s;
-      hang_.sentence = open->sentence;
-      add_missing();
-      add_left_out();
-      return std::move(hang_);
-    }
+    if (const auto mixed = mixed_attempts(scan_)) return say_undecided(*mixed);
+    if (const auto open = stuck || failed > 0 ? std::nullopt : undecided(scan_, graph_)) return say_undecided(*open);
+    if (!stuck && failed == 0 && waits_ && !graph_.ops.empty() && !waits_->have_just_begun())
+      return say_undecided({.sentence = "nothing tells a hang from a healthy wait: " + waits_->usual_text() +
+                                        "; dump again in a minute: it is a hang if the same call still waits",
+                            .since_s = waits_->longest_s()});
     if (stuck && !blames_.empty() && !only_saving()) {
       hang_.state = RunState::hang;
     } else if (failed > 0) {
@@ -82,6 +80,15 @@ class Finder {
   }
 
  private:
+  Hang say_undecided(const Undecided& open) {
+    hang_.state = open.state;
+    hang_.since_s = open.since_s;
+    hang_.sentence = open.sentence;
+    add_missing();
+    add_left_out();
+    return std::move(hang_);
+  }
+
   // Adds the ranks that hang although nobody waits for them: a run of one rank, or ranks that communicate no more.
   // Their device or host hangs.
   void add_lone_sections() {
@@ -104,16 +111,10 @@ class Finder {
       hang_.sentence += fmt::format("; {} left no whole trace", plural(hang_.missing_ranks.size(), "further rank"));
   }
 
-  // Mentions the dumps that were left out, unless one of them is blamed before all others.
+  // Mentions the dumps that were left out, unless one of them is blamed: what is said of it holds for all.
   void add_left_out() {
-    constexpr std::size_t kLeftOutNamed = 2;
-    std::size_t left_out = 0;
-    for (const RankTrace& rank : trace_.ranks) {
-      const bool is_lead = !hang_.suspects.empty() && hang_.suspects.front().rank == rank.rank;
-      if (rank.earlier_s > 0 && !is_lead && ++left_out <= kLeftOutNamed)
-        hang_.sentence += "; " + lost_label(scan_, rank.rank);
-    }
-    if (left_out > kLeftOutNamed) hang_.sentence += fmt::format("; so were those of {} more", left_out - kLeftOutNamed);
+    const RankTrace* const lead = hang_.suspects.empty() ? nullptr : trace_.rank(hang_.suspects.front().rank);
+    if (lead == nullptr || lead->earlier_s <= 0) hang_.sentence += left_out_text(scan_);
   }
 
   bool has_made_up_number(const HangSuspect& suspect) const {
@@ -183,13 +184,14 @@ class Finder {
   }
 
   bool is_absent(const Blame& it) const {
-    return !it.suspects.empty() && it.suspects.front().reason == Reason::no_trace &&
-           trace_.rank(it.suspects.front().rank) == nullptr;
+    if (it.suspects.empty() || it.suspects.front().reason != Reason::no_trace) return false;
+    const RankTrace* const file = trace_.rank(it.suspects.front().rank);
+    return file == nullptr || file->earlier_s > 0;
   }
 
   // Caps the confidence of suspects that are only inferred if the fault of another was seen. Sorts the likeliest first.
   void weigh() {
-    // Nothing tells which of several ranks without a trace all others wait for.
+    // Nothing tells which of several ranks without a trace of this time all others wait for.
     const auto absent = std::ranges::count_if(blames_, [&](const Blame& it) { return is_absent(it); });
     for (Blame& it : blames_)
       if (is_absent(it))

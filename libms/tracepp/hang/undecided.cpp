@@ -54,4 +54,24 @@ std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph)
       .since_s = since_s};
 }
 
+std::optional<Undecided> mixed_attempts(const HangScan& scan) {
+  constexpr std::size_t kNewerShown = 2;
+  const RunTrace& trace = scan.trace();
+  std::vector<int> newer;
+  std::string shown;
+  for (std::size_t at = 0; at < scan.count(); ++at) {
+    if (scan.file(at).earlier_s >= 0) continue;
+    newer.push_back(scan.file(at).rank);
+    if (newer.size() <= kNewerShown)
+      shown += fmt::format("; {}: {}", rank_name(trace, scan.file(at).rank), doing(scan, at));
+  }
+  if (newer.empty()) return std::nullopt;
+  const bool is_one = newer.size() == 1;
+  return Undecided{.sentence = fmt::format(
+                       "nothing is certain: the {} of {} {} newer than the others, whose ranks ended operations before "
+                       "that {}; {} restarted, or the others are left from before: give the dumps of one attempt{}",
+                       is_one ? "dump" : "dumps", few_names(trace, newer), is_one ? "is" : "are",
+                       is_one ? "it lacks" : "they lack", is_one ? "the rank" : "these ranks", shown)};
+}
+
 }  // namespace ms::tracepp

@@ -1,4 +1,5 @@
-// Finds out whether dumps of a run in which nothing waits can tell that it is well. Pure.
+// Finds out whether dumps can tell anything: those of a run in which nothing waits, and those of several attempts.
+// Pure.
 #pragma once
 
 #include <optional>
@@ -19,5 +20,8 @@ struct Undecided {
 // operations were issued that have begun on no rank. Such ranks wait for what their devices do before, which no dump
 // shows; where that takes longer than devices compute, the run hangs. nullopt: the graph, or its being empty, tells.
 std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph);
+// Returns what is known where dumps are of several attempts, as a rank that restarted or files left from before: whose
+// are newer, and what those show. nullopt: the dumps show none that is.
+std::optional<Undecided> mixed_attempts(const HangScan& scan);
 
 }  // namespace ms::tracepp

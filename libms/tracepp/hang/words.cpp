@@ -54,6 +54,15 @@ std::string rank_label(const HangScan& scan, int rank) {
   return rank_name(trace, rank) + in_brackets(parts);
 }
 
+std::string few_names(const RunTrace& trace, const std::vector<int>& ranks) {
+  constexpr std::size_t kListed = 2;
+  std::string text = rank_name(trace, ranks.front());
+  if (ranks.size() == kListed) return text + " and " + rank_name(trace, ranks.back());
+  if (ranks.size() > kListed)
+    text += fmt::format(", {} and {} more", rank_name(trace, ranks[1]), ranks.size() - kListed);
+  return text;
+}
+
 std::string lost_label(const HangScan& scan, int rank) {
   const RankTrace* const file = scan.trace().rank(rank);
   if (file == nullptr) return rank_label(scan, rank) + " left no trace";
@@ -66,6 +75,20 @@ std::string lost_label(const HangScan& scan, int rank) {
   if (!file->is_older) return fmt::format("the dump of {} is cut off", label);
   return fmt::format("the dump of {} is older than those of others, which ended operations with it that it lacks",
                      label);
+}
+
+std::string left_out_text(const HangScan& scan) {
+  std::vector<int> ranks;
+  double earlier_s = 0;
+  for (const RankTrace& rank : scan.trace().ranks) {
+    if (rank.earlier_s <= 0) continue;
+    ranks.push_back(rank.rank);
+    earlier_s = std::max(earlier_s, rank.earlier_s);
+  }
+  if (ranks.empty()) return "";
+  if (ranks.size() == 1) return "; " + lost_label(scan, ranks.front());
+  return fmt::format("; the dumps of {} are of up to {} earlier by their time stamps and were left out",
+                     few_names(scan.trace(), ranks), format_duration(earlier_s));
 }
 
 std::string op_label(const RunTrace& trace, const StuckOp& op) {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
+
+#include "tracepp/read/earlier_dumps.h"
 
 namespace ms::tracepp {
 namespace {
@@ -21,95 +22,6 @@ constexpr std::int64_t kSameTime_ns = 1'000'000'000;
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool is_channel(const RunTrace& trace, const Event& event) { return trace::is_point_to_point(trace.info(event).kind); }
-
-// Returns whether no member can end such an operation before all have issued it.
-bool needs_all(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::all_gather || kind == Kind::reduce_scatter ||
-         kind == Kind::all_to_all || kind == Kind::barrier;
-}
-
-// Leaves out the dumps that an earlier attempt of the job left behind: all that is in them was over before the entries
-// of most others begin. A rank that has been stalled for long may look so, too, where others went on and lost their
-// older entries. Of an earlier attempt, the file is older as well, or shows that collectives ended before others issued
-// them. A clock that is wrong does that, too: then, only the fewer are left out.
-class EarlierDumps {
- public:
-  explicit EarlierDumps(RunTrace& trace) : trace_(trace) {}
-
-  void leave_out() {
-    for (const RankTrace& rank : trace_.ranks) {
-      Span span{.first_ns = std::numeric_limits<std::int64_t>::max(), .last_ns = 0};
-      for (const Event& event : rank.events) {
-        span.first_ns = std::min(span.first_ns, event.begin_ns);
-        span.last_ns = std::max(span.last_ns, event.end_ns());
-      }
-      spans_.push_back(span);
-      if (!rank.events.empty()) firsts_.push_back(span.first_ns);
-    }
-    std::ranges::sort(firsts_);
-    std::vector<std::pair<std::size_t, double>> found;
-    for (std::size_t at = 0; at < spans_.size(); ++at)
-      if (const double earlier_s = this->earlier_s(at); earlier_s > 0) found.emplace_back(at, earlier_s);
-    for (const auto& [at, earlier_s] : found) {
-      RankTrace& rank = trace_.ranks[at];
-      rank.events.clear();
-      rank.newest.clear();
-      rank.is_cut_off = true;
-      rank.is_partial = rank.hides_failures = false;
-      rank.earlier_s = earlier_s;
-      ++trace_.problems["dump of an earlier time, left out"];
-    }
-  }
-
- private:
-  struct Span {
-    std::int64_t first_ns = 0, last_ns = 0;
-  };
-  static constexpr std::int64_t kMargin_ns = 60'000'000'000;  // far more than clocks or the dumps of a run differ by
-
-  double earlier_s(std::size_t at) const {
-    const RankTrace& rank = trace_.ranks[at];
-    if (rank.events.empty()) return 0;
-    const std::int64_t before_ns = spans_[at].last_ns + kMargin_ns;
-    const auto newer = firsts_.end() - std::ranges::upper_bound(firsts_, before_ns);
-    if (static_cast<std::size_t>(newer) * 2 < firsts_.size()) return 0;
-    std::vector<std::int64_t> lasts, files;
-    bool is_broken = false;
-    for (std::size_t other = 0; other < spans_.size(); ++other) {
-      if (trace_.ranks[other].events.empty() || spans_[other].first_ns <= before_ns) continue;
-      lasts.push_back(spans_[other].last_ns);
-      files.push_back(trace_.ranks[other].file_ns);
-      is_broken = is_broken || (lasts.size() <= kAsked && ended_too_early(rank, trace_.ranks[other]));
-    }
-    const bool is_file_older = rank.file_ns + kMargin_ns < middle(files);
-    if (!is_file_older && (!is_broken || static_cast<std::size_t>(newer) * 2 == firsts_.size())) return 0;
-    return 1e-9 * static_cast<double>(middle(lasts) - spans_[at].last_ns);
-  }
-
-  // Returns whether a collective ended in one dump long before the other rank issued it.
-  bool ended_too_early(const RankTrace& one, const RankTrace& other) const {
-    std::map<std::pair<std::int32_t, std::uint32_t>, std::int64_t> ends_ns;
-    for (const Event& event : one.events)
-      if (event.state == State::ended && needs_all(trace_.info(event).kind))
-        ends_ns.try_emplace({trace_.info(event).group, event.detail}, event.end_ns());
-    return std::ranges::any_of(other.events, [&](const Event& event) {
-      const auto ended = ends_ns.find({trace_.info(event).group, event.detail});
-      return ended != ends_ns.end() && event.begin_ns > ended->second + kMargin_ns;
-    });
-  }
-
-  static std::int64_t middle(std::vector<std::int64_t>& values) {
-    const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::ranges::nth_element(values, half);
-    return *half;
-  }
-
-  static constexpr std::size_t kAsked = 4;  // ranks
-
-  RunTrace& trace_;
-  std::vector<Span> spans_;           // by rank
-  std::vector<std::int64_t> firsts_;  // of the ranks with entries, rising
-};
 
 // Moves the operations of groups whose members a dump does not name, as it was cut before it did, to the group of this
 // name that other dumps name and the rank is in, if there is one.
@@ -326,6 +238,12 @@ void find_failed(RunTrace& trace) {
       if (!is_channel(trace, event) && event.detail != kNoDetail) add(trace.info(event).group, event.detail);
     for (const auto& [group, number] : rank.newest) add(group, number);
   }
+  // Returns how long after the end of an operation a rank issued its newest; 0: before, or at about that time.
+  const auto issued_after_s = [](const RankTrace& rank, const Event& event) {
+    const std::int64_t after_ns = rank.events.empty() ? 0 : rank.events.back().begin_ns - event.end_ns();
+    return after_ns > kSameTime_ns ? seconds(after_ns) : 0.0;
+  };
+  std::map<std::int32_t, Event> restarts;  // by group: what ended before newer dumps that lack it
   std::map<std::int32_t, Least> least;
   const auto add = [&](std::int32_t group, std::int64_t number, std::size_t at) {
     if (trace.ranks[at].is_cut_off) return;
@@ -347,8 +265,8 @@ void find_failed(RunTrace& trace) {
     for (Event& event : rank.events) {
       const EventInfo& info = trace.info(event);
       const auto lacks = least.find(info.group);
-      if (event.state != State::ended || event.detail == kNoDetail || lacks == least.end() || !needs_all(info.kind) ||
-          lacks->second.number >= static_cast<std::int64_t>(event.detail))
+      if (event.state != State::ended || event.detail == kNoDetail || lacks == least.end() ||
+          !needs_all_members(info.kind) || lacks->second.number >= static_cast<std::int64_t>(event.detail))
         continue;
       RankTrace& other = trace.ranks[lacks->second.at];
       const bool was_seen_to_end = event.duration_ns > 0 || !rank.hides_failures;
@@ -357,8 +275,26 @@ void find_failed(RunTrace& trace) {
         ++trace.problems["operation that failed, as a member never issued it, though it is recorded as ended"];
       } else {
         other.is_cut_off = true;
-        (other.events.empty() && other.newest.empty() ? other.is_empty : other.is_older) = true;
+        if (other.events.empty() && other.newest.empty()) {
+          other.is_empty = true;
+        } else if (!other.is_older && issued_after_s(other, event) > 0) {
+          other.earlier_s = -issued_after_s(other, event);
+          restarts.try_emplace(info.group, event);
+        } else if (other.earlier_s == 0) {
+          other.is_older = true;
+        }
       }
+    }
+  }
+  for (const auto& [group, event] : restarts) {
+    for (std::size_t at = 0; at < trace.ranks.size(); ++at) {
+      RankTrace& rank = trace.ranks[at];
+      const auto number = newest[at].find(group);
+      if (rank.is_cut_off || number == newest[at].end() || number->second >= static_cast<std::int64_t>(event.detail) ||
+          issued_after_s(rank, event) <= 0)
+        continue;
+      rank.is_cut_off = true;
+      rank.earlier_s = -issued_after_s(rank, event);
     }
   }
 }
@@ -377,7 +313,7 @@ void share_time(RunTrace& trace) {
 
 void relate_dumps(RunTrace& trace) {
   join_named(trace);
-  EarlierDumps(trace).leave_out();
+  leave_out_earlier(trace);
   complete_groups(trace);
   forget_numbers_of_transfers(trace);
   split_recreated(trace);

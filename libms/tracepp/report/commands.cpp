@@ -117,8 +117,9 @@ Command hang_command() {
           "in the "
           "run, as TORCH_FR_DUMP_TEMP_FILE does. Where nothing tells the rank of a dump, as where names count the "
           "ranks of each node, the file is named instead, with a confidence of at most 50 %. A dump that an earlier "
-          "attempt left behind is left out. A wait that is no longer than earlier ones of the same operations "
-          "is no hang."};
+          "attempt left behind is left out. Where a wait is no "
+          "longer than several earlier ones of the same operations, nothing tells it from a hang: dump again in a "
+          "minute."};
 }
 
 Command diff_command() {
