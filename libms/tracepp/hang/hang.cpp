@@ -50,7 +50,10 @@ class Finder {
     weigh();
     if (hides_failures()) doubt();
     const bool stuck = late || (waits_ && !blames_.empty() && !graph_.ops.empty() && !waits_->are_usual(blames_));
-    if (const auto mixed = mixed_attempts(scan_)) return say_undecided(*mixed);
+    if (const auto mixed = mixed_attempts(scan_)) {
+      std::erase_if(hang_.missing_ranks, [&](int rank) { return trace_.rank(rank) != nullptr; });  // it names these
+      return say_undecided(*mixed);
+    }
     if (const auto open = stuck || failed > 0 ? std::nullopt : undecided(scan_, graph_)) return say_undecided(*open);
     if (!stuck && failed == 0 && waits_ && !graph_.ops.empty() && !waits_->have_just_begun())
       return say_undecided({.sentence = "nothing tells a hang from a healthy wait: " + waits_->usual_text() +
