@@ -74,6 +74,7 @@ struct EventInfo {
   std::uint32_t type = 0;        // string: must agree among all members besides kind and size: "f32 sum"
   std::int32_t root = -1;        // member that a broadcast comes from
   std::int64_t size_bytes = -1;  // of communication; -1: not known
+  std::int32_t timeout_s = 0;    // of communication, after which it is given up; 0: not known
   bool operator==(const EventInfo&) const = default;
 };
 

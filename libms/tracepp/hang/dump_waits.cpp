@@ -106,14 +106,23 @@ const DumpWaits::Before& DumpWaits::before(const StuckOp& op) const { return bef
 
 bool DumpWaits::has_just_begun(const StuckOp& op) const { return op.since_s < kJustNow_s; }
 
+bool DumpWaits::is_given_up(const StuckOp& op) const {
+  return std::ranges::any_of(op.members, [&](const MemberView& member) {
+    const int timeout_s = member.has_info ? scan_.trace().infos[member.info].timeout_s : 0;
+    return timeout_s > 0 && op.since_s >= timeout_s;
+  });
+}
+
 bool DumpWaits::is_usual(const StuckOp& op) const {
   if (has_just_begun(op)) return true;
+  if (is_given_up(op)) return false;
   const std::vector<double>& waits_s = before(op).waits_s;
   return !lacks_ranks_ && waits_s.size() >= kEnough && op.since_s <= as_before_s(waits_s[kEnough - 1]);
 }
 
 bool DumpWaits::is_short(const StuckOp& op) const {
   if (op.since_s < kJustNow_s) return true;
+  if (is_given_up(op)) return false;
   if (before(op).ended >= kEnough) return op.since_s < kSteps * before(op).interval_s;
   return op.since_s < (is_beginning_ ? kDefaultTimeout_s : kUnknownStep_s);
 }

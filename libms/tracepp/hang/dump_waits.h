@@ -41,6 +41,8 @@ class DumpWaits {
 
   void add(std::size_t at, const Key& key, const std::vector<std::uint32_t>& events);
   const Before& before(const StuckOp& op) const;
+  // Returns whether it waits for longer than PyTorch lets it: no healthy run does.
+  bool is_given_up(const StuckOp& op) const;
   bool is_usual(const StuckOp& op) const;
   bool has_just_begun(const StuckOp& op) const;
   bool is_short(const StuckOp& op) const;

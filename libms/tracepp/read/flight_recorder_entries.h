@@ -13,6 +13,7 @@ namespace ms::tracepp {
 struct RecorderEntry {
   std::string operation, group, description, input_sizes, output_sizes, input_types, output_types, state;
   std::int64_t sequence = -1, p2p_sequence = -1, group_id = -1, record = -1;  // -1: not said
+  std::int64_t timeout_ms = 0;
   std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;
   int batch = -1;  // entries of one batch share it; -1: issued by itself
   bool is_retired = false, is_p2p = false;

@@ -121,6 +121,7 @@ bool FlightRecorderReader::read_entry(JsonObject& object, RecorderEntry& entry) 
     if (key == "state") entry.state = unescaped(token_of(value));
     if (key == "collective_seq_id" || key == "seq_id") entry.sequence = parse_int(token_of(value)).value_or(-1);
     if (key == "p2p_seq_id") entry.p2p_sequence = parse_int(token_of(value)).value_or(-1);
+    if (key == "timeout_ms") entry.timeout_ms = parse_int(token_of(value)).value_or(0);
     if (key == "record_id") entry.record = parse_int(token_of(value)).value_or(-1);
     if (key == "is_p2p") entry.is_p2p = token_of(value) == "true";
     if (key == "pg_id") entry.group_id = parse_int(token_of(value)).value_or(-1);
@@ -295,7 +296,9 @@ void FlightRecorderReader::add(const RecorderEntry& entry, RankTrace& rank,
     event.state = State::issued;
   }
 
+  constexpr std::int64_t kMostTimeout_s = 1'000'000'000;
   EventInfo info{.kind = comm_kind(entry.operation)};
+  info.timeout_s = static_cast<std::int32_t>(std::clamp<std::int64_t>(entry.timeout_ms / 1000, 0, kMostTimeout_s));
   Known& of = known(entry);
   const ProcessGroup& group = of.group;
   // The tensors of a recv are its outputs, and so are those that all members of a scatter have; those of any other

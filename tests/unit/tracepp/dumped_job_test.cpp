@@ -28,6 +28,7 @@ struct JobCall {
   std::string operation = "all_reduce";
   int elements = 100;
   std::string type = "Float";
+  int timeout_ms = 0;
 };
 
 struct JobGroup {
@@ -52,8 +53,9 @@ class DumpedJob : public testing::Test {
           i > 0 ? "," : "", i, group, groups[group].name, groups[group].description, i / groups.size() + 1);
       entries += fmt::format(R"("profiling_name":"nccl:{}","state":"{}","retired":{},"time_created_ns":{},)",
                              call.operation, call.has_ended ? "completed" : "started", call.has_ended, at_ns);
-      entries += fmt::format(R"("input_sizes":[[{}]],"input_dtypes":["{}"],"time_discovered_started_ns":{},)",
-                             call.elements, call.type, at_ns);
+      entries += fmt::format(R"("timeout_ms":{},"input_sizes":[[{}]],"input_dtypes":["{}"],)", call.timeout_ms,
+                             call.elements, call.type);
+      entries += fmt::format(R"("time_discovered_started_ns":{},)", at_ns);
       entries += fmt::format(R"("time_discovered_completed_ns":{}}})",
                              call.has_ended ? at_ns + static_cast<std::int64_t>(call.took_s * 1e9) : 0);
     }
@@ -218,19 +220,21 @@ TEST_F(DumpedJob, WaitsAreNotExcusedLightly) {
     const char* what;
     int long_waits;
     bool has_dump;  // the rank at fault
+    int timeout_s;
     RunState state;
     double most;  // confidence in it
   };
-  for (const Row& row : {Row{"several were as long", 3, true, RunState::unknown, 0},
-                         Row{"several were as long, and a rank left no dump", 3, false, RunState::hang, 0.5},
-                         Row{"only two were as long", 2, true, RunState::hang, 0.5},
-                         Row{"only the first was as long", 1, true, RunState::hang, 0.5}}) {
+  for (const Row& row : {Row{"several were as long", 3, true, 600, RunState::unknown, 0},
+                         Row{"several were as long, and it is given up", 3, true, 100, RunState::hang, 0.85},
+                         Row{"several were as long, and a rank left no dump", 3, false, 600, RunState::hang, 0.5},
+                         Row{"only two were as long", 2, true, 600, RunState::hang, 0.5},
+                         Row{"only the first was as long", 1, true, 600, RunState::hang, 0.5}}) {
     SCOPED_TRACE(row.what);
     for (int rank = 0; rank < kRanks; ++rank) {
       std::vector<JobCall> all;
       for (int i = row.long_waits; i > 0; --i) all.push_back({.ago_s = 200.0 + 160 * i, .took_s = 150});
       for (int i = 60; i > 0; --i) all.push_back({.ago_s = 101.0 + i});
-      if (rank != 3) all.push_back({.ago_s = 101, .has_ended = false});
+      if (rank != 3) all.push_back({.ago_s = 101, .has_ended = false, .timeout_ms = 1000 * row.timeout_s});
       if (rank != 3 || row.has_dump) {
         put(name_of(rank), all);
       } else {
