@@ -92,12 +92,13 @@ void begin_ending() noexcept { std::signal(SIGTERM, SIG_IGN); }
 
 void begin_start(const std::string& run_dir, const std::string& nonce) {
   const std::int64_t number = start_of(run_dir).number + 1;
-  write_file_atomic(run_dir + "/start", fmt::format("{} {}\n", number, nonce));
   prune_evidence(run_dir);
+  // The verdict of the start before goes first: once this start has the directory, its other ranks may write theirs.
   const std::string path = path_in(run_dir);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     throw Error("watch.verdict", Blame::storage, fmt::format("cannot remove {}: {}", path, errno_text(errno)));
   }
+  write_file_atomic(run_dir + "/start", fmt::format("{} {}\n", number, nonce));
 }
 
 bool is_start(const std::string& run_dir, const std::string& nonce) noexcept {

@@ -1,10 +1,12 @@
 #include "watch/verdict.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "support/files.h"
@@ -105,6 +107,23 @@ TEST_F(VerdictFile, OfAnotherStartIsReplaced) {
     EXPECT_TRUE(write_verdict(dir_, "second", verdict_done(20))) << text;
     EXPECT_EQ(content().at("start"), 2);
     fs::remove(file());
+  }
+}
+
+// Ranks that come while one of them begins the start wait for it, and write at once then.
+TEST_F(VerdictFile, OfAnotherRankOutlivesTheBeginningOfTheStart) {
+  for (int i = 0; i < 5; ++i) {
+    const std::string nonce = fmt::format("start{}", i);
+    // It has something to do.
+    for (int old = 0; old < 200; ++old) fs::create_directories(fmt::format("{}/evidence/{}-{}", dir_, i, old));
+    auto waiting = std::async(std::launch::async, [&] {
+      while (!is_start(dir_, nonce)) {}
+      return write_verdict(dir_, nonce, verdict_of(storage_error(), 1, "n12", 0));
+    });
+    begin_start(dir_, nonce);
+    EXPECT_TRUE(waiting.get());
+    ASSERT_TRUE(has_verdict(dir_, nonce)) << i;
+    EXPECT_FALSE(write_verdict(dir_, nonce, verdict_of(storage_error(), 2, "n13", 0)));
   }
 }
 
