@@ -65,6 +65,10 @@ const std::string& one_partition(const std::string& name) {
   return name;
 }
 
+Error cut_off(const std::string& partition) {
+  return command_error("squeue --partition=" + partition, "the answer is not one of Slurm's, or is cut off");
+}
+
 }  // namespace
 
 std::string Commands::run(const std::string& program, std::vector<std::string> arguments) const {
@@ -156,17 +160,26 @@ std::vector<Job> Commands::jobs_of(const std::string& partition) const {
       parse_jobs(squeue({"--noheader", "--local", "--all", "--array", "--partition=" + one_partition(partition),
                          "--format=" + job_format()}));
   // Half an answer would be taken for jobs that have ended.
-  if (!jobs) throw command_error("squeue --partition=" + partition, "the answer is not one of Slurm's, or is cut off");
+  if (!jobs) throw cut_off(partition);
   for (const Job& job : *jobs) references_[job.id] = job.reference();
   return std::move(*jobs);
 }
 
 std::vector<Wait> Commands::waits_of(const std::string& partition) const {
-  std::optional<std::vector<Wait>> waits =
-      parse_waits(squeue({"--noheader", "--local", "--all", "--array", "--states=running",
-                          "--partition=" + one_partition(partition), "--Format=" + wait_format()}));
-  if (!waits) throw command_error("squeue --partition=" + partition, "the answer is not one of Slurm's, or is cut off");
+  std::optional<std::vector<Wait>> waits = parse_waits(partition_rows(partition, "running", wait_format()));
+  if (!waits) throw cut_off(partition);
   return std::move(*waits);
+}
+
+std::vector<Request> Commands::requests_of(const std::string& partition) const {
+  std::optional<std::vector<Request>> requests = parse_requests(partition_rows(partition, "pending", request_format()));
+  if (!requests) throw cut_off(partition);
+  return std::move(*requests);
+}
+
+std::string Commands::partition_rows(const std::string& partition, std::string_view state, std::string format) const {
+  return squeue({"--noheader", "--local", "--all", "--array", "--noconvert", fmt::format("--states={}", state),
+                 "--partition=" + one_partition(partition), "--Format=" + std::move(format)});
 }
 
 void Commands::set_partition_nodes(const std::string& partition, const std::string& hostlist) const {

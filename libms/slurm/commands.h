@@ -47,6 +47,8 @@ class Commands {
   virtual std::vector<Job> jobs_of(const std::string& partition) const;
   // How long the jobs of the partition that have begun had waited for their last start.
   virtual std::vector<Wait> waits_of(const std::string& partition) const;
+  // The demands of those that are pending.
+  virtual std::vector<Request> requests_of(const std::string& partition) const;
 
   // Needs root, SlurmUser or an operator; an empty list leaves the partition without nodes. Running jobs stay.
   virtual void set_partition_nodes(const std::string& partition, const std::string& hostlist) const;
@@ -82,6 +84,7 @@ class Commands {
   std::string run(const std::string& program, std::vector<std::string> arguments) const;  // standard output
   std::string scontrol(std::vector<std::string> arguments) const;
   std::string squeue(std::vector<std::string> arguments) const;
+  std::string partition_rows(const std::string& partition, std::string_view state, std::string format) const;
   std::string sibling(const std::string& program) const;
   std::string reference(std::uint32_t job) const;
 

@@ -237,20 +237,65 @@ std::optional<std::vector<Job>> parse_jobs(std::string_view answer) {
   return jobs;
 }
 
-std::string wait_format() { return fmt::format("JobID:{0},RestartCnt:{0},PendingTime:{0}{1}", kFieldEnd, kRowEnd); }
+std::optional<double> parse_time_s(std::string_view text) {
+  double days = 0, seconds = 0;
+  if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
+    days = to_number<double>(text.substr(0, dash));
+    text.remove_prefix(dash + 1);
+  }
+  if (text.empty() || text.find_first_not_of("0123456789:") != std::string_view::npos) return std::nullopt;
+  for (const std::string& part : split(text, ':')) seconds = seconds * 60 + to_number<double>(part);
+  return days * 86'400 + seconds;
+}
 
-std::optional<std::vector<Wait>> parse_waits(std::string_view answer) {
-  std::vector<Wait> waits;
+namespace {
+
+constexpr double kNoLimit_s = std::numeric_limits<double>::infinity();
+
+std::string rows_of(std::initializer_list<std::string_view> fields) {
+  std::vector<std::string> columns;
+  for (const std::string_view field : fields) columns.push_back(fmt::format("{}:{}", field, kFieldEnd));
+  return fmt::format("{}{}", fmt::join(columns, ","), kRowEnd);
+}
+
+// Reads every row; nullopt: one is cut off, or has another number of cells.
+template <class Row>
+std::optional<std::vector<Row>> read_rows(std::string_view answer, std::size_t columns,
+                                          Row (*read)(const std::vector<std::string_view>&)) {
+  std::vector<Row> rows;
   if (!trim(answer.substr(answer.rfind(kRowEnd) + 1)).empty()) return std::nullopt;
   for (const std::string_view row : cut(answer, kRowEnd)) {
     if (trim(row).empty()) continue;
     const std::vector<std::string_view> cells = cut(row, kFieldEnd);
-    if (cells.size() != 3) return std::nullopt;
-    waits.push_back({.id = to_number<std::uint32_t>(trim(cells[0])),
-                     .restarts = to_number<int>(cells[1]),
-                     .seconds = to_number<double>(cells[2])});
+    if (cells.size() != columns) return std::nullopt;
+    rows.push_back(read(cells));
   }
-  return waits;
+  return rows;
+}
+
+}  // namespace
+
+std::string wait_format() { return rows_of({"JobID", "RestartCnt", "PendingTime", "TimeLeft"}); }
+
+std::optional<std::vector<Wait>> parse_waits(std::string_view answer) {
+  return read_rows<Wait>(answer, 4, [](const std::vector<std::string_view>& cells) {
+    return Wait{.id = to_number<std::uint32_t>(trim(cells[0])),
+                .restarts = to_number<int>(cells[1]),
+                .seconds = to_number<double>(cells[2]),
+                .left_s = parse_time_s(cells[3]).value_or(kNoLimit_s)};
+  });
+}
+
+std::string request_format() { return rows_of({"JobID", "NumNodes", "TimeLimit", "ReqNodes", "Feature", "HetJobID"}); }
+
+std::optional<std::vector<Request>> parse_requests(std::string_view answer) {
+  return read_rows<Request>(answer, 6, [](const std::vector<std::string_view>& cells) {
+    return Request{.id = to_number<std::uint32_t>(trim(cells[0])),
+                   .nodes = std::max(1, to_number<int>(cells[1])),
+                   .limit_s = parse_time_s(cells[2]).value_or(kNoLimit_s),
+                   .any_nodes = without_null(cells[3]).empty() && without_null(cells[4]).empty() &&
+                                to_number<std::uint32_t>(cells[5]) == 0};
+  });
 }
 
 std::optional<Job> parse_job(std::string_view answer, std::string_view long_answer, std::uint32_t id) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -65,6 +66,15 @@ struct Wait {
   std::uint32_t id = 0;  // of the job
   int restarts = 0;
   double seconds = 0;
+  double left_s = std::numeric_limits<double>::infinity();  // of its time limit, where it has one
+};
+
+// A pending job's demand.
+struct Request {
+  std::uint32_t id = 0;
+  int nodes = 1;  // at least
+  double limit_s = std::numeric_limits<double>::infinity();
+  bool any_nodes = true;  // false: it names nodes or features, or is a component of a heterogeneous job
 };
 
 struct Partition {
@@ -78,12 +88,17 @@ std::vector<Node> parse_nodes(std::string_view text);  // scontrol --oneliner sh
 // The partition of this name in "scontrol --oneliner show partition"; nullopt: it is not there.
 std::optional<Partition> parse_partition(std::string_view text, std::string_view name);
 
+// Seconds of "1-02:03:04", "2:03:04" or "3:04", as Slurm writes times; nullopt: it is none ("UNLIMITED", "NOT_SET").
+std::optional<double> parse_time_s(std::string_view text);
+
 // The formats for "squeue --format" and "squeue --Format": Slurm 22.05 has some of the fields in each only. Jobs come
 // with all tasks of their array, one row each.
 std::string job_format();
 std::string job_long_format();
 std::string wait_format();  // for "squeue --Format", read by parse_waits(); nullopt: as parse_jobs()
 std::optional<std::vector<Wait>> parse_waits(std::string_view answer);
+std::string request_format();  // the same
+std::optional<std::vector<Request>> parse_requests(std::string_view answer);
 // The job `id` in the answers to both; nullopt: not in both of them, or it is not in the format asked for.
 // All jobs in an answer in the format of job_format(); what only the other one has keeps its default. nullopt: a row is
 // cut off, or is none.

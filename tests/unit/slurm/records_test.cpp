@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace ms::slurm {
 namespace {
 
@@ -139,13 +141,37 @@ std::optional<Job> job_of(const std::string& text, const std::string& long_text,
 }
 
 TEST(Records, WaitsOfJobs) {
-  const std::vector<Wait> waits = parse_waits(answer("7|0|12|$\n9|2|0|$\n")).value();
+  const std::vector<Wait> waits = parse_waits(answer("7|0|12|1:30|$\n9|2|0|UNLIMITED|$\n")).value();
   ASSERT_EQ(waits.size(), 2U);
   EXPECT_EQ(waits[0].id, 7U);
   EXPECT_EQ(waits[1].restarts, 2);
   EXPECT_EQ(waits[0].seconds, 12);
+  EXPECT_EQ(waits[0].left_s, 90);
+  EXPECT_TRUE(std::isinf(waits[1].left_s));
   EXPECT_EQ(parse_waits("").value().size(), 0U);
-  for (const char* text : {"7|0|12|", "7|0|$", "error", "7|0|1|2|$"}) EXPECT_FALSE(parse_waits(answer(text))) << text;
+  for (const char* text : {"7|0|12|1:00|", "7|0|12|$", "error", "7|0|1|2|3|$"})
+    EXPECT_FALSE(parse_waits(answer(text))) << text;
+}
+
+TEST(Records, RequestsOfPendingJobs) {
+  const std::vector<Request> requests =
+      parse_requests(answer("7|2048|1-00:00:10|||N/A|$\n8|1|NOT_SET|(null)|(null)|0|$\n9|2|5:00|node01||N/A|$\n"
+                            "10|2|5:00||gpu&ib|N/A|$\n11|1|5:00|||10|$\n"))
+          .value();
+  ASSERT_EQ(requests.size(), 5U);
+  EXPECT_EQ(requests[0].nodes, 2048);
+  EXPECT_EQ(requests[0].limit_s, 86'410);
+  EXPECT_TRUE(requests[0].any_nodes && requests[1].any_nodes);
+  EXPECT_TRUE(std::isinf(requests[1].limit_s));
+  EXPECT_FALSE(requests[2].any_nodes || requests[3].any_nodes || requests[4].any_nodes);
+  EXPECT_FALSE(parse_requests(answer("7|2|1:00||$")));
+}
+
+TEST(Records, TimesAsSlurmWritesThem) {
+  EXPECT_EQ(parse_time_s("1-02:03:04"), 93'784);
+  EXPECT_EQ(parse_time_s("2:03:04"), 7384);
+  EXPECT_EQ(parse_time_s("3:04"), 184);
+  for (const char* text : {"UNLIMITED", "NOT_SET", "INVALID", "", "-", "1-", "1:x"}) EXPECT_FALSE(parse_time_s(text));
 }
 
 TEST(Records, TheQuestion) {
