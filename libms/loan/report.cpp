@@ -28,9 +28,16 @@ std::size_t elastic_jobs(const JobTrace& trace) {
       std::count_if(trace.jobs.begin(), trace.jobs.end(), [](const TraceJob& job) { return job.elastic(); }));
 }
 
+// Shares of the time until the last submission, which jobs that come all at once leave none of.
+bool has_shares(const JobTrace& trace) { return trace.span_s > 0; }
+std::string share_text(const JobTrace& trace, double share, int digits) {
+  return has_shares(trace) ? fmt::format("{:.{}f} %", 100 * share, digits) : "-";
+}
+Json share_json(const JobTrace& trace, double share) { return has_shares(trace) ? Json(share) : Json(nullptr); }
+
 // GPU-seconds submitted, of those that training's own GPUs have until the last submission.
 double load(const JobTrace& trace, const Policy& policy) {
-  return trace.span_s <= 0 ? 0 : trace.gpu_seconds() / (policy.train_gpus() * trace.span_s);
+  return trace.gpu_seconds() / (policy.train_gpus() * trace.span_s);
 }
 
 Json decisions_json(const Decisions& decisions) {
@@ -50,9 +57,11 @@ Summary summary_of(std::vector<double> values) {
 
 std::string replay_table(const JobTrace& trace, const Policy& policy, std::span<const Outcome> outcomes) {
   std::string text =
-      fmt::format("{} over {}, {} elastic; training has {:.0f} GPUs, load {:.0f} %; inference has {:.0f} GPUs\n",
+      fmt::format("{} over {}, {} elastic; training has {:.0f} GPUs, load {}; inference has {:.0f} GPUs\n",
                   plural(trace.jobs.size(), "job"), format_duration(trace.span_s), elastic_jobs(trace),
-                  policy.train_gpus(), 100 * load(trace, policy), policy.inference_gpus());
+                  policy.train_gpus(), share_text(trace, load(trace, policy), 0), policy.inference_gpus());
+  if (!has_shares(trace))
+    text += "all jobs come at once: load and usage, which are of the time until the last one, cannot be said\n";
   if (trace.without_gpus > 0) text += fmt::format("{} without GPUs left out\n", plural(trace.without_gpus, "row"));
   TextTable table({{"scheduler"},
                    {"queue mean", Align::right},
@@ -69,7 +78,7 @@ std::string replay_table(const JobTrace& trace, const Policy& policy, std::span<
     const double slowest_s = std::max({outcome.schedule.max_s, outcome.victims.max_s, outcome.extra.max_s});
     table.row({std::string(outcome.scheduler), format_duration(times.queue.mean_s), format_duration(times.queue.p95_s),
                format_duration(times.completion.mean_s), format_duration(times.completion.p95_s),
-               fmt::format("{:.1f} %", 100 * outcome.usage), std::to_string(outcome.preemptions),
+               share_text(trace, outcome.usage, 1), std::to_string(outcome.preemptions),
                std::to_string(outcome.reclaimed_nodes), format_duration(outcome.request_wait_max_s),
                format_duration(slowest_s)});
   }
@@ -82,7 +91,7 @@ Json replay_json(const JobTrace& trace, const Policy& policy, std::span<const Ou
             {"elastic_jobs", elastic_jobs(trace)},
             {"rows_without_gpus", trace.without_gpus},
             {"span_s", trace.span_s},
-            {"load", load(trace, policy)},
+            {"load", share_json(trace, load(trace, policy))},
             {"schedulers", Json::array()}};
   for (const Outcome& outcome : outcomes) {
     const Times times = times_of(trace, outcome);
@@ -91,8 +100,8 @@ Json replay_json(const JobTrace& trace, const Policy& policy, std::span<const Ou
                                   {"queue_p95_s", times.queue.p95_s},
                                   {"jct_mean_s", times.completion.mean_s},
                                   {"jct_p95_s", times.completion.p95_s},
-                                  {"usage", outcome.usage},
-                                  {"training_usage", outcome.training_usage},
+                                  {"usage", share_json(trace, outcome.usage)},
+                                  {"training_usage", share_json(trace, outcome.training_usage)},
                                   {"preemptions", outcome.preemptions},
                                   {"reclaimed_nodes", outcome.reclaimed_nodes},
                                   {"request_wait_max_s", outcome.request_wait_max_s},

@@ -72,7 +72,7 @@ Command simulate_command() {
           "Demand begins with the first submission, whatever its own times are, and changes until the last job has "
           "ended. The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
           "Queueing counts all waits of a job, JCT is the time from its submission to its end, usage is of both "
-          "clusters until the last submission."};
+          "clusters until the last submission; of jobs that come all at once it cannot be said."};
 }
 
 }  // namespace ms::loan

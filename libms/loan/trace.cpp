@@ -253,12 +253,16 @@ Demand read_demand(const std::string& path, const Policy& policy, double span_s)
         std::minmax_element(gpus.begin(), later, [](const auto& a, const auto& b) { return a.second < b.second; });
     const double least = low->second;
     const double range = high->second - low->second;
+    if (range == 0) {
+      throw user_error("loan.demand",
+                       fmt::format("{}: demand is {:g} GPUs all the time in which jobs come, {}, and low_percent and "
+                                   "high_percent have no range to stretch",
+                                   path, least, format_duration(span_s)),
+                       "without these keys it is taken as it is");
+    }
     const double from = policy.inference_gpus() * policy.demand.low_percent / 100;
     const double to = policy.inference_gpus() * policy.demand.high_percent / 100;
-    for (auto& [time_s, count] : gpus) {
-      const double part = range == 0 ? 1 : std::clamp((count - least) / range, 0.0, 1.0);
-      count = from + part * (to - from);
-    }
+    for (auto& [time_s, count] : gpus) { count = from + std::clamp((count - least) / range, 0.0, 1.0) * (to - from); }
   }
   Demand demand;
   for (const auto& [time_s, count] : gpus) {

@@ -65,7 +65,8 @@ struct Demand {
 
 // Either columns time_s and nodes (or gpus), from when on so many are needed; or instances: creation_time,
 // deletion_time and gpu_request, empty times for those that were there before or stayed. The replay begins with the
-// file's first time; the last value stays. Error("loan.demand", user): more nodes than there are.
+// file's first time; the last value stays. Error("loan.demand", user): more nodes than there are, or a range is to be
+// stretched that there is not while jobs come, until `span_s`.
 Demand read_demand(const std::string& path, const Policy& policy, double span_s);
 
 }  // namespace ms::loan

@@ -52,6 +52,13 @@ printf 'submit,duration,gpus\n0,1000,8\n-5,1000,8\n' >early.csv
 expect 2 "early.csv:3: submit '-5' is negative" simulate --jobs early.csv --demand demand.csv --policy policy.toml
 printf 'time_s,nodes\n0,5\n' >much.csv
 expect 2 'inference needs 5 nodes at 0 s, and has 4' simulate --jobs jobs.csv --demand much.csv --policy policy.toml
+# Jobs that come all at once leave no time to count usage in, and no range of demand.
+printf 'submit,duration,gpus\n5,1000,8\n5,1000,8\n' >once.csv
+expect 0 'all jobs come at once: load and usage' simulate --jobs once.csv --demand demand.csv --policy policy.toml
+expect 0 '"usage": null' simulate --jobs once.csv --demand demand.csv --policy policy.toml --json
+sed '$a demand = {low_percent = 20, high_percent = 100}' policy.toml >stretched.toml
+expect 2 'demand is 16 GPUs all the time in which jobs come, 0s' simulate --jobs once.csv --demand demand.csv --policy stretched.toml
+expect 0 '^fifo ' simulate --jobs jobs.csv --demand demand.csv --policy stretched.toml
 head -c 3000 /dev/urandom >noise
 expect 2 'noise' simulate --jobs noise --demand demand.csv --policy policy.toml
 expect 2 'noise' simulate --jobs jobs.csv --demand demand.csv --policy noise
