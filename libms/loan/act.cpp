@@ -28,7 +28,8 @@ View look(const slurm::Commands& slurm, const Policy& policy, const Memory& memo
   const int demand = read_demand_now(policy);
   View view = read_view(slurm, policy, now_s);
   view.demand_nodes = demand;
-  if (takes_back(view, policy) || may_grow(view, memory, policy)) read_elastic(slurm, view);
+  if (takes_back(view, policy) || may_grow(view, memory, policy) || may_shrink(view, memory, policy))
+    read_elastic(slurm, view);
   return view;
 }
 
@@ -64,7 +65,8 @@ int observe(const Args& args) {
   return 0;
 }
 
-void poll(const slurm::Commands& slurm, const Policy& policy, Memory& memory, double now_s) {
+// Returns how long jobs have to save.
+double poll(const slurm::Commands& slurm, const Policy& policy, Memory& memory, double now_s) {
   const View view = look(slurm, policy, memory, now_s);
   remember(memory, view, policy);
   const Plan plan = make_plan(view, memory, policy);
@@ -72,6 +74,7 @@ void poll(const slurm::Commands& slurm, const Policy& policy, Memory& memory, do
   execute(slurm, policy, view, plan, memory);
   write_memory(policy.slurm.state, memory);
   write_metrics(policy.slurm.state, view, memory);
+  return notice_s(policy, view.kill_wait_s);
 }
 
 int act(const Args& args) {
@@ -90,10 +93,11 @@ int act(const Args& args) {
   }
   log::info("loan", "acts on {} every {}", policy.slurm.nodes, format_duration(policy.loan.poll_s));
   std::string trouble;  // of the last poll
+  double notice_s = policy.loan.return_s();
   for (;;) {
     const double begin_s = clock.now_s();
     try {
-      poll(slurm, policy, memory, clock.wall_s());
+      notice_s = poll(slurm, policy, memory, clock.wall_s());
       if (!trouble.empty()) log::info("loan", "acts again");
       trouble.clear();
     } catch (const Error& error) {
@@ -101,7 +105,7 @@ int act(const Args& args) {
         log::error("loan", "stopped acting, tries again at the next poll: {}", error.message());
       trouble = error.message();
     }
-    clock.sleep_s(begin_s + next_look_s(memory, policy, clock.wall_s()) - clock.now_s());
+    clock.sleep_s(begin_s + next_look_s(memory, policy, notice_s, clock.wall_s()) - clock.now_s());
   }
 }
 
@@ -140,9 +144,9 @@ Command act_command() {
           "loan are those of the loan partition, which inference's partition has, too; a node that goes back "
           "leaves it, jobs on it get the signal, and after the notice they are queued again. What is under way is "
           "read from Slurm, so that it may be killed and started again at any time. While Slurm or the demand "
-          "cannot be read nothing is changed, and standard error says so. The time that Slurm takes to end a job, "
-          "up to "
-          "KillWait, comes on top of loan.grace.\n\n"
+          "cannot be read nothing is changed, and standard error says so. The notice is so much shorter than "
+          "loan.grace that a poll, Slurm's KillWait and slurm.end have room in it; a policy without room for these is "
+          "refused.\n\n"
           "Create the loan partition without nodes: PartitionName=loan Nodes=\"\" PriorityTier=1, and inference's "
           "with a higher PriorityTier. "
           "Elastic runs, of ms-train under ms-driver, are asked for single nodes first: at SIGUSR1 the driver sees "
@@ -153,7 +157,17 @@ Command act_command() {
           "second time a run that may grow saves and has itself queued again. "
           "Where nodes on loan are idle and no job waits for any, the run that gains most of those that may grow "
           "(ms-driver run --max-nodes) gets SIGUSR1 too, one every schedule.interval: it saves and has its job queued "
-          "again, which act then starts at once. "
+          "again, which act then starts at once. What a run gains is read from its job's comment: \"ms-driver: elastic "
+          "from 1 node, start 0 takes 1,2,4, speeds 1:5200,2:9900,4:17000; ...\" has its least nodes, the sizes that "
+          "it could have, and tokens/s by nodes, which the driver simulates for the machines of run.cluster. A run "
+          "without speeds counts as fast as its nodes, and none as faster; ms-loan explain says which was used.\n\n"
+          "A job of the loan partition that waits for nothing but nodes (Slurm's reason is Resources or Priority) "
+          "comes "
+          "before extra nodes: the shortest by its time limit, of those that fit when elastic runs give some up, gets "
+          "them from the runs that lose least. Such a node leaves the loan partition until its run has let go of it, "
+          "and a run that has not when the notice is over keeps it. Which job then starts is Slurm's choice. Jobs that "
+          "name nodes or features are left to Slurm. loan.shrink = false forbids it, schedule.settle limits how "
+          "often.\n\n"
           "Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let them in."};
 }
 

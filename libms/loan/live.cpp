@@ -26,6 +26,7 @@ namespace {
 constexpr std::size_t kMaxDemandBytes = 4096;
 constexpr std::size_t kMaxDemandChars = 60;
 constexpr std::size_t kMostSizes = 64;         // that a job's comment may name
+constexpr double kMostSpeed = 1e18;            // samples or tokens/s
 constexpr const char* kDriverSignal = "USR1";  // at which ms-driver looks at its partition
 constexpr std::string_view kSignalChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
 
@@ -59,6 +60,31 @@ void require_program(std::string_view key, const std::string& program) {
   if (::access(program.c_str(), X_OK) == 0) return;
   throw user_error("loan.program", fmt::format("{} '{}' of the policy: {}", key, plain_text(program, kMaxDemandChars),
                                                errno_text(errno)));
+}
+
+// "30 sec"; Slurm's own default, where it does not say.
+double kill_wait_s(const slurm::Config& config) {
+  constexpr double kSlurmsDefault_s = 30;
+  const auto found = config.find("KillWait");
+  if (found == config.end()) return kSlurmsDefault_s;
+  return unpack::parse_number(found->second.substr(0, found->second.find(' '))).value_or(kSlurmsDefault_s);
+}
+
+// Jobs that nothing but nodes keeps from starting: Slurm's reason of all others is another.
+std::vector<WaitingJob> wants_of(const std::map<std::uint32_t, slurm::Job>& waiting,
+                                 const std::vector<slurm::Request>& requests) {
+  std::vector<WaitingJob> wants;
+  for (const slurm::Request& request : requests) {
+    const auto job = waiting.find(request.id);
+    if (job == waiting.end() || !request.any_nodes) continue;
+    if (job->second.reason != "Resources" && job->second.reason != "Priority") continue;
+    wants.push_back(
+        {.id = request.id,
+         .nodes = request.nodes,
+         .limit_s = request.limit_s,
+         .excluded = slurm::expand_hostlist(job->second.excluded_nodes).value_or(std::vector<std::string>{})});
+  }
+  return wants;
 }
 
 std::string list_of(const std::vector<std::string>& nodes) { return slurm::fold_hostlist(nodes); }
@@ -122,16 +148,21 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
     if (found == index_of.end()) continue;
     LiveNode& live = view.nodes[found->second];
     live.trouble = trouble_of(node);
-    live.idle = node.has_state("IDLE") && !node.has_state("COMPLETING");
+    live.completing = node.has_state("COMPLETING");
+    live.idle = node.has_state("IDLE") && !live.completing;
   }
-  std::map<std::uint32_t, int> restarts;
+  view.kill_wait_s = kill_wait_s(slurm.config());
+  std::map<std::uint32_t, slurm::Wait> starts;
   for (const slurm::Wait& wait : slurm.waits_of(partition)) {
-    restarts[wait.id] = wait.restarts;
+    starts[wait.id] = wait;
     view.started.push_back({.job = wait.id, .restarts = wait.restarts, .waited_s = wait.seconds});
   }
+  std::map<std::uint32_t, slurm::Job> waiting;
   for (const slurm::Job& job : slurm.jobs_of(partition)) {
     if (!job.runs()) {
-      if (job.pending() && !job.held() && job.reason != "Dependency") view.waiting.push_back(job.id);
+      if (!job.pending() || job.held() || job.reason == "Dependency") continue;
+      view.waiting.push_back(job.id);
+      waiting[job.id] = job;
       continue;
     }
     const std::vector<std::string> hosts = slurm::expand_hostlist_or_throw(job.nodes);
@@ -142,9 +173,11 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
     }
     view.jobs.push_back({.id = job.id,
                          .nodes = std::max(1, static_cast<int>(hosts.size())),
-                         .restarts = restarts[job.id],
-                         .batch_node = hosts.empty() ? std::string() : hosts.front()});
+                         .restarts = starts[job.id].restarts,
+                         .batch_node = hosts.empty() ? std::string() : hosts.front(),
+                         .left_s = starts[job.id].left_s});
   }
+  if (!waiting.empty()) view.wants = wants_of(waiting, slurm.requests_of(partition));
   return view;
 }
 
@@ -167,22 +200,51 @@ int take_number(std::string_view& text) {
   return std::clamp(number, 0, static_cast<int>(slurm::kMaxHosts));
 }
 
+// The curve "NODES:SPEED,NODES:SPEED,..."; anything else is none.
+void read_curve(std::string_view text, LiveJob& job) {
+  std::vector<std::pair<double, double>> points;
+  for (const std::string& pair : split(text, ',')) {
+    const std::size_t colon = std::min(pair.find(':'), pair.size());
+    const std::optional<double> nodes = unpack::parse_number(pair.substr(0, colon));
+    const std::optional<double> speed = unpack::parse_number(colon < pair.size() ? pair.substr(colon + 1) : "");
+    if (!nodes || !speed || points.size() == kMostSizes) return;
+    if (!(*nodes >= 1 && *nodes <= slurm::kMaxHosts && *speed > 0 && *speed <= kMostSpeed)) return;
+    if (points.empty()) {
+      points.emplace_back(*nodes, *speed);
+      continue;
+    }
+    const auto [before, slower] = points.back();
+    if (*nodes <= before) return;
+    points.emplace_back(*nodes, std::min(*speed, slower * *nodes / before));
+  }
+  if (points.empty()) return;
+  job.curve = SpeedCurve(std::move(points));
+  job.has_curve = true;
+}
+
 }  // namespace
 
 void read_elastic_comment(std::string_view comment, LiveJob& job) {
   if (!comment.starts_with(slurm::kElasticComment)) return;
   comment = comment.substr(0, comment.find(slurm::kElasticEnd)).substr(slurm::kElasticComment.size());
   job.least_nodes = take_number(comment);
+  const std::size_t speeds = comment.find(slurm::kSpeedsComment);
+  if (speeds != std::string_view::npos) {
+    read_curve(comment.substr(speeds + slurm::kSpeedsComment.size()), job);
+    comment = comment.substr(0, speeds);
+  }
   const std::size_t start = comment.find(slurm::kStartComment);
   if (start == std::string_view::npos) return;
   comment.remove_prefix(start + slurm::kStartComment.size());
-  if (take_number(comment) != job.restarts || !comment.starts_with(slurm::kSizesComment)) return;
+  const bool of_this_start = take_number(comment) == job.restarts;
+  if (!of_this_start || !comment.starts_with(slurm::kSizesComment)) return;
   comment.remove_prefix(slurm::kSizesComment.size());
   for (int size = take_number(comment); size > 0; size = take_number(comment)) {
-    if (size > std::max(job.nodes, job.sizes.empty() ? 0 : job.sizes.back())) job.sizes.push_back(size);
-    if (comment.empty() || job.sizes.size() == kMostSizes) return;
+    if (job.sizes.empty() || size > job.sizes.back()) job.sizes.push_back(size);
+    if (comment.empty() || job.sizes.size() == kMostSizes) break;
     comment.remove_prefix(1);
   }
+  job.may_grow = !job.sizes.empty() && job.sizes.back() > job.nodes;
 }
 
 void read_elastic(const slurm::Commands& slurm, View& view) {
@@ -200,6 +262,9 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
   for (const LiveNode& node : view.nodes) {
     if (node.on_loan) on_loan.push_back(node.name);
   }
+  // A node that leaves the partition for a job that waits must be known by that before it has left.
+  memory.handing = plan.handing;
+  if (!memory.handing.empty()) write_memory(state, memory);
   if (list_of(on_loan) != list_of(plan.on_loan)) {
     slurm.set_partition_nodes(policy.slurm.loan_partition, list_of(plan.on_loan));
   }
@@ -212,6 +277,8 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
       case Step::reclaim:
         ++memory.reclaimed;
         break;
+      case Step::shrink:
+        break;  // the notice comes with it
       case Step::notify: {
         const bool elastic = !action.nodes.empty();
         if (elastic) memory.asked[action.job] = action.nodes;

@@ -16,11 +16,12 @@ void check_live(const Policy& policy);
 // How many nodes inference needs now, from demand.file or demand.command. Error("loan.demand", user): it does not say.
 int read_demand_now(const Policy& policy);
 
-// Asks Slurm, in four calls. Error("slurm.command", slurm): it does not answer. Error("loan.partition", user): the
-// loan partition has nodes that the policy does not name.
+// Asks Slurm, in five calls, or six where jobs wait. Error("slurm.command", slurm): it does not answer.
+// Error("loan.partition", user): the loan partition has nodes that the policy does not name.
 View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s);
 
-// Reads what a job's comment says of an elastic run, if it is one. A user may have written anything. Pure.
+// Reads what a job's comment says of an elastic run (slurm/elastic.h), if it is one. A user may have written anything:
+// a curve that is none is left out, and one that is better than proportional counts as proportional. Pure.
 void read_elastic_comment(std::string_view comment, LiveJob& job);
 // The same for all jobs: a call for each.
 void read_elastic(const slurm::Commands& slurm, View& view);

@@ -61,6 +61,17 @@ Memory read_memory(const std::string& directory) {
       json.get_to("scaled_s", memory.scaled_s);
       json.get_to("grown", memory.grown);
     }
+    if (json.contains("handing")) {  // the same
+      for (const Json& node : json.at("handing")) {
+        memory.handing[node.at(0).get<std::string>()] = {.run = node.at(1).get<std::uint32_t>(),
+                                                         .job = node.at(2).get<std::uint32_t>(),
+                                                         .since_s = node.at(3).get<double>()};
+      }
+      for (const Json& job : json.at("sized")) {
+        memory.sized[job.at(0).get<std::uint32_t>()] = {.nodes = job.at(1).get<int>(),
+                                                        .since_s = job.at(2).get<double>()};
+      }
+    }
     if (json.contains("started")) {  // the same
       for (const Json& start : json.at("started")) {
         memory.started[start.at(0).get<std::uint32_t>()] = start.at(1).get<int>();
@@ -92,6 +103,8 @@ void write_memory(const std::string& directory, const Memory& memory) {
             {"asked", Json::array()},
             {"leaving", memory.leaving},
             {"growing", Json::array()},
+            {"handing", Json::array()},
+            {"sized", Json::array()},
             {"scaled_s", memory.scaled_s},
             {"grown", memory.grown},
             {"started", Json::array()},
@@ -111,6 +124,10 @@ void write_memory(const std::string& directory, const Memory& memory) {
   for (const auto& [time_s, nodes] : memory.demand) json["demand"].push_back(Json{time_s, nodes});
   for (const auto& [job, time_s] : memory.notices) json["notices"].push_back(Json{job, time_s});
   for (const auto& [job, time_s] : memory.growing) json["growing"].push_back(Json{job, time_s});
+  for (const auto& [node, handing] : memory.handing) {
+    json["handing"].push_back(Json{node, handing.run, handing.job, handing.since_s});
+  }
+  for (const auto& [job, sized] : memory.sized) json["sized"].push_back(Json{job, sized.nodes, sized.since_s});
   for (const auto& [job, restarts] : memory.started) json["started"].push_back(Json{job, restarts});
   for (const auto& [job, nodes] : memory.asked) json["asked"].push_back(Json{job, nodes});
   write_file_atomic(state_file(directory), json.dump(1) + "\n");

@@ -7,8 +7,9 @@
 #include <optional>
 #include <set>
 
+#include "base/error.h"
 #include "base/text.h"
-#include "loan/knapsack.h"
+#include "loan/extras.h"
 #include "loan/replay.h"
 #include "loan/victims.h"
 #include "slurm/hostlist.h"
@@ -16,12 +17,16 @@
 namespace ms::loan {
 namespace {
 
-constexpr std::array<std::string_view, 6> kSteps = {"lend", "reclaim", "notify", "requeue", "grow", "start"};
+constexpr std::array<std::string_view, 7> kSteps = {"lend", "reclaim", "shrink", "notify", "requeue", "grow", "start"};
 
 class Planner {
  public:
   Planner(const View& view, const Memory& memory, const Policy& policy)
-      : view_(view), memory_(memory), policy_(policy), loan_(policy.loan) {
+      : view_(view),
+        memory_(memory),
+        policy_(policy),
+        loan_(policy.loan),
+        notice_s_(notice_s(policy, view.kill_wait_s)) {
     for (const LiveNode& node : view.nodes) {
       usable_ += node.trouble.empty();
       loaned_ += node.trouble.empty() && node.on_loan;
@@ -31,7 +36,9 @@ class Planner {
 
   Plan plan() {
     reclaim();
+    hand_over();
     lend();
+    if (may_shrink()) shrink_for_waiting();
     end_jobs();
     start_grown();
     if (may_grow()) grow();
@@ -42,6 +49,17 @@ class Planner {
     const bool comes_back =
         std::ranges::any_of(view_.nodes, [&](const LiveNode& node) { return !is_on_loan(node) && !node.jobs.empty(); });
     return comes_back || needed() > usable_ - loaned_;
+  }
+  // While inference takes nodes back it is not known what is left.
+  bool may_shrink() const {
+    const bool goes_back = std::ranges::any_of(view_.nodes, [&](const LiveNode& node) {
+      return !is_on_loan(node) && !node.jobs.empty() && node.trouble.empty() && !memory_.handing.contains(node.name);
+    });
+    return loan_.shrink && !view_.wants.empty() && !goes_back && needed() <= usable_ - loaned_;
+  }
+  bool lacks_nodes() const {
+    const BaseDemand demand = meet_base_demand(view_, memory_, policy_, free_for_waiting());
+    return may_shrink() && (demand.job || !demand.notes.empty());
   }
   bool may_grow() const {
     return loan_.grow && view_.waiting.empty() && !takes_back() && idle_on_loan() > 0 &&
@@ -110,6 +128,63 @@ class Planner {
     }
   }
 
+  // Nodes that runs gave up for jobs that wait go to these, unless inference needs them now. One that its run has kept
+  // for the notice stays with it.
+  void hand_over() {
+    int spare = usable_ - loaned_ - needed();
+    for (const auto& [name, handing] : memory_.handing) {
+      const auto node = std::ranges::find(view_.nodes, name, &LiveNode::name);
+      if (node == view_.nodes.end() || is_on_loan(*node)) continue;
+      if (!node->trouble.empty()) {
+        plan_.handing.emplace(name, handing);
+        continue;
+      }
+      if (--spare < 0) continue;
+      const bool free = node->jobs.empty();
+      if (free && !node->idle && !node->completing) continue;  // inference has taken it
+      plan_.handing.emplace(name, handing);
+      if (!free && view_.now_s < handing.since_s + notice_s_) continue;
+      on_loan_.insert(name);
+      plan_.actions.push_back(
+          {.step = Step::lend,
+           .node = name,
+           .reason = free ? fmt::format("job {} has let go of it, and job {} waits", handing.run, handing.job)
+                          : fmt::format("job {} has not let go of it in {}, and keeps it", handing.run,
+                                        format_duration(notice_s_))});
+    }
+  }
+
+  // Nodes that jobs which wait get without anybody shrinking.
+  std::vector<std::string> free_for_waiting() const {
+    std::vector<std::string> free;
+    for (const LiveNode& node : view_.nodes) {
+      const bool is_free = is_on_loan(node) && node.jobs.empty() && (node.idle || node.completing);
+      const bool is_coming = !is_on_loan(node) && plan_.handing.contains(node.name);
+      if (node.trouble.empty() && (is_free || is_coming)) free.push_back(node.name);
+    }
+    return free;
+  }
+
+  void shrink_for_waiting() {
+    const BaseDemand demand = meet_base_demand(view_, memory_, policy_, free_for_waiting());
+    for (const std::string& note : demand.notes) plan_.notes.push_back(note);
+    for (const Release& release : demand.releases) {
+      const LiveJob& run = job_of(release.job);
+      const int nodes = run.nodes - static_cast<int>(release.nodes.size());
+      plan_.actions.push_back(
+          {.step = Step::shrink,
+           .job = run.id,
+           .reason = fmt::format("job {} waits for {} and {} free: from {} to {}, {}", demand.job->id,
+                                 plural(static_cast<std::size_t>(demand.job->nodes), "node"),
+                                 demand.idle == 1 ? "1 is" : fmt::format("{} are", demand.idle), run.nodes, nodes,
+                                 speed_words(run, nodes))});
+      for (const std::string& node : release.nodes) {
+        on_loan_.erase(node);
+        plan_.handing[node] = {.run = run.id, .job = demand.job->id, .since_s = view_.now_s};
+      }
+    }
+  }
+
   void lend() {
     int has = 0;
     std::vector<std::string> idle;
@@ -158,6 +233,7 @@ class Planner {
       const std::uint32_t job = live.id;
       const std::string& node = nodes.front();
       const std::string asked = asks(live, nodes);
+      const bool keeps = std::ranges::all_of(nodes, [&](const auto& name) { return plan_.handing.contains(name); });
       const auto notice = memory_.notices.find(job);
       const auto before = memory_.asked.find(job);
       if (!asked.empty() &&
@@ -166,18 +242,18 @@ class Planner {
             {.step = Step::notify,
              .job = job,
              .nodes = asked,
-             .reason = fmt::format("the run is asked for {}, and in {} goes to the queue if it has them still", asked,
-                                   format_duration(loan_.notice_s()))});
+             .reason = fmt::format("the run is asked for {}, and in {} {} if it has them still", asked,
+                                   format_duration(notice_s_), keeps ? "keeps them" : "goes to the queue")});
       } else if (notice == memory_.notices.end()) {
         plan_.actions.push_back({.step = Step::notify,
                                  .job = job,
                                  .reason = fmt::format("{} goes back, and with it in {} the job to the queue", node,
-                                                       format_duration(loan_.notice_s()))});
-      } else if (view_.now_s >= notice->second + loan_.notice_s()) {
+                                                       format_duration(notice_s_))});
+      } else if (view_.now_s >= notice->second + notice_s_) {
         plan_.actions.push_back({.step = Step::requeue, .job = job, .reason = fmt::format("{} goes back", node)});
       } else {
         plan_.notes.push_back(fmt::format("job {} has {} to save, then {} goes back", job,
-                                          format_duration(notice->second + loan_.notice_s() - view_.now_s), node));
+                                          format_duration(notice->second + notice_s_ - view_.now_s), node));
       }
     }
   }
@@ -190,43 +266,24 @@ class Planner {
     }
   }
 
-  // An elastic run takes what nobody else wants, as the knapsack of a replay gives it: without a history of theirs, all
-  // of them have schedule.horizon left and are as fast as their nodes. One run at a time, that which gains most: Slurm
-  // gives a job that starts all nodes that it may have, those of a run that waits beside it, too.
+  // An elastic run takes what nobody else wants, as the knapsack of a replay gives it.
   void grow() {
-    std::vector<int> jobs;
-    std::vector<Group> groups;
-    for (std::size_t index = 0; index < view_.jobs.size(); ++index) {
-      const LiveJob& job = view_.jobs[index];
-      if (job.sizes.empty() || memory_.growing.contains(job.id)) continue;
-      Group group;
-      for (const int size : job.sizes) {
-        const double saved_s = policy_.schedule.horizon_s * (1 - static_cast<double>(job.nodes) / size);
-        group.push_back({.weight = size - job.nodes, .value = saved_s - policy_.jobs.scale_overhead_s});
-      }
-      jobs.push_back(static_cast<int>(index));
-      groups.push_back(std::move(group));
-    }
     const int idle = idle_on_loan();
-    const Extras extras = solve_knapsack(groups, idle);
-    std::optional<std::size_t> best;
-    const auto chosen = [&](std::size_t i) { return groups[i][static_cast<std::size_t>(extras.item[i])]; };
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      if (extras.item[i] >= 0 && (!best || chosen(i).value > chosen(*best).value)) best = i;
-    }
-    if (!best) return;
-    const LiveJob& job = job_of(jobs[*best]);
+    const std::optional<Growth> growth = choose_growth(view_, memory_, policy_, idle);
+    if (!growth) return;
+    const LiveJob& job = job_of(growth->job);
     plan_.actions.push_back({.step = Step::grow,
                              .job = job.id,
-                             .reason = fmt::format("{} idle on loan and nobody waits: from {} to {}",
+                             .reason = fmt::format("{} idle on loan and nobody waits: from {} to {}, {}",
                                                    plural(static_cast<std::size_t>(idle), "node"), job.nodes,
-                                                   job.nodes + chosen(*best).weight)});
+                                                   growth->nodes, speed_words(job, growth->nodes))});
   }
 
   const View& view_;
   const Memory& memory_;
   const Policy& policy_;
   const LoanConfig& loan_;
+  const double notice_s_;
   int usable_ = 0, loaned_ = 0;  // nodes without trouble, and of these the ones on loan
   std::set<std::string> on_loan_;
   Plan plan_;
@@ -235,98 +292,6 @@ class Planner {
 }  // namespace
 
 std::string_view to_string(Step step) { return kSteps[static_cast<std::size_t>(step)]; }
-
-Usage usage_of(const View& view) {
-  Usage usage;
-  int has = 0;
-  for (const LiveNode& node : view.nodes) {
-    if (!node.trouble.empty()) continue;
-    ++usage.nodes;
-    usage.training += !node.jobs.empty();
-    has += !node.on_loan && node.jobs.empty();
-  }
-  usage.inference = std::min(view.demand_nodes, has);
-  return usage;
-}
-
-namespace {
-
-void remember_starts(Memory& memory, const View& view) {
-  std::map<std::uint32_t, int> running;
-  for (const Start& start : view.started) {
-    running[start.job] = start.restarts;
-    const auto counted = memory.started.find(start.job);
-    if (counted != memory.started.end() && counted->second == start.restarts) continue;
-    ++memory.starts;
-    memory.starts_waited_s += start.waited_s;
-    memory.waited_s.push_back(start.waited_s);
-  }
-  memory.started = std::move(running);
-  if (memory.waited_s.size() > kMostWaits)
-    memory.waited_s.erase(memory.waited_s.begin(), memory.waited_s.end() - kMostWaits);
-}
-
-}  // namespace
-
-void remember(Memory& memory, const View& view, const Policy& policy) {
-  const double since_s = view.now_s - memory.seen_s;
-  remember_starts(memory, view);
-  if (memory.seen_s != 0 && since_s > 0 && since_s <= policy.loan.lend_interval_s) {
-    const Usage usage = usage_of(view);
-    memory.node_s += since_s * usage.nodes;
-    memory.inference_s += since_s * usage.inference;
-    memory.training_s += since_s * usage.training;
-  }
-  if (memory.seen_s == 0 || since_s < 0 || since_s > policy.loan.lend_interval_s) {
-    memory.watched_from_s = view.now_s;
-    memory.demand.clear();
-  }
-  // A clock that was set back must not make a notice endless.
-  memory.lent_s = std::min(memory.lent_s, view.now_s);
-  for (auto& [job, noticed_s] : memory.notices) noticed_s = std::min(noticed_s, view.now_s);
-  for (auto& [node, asked_s] : memory.leaving) asked_s = std::min(asked_s, view.now_s);
-  for (auto& [job, asked_s] : memory.growing) asked_s = std::min(asked_s, view.now_s);
-  memory.scaled_s = std::min(memory.scaled_s, view.now_s);
-  memory.seen_s = view.now_s;
-  std::vector<std::pair<double, int>>& demand = memory.demand;
-  if (demand.empty() || demand.back().second != view.demand_nodes) demand.emplace_back(view.now_s, view.demand_nodes);
-  // The value that held when the window began is part of it.
-  while (demand.size() > 1 && demand[1].first <= view.now_s - policy.loan.reserve_window_s)
-    demand.erase(demand.begin());
-  std::set<std::uint32_t> losing, running;
-  for (const LiveJob& job : view.jobs) running.insert(job.id);
-  // One that still runs has refused, or saves: the next round may ask it again.
-  std::erase_if(memory.growing, [&](const auto& asked) {
-    const bool waits = std::ranges::count(view.waiting, asked.first) > 0;
-    return !waits && view.now_s >= asked.second + policy.schedule.interval_s;
-  });
-  std::set<std::string> leaving;
-  for (const LiveNode& node : view.nodes) {
-    if (node.on_loan || !node.trouble.empty()) continue;
-    for (const int job : node.jobs) losing.insert(view.jobs[static_cast<std::size_t>(job)].id);
-    if (!node.jobs.empty()) leaving.insert(node.name);
-  }
-  std::erase_if(memory.notices, [&](const auto& notice) {
-    if (losing.contains(notice.first)) return false;
-    // One that saved and had itself queued again.
-    memory.preemptions += std::ranges::count(view.waiting, notice.first);
-    return true;
-  });
-  std::erase_if(memory.asked, [&](const auto& asked) {
-    if (losing.contains(asked.first)) return false;
-    memory.shrunk += running.contains(asked.first);
-    return true;
-  });
-  std::erase_if(memory.leaving, [&](const auto& node) {
-    if (leaving.contains(node.first)) return false;
-    const double took_s = view.now_s - node.second;
-    ++memory.returned;
-    memory.returned_s += took_s;
-    memory.returned_max_s = std::max(memory.returned_max_s, took_s);
-    return true;
-  });
-  for (const std::string& node : leaving) memory.leaving.try_emplace(node, view.now_s);
-}
 
 bool takes_back(const View& view, const Policy& policy) { return Planner(view, {}, policy).takes_back(); }
 
@@ -338,10 +303,24 @@ Plan make_plan(const View& view, const Memory& memory, const Policy& policy) {
   return Planner(view, memory, policy).plan();
 }
 
-double next_look_s(const Memory& memory, const Policy& policy, double now_s) {
+bool may_shrink(const View& view, const Memory& memory, const Policy& policy) {
+  return Planner(view, memory, policy).lacks_nodes();
+}
+
+double notice_s(const Policy& policy, double kill_wait_s) {
+  const double left_s = policy.loan.return_s() - kill_wait_s - policy.slurm.end_s;
+  if (left_s >= 0) return left_s;
+  throw user_error("loan.grace",
+                   fmt::format("loan.grace {} cannot hold: loan.poll is {}, Slurm's KillWait {} and slurm.end {}",
+                               format_duration(policy.loan.grace_s), format_duration(policy.loan.poll_s),
+                               format_duration(kill_wait_s), format_duration(policy.slurm.end_s)),
+                   "raise loan.grace to their sum and what jobs need to save, or lower KillWait in slurm.conf");
+}
+
+double next_look_s(const Memory& memory, const Policy& policy, double notice_s, double now_s) {
   double wait_s = policy.loan.poll_s;
   for (const auto& [job, since_s] : memory.notices) {
-    const double left_s = since_s + policy.loan.notice_s() - now_s;
+    const double left_s = since_s + notice_s - now_s;
     if (left_s > 0) wait_s = std::min(wait_s, left_s);
   }
   return wait_s;

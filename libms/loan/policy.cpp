@@ -34,8 +34,9 @@ constexpr Field<LoanConfig> kLoanFields[] = {
     {.key = "grace",
      .member = &LoanConfig::grace_s,
      .doc =
-         "The longest time from a rise of demand to the return of the nodes: one poll, and the rest for jobs to save "
-         "after their signal.",
+         "The longest time from a rise of demand to the return of the nodes: one poll, for jobs to save after their "
+         "signal, and what Slurm takes to end a job, its KillWait and slurm.end. act and observe refuse one that has "
+         "no room for these.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 86'400},
@@ -67,6 +68,10 @@ constexpr Field<LoanConfig> kLoanFields[] = {
      .member = &LoanConfig::grow,
      .doc = "act tells elastic runs to take nodes on loan that are idle while no job waits for them, every "
             "schedule.interval. Only runs under ms-driver run --max-nodes are told, which save and are queued again."},
+    {.key = "shrink",
+     .member = &LoanConfig::shrink,
+     .doc = "act asks elastic runs for nodes above their least when a job of the loan partition waits that would fit "
+            "then: the shortest by its time limit first."},
 };
 
 constexpr Field<ScheduleConfig> kScheduleFields[] = {
@@ -83,6 +88,13 @@ constexpr Field<ScheduleConfig> kScheduleFields[] = {
      .unit = Unit::seconds,
      .min = 1,
      .max = 1e9},
+    {.key = "settle",
+     .member = &ScheduleConfig::settle_s,
+     .doc = "A run that began or grew less than so long ago is not asked for nodes for jobs that wait. Inference gets "
+            "its nodes at any time.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 7 * 86'400.0},
     {.key = "backfill_depth",
      .member = &ScheduleConfig::backfill_depth,
      .doc = "Waiting jobs behind the first one that backfill looks at.",
@@ -181,8 +193,8 @@ constexpr Field<SlurmConfig> kSlurmFields[] = {
     {.key = "signal",
      .member = &SlurmConfig::signal,
      .doc = "The signal for the batch script of a job that is going to lose a node, as sbatch --signal=B: sends it: "
-            "time to save, the job is queued again loan.grace less loan.poll later. A script without a trap for it "
-            "ends. Empty: none."},
+            "time to save, for what loan.grace leaves beside loan.poll, Slurm's KillWait and slurm.end; then the job "
+            "is queued again. A script without a trap for it ends. Empty: none."},
     {.key = "state",
      .member = &SlurmConfig::state,
      .doc = "The directory in which act keeps what it watched, its decisions and metrics.prom for Prometheus."},
@@ -196,6 +208,13 @@ constexpr Field<SlurmConfig> kSlurmFields[] = {
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 600},
+    {.key = "end",
+     .member = &SlurmConfig::end_s,
+     .doc = "What Slurm takes beside KillWait to end a job and to have its nodes idle: its answers and the epilog. "
+            "An assumption; KillWait is Slurm's own.",
+     .unit = Unit::seconds,
+     .min = 0,
+     .max = 3600},
 };
 
 void check_rules(ConfigSchema& schema, const Policy& policy) {

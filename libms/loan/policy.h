@@ -24,14 +24,16 @@ struct LoanConfig {
   double reserve_window_s = 3600;
   double headroom_percent = 2;
   bool grow = true;
+  bool shrink = true;
 
-  // How long jobs have to save. At least 0 in a valid policy.
-  double notice_s() const { return grace_s - poll_s; }
+  // From the poll that sees a rise to the node's return. At least 0 in a valid policy.
+  double return_s() const { return grace_s - poll_s; }
 };
 
 struct ScheduleConfig {
   double interval_s = 300;
   double horizon_s = 1800;
+  double settle_s = 600;
   std::int64_t backfill_depth = 100;
 };
 
@@ -67,6 +69,7 @@ struct SlurmConfig {
   std::string scontrol = "/usr/bin/scontrol";
   std::string conf;
   double deadline_s = 5;
+  double end_s = 5;
 };
 
 struct Policy {

@@ -177,7 +177,7 @@ class Replay {
     for (const int job : back.jobs) runs_.begin_saving(job, now_s_);
     for (const int node : back.nodes) runs_.begin_return(node, now_s_);
     outcome_.reclaimed_nodes += static_cast<int>(back.nodes.size());
-    push(now_s_ + policy_.loan.notice_s(), EventKind::returned, static_cast<int>(returns_.size()));
+    push(now_s_ + policy_.loan.return_s(), EventKind::returned, static_cast<int>(returns_.size()));
     returns_.push_back(std::move(back));
     changed_ = true;
   }

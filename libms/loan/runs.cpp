@@ -8,14 +8,9 @@ namespace ms::loan {
 
 Group worker_choices(const TraceJob& job, const SpeedCurve& curve, int worker_gpus, double left_s, int workers_now,
                      double overhead_s) {
-  const double stay_s = workers_now == 0 ? 0 : overhead_s;  // the cost of having none any more
-  Group group;
-  for (int count = 1; job.gpus + count * worker_gpus <= job.max_gpus; ++count) {
-    const double saved_s = left_s - left_s / curve.speedup(job.gpus, job.gpus + count * worker_gpus);
-    const double change_s = count == workers_now ? 0 : overhead_s;
-    group.push_back({.weight = count * worker_gpus, .value = saved_s - change_s + stay_s});
-  }
-  return group;
+  std::vector<int> sizes;
+  for (int gpus = job.gpus + worker_gpus; gpus <= job.max_gpus; gpus += worker_gpus) sizes.push_back(gpus);
+  return extra_choices(curve, job.gpus, sizes, job.gpus + workers_now * worker_gpus, left_s, overhead_s);
 }
 
 Runs::Runs(const JobTrace& trace, const Policy& policy)

@@ -7,17 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "loan/knapsack.h"
+#include "loan/extras.h"
 #include "loan/nodes.h"
 #include "loan/policy.h"
 #include "loan/trace.h"
 
 namespace ms::loan {
 
-// The choices of an elastic job for the knapsack: one extra worker, two, ... Each is worth the seconds by which the job
-// ends earlier than without any, less what changing from `workers_now` costs it. `left_s`: of its work, as far as it
-// counts. Savings of a far future could be made later as well: without a horizon the longest jobs get all workers, and
-// jobs end later on average than with equal shares.
+// The choices of an elastic job for the knapsack: one extra worker, two, ...; see extra_choices().
 Group worker_choices(const TraceJob& job, const SpeedCurve& curve, int worker_gpus, double left_s, int workers_now,
                      double overhead_s);
 

@@ -15,6 +15,11 @@ inline constexpr std::string_view kElasticComment = "ms-driver: elastic from ";
 // nothing: the driver of this one may not listen yet. kElasticEnd ends it in any case.
 inline constexpr std::string_view kStartComment = ", start ";
 inline constexpr std::string_view kSizesComment = " takes ";
+// Where the run's speed is known, by simulation on the machines of run.cluster, it goes on so: kSpeedsComment and
+// NODES:SPEED with commas between, nodes of the job in order, speed in tokens/s. At most kMostSpeeds of them: a comment
+// may have 1,024 characters.
+inline constexpr std::string_view kSpeedsComment = ", speeds ";
+inline constexpr std::size_t kMostSpeeds = 24;
 inline constexpr std::string_view kElasticEnd = "; ";
 
 }  // namespace ms::slurm

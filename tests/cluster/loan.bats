@@ -94,6 +94,10 @@ wait-until 20 pending "$job"
 status=0; loan act --once 2>out || status=$?
 [[ $status == 2 ]]
 grep -q 'another ms-loan acts' out
+sed 's/^grace = .*/grace = "3s"/' policy.toml >short.toml
+status=0; ms-loan observe --policy short.toml 2>out || status=$?
+[[ $status == 2 ]]
+grep -q "loan.grace 3.0s cannot hold: loan.poll is 1.0s, Slurm's KillWait 2.0s and slurm.end 1.0s" out
 kill "$acts"
 kill-node node04 # vanishes
 scontrol update PartitionName=loan Nodes=node01

@@ -17,6 +17,7 @@ nodes = 'node[01-04]'
 state = "$PWD/state"
 conf = "$SLURM_CONF"
 deadline = "2s"
+end = "1s"
 TEXT
 cat >job.sh <<'TEXT'
 #!/bin/bash

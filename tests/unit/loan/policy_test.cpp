@@ -21,7 +21,7 @@ TEST(LoanPolicy, KeysHaveUnitsAndPathsAreThoseOfTheFile) {
   const TempDir dir;
   write_file_atomic(dir / "p.toml", "loan.grace = '2m'\nloan.poll = '15s'\njobs.curves = ['a.csv', '/b.csv']\n");
   const Policy policy = load_policy(dir / "p.toml");
-  EXPECT_DOUBLE_EQ(policy.loan.notice_s(), 105);
+  EXPECT_DOUBLE_EQ(policy.loan.return_s(), 105);
   EXPECT_EQ(policy.jobs.curves[0], dir / "a.csv");
   EXPECT_EQ(policy.jobs.curves[1], "/b.csv");
   EXPECT_FALSE(policy.demand.scaled());
