@@ -22,15 +22,16 @@ namespace ms::driver {
 namespace {
 
 constexpr double kConnect_s = 3, kRetry_s = 0.2;
-constexpr double kAccepted_s = 1;  // a driver that drops an agent sooner is that of another job
-constexpr double kLook_s = 0.3;    // over which processor time is measured
+constexpr std::chrono::seconds kProof_s{60};  // for a driver to whom all agents come at once
+constexpr double kAccepted_s = 1;             // a driver that drops an agent sooner is that of another job
+constexpr double kLook_s = 0.3;               // over which processor time is measured
 
 std::optional<net::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
   for (const std::string& text : options.drivers) {
     const std::optional<net::Address> address = net::parse_address(text);
     if (!address) throw user_error("driver.agent", fmt::format("'{}' is no address", text));
     try {
-      return join(*address, agent_role(options.job), options.node, credentials, net::in_seconds(kConnect_s));
+      return join(*address, agent_role(options.job), options.node, credentials, net::in_seconds(kConnect_s), kProof_s);
     } catch (const Error& error) {
       log::debug("driver", "{}", error.message());
       if (error.kind() == "driver.stranger") log::warn("driver", "{}", error.message());

@@ -13,16 +13,19 @@
 namespace ms::driver {
 namespace {
 
-// A step that is started may wait for a busy controller. Steps of one node each, as long as there are not too many: a
-// step ends as a whole when one of its nodes does not answer.
-constexpr double kStart_s = 20, kFirst_s = 2;
+// A step that is started may wait for a busy controller, and its agent for its turn among many. Steps of one node each,
+// as long as there are not too many: a step ends as a whole when one of its nodes does not answer.
+constexpr double kStart_s = 20, kStartNode_s = 5e-3, kFirst_s = 2;
 constexpr std::size_t kAloneUpTo = 64;
 
 }  // namespace
 
 Agents::Agents(AgentsOptions options, Hub& hub, Clock& clock, bool expects_agents)
-    : options_(std::move(options)), hub_(hub), clock_(clock) {
-  const double since_s = expects_agents ? clock_.now_s() - kStart_s + kFirst_s : -1e9;
+    : options_(std::move(options)),
+      hub_(hub),
+      clock_(clock),
+      start_s_(kStart_s + kStartNode_s * static_cast<double>(options_.nodes.size())) {
+  const double since_s = expects_agents ? clock_.now_s() - start_s_ + kFirst_s : -1e9;
   for (const std::string& node : options_.nodes) seats_[node] = {.id = 0, .address = {}, .started_s = since_s};
 }
 
@@ -44,7 +47,7 @@ std::optional<AgentSays> Agents::take(const Hub::Event& event) {
   if (event.kind == Hub::Kind::gone) {
     log::info("driver", "the agent of {} is gone: {}", event.node, plain_text(event.text, 120));
     seat.id = 0;
-    seat.started_s = clock_.now_s() - kStart_s + 0.5;  // another one, soon
+    seat.started_s = clock_.now_s() - start_s_ + 0.5;  // another one, soon
     return std::nullopt;
   }
   try {
@@ -58,7 +61,7 @@ std::optional<AgentSays> Agents::take(const Hub::Event& event) {
 void Agents::tick(const std::set<std::string>& without) {
   std::vector<std::string> missing;
   for (auto& [node, seat] : seats_) {
-    if (seat.id != 0 || clock_.now_s() - seat.started_s < kStart_s || without.contains(node)) continue;
+    if (seat.id != 0 || clock_.now_s() - seat.started_s < start_s_ || without.contains(node)) continue;
     seat.started_s = clock_.now_s();
     missing.push_back(node);
   }

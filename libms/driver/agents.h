@@ -51,6 +51,7 @@ class Agents {
   AgentsOptions options_;
   Hub& hub_;
   Clock& clock_;
+  const double start_s_;  // until a node whose agent has not come gets another one
   std::map<std::string, Seat> seats_;
   std::vector<LongCommand> commands_;
   Prober prober_;

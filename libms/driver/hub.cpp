@@ -80,8 +80,8 @@ std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others
       listen_to(id, events);
     }
   }
-  while (!unproven_.empty() && clock_.now_s() - peers_.at(*unproven_.begin()).since_s > kProof_s) {
-    drop_stranger(*unproven_.begin(), "said nothing in time");
+  while (!silent_.empty() && clock_.now_s() - peers_.at(*silent_.begin()).since_s > kProof_s) {
+    drop_stranger(*silent_.begin(), "said nothing in time");
   }
   for (const int fd : others) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   return events;
@@ -92,13 +92,15 @@ void Hub::accept_all() {
   for (int i = 0; i < 64; ++i) {
     std::optional<net::Channel> channel = listener_.accept_now();
     if (!channel) return;
-    if (unproven_.size() >= most_unproven_) drop_stranger(*unproven_.begin(), "made room for others");
+    if (unproven() >= most_unproven_) {
+      drop_stranger(silent_.empty() ? *proving_.begin() : *silent_.begin(), "made room for others");
+    }
     const Id id = next_id_++;
     Peer& peer = peers_[id];
     peer.channel = *std::move(channel);
     peer.nonce = net::new_secret();
     peer.since_s = clock_.now_s();
-    unproven_.insert(id);
+    silent_.insert(id);
     try {
       watch_fd(epoll_.get(), EPOLL_CTL_ADD, peer.channel.fd(), id, EPOLLIN);
       peer.unsent = Json{{"nonce", peer.nonce}}.dump() + "\n";
@@ -127,6 +129,8 @@ void Hub::listen_to(Id id, std::vector<Event>& events) {
 void Hub::prove(Id id, Peer& peer, const std::string& line) {
   const Greeting greeting = read_greeting(line);
   peer.proving = true;
+  silent_.erase(id);
+  proving_.insert(id);
   peer.role = greeting.role;
   peer.node = greeting.node;
   watch_fd(epoll_.get(), EPOLL_CTL_MOD, peer.channel.fd(), id, 0);
@@ -147,7 +151,7 @@ void Hub::take_proofs(std::vector<Event>& events) {
     Peer& peer = found->second;
     peer.proving = false;
     peer.proved = true;
-    unproven_.erase(answer.id);
+    proving_.erase(answer.id);
     peer.channel.set_peer(peer.node.empty() ? peer.role : peer.node);
     events.push_back({Kind::joined, answer.id, peer.role, peer.node, ""});
     send(answer.id, Json{{"credential", *answer.reply}}.dump());
@@ -201,7 +205,8 @@ void Hub::drop_stranger(Id id, const std::string& why) {
   prover_.forget(id);
   stranger_ = fmt::format("{}: {}", peers_.at(id).channel.peer(), plain_text(why, 200));
   ++strangers_;
-  unproven_.erase(id);
+  silent_.erase(id);
+  proving_.erase(id);
   peers_.at(id).channel.close_now();
   peers_.erase(id);
 }
@@ -212,7 +217,7 @@ std::size_t Hub::take_strangers(std::string& example) {
 }
 
 net::Channel join(const net::Address& driver, const std::string& role, const std::string& node,
-                  const Credentials& credentials, net::Deadline deadline) {
+                  const Credentials& credentials, net::Deadline deadline, std::chrono::seconds answer_s) {
   net::Channel channel = net::Channel::connect(driver, "the driver", deadline);
   const auto member = [&](const char* key) {
     const std::optional<Json> json = Json::try_parse(channel.receive_line(deadline, kMaxGreeting_bytes));
@@ -226,6 +231,7 @@ net::Channel join(const net::Address& driver, const std::string& role, const std
   Greeting greeting{.role = role, .node = node, .nonce = net::new_secret(), .credential = ""};
   greeting.credential = credentials.seal(joiner_text(greeting, nonce));
   channel.send_line(to_json(greeting), deadline);
+  deadline += answer_s;
   std::string why = "it seals another text";
   const std::optional<std::string> sealed = credentials.open(member("credential"), why);
   if (!sealed || *sealed != driver_text(greeting.nonce)) {

@@ -1,8 +1,10 @@
 // The driver's port: accepts connections, has both ends prove who they are, and hands on the lines of those who did.
-// Strangers cost little: at most `most_unproven` of them at a time, each for kProof_s, and the oldest goes first.
-// Never blocks. For one thread.
+// Strangers cost little: at most `most_unproven` of them at a time, each for kProof_s until it has shown a credential,
+// and the oldest goes first. A credential that was shown waits its turn, however busy MUNGE is: to drop its owner would
+// have it come again, with another one to look at. Never blocks. For one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -64,6 +66,7 @@ class Hub {
   void flush(Peer& peer);
   void watch_writes(Id id, const Peer& peer);
   void drop_stranger(Id id, const std::string& why);
+  std::size_t unproven() const { return silent_.size() + proving_.size(); }
 
   Prover prover_;
   Clock& clock_;
@@ -71,7 +74,9 @@ class Hub {
   net::Listener listener_;
   UniqueFd epoll_;
   std::map<Id, Peer> peers_;
-  std::set<Id> unproven_;  // ids grow, so the first is the oldest
+  // Those who have proved nothing: who have shown no credential, and whose is looked at. Ids grow, so the first is the
+  // oldest.
+  std::set<Id> silent_, proving_;
   std::vector<Event> pending_;
   Id next_id_ = 1;
   std::size_t strangers_ = 0;
@@ -79,8 +84,9 @@ class Hub {
 };
 
 // The other end: connects, proves itself, and makes sure that it talks to a driver of the same user. Throws
-// Error("net.peer"), Error("driver.stranger", peer).
+// Error("net.peer"), Error("driver.stranger", peer). `answer_s`: beyond the deadline, for a driver that has the
+// credentials of many others to look at first.
 net::Channel join(const net::Address& driver, const std::string& role, const std::string& node,
-                  const Credentials& credentials, net::Deadline deadline);
+                  const Credentials& credentials, net::Deadline deadline, std::chrono::seconds answer_s = {});
 
 }  // namespace ms::driver

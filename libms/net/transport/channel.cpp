@@ -243,7 +243,7 @@ PromptReceive::~PromptReceive() { fcntl(fd_, F_SETFL, O_NONBLOCK); }
 
 Listener::Listener(const Address& on)
     : fd_(socket(on.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-  constexpr int kBacklog = 1024;
+  constexpr int kBacklog = 4096;  // all nodes of a job may come at once
   // Somebody may listen here again, although the connections of this one are not forgotten yet: both must allow it.
   const int allowed = 1;
   setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &allowed, sizeof allowed);
