@@ -16,7 +16,6 @@ namespace {
 constexpr double kSilentSpare = 3;  // times what an agent may be silent for
 constexpr std::size_t kWitnesses = 2;
 constexpr double kBesideTraining_gbps = 1;  // what is looked for does not need more
-constexpr int kSecondStrike = 2;
 
 }  // namespace
 
@@ -105,7 +104,7 @@ void Driver::clear(const std::string& node) {
 // A suspect that nothing accuses and nothing clears has a second chance, and no third one while others can work.
 void Driver::no_evidence(const std::string& node, const std::string& why) {
   const int strikes = ledger_.strikes[node];
-  if (strikes >= kSecondStrike && pool_.usable() > nodes_.size()) {
+  if (is_out_without_evidence(strikes, pool_.usable(), nodes_.size())) {
     const std::string said = fmt::format("{} attempts ended for it, and {}", strikes, why);
     log::warn("driver", "{} is left out: {}", node, said);
     return leave_out(node, said);

@@ -26,6 +26,11 @@ std::string_view to_string(NodeRole role) {
   return "excluded";
 }
 
+bool is_out_without_evidence(int strikes, std::size_t usable, std::size_t needed) {
+  constexpr int kSecondStrike = 2;
+  return strikes >= kSecondStrike && usable > needed;
+}
+
 Pool::Pool(std::vector<std::string> nodes, std::set<std::string> last)
     : order_(std::move(nodes)), last_(std::move(last)) {
   for (const std::string& node : order_) nodes_[node];

@@ -19,6 +19,10 @@ enum class NodeRole {
 };
 std::string_view to_string(NodeRole role);
 
+// Whether a suspect that nothing accuses and nothing clears is left out: at its second strike, while others can work.
+// `usable`: nodes that may work, it among them; `needed`: nodes at work.
+bool is_out_without_evidence(int strikes, std::size_t usable, std::size_t needed);
+
 class Pool {
  public:
   // `last`: nodes that are chosen after the others, and so are the spares: Slurm keeps them for last.

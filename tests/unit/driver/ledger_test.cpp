@@ -133,6 +133,28 @@ TEST(Pool, AClearedSuspectIsASpareAndTheOthersStay) {
   EXPECT_THAT(pool.with(NodeRole::excluded), ElementsAre("n2")) << "for good";
 }
 
+// Three nodes, two at work: n1 is suspected in one attempt after the other, and nothing accuses or clears it.
+TEST(Pool, ASecondStrikeWithoutEvidenceIsTheLast) {
+  Pool pool({"n1", "n2", "n3"});
+  Ledger ledger;
+  const auto suspected = [&](const std::string& node) {  // as the driver does
+    pool.suspect(node, "hang");
+    const int strikes = ++ledger.strikes[node];
+    const bool is_out = is_out_without_evidence(strikes, pool.usable(), 2);
+    is_out ? pool.exclude(node, "hang") : pool.clear(node);
+    return is_out;
+  };
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n1", "n2"));
+  EXPECT_FALSE(suspected("n1")) << "the first strike";
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n2", "n3")) << "the last spare to be taken";
+  EXPECT_FALSE(suspected("n2"));
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n1", "n3"));
+  EXPECT_TRUE(suspected("n1")) << "the second, while two others can work";
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n2", "n3"));
+  EXPECT_FALSE(suspected("n2")) << "nobody else is left";
+  EXPECT_THAT(pool.with(NodeRole::excluded), ElementsAre("n1"));
+}
+
 TEST(Launch, WordsForSrun) {
   const LaunchSpec spec{
       .command = {"/usr/bin/ms-train", "run", "c.toml"}, .tasks_per_node = 2, .srun_options = {"--mem=0"}};
