@@ -96,6 +96,8 @@ void Driver::begin_attempt() {
   struct stat old {};
   output_.emplace(files_.output(number), stat(files_.output(number).c_str(), &old) == 0 ? old.st_size : 0);
   alarm_.reset();
+  looked_early_s_.reset();
+  awaited_.clear();
   tasks_.clear();
   lines_.clear();
   first_exit_.reset();
@@ -134,13 +136,33 @@ void Driver::alarm(Alarm found, double now_s) {
   alarm_s_ = now_s;
   phase_s_ = now_s;
   if (alarm_->kind != AlarmKind::hang) return end_command(now_s);
+  if (!looked_early_s_) look();
+  if (awaited_.empty()) return end_command(now_s);
   phase_ = Phase::looking;
+}
+
+// Shows what the tasks do, and where, to the judge and to people.
+void Driver::look() {
+  tasks_.clear();
   awaited_.clear();
   for (const std::string& node : nodes_) {
     if (!agents_.has(node)) continue;
     awaited_.insert(node);
     agents_.order(node, {.what = "look", .attempt = entry().number});
   }
+}
+
+// The look takes a third of a second, which need not follow the alarm. It only reads /proc, and is forgotten where the
+// run gets on. Other commands' flight recorders are dumped with it: they wait for the alarm.
+void Driver::look_early(double now_s) {
+  if (looked_early_s_ && watcher_->last_progress_s() > *looked_early_s_) {
+    looked_early_s_.reset();
+    tasks_.clear();
+  }
+  const bool due = !looked_early_s_ && awaited_.empty() && watcher_->nearly_hangs(now_s);
+  if (!due || !is_ms_train(options_.launch.command)) return;
+  look();
+  looked_early_s_ = now_s;
 }
 
 // The tasks first, each by the agent of its node, so that srun has nothing to wait for.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,9 @@ LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::
   }
   return LongCommand({.pid = pid, .started = process_stat(Sysroot(), pid).started, .status_file = status_file});
 }
+
+LongCommand::LongCommand(Place place)
+    : place_(std::move(place)), end_(static_cast<int>(syscall(SYS_pidfd_open, place_.pid, 0))) {}
 
 bool LongCommand::ended() {
   if (ended_) return true;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/handle.h"
 #include "base/json.h"
 
 namespace ms::driver {
@@ -29,13 +30,15 @@ class LongCommand {
 
   const Place& place() const { return place_; }
   bool ended();
+  int fd() const { return end_.get(); }  // readable once it has ended
   // After ended(): its exit status, 128 + a signal's number; nullopt where it was killed before it could be written.
   std::optional<int> status() const { return status_; }
   void signal(int number) const;  // to its group
 
  private:
-  explicit LongCommand(Place place) : place_(std::move(place)) {}
+  explicit LongCommand(Place place);
   Place place_;
+  UniqueFd end_;
   bool ended_ = false;
   std::optional<int> status_;
 };

@@ -147,8 +147,10 @@ int Driver::run() {
   while (!result_) {
     // Reports of thousands of agents come all the time; to look at all nodes after each would take too long.
     const double rest_s = std::clamp(looked_s_ + kLookNode_s * nodes - last_s, 0.0, kTick_s);
-    const std::vector<Hub::Event> events = hub_.wait(
-        unseen ? rest_s : kTick_s, options_.signals >= 0 ? std::vector<int>{options_.signals} : std::vector<int>{});
+    std::vector<int> others;
+    if (options_.signals >= 0) others.push_back(options_.signals);
+    if (command_ && phase_ != Phase::settling && command_->fd() >= 0) others.push_back(command_->fd());
+    const std::vector<Hub::Event> events = hub_.wait(unseen ? rest_s : kTick_s, others);
     const double now_s = clock_.now_s();
     // A driver that was not scheduled has heard nobody, which says nothing of them.
     if (watcher_ && now_s - last_s > 4 * kTick_s) watcher_->was_away(now_s - last_s - kTick_s);
@@ -168,7 +170,10 @@ int Driver::run() {
     check_suspects(now_s);
     if (metrics_port_) metrics_port_->serve(metrics_);
     watch(now_s);
-    step(now_s);
+    for (Phase before = phase_;; before = phase_) {  // what follows at once need not wait for the next look
+      step(now_s);
+      if (phase_ == before || result_) break;
+    }
     events_.send(now_s);
     if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
   }
@@ -194,6 +199,7 @@ void Driver::handle(const Hub::Event& event) {
   }
   if (says->report && !says->report->finding.empty()) take_finding(event.node, says->report->finding);
   if (!says->answer) return;
+  if (watcher_) watcher_->heard(event.node, now_s);
   awaited_.erase(event.node);
   for (const TaskEvidence& task : says->answer->tasks) {
     tasks_.push_back({.node = event.node, .task = task, .step = watcher_ ? watcher_->steps_of(task.rank) : -1});
@@ -355,6 +361,8 @@ void Driver::step(double now_s) {
         alarm(*std::move(loss), now_s);
       } else if (found) {
         alarm(*std::move(found), now_s);
+      } else {
+        look_early(now_s);
       }
       break;
     case Phase::looking:
@@ -368,8 +376,8 @@ void Driver::step(double now_s) {
       // Who is lost, maybe beside whom the alarm names, shows in who is not heard of; and a verdict may come from
       // another node.
       const bool well = !alarm_ && command_->status() == 0;
-      const bool heard =
-          well || (alarm_ && alarm_->kind == AlarmKind::node_lost) || watcher_->heard_all_since(ended_s_, now_s);
+      const bool heard = well || (alarm_ && alarm_->kind == AlarmKind::node_lost) ||
+                         watcher_->heard_all_since(alarm_ ? alarm_s_ : ended_s_, now_s);
       const bool told =
           !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > watch::kVerdict_s;
       if (heard && told && !flight_.busy(now_s)) finish_attempt(now_s);

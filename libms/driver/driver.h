@@ -100,6 +100,8 @@ class Driver {
   void note_progress(double now_s);
   void begin_recovery(double now_s);
   void alarm(Alarm alarm, double now_s);
+  void look();
+  void look_early(double now_s);
   void end_command(double now_s);
   void settle(double now_s);
   std::optional<FlightNode> flight_node();
@@ -172,7 +174,8 @@ class Driver {
   double ended_s_ = 0;             // when the command had ended
   std::set<std::string> awaited_;  // agents that owe an answer
   std::vector<NodeTask> tasks_;
-  std::optional<LossyNode> lossy_;  // when it hung
+  std::optional<double> looked_early_s_;  // when agents began to look at what may be a hang
+  std::optional<LossyNode> lossy_;        // when it hung
   std::vector<SaidLine> lines_;
   std::optional<TaskExit> first_exit_;
   std::optional<double> fault_s_;  // when steps ceased to be done, until they are again

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kEnded = "done";
 constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before that
+constexpr double kStoppedSlack_s = 2;          // nothing that a healthy rank waits for stops it by a signal
 
 }  // namespace
 
@@ -42,6 +43,11 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
   }
 }
 
+void Watcher::heard(const std::string& node, double now_s) {
+  const auto found = nodes_.find(node);
+  if (found != nodes_.end()) found->second.heard_s = now_s;
+}
+
 void Watcher::answered(const std::string& node, double now_s) {
   const auto found = nodes_.find(node);
   if (found != nodes_.end()) found->second.answered_s = now_s;
@@ -67,10 +73,14 @@ double Watcher::deadline_s() const {
   for (const auto& [number, rank] : ranks_) {
     if (last != nullptr && *last == rank.state.section) continue;
     last = &rank.state.section;
-    deadline_s = std::max(deadline_s, deadlines_.of(*last));
+    deadline_s = std::max(deadline_s, deadlines_.of(*last, is_stopped ? kStoppedSlack_s : deadlines_.slack_s(*last)));
     if (*last == kUnnamedSection) deadline_s = std::max(deadline_s, unnamed_s);
   }
   return deadline_s;
+}
+
+bool Watcher::nearly_hangs(double now_s) const {
+  return has_beats() && !ended() && now_s - progress_s_ > deadline_s() - kEarly_s;
 }
 
 bool Watcher::is_slow(double now_s) const {

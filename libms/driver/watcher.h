@@ -34,6 +34,8 @@ class Watcher {
           double now_s);
 
   void report(const std::string& node, const Report& report, double now_s);
+  // Its agent said something else than a report.
+  void heard(const std::string& node, double now_s);
   // The node's kernel answered: it is there, even if its agent is not.
   void answered(const std::string& node, double now_s);
   // The command wrote something: the only sign of life of one without heartbeats.
@@ -54,6 +56,9 @@ class Watcher {
   bool ended() const;  // every rank that was heard of says so
   double last_progress_s() const { return progress_s_; }
   double deadline_s() const;
+  // It will be a hang in less than kEarly_s, unless a rank gets on.
+  static constexpr double kEarly_s = 1;
+  bool nearly_hangs(double now_s) const;
   // No rank has got on for much longer than a step takes, though that is no hang yet.
   bool is_slow(double now_s) const;
   struct Rank {

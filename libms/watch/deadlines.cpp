@@ -18,12 +18,19 @@ void Deadlines::took(std::string_view section, double seconds) {
   }
 }
 
-double Deadlines::of(std::string_view section) const {
+double Deadlines::of(std::string_view section, double slack_s) const {
   const auto found = sections_.find(section);
   if (found == sections_.end()) return ceiling_s_;
   const std::vector<double>& seconds = found->second.seconds;
-  const double slack_s = seconds.size() < kEnough ? kFirstSlack_s : kSlack_s;
+  if (seconds.size() < kEnough) slack_s = kFirstSlack_s;
   return std::min(ceiling_s_, kTimes * *std::ranges::max_element(seconds) + slack_s);
+}
+
+double Deadlines::slack_s(std::string_view section) const {
+  const auto found = sections_.find(section);
+  if (found == sections_.end() || found->second.seconds.size() < kRemembered / 2) return kSlack_s;
+  const double spread_s = std::ranges::max(found->second.seconds) - *typical_s(section);
+  return std::min(kSlack_s, kRegularSlack_s + kSpreadTimes * spread_s);
 }
 
 double Deadlines::sure(std::string_view section, double least_s) const {

@@ -24,6 +24,21 @@ TEST(Deadlines, FollowTheLongestOfTheLastTimes) {
   EXPECT_DOUBLE_EQ(deadlines.of("step"), 8);
 }
 
+TEST(Deadlines, OfTimesThatAreAlikeHaveLessSlack) {
+  Deadlines deadlines(600);
+  for (std::size_t i = 0; i < Deadlines::kRemembered / 2; ++i) {
+    EXPECT_EQ(deadlines.slack_s("step"), 5) << "after " << i;
+    deadlines.took("step", 0.25);
+  }
+  EXPECT_DOUBLE_EQ(deadlines.slack_s("step"), 4);
+  deadlines.took("step", 0.3);
+  EXPECT_DOUBLE_EQ(deadlines.slack_s("step"), 4.5);
+  EXPECT_DOUBLE_EQ(deadlines.of("step", 4.5), 3 * 0.3 + 4.5);
+  deadlines.took("step", 0.5);
+  EXPECT_DOUBLE_EQ(deadlines.slack_s("step"), 5);
+  EXPECT_DOUBLE_EQ(deadlines.of("step"), 6.5);
+}
+
 TEST(Deadlines, TypicalIsTheMedianOfWhatIsRemembered) {
   Deadlines deadlines(600);
   for (std::size_t i = 0; i + 1 < Deadlines::kEnough; ++i) deadlines.took("step", 0.1);
