@@ -109,6 +109,11 @@ class ShardedOptimizer {
   void before_backward(std::size_t span);
   // Clears the scalars and the gradients that backwards add to: a step begins.
   void begin_step();
+  // Clears those of a span, once its buffer is free: for a backward of no step.
+  void clear_gradients(std::size_t span) {
+    before_backward(span);
+    clear(compute_, span);
+  }
   // The next updates wait for `event`: until then a save reads the state.
   void update_after(Event event) { update_after_ = std::move(event); }
   // Makes this rank's gradients of the step that has begun NaN, before they are reduced: an injected fault.

@@ -66,4 +66,11 @@ Schedule forward_only(int pp, int chunks, int microbatches, const Options& optio
   return build(shape, options, [&](int) { return alternate(forwards, {}, std::ssize(forwards)); });
 }
 
+Schedule there_and_back(int pp, int chunks, const Options& options) {
+  const Shape shape{.pp = pp, .chunks = chunks, .microbatches = 1};
+  check_shape(shape);
+  const std::vector<Entry> forwards = order_table(shape), backwards(forwards.rbegin(), forwards.rend());
+  return build(shape, options, [&](int) { return alternate(forwards, backwards, std::ssize(forwards)); });
+}
+
 }  // namespace ms::sched

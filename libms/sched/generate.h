@@ -29,5 +29,7 @@ struct Options {
 Schedule make_schedule(std::string_view key, int pp, int chunks, int microbatches, const Options& options = {});
 // Evaluation: forwards only, in the order of the interleaved schedule; any number of microbatches.
 Schedule forward_only(int pp, int chunks, int microbatches, const Options& options = {});
+// One microbatch: forward through all virtual stages, then backward through them.
+Schedule there_and_back(int pp, int chunks, const Options& options = {});
 
 }  // namespace ms::sched

@@ -201,8 +201,6 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.guard.replay_every > 0 && settings.mesh.dp == 1)
     add("guard.replay_every", "there is no other dp rank to compare with: mesh.dp is 1");
-  if (settings.guard.replay_every > 0 && train.fp8)
-    add("guard.replay_every", "with train.fp8 = true every dp rank scales by itself, and their bits differ");
   if (checkpoint.weights_only && checkpoint.load.empty()) {
     add("checkpoint.weights_only", "checkpoint.weights_only is about checkpoint.load, which is empty");
   }

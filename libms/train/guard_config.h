@@ -68,12 +68,13 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
     {.key = "replay_every",
      .member = &GuardConfig::replay_every,
      .doc =
-         "After every so many steps all dp ranks compute the forward of one of them again, another one each time, and "
-         "compare their losses bit by bit: a device that computes wrongly and says nothing differs. The backward is "
-         "not compared. Where most dp ranks agree, the run ends and names the others, with code 69 where they are on "
-         "one node, else with 76; of two dp ranks it cannot be told which is wrong: 76. It costs the forward of a "
-         "step, which the log shows as a share of the time. Needs mesh.dp of 2 or more, the same processor or GPU "
-         "on all ranks, and train.fp8 = false. 0: never.",
+         "After every so many steps all dp ranks compute a microbatch of one of them again, another rank's each time, "
+         "forward and backward, and compare a checksum of the loss and all gradients: a device that computes wrongly "
+         "and says nothing differs. Where most dp ranks agree, the run ends and names the others, with code 69 where "
+         "they are on one node, else with 76; of two dp ranks it cannot be told which is wrong: 76. It costs a "
+         "microbatch's time without overlap in the pipeline, and reading the gradients once; the log shows it as a "
+         "share of the time. The optimizer's update is not compared. Needs mesh.dp of 2 or more, and the same "
+         "processor or GPU on all ranks. 0: never.",
      .min = 0,
      .max = 1e9},
 };

@@ -124,18 +124,20 @@ Plan forward_plan(const Settings& settings, int world) {
 Plan make_plan(const Settings& settings, int world) {
   Plan plan = forward_plan(settings, world);
   plan.gradient_buffers.assign(static_cast<std::size_t>(plan.mesh.pp), 0);
-  const auto made = [&](int microbatches) {
-    sched::Schedule schedule = training_schedule(settings, microbatches, options_of(settings.overlap));
+  const sched::Options options = options_of(settings.overlap);
+  const auto proven = [&](sched::Schedule schedule) {
     const sched::Report report = prove(schedule, settings);
     for (std::size_t p = 0; p < report.ranks.size(); ++p)
       plan.gradient_buffers[p] = std::max(plan.gradient_buffers[p], report.ranks[p].gradient_buffers);
     return schedule;
   };
+  const auto made = [&](int microbatches) { return proven(training_schedule(settings, microbatches, options)); };
   plan.training = made(plan.microbatches);
   for (const data::RampStage& stage : plan.batch.ramp) {
     const int microbatches = static_cast<int>(stage.batch / rows_of(settings));
     plan.ramp.emplace(microbatches, made(microbatches));
   }
+  if (settings.guard.replay_every > 0) plan.replay = proven(sched::there_and_back(plan.mesh.pp, plan.chunks, options));
   return plan;
 }
 

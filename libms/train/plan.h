@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Plan {
   tensor::DType dtype = tensor::DType::f32;
   sched::Schedule training, evaluation, single;  // single: one microbatch forward, to generate text
   std::map<int, sched::Schedule> ramp;           // of the ramp-up's steps, by microbatches
+  std::optional<sched::Schedule> replay;         // one microbatch forward and backward; absent: guard.replay_every is 0
   std::vector<int> gradient_buffers;             // [pp rank], of each chunk: what the training schedules need
   bool inference = false;                        // forward only: no gradients, no optimizer; `training` is not used
   bool caches = false;                           // keeps keys and values: only Engine::next_token() computes anything

@@ -40,7 +40,7 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::pause, "pause=SECONDS", "the rank's host thread sleeps for this time"},
     {FaultKind::slow, "slow=FACTOR", "from that step on, the rank's operations take FACTOR times as long"},
     {FaultKind::nan, "nan", "the rank's gradients of that step are NaN"},
-    {FaultKind::flip, "flip", "a bit of the rank's tokens is wrong when guard.replay_every compares next"},
+    {FaultKind::flip, "flip", "a bit that the rank's next backward for guard.replay_every computes with is wrong"},
 };
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {

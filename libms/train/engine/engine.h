@@ -69,10 +69,12 @@ class Engine {
   std::optional<double> evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
                                  std::span<const std::int32_t> starts = {}, bool stop = false);
 
-  // Computes the forward of the tokens that dp rank `of` has of the step before on all dp ranks, and returns the bits
-  // of the losses that each of them finds; empty: they are all the same. Nothing is in flight. Waits.
+  // Computes a microbatch that dp rank `of` has of the step before on all dp ranks, forward and backward, and returns a
+  // checksum of the loss and all gradients by dp rank; empty: they are all the same. Nothing is in flight; the
+  // gradients of the step before are lost. Only of a plan with guard.replay_every. Waits.
   std::vector<std::uint64_t> replay(int of);
-  // Flips a bit of what this rank computes with in its next replay: an injected fault. Not on a stage without input.
+  // Flips a bit of an activation that the backward of this rank's next replay computes with: an injected fault, which
+  // changes gradients and not the loss.
   void flip_bit() { flip_bit_ = true; }
 
   // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
@@ -122,6 +124,8 @@ class Engine {
   // [1,V/tp] at `position` or at the last one; absent on other stages than the last.
   tensor::Tensor logits_of_sequence(std::int64_t position);
   tensor::Tensor logits_of_window(std::int64_t first, std::int64_t rows);
+  // Computes the first microbatch of the input, and returns the checksum of this rank's loss and gradients.
+  std::uint64_t replayed_bits();
   // Sums scalars.sums over the world, and returns the loss.
   double reduce_loss(Pending& pending);
   bool has_module_norms(std::int64_t step) const {
@@ -134,6 +138,7 @@ class Engine {
   bool needs_input_;
   // Streams before what issues on them; memory before all of it: it goes last.
   std::unique_ptr<tensor::Memory> memory_, host_memory_;
+  std::unique_ptr<tensor::Memory> staging_;  // what a replay hashes; absent before the first one
   RankTensors tensors_;
   RankGroups groups_;
   std::optional<optim::ShardedOptimizer> optimizer_;

@@ -95,9 +95,29 @@ const std::vector<Row>& Executor::rows(const sched::Schedule& schedule) const {
   return schedule.rows[static_cast<std::size_t>(at_.pp)];
 }
 
-void Executor::run(const sched::Schedule& schedule, Mode mode, double loss_scale) {
+void Executor::begin() {
   for (ChunkState& state : state_) state.has_rounded = state.has_gradients = state.has_weight_gradients = false;
+}
+
+void Executor::run(const sched::Schedule& schedule, Mode mode, double loss_scale) {
+  begin();
   for (const Row& row : rows(schedule)) obey(row, mode, loss_scale);
+}
+
+void Executor::replay(const sched::Schedule& schedule, double loss_scale, const BeforeBackward& before_backward,
+                      const AfterBackward& after_backward) {
+  begin();
+  for (const Row& row : rows(schedule)) {
+    if (row.action == Action::reduce_grads) continue;
+    const bool is_backward = row.action == Action::backward;
+    if (is_backward) {
+      before_backward(at_index(tensors_.slots, row.slot));
+      for (std::size_t i = 0; i < at_index(state_, row.chunk).complete.size(); ++i)
+        optimizer_.clear_gradients(first_span(row.chunk) + i);
+    }
+    obey(row, Mode::replay, loss_scale);
+    if (is_backward) after_backward(at_index(tensors_.chunks, row.chunk));
+  }
 }
 
 void Executor::prefetch(const sched::Schedule& schedule) {
@@ -152,7 +172,7 @@ void Executor::obey(const Row& row, Mode mode, double loss_scale) {
     case Action::backward:
     case Action::backward_input:
     case Action::backward_weight:
-      return backward(row, loss_scale);
+      return backward(row, mode, loss_scale);
     case Action::gather_params:
       return gather(row.chunk);
     case Action::reduce_grads:
@@ -244,7 +264,7 @@ bool Executor::sets_gradients(const Row& row) {
 }
 
 // All of it, or one half. The first half is done with the gradient buffer, the second with the slot.
-void Executor::backward(const Row& row, double loss_scale) {
+void Executor::backward(const Row& row, Mode mode, double loss_scale) {
   ChunkState& state = at_index(state_, row.chunk);
   ChunkTensors& tensors = at_index(tensors_.chunks, row.chunk);
   const nn::Chunk& chunk = at_index(model_, row.chunk);
@@ -277,7 +297,7 @@ void Executor::backward(const Row& row, double loss_scale) {
   }
   if (row.action != Action::backward_input) at_index(slots_, row.slot).done = compute_.record();
   // A half too: the next row may add another microbatch's gradients, or another chunk's, to the same buffer.
-  if (plan_.settings.optim.zero == 2) reduce(row.chunk);
+  if (plan_.settings.optim.zero == 2 && mode == Mode::train) reduce(row.chunk);
 }
 
 void Executor::gather(int chunk) {

@@ -7,6 +7,7 @@
 // sched/checker.h calls coupled. Results do not change: the same ops run in the same order.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,7 +19,7 @@ namespace ms::train {
 
 class Executor {
  public:
-  enum class Mode { train, evaluate, logits };
+  enum class Mode { train, evaluate, logits, replay };
 
   // All of these but the shape outlive it. The tensors have that shape.
   Executor(const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& tensors,
@@ -27,6 +28,13 @@ class Executor {
 
   // Losses are multiplied by `loss_scale`.
   void run(const sched::Schedule& schedule, Mode mode, double loss_scale);
+  // Computes the microbatch of a schedule forward and backward, and reduces no gradients: where the host calls
+  // `after_backward`, all that are issued for the chunk are in its buffers, and they are read before it returns, as
+  // chunks may share them. `before_backward` has the chunk's activations. The next step clears or sets all gradients.
+  using BeforeBackward = std::function<void(const nn::ChunkSlot&)>;
+  using AfterBackward = std::function<void(const ChunkTensors&)>;
+  void replay(const sched::Schedule& schedule, double loss_scale, const BeforeBackward& before_backward,
+              const AfterBackward& after_backward);
   // The gathers that the schedule begins with, issued ahead of it; run() then finds them done. Not without overlap:
   // compute would wait for them.
   void prefetch(const sched::Schedule& schedule);
@@ -40,7 +48,8 @@ class Executor {
   void obey(const sched::Row& row, Mode mode, double loss_scale);
   void transfer(const sched::Row& row);
   void forward(const sched::Row& row, Mode mode, double loss_scale);
-  void backward(const sched::Row& row, double loss_scale);
+  void backward(const sched::Row& row, Mode mode, double loss_scale);
+  void begin();  // of a schedule
   // Whether the row's backward sets gradients and does not add to them. Asked once a row.
   bool sets_gradients(const sched::Row& row);
   void gather(int chunk);

@@ -71,6 +71,7 @@ std::vector<nn::ChunkPart> slot_parts(const Plan& plan, int pp_rank,
 std::vector<nn::ChunkPart> slot_parts(const Plan& plan, int pp_rank) {
   std::vector<const sched::Schedule*> schedules{&plan.training, &plan.evaluation, &plan.single};
   for (const auto& [microbatches, schedule] : plan.ramp) schedules.push_back(&schedule);
+  if (plan.replay) schedules.push_back(&*plan.replay);
   return slot_parts(plan, pp_rank, schedules);
 }
 

@@ -73,7 +73,7 @@ void Replay::check(Engine& engine, std::int64_t step) {
     if (world_.rank() == 0)
       log::info(
           "train",
-          "step {}: the forward of dp rank {} has the same bits on all {} dp ranks, in {:.3f} s, {:.2f} % of the time",
+          "step {}: a microbatch of dp rank {} has the same bits on all {} dp ranks, in {:.3f} s, {:.2f} % of the time",
           step + 1, of, plan_.mesh.dp, end_s - begin_s, 100 * share);
     return;
   }
@@ -81,12 +81,13 @@ void Replay::check(Engine& engine, std::int64_t step) {
   const std::string since = step + 1 > every_
                                 ? fmt::format("checkpoints after step {} may hold its errors", step + 1 - every_)
                                 : std::string("all checkpoints of this start may hold its errors");
-  if (!wrong.empty()) accuse(wrong, fmt::format("step {}: the forward of dp rank {}", step + 1, of), since);
+  if (!wrong.empty()) accuse(wrong, fmt::format("step {}: a microbatch of dp rank {}", step + 1, of), since);
   const std::string why = plan_.mesh.dp == 2 ? "one of the two computes wrongly, and a third would tell which"
                                              : "no more than half of them agree, and it cannot be told which are wrong";
-  throw Error("replay.tie", Blame::peer,
-              fmt::format("step {}: the forward of dp rank {} has other bits on other dp ranks: {}", step + 1, of, why),
-              fmt::format("'ms-diag run --level 2' on all nodes; {}", since));
+  throw Error(
+      "replay.tie", Blame::peer,
+      fmt::format("step {}: a microbatch of dp rank {} has other bits on other dp ranks: {}", step + 1, of, why),
+      fmt::format("'ms-diag run --level 2' on all nodes; {}", since));
 }
 
 void Replay::accuse(const std::vector<int>& wrong, const std::string& what, const std::string& hint) {

@@ -54,6 +54,11 @@ TEST(Generate, ForwardOnly) {
   EXPECT_EQ(computations(forward_only(2, 2, 3), 0), "F0.0 F0.1 F1.0 F1.1 F0.2 F1.2");
 }
 
+TEST(Generate, ThereAndBack) {
+  EXPECT_EQ(computations(there_and_back(1, 1), 0), "F0.0 B0.0");
+  EXPECT_EQ(computations(there_and_back(2, 3), 1), "F0.0 F1.0 F2.0 B2.0 B1.0 B0.0");
+}
+
 // On rank 0 a result leaves when a gradient arrives: the receive stands first.
 TEST(Generate, CoupledReceivesStandWhereBothSidesMeet) {
   const Options late{.early_receives = false};
@@ -122,6 +127,7 @@ TEST(Generate, EverythingPassesTheChecker) {
         for (const int v : {1, 2, 3}) {
           if (p == 1 && v > 1) continue;
           expect_sound(forward_only(p, v, m, options), early);
+          if (m == 1) expect_sound(there_and_back(p, v, options), early);
           for (const ScheduleKind* kind : schedule_kinds()) {
             if (!kind->takes(v) || (kind->whole_groups && m % p != 0)) continue;
             expect_sound(make_schedule(kind->key, p, v, m, options), early);
