@@ -47,8 +47,15 @@ endif()
 find_path(MS_SLURM_INCLUDE slurm/spank.h)
 ms_optional(MS_SLURM "Slurm's SPANK API" "${MS_SLURM_INCLUDE}")
 
-# Debian's pkg-config name of the serial, thread-safe flavour; "hdf5" alone may be the one of Open MPI.
-pkg_check_modules(hdf5 QUIET IMPORTED_TARGET hdf5-serial)
+# Debian's pkg-config name of the serial flavour; "hdf5" is everybody else's, but may be the one of MPI, which we cannot use.
+pkg_search_module(hdf5 QUIET IMPORTED_TARGET hdf5-serial hdf5)
+if(hdf5_FOUND)
+  find_file(MS_HDF5_SETTINGS H5pubconf.h HINTS ${hdf5_INCLUDE_DIRS} REQUIRED)
+  file(STRINGS ${MS_HDF5_SETTINGS} parallel REGEX "define H5_HAVE_PARALLEL 1")
+  if(parallel)
+    set(hdf5_FOUND FALSE)
+  endif()
+endif()
 ms_optional(MS_HDF5 "HDF5" "${hdf5_FOUND}")
 
 pkg_check_modules(munge QUIET IMPORTED_TARGET munge)
