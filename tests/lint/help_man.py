@@ -1,5 +1,6 @@
 """What every built tool says of itself: --help and --man name the same commands and the same options of each, and the manual
-is clean under `mandoc -Tlint -Wwarning`. Every page is one that the build makes or installs."""
+is clean under `mandoc -Tlint -Wwarning`. Every page is one that the build makes or installs, and no heading of it is taken for
+a macro."""
 
 import re
 import shutil
@@ -78,6 +79,10 @@ def check_pages(tree):
     for page in tools + [f[4:] for f in tree.files if f.startswith("man/")]:
         if not re.search(rf"(?<![\w.-]){re.escape(page)}\b", lists):
             yield f"CMakeLists.txt:1: nothing makes or installs the page {page}"
+    for page in (f for f in tree.files if f.startswith("man/")):
+        for number, line in enumerate(tree.lines(page), 1):
+            if re.match(r"\.S[sh] (An|At|Do|In|No|So)\b", line):
+                yield f"{page}:{number}: the heading begins with a macro of mdoc, write \\&{line[4:]}"
 
 
 def check(tree, args):
