@@ -68,6 +68,19 @@ memory::desc describe(const Tensor& x, bool transposed) {
                     : memory::desc({x.rows, x.cols}, type_of(x.dtype), memory::dims{ld, 1});
 }
 
+// oneDNN 3 makes in one step what 2, that of Debian 12, makes in two.
+dnnl::matmul::primitive_desc describe(const Matmul& op, const dnnl::primitive_attr& attributes,
+                                      const dnnl::engine& engine) {
+  const memory::desc a = describe(op.a, op.transpose_a), b = describe(op.b, op.transpose_b), c = describe(op.c, false);
+#if DNNL_VERSION_MAJOR >= 3
+  if (!op.bias) return {engine, a, b, c, attributes};
+  return {engine, a, b, describe(op.bias, false), c, attributes};
+#else
+  if (!op.bias) return {dnnl::matmul::desc(a, b, c), attributes, engine};
+  return {dnnl::matmul::desc(a, b, describe(op.bias, false), c), attributes, engine};
+#endif
+}
+
 // While this lives, oneDNN sees one thread.
 class OneThread {
  public:
@@ -221,6 +234,7 @@ class MatmulCache::Impl {
   // A primitive, and whether its sums run over k in order, however the shape is split.
   struct Primitive {
     dnnl::matmul primitive;
+    memory::desc scratchpad;
     bool in_order = false;
   };
 
@@ -235,13 +249,10 @@ class MatmulCache::Impl {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const memory::desc a = describe(op.a, op.transpose_a), b = describe(op.b, op.transpose_b),
-                       c = describe(op.c, false);
-    const auto desc = op.bias ? dnnl::matmul::desc(a, b, describe(op.bias, false), c) : dnnl::matmul::desc(a, b, c);
     const OneThread one_thread;
-    const dnnl::matmul::primitive_desc primitive_desc(desc, attributes, engine_);
-    const bool in_order = std::string_view(primitive_desc.impl_info_str()).starts_with("brg:");
-    return primitives_.emplace(key, Primitive{dnnl::matmul(primitive_desc), in_order}).first->second;
+    const dnnl::matmul::primitive_desc desc = describe(op, attributes, engine_);
+    const bool in_order = std::string_view(desc.impl_info_str()).starts_with("brg:");
+    return primitives_.emplace(key, Primitive{dnnl::matmul(desc), desc.scratchpad_desc(), in_order}).first->second;
   }
 
   // oneDNN's older kernels, for transposed narrow outputs and for processors without AVX-512, split a sum depending on
@@ -296,7 +307,8 @@ class MatmulCache::Impl {
 
   Bound bind(const Matmul& op, const Key& key) {
     Bound bound;
-    bound.primitive = primitive_for(op, key).primitive;
+    const Primitive made = primitive_for(op, key);
+    bound.primitive = made.primitive;
     const auto add = [&](int argument, memory& object, const memory::desc& desc) {
       object = memory(desc, engine_, nullptr);
       bound.arguments.push_back({argument, object.get()});
@@ -305,13 +317,8 @@ class MatmulCache::Impl {
     add(DNNL_ARG_WEIGHTS, bound.b, describe(op.b, op.transpose_b));
     add(DNNL_ARG_DST, bound.c, describe(op.c, false));
     if (op.bias) add(DNNL_ARG_BIAS, bound.bias, describe(op.bias, false));
-    const memory::desc scratchpad(
-        dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0) == nullptr
-            ? memory::desc()
-            : memory::desc(
-                  *dnnl_primitive_desc_query_md(bound.primitive.get_primitive_desc(), dnnl_query_scratchpad_md, 0)));
-    bound.scratchpad_bytes = scratchpad.get_size();
-    if (bound.scratchpad_bytes > 0) add(DNNL_ARG_SCRATCHPAD, bound.scratchpad, scratchpad);
+    bound.scratchpad_bytes = made.scratchpad.get_size();
+    if (bound.scratchpad_bytes > 0) add(DNNL_ARG_SCRATCHPAD, bound.scratchpad, made.scratchpad);
     return bound;
   }
 
