@@ -2,8 +2,11 @@
 """Published steps on A100s beside what ms-train simulate says of them, in points of MFU, with one device for all: MegaScale's
 Table 2 (arXiv 2402.15627), Korthikanti et al. 2022, Table 5 (arXiv 2205.05198), Narayanan et al. 2021, Table 1 (arXiv
 2104.04473). The cluster file is fitted to MegaScale's 175B, but for the rate and latency inside a node.
-usage: tests/bench/published_rows.py [ms-train option...]"""
+usage: tests/bench/published_rows.py [ms-train option...]    as the cluster file is
+       tests/bench/published_rows.py --cross-validate       rate and latency inside a node and the attention of 2021 chosen
+                                                            without a model, or without a paper, which they then foretell"""
 
+import itertools
 import json
 import os
 import pathlib
@@ -21,13 +24,13 @@ PEAK = 312e12
 SEQ, VOCAB = 2048, 51200
 
 
-def written_scores(row):
+def written_scores(row, factor=1.0):
     """The attention of Megatron-LM in 2021 and 2022, which wrote its scores to memory: it takes a time for each score, whatever
     the size of heads, and so a share of the peak that grows with that. One number, a quarter of the file's curve at heads of 96,
     is fitted to the first of Narayanan's rows, where attention is most, and serves all others."""
     size = row[2] / row[3] / 96
     points = ((1e9, 0.038), (1e10, 0.085), (1e11, 0.094))
-    return ["--set-cluster", "device.attention=[" + ",".join(f'"{flops:g}:{share * size:.4f}"' for flops, share in points) + "]"]
+    return ["--set-cluster", "device.attention=[" + ",".join(f'"{flops:g}:{factor * share * size:.4f}"' for flops, share in points) + "]"]
 
 
 # name, layers, hidden, heads, tp, pp, chunks, GPUs, batch, microbatch, seconds with selective and with full recomputation.
@@ -111,7 +114,7 @@ def seconds(row, recompute, sequence, options):
         return json.loads(done.stdout)["iteration_s"]
 
 
-def rows(options):
+def rows(options, factor=1.0):
     """source, name, GPUs, published seconds, simulated seconds, FLOPs of a step"""
     jobs = []
     for system, dp, batch, published, mfu in megascale_tables.TABLE_2:
@@ -123,20 +126,61 @@ def rows(options):
         flops = model_flops(row[1], row[2], row[8])
         for recompute, published in (("selective", row[10]), ("full", row[11])):
             def korthikanti(row=row, recompute=recompute):
-                return seconds(row, recompute, recompute == "selective", written_scores(row) + options)
+                return seconds(row, recompute, recompute == "selective", written_scores(row, factor) + options)
             jobs.append((f"Korthikanti {recompute}", row[0], row[7], published, flops, korthikanti))
     for row in NARAYANAN:
         published = hardware_flops(row[1], row[2], row[8]) / (row[10] * 1e12 * row[7])
 
         def narayanan(row=row):
-            return seconds(row, "full", False, written_scores(row) + options)
+            return seconds(row, "full", False, written_scores(row, factor) + options)
         jobs.append(("Narayanan", row[0], row[7], published, model_flops(row[1], row[2], row[8]), narayanan))
     with ThreadPoolExecutor(2) as pool:
         simulated = list(pool.map(lambda job: job[5](), jobs))
     return [(*job[:4], got, job[4]) for job, got in zip(jobs, simulated)]
 
 
+RATES, LATENCIES, FACTORS = (158, 190, 230, 270), (8, 16, 24), (0.8, 1.0, 1.25)
+
+
+def points_of(found):
+    """Ours less the paper's, in points of MFU, of each row."""
+    return [100 * flops / (PEAK * gpus) * (1 / got - 1 / published) for _, _, gpus, published, got, flops in found]
+
+
+def cross_validate():
+    points = {}
+    for rate, latency, factor in itertools.product(RATES, LATENCIES, FACTORS):
+        found = rows(["--set-cluster", f"node.rate={rate}", "--set-cluster", f"node.latency={latency}us"], factor)
+        points[rate, latency, factor] = points_of(found)
+    names = [(source.split()[0], name) for source, name, *_ in found]
+
+    def chosen(left_out):
+        """Where the squares of the rows that are not left out are least."""
+        return min(points, key=lambda at: sum(p**2 for p, out in zip(points[at], left_out) if not out))
+
+    for what, key in (("model", 1), ("paper", 0)):
+        print(f"\n{'left out':12} {'GB/s':>5} {'us':>3} {'factor':>6}  points of MFU of its rows")
+        all_points = []
+        for group in dict.fromkeys(name[key] for name in names):
+            left_out = [name[key] == group for name in names]
+            at = chosen(left_out)
+            told = [p for p, out in zip(points[at], left_out) if out]
+            all_points += told
+            print(f"{group:12} {at[0]:5} {at[1]:3} {at[2]:6}  {' '.join(f'{p:+.1f}' for p in told)}", flush=True)
+        far = sum(abs(p) > 2 for p in all_points)
+        rms = (sum(p**2 for p in all_points) / len(all_points)) ** 0.5
+        print(f"without the {what} that they foretell: {far} of {len(all_points)} are off by more than 2 points of MFU, "
+              f"{rms:.1f} in the root mean square")
+    at = chosen([False] * len(names))
+    rms = (sum(p**2 for p in points[at]) / len(names)) ** 0.5
+    print(f"\nchosen with all: {at[0]} GB/s, {at[1]} us, factor {at[2]}: {sum(abs(p) > 2 for p in points[at])} of {len(names)} "
+          f"off by more than 2 points, {rms:.1f} in the root mean square")
+
+
 def main():
+    if sys.argv[1:] == ["--cross-validate"]:
+        cross_validate()
+        return
     print(f"{'source':22} {'model':>6} {'GPUs':>6} {'seconds':>8} {'paper':>7} {'MFU':>6} {'paper':>6} {'points':>7}")
     far = 0
     found = rows(sys.argv[1:])
