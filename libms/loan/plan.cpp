@@ -140,10 +140,11 @@ class Planner {
         continue;
       }
       if (--spare < 0) continue;
-      const bool free = node->jobs.empty();
-      if (free && !node->idle && !node->completing) continue;  // inference has taken it
-      plan_.handing.emplace(name, handing);
-      if (!free && view_.now_s < handing.since_s + notice_s_) continue;
+      const bool free = node->jobs.empty(), late = view_.now_s >= handing.since_s + notice_s_;
+      // A job of inference has taken it, or Slurm was asked for its state before the run let go of it.
+      const bool taken = free && !node->idle && !node->completing;
+      if (!taken || !late) plan_.handing.emplace(name, handing);
+      if (taken || (!free && !late)) continue;
       on_loan_.insert(name);
       plan_.actions.push_back(
           {.step = Step::lend,
