@@ -160,7 +160,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"faults.file", "A file of faults cannot be used. The message names the line and what ms-train(1) expects there."},
     {"faults.nodes", "A trace of faults does not say of how many nodes it is. Give --trace-nodes N."},
     {"faults.number", "A rate and a number of days make more faults than the simulation takes. Lower one of them."},
-    {"faults.rate", "A rate of failures has another form than 0.004 or 0.004:12h. Correct --failures."},
+    {"faults.rate", "A rate has another form than 0.004 or 0.004:12h. Correct --failures or --storage-outages."},
     {"file.close", "The system failed to close a file. Storage is at fault, and what was written last may be lost."},
     {"file.create", "A file cannot be made. Look at the directory, its owner and the free space."},
     {"file.cut", "A file became shorter while it was read. Somebody writes it: wait for that, and start again."},

@@ -44,7 +44,23 @@ printf 'kind,per_node_day,repair\ncrash,0.01,0.5\nslow,0.01,1\n' >hazards.csv
 expect 0 '"slow"' "${job[@]}" --failures hazards.csv --json --recovery recovery.slow_factor=1.5
 holds 'j["parts"]["slow"] > 0'
 
+# Storage that is away, and a job that shrinks.
+expect 0 'nodes of use again at once' "${job[@]}" --failures 0.02 --storage-outages 1:2h
+grep -q '^storage .*away 1 times a day, for 2h00m in the mean' out || fail "no word of the outages"
+expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --json
+plain=$(python3 -c "import json; print(json.load(open('out'))['effective'])")
+expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --storage-outages 2:3h --json
+holds "j['effective'] < $plain and j['parts']['storage'] > 0 and j['storage_outages'] == {'per_day': 2, 'mean_s': 10800}"
+expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --shrink --json
+holds "j['effective'] > $plain and j['parts']['shrunk'] > 0 and j['shrinks'] > 0 and j['smaller_sizes'][0]['nodes'] < 32"
+holds 'abs(sum(j["parts"].values()) - 1) < 1e-9 and all(s["slower"] > 1 for s in j["smaller_sizes"])'
+expect 0 '^smaller .*times as long a step' "${job[@]}" --failures 0.02:6h --shrink
+
 # Refusals: one message that says what to do.
+expect 2 '--storage-outages 2: it is 0 to 1000 a day' "${job[@]}" --failures 0.1 --storage-outages 2
+expect 2 '--shrink is what ms-driver does' "${job[@]}" --failures 0.1 --shrink --without-driver
+expect 2 '--shrink says nothing without --failures' simulate "${job[@]:1:3}" --shrink
+expect 2 'allows no smaller mesh.dp' "${job[@]}" --failures 0.1 --shrink --set mesh.dp_min=4
 expect 2 '--failures needs --days N' simulate "${job[@]:1:3}" --failures 0.1
 expect 2 '--spares says nothing without --failures' simulate "${job[@]:1:3}" --spares 3
 expect 2 '--trace is about one step' "${job[@]}" --failures 0.1 --trace t

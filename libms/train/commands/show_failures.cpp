@@ -22,6 +22,8 @@ constexpr std::array<PartRow, kTimeParts> kPartRows{{
     {TimePart::save, "save", "training waits for saves"},
     {TimePart::waiting, "waiting", "fewer nodes are well than the job needs"},
     {TimePart::slow, "slow", "slow nodes"},
+    {TimePart::storage, "storage", "the checkpoint cannot be loaded: its storage is away"},
+    {TimePart::shrunk, "shrunk", "fewer nodes train than the job has when whole"},
 }};
 
 std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
@@ -50,8 +52,22 @@ std::string failures_text(const FailureStudy& study) {
                           plural(std::size_t(job.spares), "spare"), job.driver ? "with ms-driver" : "without a driver",
                           job.iteration_s, format_duration(job.interval_s)));
   line("faults",
-       fmt::format("{:.2f} in 1000 node-days, repaired in {}; in {} runs of {:g} days", 1000 * study.per_node_day,
-                   format_duration(study.mean_repair_s), study.seeds, job.seconds / kSecondsPerDay));
+       fmt::format("{:.2f} in 1000 node-days, {}; in {} runs of {:g} days", 1000 * study.per_node_day,
+                   study.mean_repair_s > 0 ? fmt::format("repaired in {}", format_duration(study.mean_repair_s))
+                                           : "nodes of use again at once (RATE:TIME says how long repair takes)",
+                   study.seeds, job.seconds / kSecondsPerDay));
+  if (study.storage.per_day > 0) {
+    line("storage", fmt::format("away {:g} times a day, for {} in the mean: saves fail then", study.storage.per_day,
+                                format_duration(study.storage.mean_s)));
+  }
+  if (!job.smaller.empty()) {
+    std::string sizes;
+    for (const SmallerSize& size : job.smaller) {
+      sizes += fmt::format("{}{} ({:.2f} times as long a step)", sizes.empty() ? "" : ", ",
+                           plural(std::size_t(size.nodes), "node"), size.slower);
+    }
+    line("smaller", fmt::format("{}; it shrank {:.1f} times", sizes, study.shrinks));
+  }
   const Estimate& times = study.interruptions;
   line("interrupted",
        fmt::format("{:.1f}{} times, {:.1f} requeues, the driver gave up {:.1f} times", times.mean,
@@ -107,6 +123,12 @@ std::string failures_json(const FailureStudy& study) {
   json["interruptions"] = study.interruptions.mean;
   json["requeues"] = study.requeues;
   json["given_up"] = study.given_up;
+  json["shrinks"] = study.shrinks;
+  json["storage_outages"] = Json{{"per_day", study.storage.per_day}, {"mean_s", study.storage.mean_s}};
+  json["smaller_sizes"] = Json::array();
+  for (const SmallerSize& size : job.smaller) {
+    json["smaller_sizes"].push_back(Json{{"nodes", size.nodes}, {"slower", size.slower}});
+  }
   json["faults"] = Json{{"per_node_day", study.per_node_day}, {"mean_repair_s", study.mean_repair_s}};
   json["intervals"] = Json::array();
   for (const IntervalChoice& row : study.intervals) json["intervals"].push_back(interval_json(row));

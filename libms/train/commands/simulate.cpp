@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: times a step on a simulated cluster, or a job with failures.
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "train/commands/commands.h"
 #include "train/commands/show_failures.h"
 #include "train/commands/show_simulation.h"
+#include "train/elastic.h"
 #include "train/simulate/failure_study.h"
 #include "train/simulate/speed_up.h"
 
@@ -15,7 +17,27 @@ namespace ms::train {
 namespace {
 
 constexpr std::array kStepOptions{"slow", "every-rank", "trace", "steps", "tokens"};
-constexpr std::array kJobOptions{"days", "spares", "seeds", "trace-nodes", "recovery", "without-driver"};
+constexpr std::array kJobOptions{"days",     "spares",         "seeds",           "trace-nodes",
+                                 "recovery", "without-driver", "storage-outages", "shrink"};
+
+// The sizes that a run has fewer nodes with, whole ones, and its steps take longer; from large to small.
+std::vector<SmallerSize> smaller_sizes(const Plan& plan, const cost::Cluster& cluster, double iteration_s) {
+  std::vector<std::int64_t> sizes = allowed_dp(plan.settings);
+  std::erase_if(sizes, [&](std::int64_t dp) { return dp >= plan.settings.mesh.dp; });
+  std::vector<SmallerSize> smaller;
+  for (const SpeedUp& size : speed_ups(plan.settings, sizes, cluster)) {
+    if (!size.problem.empty() || size.ranks % cluster.node.ranks != 0) continue;
+    smaller.push_back({.nodes = static_cast<int>(size.ranks / cluster.node.ranks),
+                       .slower = std::max(1.0, size.iteration_s / iteration_s)});
+  }
+  if (smaller.empty()) {
+    throw user_error(
+        "cli.value", "--shrink: the configuration allows no smaller mesh.dp that fills whole nodes",
+        "train.global_batch must be a multiple of mesh.dp x train.microbatch, and mesh.dp_min is the least");
+  }
+  std::ranges::reverse(smaller);
+  return smaller;
+}
 
 int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluster) {
   for (const char* name : kStepOptions) {
@@ -38,8 +60,13 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
                  .recovery = load_recovery(args.list("recovery"))};
   if (!settings.checkpoint.async) job.recovery.stall_s = job.recovery.write_s;
   job.iteration_s = simulate(plan, cluster, {.parts = false}).iteration_s;
+  StorageOutages storage;
+  if (args.has("storage-outages")) storage = parse_outages(args.get("storage-outages"));
+  if (args.has("shrink") && !job.driver)
+    throw user_error("cli.value", "--shrink is what ms-driver does, and --without-driver leaves it out");
+  if (args.has("shrink")) job.smaller = smaller_sizes(plan, cluster, job.iteration_s);
   job.interval_s = save_interval_s(settings.checkpoint, job.iteration_s, job.recovery.stall_s);
-  const FailureStudy study = study_failures(job, source, static_cast<int>(args.get_int("seeds", 1, 1000)));
+  const FailureStudy study = study_failures(job, source, storage, static_cast<int>(args.get_int("seeds", 1, 1000)));
   write_out(args.has("json") ? failures_json(study) : failures_text(study));
   return 0;
 }
@@ -115,8 +142,9 @@ Command simulate_command() {
                   {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"},
                   {.name = "failures",
                    .value = "FILE|RATE",
-                   .doc = "Simulates a job of --days in which nodes fail as in this trace, by these hazards, or so "
-                          "often a node and day (0.004, or 0.004:12h with the mean repair)."},
+                   .doc =
+                       "Simulates a job of --days in which nodes fail as in this trace, by these hazards, or so "
+                       "often a node and day (0.004:12h with the mean repair; 0.004: nodes are of use again at once)."},
                   {.name = "days", .value = "N", .doc = "How long the job is."},
                   {.name = "spares", .value = "K", .doc = "Nodes that the job has more.", .default_text = "0"},
                   {.name = "trace-nodes", .value = "N", .doc = "Of how many nodes a trace is."},
@@ -124,6 +152,13 @@ Command simulate_command() {
                    .value = "KEY=VALUE",
                    .doc = "Says what a recovery takes: see RECOVERY in ms-train(1).",
                    .many = true},
+                  {.name = "storage-outages",
+                   .value = "RATE:TIME",
+                   .doc = "The storage of checkpoints is away so many times a day, for so long in the mean (0.1:2h): "
+                          "saves that meet it fail, training goes on, and nothing can be loaded."},
+                  {.name = "shrink",
+                   .doc = "Where spares are exhausted the job goes on at the largest smaller mesh.dp that the "
+                          "configuration allows, as with ms-driver run --shrink."},
                   {.name = "without-driver",
                    .doc = "Nobody but an operator looks after the job, which is queued again."},
                   {.name = "seeds", .value = "N", .doc = "Runs, each with other faults.", .default_text = "20"}},
@@ -146,7 +181,12 @@ Command simulate_command() {
           "Lines that begin with # are passed over. A node is out from the first of faults that overlap until the "
           "last is repaired. Every node of the job gets the history of one of the trace's nodes, from any moment "
           "on. A node that was left out comes back when it is repaired and the job is queued again, as it is when "
-          "fewer nodes are left than it needs."};
+          "fewer nodes are left than it needs.\n\n"
+          "With --storage-outages a failure loses the steps since the last save that no outage met, and the next "
+          "attempt waits until the checkpoint can be loaded (storage). With --shrink steps of a smaller job count as "
+          "effective as far as they are as fast as those of the whole one; the rest is shrunk. When nodes for the "
+          "whole "
+          "one are well again, it saves and is queued again, as ms-loan has runs do that may grow."};
 }
 
 }  // namespace ms::train

@@ -14,26 +14,29 @@ constexpr std::array kSpareNumbers{0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128};
 
 class SeededFaults {
  public:
-  SeededFaults(const FaultSource& source, int nodes, double seconds, int seeds) {
+  SeededFaults(const FaultSource& source, const StorageOutages& storage, int nodes, double seconds, int seeds) {
     for (int seed = 0; seed < seeds; ++seed) {
       all_.push_back(draw_faults(source, nodes, seconds, static_cast<std::uint64_t>(seed)));
+      outages_.push_back(draw_outages(storage, seconds, static_cast<std::uint64_t>(seed)));
     }
   }
 
   // One run for each seed.
-  std::vector<JobOutcome> run(const JobOptions& job) const {
+  std::vector<JobOutcome> run(JobOptions job) const {
     std::vector<JobOutcome> outcomes;
     for (std::size_t seed = 0; seed < all_.size(); ++seed) {
       std::vector<NodeFault> faults;
       std::ranges::copy_if(all_[seed], std::back_inserter(faults),
                            [&](const NodeFault& fault) { return fault.node < job.nodes + job.spares; });
+      job.outages = outages_[seed];
       outcomes.push_back(simulate_job(job, faults, seed));
     }
     return outcomes;
   }
 
  private:
-  std::vector<std::vector<NodeFault>> all_;  // [seed]
+  std::vector<std::vector<NodeFault>> all_;   // [seed]
+  std::vector<std::vector<Outage>> outages_;  // the same
 };
 
 template <class F>
@@ -82,18 +85,20 @@ double save_interval_s(const CheckpointConfig& config, double iteration_s, doubl
                    "--set checkpoint.every=30m");
 }
 
-FailureStudy study_failures(const JobOptions& job, const FaultSource& source, int seeds) {
+FailureStudy study_failures(const JobOptions& job, const FaultSource& source, const StorageOutages& storage,
+                            int seeds) {
   std::vector<int> numbers{job.spares};
   for (const int spares : kSpareNumbers) {
     if (spares < job.nodes && spares != job.spares) numbers.push_back(spares);
   }
   std::ranges::sort(numbers);
-  const SeededFaults faults(source, job.nodes + numbers.back(), job.seconds, seeds);
+  const SeededFaults faults(source, storage, job.nodes + numbers.back(), job.seconds, seeds);
 
   const std::vector<JobOutcome> outcomes = faults.run(job);
   FailureStudy study{
       .job = job,
       .seeds = seeds,
+      .storage = storage,
       .per_node_day = source.per_node_day(),
       .mean_repair_s = source.mean_repair_s(),
       .effective = share_of(outcomes, TimePart::trained, job.seconds),
@@ -103,6 +108,7 @@ FailureStudy study_failures(const JobOptions& job, const FaultSource& source, in
   }
   study.requeues = estimate_of(outcomes, [](const JobOutcome& o) { return double(o.requeues); }).mean;
   study.given_up = estimate_of(outcomes, [](const JobOutcome& o) { return double(o.given_up); }).mean;
+  study.shrinks = estimate_of(outcomes, [](const JobOutcome& o) { return double(o.shrinks); }).mean;
 
   std::vector<double> intervals_s{job.interval_s};
   for (const int minutes : kIntervalMinutes) {

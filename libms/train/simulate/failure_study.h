@@ -32,10 +32,11 @@ struct SpareChoice {
 struct FailureStudy {
   JobOptions job;
   int seeds = 0;
+  StorageOutages storage;
   double per_node_day = 0, mean_repair_s = 0;  // of the faults
   Estimate effective, interruptions;
   TimeParts shares{};  // of the time, means
-  double requeues = 0, given_up = 0;
+  double requeues = 0, given_up = 0, shrinks = 0;
   std::vector<IntervalChoice> intervals = {};  // from short to long
   std::size_t best_interval = 0;               // in `intervals`
   // In `intervals`, too: Daly's (ckpt/interval.h) for the stall of a save and the mean time between interruptions;
@@ -45,6 +46,7 @@ struct FailureStudy {
   std::size_t best_spares = 0;  // in `spares`: the most work for all nodes held
 };
 
-FailureStudy study_failures(const JobOptions& job, const FaultSource& source, int seeds);
+// Draws the outages of storage as it draws the faults: job.outages does not matter.
+FailureStudy study_failures(const JobOptions& job, const FaultSource& source, const StorageOutages& storage, int seeds);
 
 }  // namespace ms::train

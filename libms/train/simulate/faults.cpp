@@ -40,21 +40,26 @@ std::optional<FaultSource> parse_rate(const std::string& text) {
   return FaultSource{.hazards = {{.kind = FaultKind::crash, .per_node_day = *rate, .repair_s = repair_s}}};
 }
 
+// Times of a Poisson process, with draws of an exponential distribution.
+template <class F>
+void draw_events(double per_day, double mean_s, double seconds, std::uint64_t seed, std::uint64_t key, F&& add) {
+  if (per_day == 0) return;
+  double at_s = 0;
+  for (std::uint64_t i = 0;; i += 2) {
+    at_s += exponential(kSecondsPerDay / per_day, uniform(seed, key, i));
+    if (at_s >= seconds) return;
+    add(at_s, exponential(mean_s, uniform(seed, key, i + 1)));
+  }
+}
+
 void draw_from_hazards(const FaultSource& source, int node, double seconds, std::uint64_t seed,
                        std::vector<NodeFault>& faults) {
   for (std::size_t h = 0; h < source.hazards.size(); ++h) {
     const Hazard& hazard = source.hazards[h];
-    if (hazard.per_node_day == 0) continue;
-    const std::uint64_t key = rng_key(fmt::format("hazard {} of node {}", h, node));
-    double at_s = 0;
-    for (std::uint64_t i = 0;; i += 2) {
-      at_s += exponential(kSecondsPerDay / hazard.per_node_day, uniform(seed, key, i));
-      if (at_s >= seconds) break;
-      faults.push_back({.begin_s = at_s,
-                        .node = node,
-                        .repair_s = exponential(hazard.repair_s, uniform(seed, key, i + 1)),
-                        .kind = hazard.kind});
-    }
+    draw_events(hazard.per_node_day, hazard.repair_s, seconds, seed,
+                rng_key(fmt::format("hazard {} of node {}", h, node)), [&](double at_s, double repair_s) {
+                  faults.push_back({.begin_s = at_s, .node = node, .repair_s = repair_s, .kind = hazard.kind});
+                });
   }
 }
 
@@ -78,6 +83,28 @@ void draw_from_trace(const FaultSource& source, int node, double seconds, std::u
 std::string_view to_string(FaultKind kind) {
   constexpr std::array<std::string_view, 4> kNames{"crash", "lost", "hang", "slow"};
   return kNames[static_cast<std::size_t>(kind)];
+}
+
+StorageOutages parse_outages(const std::string& text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::optional<double> rate = parse_fault_number(text.substr(0, colon));
+  const std::optional<double> mean_s =
+      colon < text.size() ? parse_duration_s(text.substr(colon + 1)) : std::optional<double>();
+  if (rate && *rate >= 0 && *rate <= kMostPerNodeDay && mean_s) return {.per_day = *rate, .mean_s = *mean_s};
+  throw user_error(
+      "faults.rate",
+      fmt::format("--storage-outages {}: it is 0 to {:g} a day, and how long in the mean", text, kMostPerNodeDay),
+      "write for instance 0.1:2h");
+}
+
+std::vector<Outage> draw_outages(const StorageOutages& outages, double seconds, std::uint64_t seed) {
+  std::vector<Outage> drawn;
+  draw_events(outages.per_day, outages.mean_s, seconds, seed, rng_key("outages of storage"),
+              [&](double at_s, double length_s) {
+                if (drawn.empty() || at_s > drawn.back().end_s) drawn.push_back({.begin_s = at_s, .end_s = at_s});
+                drawn.back().end_s = std::max(drawn.back().end_s, at_s + length_s);
+              });
+  return drawn;
 }
 
 double FaultSource::per_node_day() const {

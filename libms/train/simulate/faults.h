@@ -31,6 +31,20 @@ struct Hazard {
   double repair_s = 0;  // the mean of an exponential distribution
 };
 
+// Times in which the storage of checkpoints is away.
+struct StorageOutages {
+  double per_day = 0;
+  double mean_s = 0;  // of an exponential distribution
+};
+struct Outage {
+  double begin_s = 0, end_s = 0;
+};
+
+// "0.1:2h": outages a day, and how long they are in the mean. Throws Error("faults.rate", user).
+StorageOutages parse_outages(const std::string& text);
+// In so many seconds, by time; those that overlap are one.
+std::vector<Outage> draw_outages(const StorageOutages& outages, double seconds, std::uint64_t seed);
+
 // Either hazards of every node, or a trace of nodes.
 struct FaultSource {
   std::vector<Hazard> hazards = {};

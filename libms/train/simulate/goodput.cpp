@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -20,7 +21,7 @@ void bind_recovery(ConfigSchema& schema, RecoveryConfig& config) {
 
 // An event of a node.
 struct NodeEvent {
-  enum class What : std::uint8_t { fault, slow_found, slow_ended };
+  enum class What : std::uint8_t { fault, slow_found, slow_ended, whole };  // whole: nodes for all of it are well
   double at_s = 0;
   int node = 0;
   What what = What::fault;
@@ -35,6 +36,7 @@ class SimulatedJob {
       : options_(options),
         seed_(seed),
         faults_(faults),
+        outages_(options.outages),
         nodes_(static_cast<std::size_t>(options.nodes + options.spares)) {
     const double step_s = options.iteration_s;
     // A save that is due while the one before is still written is skipped.
@@ -44,10 +46,14 @@ class SimulatedJob {
 
   JobOutcome run() {
     allocate();
-    restart(options_.recovery.launch_s);
+    restart(options_.recovery.launch_s, 0, false);
     while (now_s_ < options_.seconds) {
       const std::optional<NodeEvent> end = train();
       if (!end) break;
+      if (end->what == NodeEvent::What::whole) {
+        grow();
+        continue;
+      }
       ++outcome_.interruptions;
       recover(*end);
     }
@@ -82,6 +88,7 @@ class SimulatedJob {
 
   // Whether the attempt ends of it.
   bool takes(const NodeEvent& event) {
+    if (event.what == NodeEvent::What::whole) return true;
     Node& node = nodes_[static_cast<std::size_t>(event.node)];
     if (event.what == NodeEvent::What::slow_ended) return false;
     if (event.what == NodeEvent::What::slow_found) {
@@ -137,9 +144,29 @@ class SimulatedJob {
     nodes_[static_cast<std::size_t>(node)].held = false;
   }
 
-  // Spares take the places of those that left. false: there are too few.
+  // Spares take the places of those that left. false: there are too few, for smaller sizes, too.
   bool fill() {
-    long missing = options_.nodes - std::ranges::count_if(nodes_, &Node::works);
+    if (fill_up_to(options_.nodes)) {
+      size_ = {.nodes = options_.nodes};
+      return true;
+    }
+    if (!shrinks()) return false;
+    const auto there = static_cast<int>(std::ranges::count_if(nodes_, &Node::works));
+    const auto fits = std::ranges::find_if(options_.smaller, [&](const SmallerSize& s) { return s.nodes <= there; });
+    if (fits == options_.smaller.end()) return false;
+    int surplus = there - fits->nodes;  // they are spares now
+    for (Node& node : nodes_) {
+      if (surplus == 0) break;
+      surplus -= node.works;
+      node.works = false;
+    }
+    outcome_.shrinks += size_.nodes > fits->nodes;
+    size_ = *fits;
+    return true;
+  }
+
+  bool fill_up_to(int nodes) {
+    long missing = nodes - std::ranges::count_if(nodes_, &Node::works);
     for (const bool slow_too : {false, true}) {
       for (Node& node : nodes_) {
         if (missing == 0) return true;
@@ -161,27 +188,49 @@ class SimulatedJob {
     attempts_ = 0;
   }
 
+  // When so many nodes are well, if nothing happens until then.
+  double well_by(int nodes) const {
+    std::vector<double> well_s;
+    for (const Node& node : nodes_) well_s.push_back(node.well_s);
+    std::ranges::nth_element(well_s, well_s.begin() + (nodes - 1));
+    return well_s[static_cast<std::size_t>(nodes) - 1];
+  }
+
+  bool shrinks() const { return options_.driver && !options_.smaller.empty(); }
+
   void requeue() {
     ++outcome_.requeues;
     for (Node& node : nodes_) node.works = node.held = false;
     spend(TimePart::restart, options_.recovery.requeue_s);
-    const auto enough = static_cast<std::ptrdiff_t>(options_.nodes) - 1;
     while (now_s_ < options_.seconds) {
-      std::vector<double> well_s;
-      for (const Node& node : nodes_) well_s.push_back(node.well_s);
-      std::ranges::nth_element(well_s, well_s.begin() + enough);
-      const double wait_s = well_s[static_cast<std::size_t>(enough)] - now_s_;
+      const double wait_s = well_by(shrinks() ? options_.smaller.back().nodes : options_.nodes) - now_s_;
       if (wait_s <= 0) break;
       spend(TimePart::waiting, wait_s);
     }
     allocate();
   }
 
-  void restart(double seconds) {
+  void restart(double launch_s, double load_s, bool loads) {
     while (now_s_ < options_.seconds) {
       if (!fill()) requeue();
-      if (!spend(TimePart::restart, seconds)) break;
+      const double load_at_s = now_s_ + launch_s;
+      const Outage* const away = loads ? away_in(load_at_s, load_at_s) : nullptr;
+      if (away != nullptr && spend(TimePart::storage, away->end_s - load_at_s)) continue;
+      if (!spend(TimePart::restart, launch_s + load_s)) break;
     }
+  }
+
+  // The first time within these, ends included, in which storage is away; nullptr: it never is.
+  const Outage* away_in(double begin_s, double end_s) const {
+    const auto first = std::ranges::upper_bound(outages_, begin_s, {}, &Outage::end_s);
+    return first != outages_.end() && first->begin_s <= end_s ? &*first : nullptr;
+  }
+
+  // The whole size is well: the run saves, and its job is queued again.
+  void grow() {
+    spend(TimePart::save, options_.recovery.write_s);
+    requeue();
+    restart(options_.recovery.launch_s, options_.recovery.load_s, true);
   }
 
   void recover(const NodeEvent& event) {
@@ -207,38 +256,63 @@ class SimulatedJob {
     if (over) spend(TimePart::diagnose, costs.operator_s);
     if (event.repair_s > 0 || was_found) leave_out(event.node);
     if (over) requeue();
-    restart(costs.launch_s + costs.load_s);
+    restart(costs.launch_s, costs.load_s, true);
   }
 
-  // Until a fault ends the attempt; nullopt: the days are over.
+  // When a run that has shrunk can grow: nodes for its whole size are well, and it can save.
+  double whole_again_s() const {
+    if (size_.nodes == options_.nodes) return std::numeric_limits<double>::infinity();
+    const double well_s = std::max(now_s_, well_by(options_.nodes));
+    const Outage* const away = away_in(well_s, well_s + options_.recovery.write_s);
+    return away != nullptr ? away->end_s : well_s;
+  }
+
+  // Until a fault ends the attempt, or the run grows; nullopt: the days are over.
   std::optional<NodeEvent> train() {
-    double cycled_s = 0;  // as it would take without slow nodes
+    progress_.assign(1, Progress{.at_s = now_s_});
     while (true) {
-      const std::optional<NodeEvent> event = next(options_.seconds);
+      const double grows_s = whole_again_s();
+      std::optional<NodeEvent> event = next(std::min(options_.seconds, grows_s));
+      if (!event && grows_s < options_.seconds) event = NodeEvent{.at_s = grows_s, .what = NodeEvent::What::whole};
       const double until_s = event ? std::max(now_s_, event->at_s) : options_.seconds;
       const bool slow = std::ranges::any_of(nodes_, [&](const Node& n) { return n.works && is_slow(n); });
       const double passed_s = until_s - now_s_, fast_s = slow ? passed_s / options_.recovery.slow_factor : passed_s;
-      cycled_s += fast_s;
+      const double whole_s = fast_s / size_.slower;
       part(TimePart::slow) += passed_s - fast_s;
+      part(TimePart::shrunk) += fast_s - whole_s;
       now_s_ = until_s;
+      progress_.push_back({.at_s = now_s_, .cycled_s = progress_.back().cycled_s + whole_s});
       if (event && !takes(*event)) continue;
-      account(cycled_s, event.has_value());
+      account(event && event->what != NodeEvent::What::whole);
       return event;
     }
   }
 
   // Splits the time of an attempt: intervals of work, each with its save; of one that failed only what was committed
   // is kept.
-  void account(double cycled_s, bool failed) {
+  void account(bool failed) {
+    const double cycled_s = progress_.back().cycled_s;
     const double stall_s = options_.recovery.stall_s, cycle_s = work_s_ + stall_s;
     const double cycles = std::floor(cycled_s / cycle_s), rest_s = cycled_s - cycles * cycle_s;
     const double trained_s = cycles * work_s_ + std::min(rest_s, work_s_);
     // A save begins with its stall, and is committed save_write after that began.
     const double late_s = std::max(0.0, options_.recovery.write_s - stall_s);
-    const double kept_s = failed ? std::max(0.0, std::floor((cycled_s - late_s) / cycle_s)) * work_s_ : trained_s;
+    double saves = std::max(0.0, std::floor((cycled_s - late_s) / cycle_s));
+    while (saves > 0 && away_in(when(saves * cycle_s - stall_s), when(saves * cycle_s + late_s)) != nullptr) --saves;
+    const double kept_s = failed ? saves * work_s_ : trained_s;
     part(TimePart::save) += cycled_s - trained_s;
     part(TimePart::trained) += kept_s;
     part(TimePart::lost) += trained_s - kept_s;
+  }
+
+  // The time at which the attempt was so far.
+  double when(double cycled_s) const {
+    const auto after = std::ranges::lower_bound(progress_, cycled_s, {}, &Progress::cycled_s);
+    if (after == progress_.begin()) return after->at_s;
+    if (after == progress_.end()) return progress_.back().at_s;
+    const auto before = after - 1;
+    const double share = (cycled_s - before->cycled_s) / (after->cycled_s - before->cycled_s);
+    return before->at_s + share * (after->at_s - before->at_s);
   }
 
   double draw() { return uniform(seed_, rng_key("fault located"), draws_++); }
@@ -246,10 +320,17 @@ class SimulatedJob {
   const JobOptions& options_;
   const std::uint64_t seed_;
   const std::span<const NodeFault> faults_;
+  const std::span<const Outage> outages_;
   std::size_t next_fault_ = 0;
   std::priority_queue<NodeEvent, std::vector<NodeEvent>, std::greater<>> later_;  // about slow nodes
   std::vector<Node> nodes_;
   JobOutcome outcome_;
+  // How far the attempt was at which time, as it would be without slow nodes and in its whole size.
+  struct Progress {
+    double at_s = 0, cycled_s = 0;
+  };
+  std::vector<Progress> progress_;
+  SmallerSize size_;   // that the attempt has
   double work_s_ = 0;  // between two saves
   double now_s_ = 0;
   std::int64_t attempts_ = 0;  // of this allocation

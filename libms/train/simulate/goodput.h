@@ -114,9 +114,15 @@ RecoveryConfig load_recovery(const std::vector<std::string>& assignments);
 std::vector<std::pair<std::string, std::string>> recovery_manual();
 
 // Where the time of a job goes; the parts add up to it.
-enum class TimePart : std::uint8_t { trained, detect, diagnose, restart, lost, save, waiting, slow };
-inline constexpr std::size_t kTimeParts = 8;
+enum class TimePart : std::uint8_t { trained, detect, diagnose, restart, lost, save, waiting, slow, storage, shrunk };
+inline constexpr std::size_t kTimeParts = 10;
 using TimeParts = std::array<double, kTimeParts>;
+
+// A smaller size of the job, with the same global batch.
+struct SmallerSize {
+  int nodes = 0;
+  double slower = 1;  // how many times as long its steps take
+};
 
 struct JobOptions {
   int nodes = 1;   // that train
@@ -127,6 +133,10 @@ struct JobOptions {
   bool driver = true;
   double comm_timeout_s = 600, least_timeout_s = 15;  // the ranks' own
   RecoveryConfig recovery = {};
+  std::vector<Outage> outages = {};  // of the storage of checkpoints, by time
+  // Where spares are exhausted the driver goes on with the largest of these that there are nodes for, and has the job
+  // queued again when its whole size is well. From large to small; empty: it waits.
+  std::vector<SmallerSize> smaller = {};
 };
 
 struct JobOutcome {
@@ -134,6 +144,7 @@ struct JobOutcome {
   int interruptions = 0;  // of training
   int requeues = 0;
   int given_up = 0;  // by the driver
+  int shrinks = 0;
   double effective() const;
   double at(TimePart part) const { return parts_s[static_cast<std::size_t>(part)]; }
 };

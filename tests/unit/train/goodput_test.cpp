@@ -77,6 +77,109 @@ TEST(Goodput, CountsOneCrashByHand) {
   EXPECT_NEAR(simulate_job(job, earlier, 0).at(TimePart::lost), 39 + 600, 1e-6);
 }
 
+// Saves that meet an outage do not count: storage is away for the second one, and for the load.
+TEST(Goodput, CountsAnOutageOfStorageByHand) {
+  JobOptions job = job_of(4, 1, 10);
+  job.recovery.launch_s = 100;
+  job.recovery.load_s = 50;
+  job.recovery.stall_s = 20;
+  job.recovery.write_s = 60;
+  const double crash_s = 100 + 2 * 620 + 50;
+  const std::vector<NodeFault> faults{{.begin_s = crash_s, .node = 2, .repair_s = kHourOfJob_s}};
+  const double down_s = detection_s(job, FaultKind::crash) + judgement_s(FaultKind::crash);
+  job.outages = {{.begin_s = 100 + 2 * 620 + 30, .end_s = crash_s + 1000}};  // in the write of the second save
+  const JobOutcome got = simulate_job(job, faults, 0);
+  EXPECT_NEAR(got.at(TimePart::lost), 600 + 50, 1e-6);
+  EXPECT_NEAR(got.at(TimePart::storage), 1000 - down_s - 100, 1e-6);
+  EXPECT_NEAR(sum_of(got.parts_s), job.seconds, 1e-6);
+  job.outages = {{.begin_s = 100 + 620 - 30, .end_s = 100 + 620 - 20.5}};  // just before the first save
+  EXPECT_NEAR(simulate_job(job, faults, 0).at(TimePart::lost), 50, 1e-6);
+  job.outages = {{.begin_s = 100 + 620 - 30, .end_s = 100 + 3 * 620}};  // every save
+  EXPECT_NEAR(simulate_job(job, faults, 0).at(TimePart::lost), 2 * 600 + 50, 1e-6);
+}
+
+// With outages as short as they are here, saves fail independently: a share q of them, as an M/G/infinity queue is not
+// empty at some time of a save's write w, q = 1 - exp(-rate (mean + w)). Of n whole intervals before a failure,
+// geometric with p = exp(-cycle / mtbf), those up to the last good save are kept: (1 - q) / (1 - q p) of what would be
+// without outages. The wait for a load comes on top, and is taken out of the time here.
+TEST(Goodput, AgreesWithTheClosedFormForOutagesOfStorage) {
+  JobOptions job = job_of(100, 0, 24 * 200);
+  job.interval_s = 1800;
+  job.recovery.launch_s = 30;
+  job.recovery.stall_s = job.recovery.write_s = 30;
+  job.recovery.max_attempts = 1'000'000;
+  const double mtbf_s = 2 * kHourOfJob_s;
+  const FaultSource source{.hazards = {{.per_node_day = kSecondsPerDay / mtbf_s / 100}}};
+  const StorageOutages storage{.per_day = kSecondsPerDay / 400, .mean_s = 100};
+  std::vector<double> effective;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    job.outages = draw_outages(storage, job.seconds, seed);
+    const JobOutcome got = simulate_job(job, draw_faults(source, 100, job.seconds, seed), seed);
+    EXPECT_GT(got.at(TimePart::storage), 0);
+    effective.push_back(got.at(TimePart::trained) / (job.seconds - got.at(TimePart::storage)));
+  }
+  const double down_s = detection_s(job, FaultKind::crash) + judgement_s(FaultKind::crash) + 30;
+  const double cycle_s = 1800 + 30, q = -std::expm1(-(100 + 30) / 400.0), p = std::exp(-cycle_s / mtbf_s);
+  const double without = 1800 / (mtbf_s * std::exp(down_s / mtbf_s) * std::expm1(cycle_s / mtbf_s));
+  const Estimate got = estimate(effective);
+  EXPECT_LT(got.error.value(), 0.01);
+  EXPECT_NEAR(got.mean, without * (1 - q) / (1 - q * p), 0.005 + got.error.value());
+  EXPECT_GT(without * (1 - (1 - q) / (1 - q * p)), 0.03) << "without outages it would be much the same";
+}
+
+TEST(Outages, AreDrawnAsOftenAndAsLongAsTheyAreSaid) {
+  const std::vector<Outage> drawn = draw_outages({.per_day = 4, .mean_s = 3600}, 1e4 * kSecondsPerDay, 3);
+  double away_s = 0, before_s = -1;
+  for (const Outage& outage : drawn) {
+    EXPECT_GT(outage.begin_s, before_s);
+    before_s = outage.end_s;
+    away_s += outage.end_s - outage.begin_s;
+  }
+  EXPECT_NEAR(away_s / (1e4 * kSecondsPerDay), -std::expm1(-4.0 / 24), 0.005);
+  EXPECT_EQ(parse_outages("0.1:2h").mean_s, 7200);
+  for (const char* text : {"", "0.1", "0.1:", "0.1:x", "-1:2h", "x:2h", "1e9:2h", "nan:2h"}) {
+    EXPECT_ANY_THROW(parse_outages(text)) << text;
+  }
+}
+
+// Half of the nodes train at half the speed until the node is repaired, then the job is queued again.
+TEST(Goodput, ARunThatShrinksByHand) {
+  JobOptions job = job_of(4, 0, 10);
+  job.recovery.requeue_s = 300;
+  job.recovery.stall_s = job.recovery.write_s = 40;
+  job.smaller = {{.nodes = 3, .slower = 4.0 / 3}, {.nodes = 2, .slower = 2}};
+  std::vector<NodeFault> faults{{.begin_s = kHourOfJob_s, .node = 1, .repair_s = 2 * kHourOfJob_s}};
+  const double down_s = detection_s(job, FaultKind::crash) + judgement_s(FaultKind::crash);
+  JobOutcome got = simulate_job(job, faults, 0);
+  EXPECT_EQ(got.shrinks, 1);
+  EXPECT_EQ(got.requeues, 1);
+  EXPECT_EQ(got.interruptions, 1);
+  EXPECT_NEAR(got.at(TimePart::waiting), 0, 1e-9);
+  EXPECT_NEAR(got.at(TimePart::shrunk), (2 * kHourOfJob_s - down_s) / 4, 1e-6);
+  EXPECT_NEAR(got.at(TimePart::restart), 300, 1e-6);
+  EXPECT_NEAR(sum_of(got.parts_s), job.seconds, 1e-6);
+  // A second node is lost meanwhile, and is back later: the job grows when all are well.
+  faults.push_back({.begin_s = 2 * kHourOfJob_s, .node = 3, .repair_s = 3 * kHourOfJob_s});
+  got = simulate_job(job, faults, 0);
+  EXPECT_EQ(got.shrinks, 2);
+  EXPECT_EQ(got.requeues, 1);
+  EXPECT_NEAR(got.at(TimePart::shrunk), (kHourOfJob_s - down_s) / 4 + (3 * kHourOfJob_s - down_s) / 2, 1e-6);
+  // A third one leaves too few for any size: it waits until two are well.
+  faults.push_back({.begin_s = 2.5 * kHourOfJob_s, .node = 0, .repair_s = kHourOfJob_s});
+  got = simulate_job(job, faults, 0);
+  EXPECT_NEAR(
+      got.at(TimePart::waiting) + got.at(TimePart::detect) + got.at(TimePart::diagnose) + got.at(TimePart::restart),
+      0.5 * kHourOfJob_s + 2 * down_s + 300, 1e-6);
+  EXPECT_NEAR(sum_of(got.parts_s), job.seconds, 1e-6);
+  // Storage that is away then delays it.
+  faults.resize(1);
+  job.outages = {{.begin_s = 2.9 * kHourOfJob_s, .end_s = 4 * kHourOfJob_s}};
+  got = simulate_job(job, faults, 0);
+  EXPECT_NEAR(got.at(TimePart::shrunk), (3 * kHourOfJob_s - down_s) / 4, 1e-6);
+  job.driver = false;  // which is what shrinks
+  EXPECT_EQ(simulate_job(job, faults, 0).shrinks, 0);
+}
+
 TEST(Goodput, WithoutSparesItWaitsForTheRepair) {
   const std::vector<NodeFault> faults{{.begin_s = kHourOfJob_s, .node = 0, .repair_s = 5 * kHourOfJob_s}};
   const JobOutcome got = simulate_job(job_of(2, 0, 10), faults, 0);
@@ -143,7 +246,7 @@ TEST(FailureStudy, IsDeterministicAndItsChoicesAreOrdered) {
   JobOptions job = job_of(200, 4, 24 * 30);
   job.recovery = {};
   const FaultSource source{.hazards = {{.per_node_day = 0.02, .repair_s = kSecondsPerDay / 2}}};
-  const FailureStudy study = study_failures(job, source, 5), again = study_failures(job, source, 5);
+  const FailureStudy study = study_failures(job, source, {}, 5), again = study_failures(job, source, {}, 5);
   EXPECT_EQ(study.effective.mean, again.effective.mean);
   EXPECT_NEAR(sum_of(study.shares), 1, 1e-9);
   for (std::size_t i = 1; i < study.spares.size(); ++i) {
