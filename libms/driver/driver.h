@@ -160,11 +160,12 @@ class Driver {
   int first_attempt_ = 0;
   LaunchSpec launch_;  // of the attempt
   std::optional<RunSizes> sizes_;
-  std::size_t most_nodes_ = 0;        // that a person wants; 0: all but the spares
-  std::set<std::string> given_back_;  // asked back, out of the job or on their way
-  std::size_t kept_ = 0;              // nodes of the job, as Slurm has it
-  bool resizes_ = false;              // the attempt saves for the next one
-  bool leaves_ = false;               // and the job is queued again then
+  std::optional<std::map<int, double>> speeds_;  // by dp; nullopt: not asked for yet
+  std::size_t most_nodes_ = 0;                   // that a person wants; 0: all but the spares
+  std::set<std::string> given_back_;             // asked back, out of the job or on their way
+  std::size_t kept_ = 0;                         // nodes of the job, as Slurm has it
+  bool resizes_ = false;                         // the attempt saves for the next one
+  bool leaves_ = false;                          // and the job is queued again then
   std::optional<LongCommand> command_;
   watch::Deadlines deadlines_;
   std::optional<Watcher> watcher_;

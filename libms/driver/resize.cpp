@@ -25,6 +25,7 @@ std::optional<std::vector<std::string>> Driver::choose_nodes() {
   const std::size_t most = most_nodes_ == 0 ? all : std::min(all, most_nodes_);
   launch_ = options_.launch;
   sizes_ = is_ms_train(launch_.command) ? ask_run_sizes(launch_.command) : std::nullopt;
+  if (is_elastic() && !speeds_) speeds_ = ask_run_speeds(launch_.command);
   const bool takes_any = sizes_ && sizes_->is_auto;
   const std::size_t least = options_.least_nodes != 0 ? options_.least_nodes : takes_any ? 1 : all;
   if (!takes_any && most == all) {
@@ -52,7 +53,11 @@ std::string Driver::elastic_text() const {
   const std::string takes = sizes.empty() ? ""
                                           : fmt::format("{}{}{}{}", slurm::kStartComment, options_.restarts,
                                                         slurm::kSizesComment, fmt::join(sizes, ","));
-  return fmt::format("{}{}{}{}", slurm::kElasticComment, plural(least_of_run(), "node"), takes, slurm::kElasticEnd);
+  const std::string speeds =
+      speeds_text(*sizes_, speeds_.value_or(std::map<int, double>{}), options_.spares,
+                  std::max(options_.nodes.size(), options_.most_nodes), options_.launch.tasks_per_node);
+  return fmt::format("{}{}{}{}{}", slurm::kElasticComment, plural(least_of_run(), "node"), takes, speeds,
+                     slurm::kElasticEnd);
 }
 
 // The fewest nodes of which all have work; 0: there is no such number.

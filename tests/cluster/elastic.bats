@@ -84,6 +84,56 @@ inside() { # N <SCRIPT
 BASH
 }
 
+@test "a job that waits gets a node that an elastic run has above its least, and the run takes it again when the job has ended" {
+  cp "$BATS_TEST_DIRNAME/../../configs/clusters/h100-8x400g.toml" "$kit"
+  inside 4 <<'BASH'
+  trap '[[ $? -eq 0 ]] || { tail -n 60 job.log act.log r/driver/agents.log state/decisions.jsonl; squeue -o "%i %T %r %N %k"; }' EXIT
+  sed -i 's/^grace = .*/grace = "90s"/' policy.toml # a busy machine must not make it a refusal
+  printf '[schedule]\ninterval = "2s"\nsettle = "0s"\n' >>policy.toml
+  sed 's/^\(tflops[a-z0-9_]*\) = .*/\1 = 0.01/' h100-8x400g.toml >machines.toml # so slow that more of them help
+  demand 0
+  loan act --once
+  work=4 driven_config mesh.dp='"auto"' mesh.dp_max=4 train.global_batch=24 train.steps=100000 train.eval_every=0 \
+    optim.warmup_steps=0 'optim.schedule="constant"' run.cluster="\"$PWD/machines.toml\""
+  job=$(RUN_DIR=$PWD/r TASKS_PER_NODE=1 LEAST_NODES=3 MOST_NODES=4 \
+    sbatch --parsable --partition loan --nodes=3-4 --output=job.log elastic.sbatch c.toml)
+  wait-until 120 at_step 3
+  [[ $(attempt 1 nodes) == '["node01", "node02", "node03", "node04"]' ]]
+  wait-until 60 bash -c "squeue -h -j $job -o %k | grep -qE '^ms-driver: elastic from 3 nodes, start 0 takes 3,4, speeds 1:[^;]*,4:[0-9.e+]+; '"
+
+  # One job waits, one wants a node of its own choice and is left to Slurm. ms-loan is killed after it has asked.
+  rigid=$(submit loan -N1) named=$(submit loan -N1 -w node04)
+  observes() { ms-loan observe --policy policy.toml >seen && grep -qE "$1" seen; }
+  export -f observes
+  wait-until 120 observes "^shrink job $job: job $rigid waits for 1 node and 0 are free: from 4 to 3, 0.[0-9]+ times as fast by its own"
+  [[ $(on_loan) == 'node[01-04]' ]]
+  loan act --once 2>act.log
+  [[ $(on_loan) == 'node[01-03]' ]]
+  scancel "$named"
+  ms-loan act --policy policy.toml 2>>act.log & acts=$!
+  wait-until 90 runs "$rigid"
+  [[ $(squeue -h -j "$job" -o %N) == 'node[01-03]' && $(squeue -h -j "$rigid" -o %N) == node04 && $(restarts "$job") == 0 ]]
+  steps=$(steps_done)
+  wait-until 120 at_step $((steps + 5))
+  loan explain "$job" | grep -q 'notify: the run is asked for node04, and in 1m26s keeps them if it has them still'
+  loan explain node04 | grep -q "lend: job $job has let go of it, and job $rigid waits"
+
+  # It has its least now.
+  second=$(submit loan -N1)
+  wait-until 120 observes "^not now: job $second waits for 1 node: 0 idle or on the way, and elastic runs can give up 0"
+  scancel "$second" "$rigid"
+  wait-until 120 grep -q 'attempt 3 on node\[01-04\]' job.log
+  steps=$(steps_done)
+  wait-until 120 at_step $((steps + 5))
+  loan explain "$job" | grep -q 'grow: 1 node idle on loan and nobody waits: from 3 to 4, 1.[0-9]* times as fast by its own curve'
+  ms-driver report r
+  ms-driver stop --run-dir r
+  wait-until 120 bash -c "[[ -z \$(squeue -h -j $job -o %T -t R,CG) ]]"
+  kill "$acts"
+  compare_undisturbed 4
+BASH
+}
+
 @test "a run with mesh.dp = auto that loses a node goes on with the others, with the same samples" {
   inside 3 <<'BASH'
   trap '[[ $? -eq 0 ]] || tail -n 60 job.log r/driver/agents.log' EXIT

@@ -20,6 +20,10 @@ expect 0 '^dp = "auto"  # set by file' check c.toml --no-files --dump
 expect 0 '"replica_ranks": 1' check c.toml --no-files --json --set mesh.dp=2
 python3 -c 'import json; j = json.load(open("out")); assert (j["dp"], j["auto"], j["allowed_dp"]) == (2, False, [1, 2, 4]), j' ||
   fail "check --json says something else"
+grep -q speed_up out && fail "check --json simulates without being asked"
+expect 0 '"tokens_per_s"' check c.toml --no-files --json --speeds --set run.cluster="$cluster"
+python3 -c 'import json; assert [row["dp"] for row in json.load(open("out"))["speed_up"]] == [1, 2, 4]' || fail "speeds are not of its sizes"
+expect 2 '--speeds says nothing without --json' check c.toml --no-files --speeds
 expect 0 '^ *4 +4 ' simulate c.toml --cluster "$cluster" --curve curve.csv
 [ "$(cut -d, -f1 curve.csv | xargs)" = 'num_replicas 1 2 4' ] || fail "the curve has not its three sizes"
 expect 0 '"speed_up": \[' simulate c.toml --cluster "$cluster" --json

@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: checks a configuration.
+#include "base/error.h"
 #include "base/json.h"
 #include "base/print.h"
 #include "base/text.h"
@@ -6,11 +7,13 @@
 #include "train/elastic.h"
 #include "train/plan.h"
 #include "train/run/trainer.h"
+#include "train/simulate/speed_up.h"
 
 namespace ms::train {
 namespace {
 
 int run_check(const Args& args) {
+  if (args.has("speeds") && !args.has("json")) throw user_error("cli.value", "--speeds says nothing without --json");
   const Loaded loaded = load(args);
   make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
   if (!args.has("no-files")) check_inputs(loaded, false);
@@ -21,7 +24,15 @@ int run_check(const Args& args) {
               {"auto", !loaded.dp_sizes.empty()},
               {"replica_ranks", mesh.pp * mesh.tp},
               {"allowed_dp", Json::array()}};
-    for (const std::int64_t dp : allowed_dp(loaded.settings)) json["allowed_dp"].push_back(dp);
+    const std::vector<std::int64_t> sizes = allowed_dp(loaded.settings);
+    for (const std::int64_t dp : sizes) json["allowed_dp"].push_back(dp);
+    if (args.has("speeds") && !loaded.settings.run.cluster.empty()) {
+      const cost::Cluster cluster = cost::load_cluster(loaded.settings.run.cluster, {});
+      json["speed_up"] = Json::array();
+      for (const SpeedUp& size : speed_ups(loaded.settings, sizes, cluster)) {
+        if (size.problem.empty()) json["speed_up"].push_back({{"dp", size.dp}, {"tokens_per_s", size.tokens_per_s}});
+      }
+    }
     write_out(json.dump(2) + "\n");
   } else if (args.has("dump")) {
     write_out(loaded.resolved);
@@ -42,6 +53,9 @@ Command check_command() {
                       {.name = "json",
                        .doc = "Prints the data-parallel sizes from mesh.dp_min to mesh.dp_max that the configuration "
                               "allows with its global batch, which ms-driver reads."},
+                      {.name = "speeds",
+                       .doc = "With --json: also how fast each of these sizes is, by simulation of the machines that "
+                              "run.cluster names, which ms-driver tells ms-loan."},
                       {.name = "no-files",
                        .doc = "Does not look for the token files and for checkpoint.load: for machines without them."}},
           .run = run_check,

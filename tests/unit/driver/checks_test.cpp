@@ -155,6 +155,31 @@ TEST(RunSizes, AreWhatMsTrainSays) {
   }
 }
 
+TEST(RunSpeeds, AreToldByTheNodesOfTheJob) {
+  const auto read = read_run_sizes(
+      R"({"dp":6,"auto":true,"replica_ranks":4,"allowed_dp":[2,4,6],"speed_up":[{"dp":2,"tokens_per_s":1400.26},
+          {"dp":4,"tokens_per_s":2.7e6},{"dp":6,"tokens_per_s":0}]})");
+  ASSERT_TRUE(read);
+  const std::map<int, double>& speeds = read->speeds;
+  EXPECT_EQ(speeds.size(), 3U);
+  const RunSizes sizes{.replica = 4, .allowed = {2, 4, 6}};
+  EXPECT_EQ(speeds_text(sizes, speeds, 0, 6, 4), ", speeds 2:1400,4:2.7e+06");
+  EXPECT_EQ(speeds_text(sizes, speeds, 1, 4, 4), ", speeds 3:1400");
+  EXPECT_EQ(speeds_text(sizes, {}, 0, 6, 4), "");
+  EXPECT_FALSE(read_run_sizes(R"({"dp":6,"auto":true,"replica_ranks":4,"allowed_dp":[2],"speed_up":[{"dp":2}]})"));
+  RunSizes many{.replica = 1};
+  std::map<int, double> all;
+  for (int dp = 1; dp <= 1000; ++dp) {
+    many.allowed.push_back(dp);
+    all[dp] = 1e15 * dp;
+  }
+  const std::string text = speeds_text(many, all, 0, 1000, 1);
+  EXPECT_EQ(std::ranges::count(text, ':'), 24);
+  EXPECT_THAT(text, testing::StartsWith(", speeds 1:1e+15,"));
+  EXPECT_THAT(text, testing::EndsWith(",1000:1e+18"));
+  EXPECT_LT(text.size(), 400U);
+}
+
 TEST(LargestFit, TakesTheMostNodesThatAllHaveWork) {
   const std::vector<int> all{1, 2, 3, 4, 5, 6}, even{2, 4, 6};
   struct Case {
