@@ -48,8 +48,9 @@ trains() { # for a while, as it is now
 rises() { # COUNT: and the nodes come back in time
   local begin=$SECONDS
   demand "$1"
-  wait-until $((grace + 20)) inference_has "$1" # and the time that Slurm takes to end a job
+  wait-until $((grace + 20)) inference_has "$1"
   echo "demand $1: nodes are back after $((SECONDS - begin)) s"
+  ((SECONDS - begin <= grace))
 }
 rises 1
 trains
