@@ -66,7 +66,7 @@ class Players {
   bool killed() const { return killed_; }
   void lose(std::size_t agent) { lost_ = agent, stopped_s_ = clock_.now_s(); }
 
-  // Takes in what has come, waiting for at most `seconds`, and sends the reports that are due.
+  // Takes in what has come, waiting for at most `seconds`, and sends the reports that are due once all have joined.
   void play(double seconds) {
     std::array<epoll_event, 512> ready;
     const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), static_cast<int>(seconds * 1e3));
@@ -79,9 +79,11 @@ class Players {
         connect(agent);
       }
     }
+    // Real nodes have processors of their own: here, reports would keep those from joining who have not yet.
+    if (joined_ < agents_.size()) return;
     const double now_s = clock_.now_s();
     for (std::size_t i = 0; i < agents_.size(); ++i) {
-      if (!agents_[i].joined || i == lost_ || now_s < agents_[i].next_s) continue;
+      if (i == lost_ || now_s < agents_[i].next_s) continue;
       agents_[i].next_s += every_s_;
       agents_[i].channel.send_line(report(i, now_s), net::in_seconds(10));
     }

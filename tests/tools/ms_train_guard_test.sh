@@ -64,7 +64,7 @@ MS_FAULT='step=4 rank=1 flip'
 expect 76 'one of the two computes wrongly, and a third would tell which' run c.toml --set run.dir=runs/tie --set guard.replay_every=3
 unset MS_FAULT
 expect 2 'there is no other dp rank to compare with: mesh.dp is 1' check c.toml --set mesh.dp=1 --set guard.replay_every=9
-expect 0 'valid' check c.toml --set train.dtype=bf16 --set train.fp8=true --set guard.replay_every=9
+expect 0 'ok' check c.toml --set train.dtype=bf16 --set train.fp8=true --set guard.replay_every=9
 
 expect 2 "guard.spike" check c.toml --set guard.spike=halt
 expect 2 'guard.window' check c.toml --set guard.window=1
