@@ -75,8 +75,8 @@ class Players {
       try {
         hear(agent);
       } catch (const Error&) {  // the driver of a busy machine has no patience: agents come again
-        if (agent.joined) throw;
-        connect(agent);
+        if (agent.joined && agent.number != lost_) throw;
+        agent.joined ? agent.channel.close_now() : connect(agent);
       }
     }
     // Real nodes have processors of their own: here, reports would keep those from joining who have not yet.
