@@ -1,7 +1,6 @@
 # Completion for bash, zsh and fish is printed by the tools themselves, from the tables that drive them, and lands in
 # <build>/completion/ and where the shells look for it.
 add_custom_target(completion ALL)
-add_dependencies(installed completion)
 
 # ms_completion(ms-data PART): the scripts of a tool, under the names that the shells want.
 function(ms_completion tool part)
@@ -14,6 +13,7 @@ function(ms_completion tool part)
     COMMENT "Completion of ${tool}" VERBATIM)
   add_custom_target(completion_${tool} DEPENDS ${dir}/${tool})
   add_dependencies(completion completion_${tool})
+  ms_needed(${part} completion_${tool})
   install(FILES ${dir}/${tool} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${part})
   install(FILES ${dir}/_${tool} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT ${part})
   install(FILES ${dir}/${tool}.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT ${part})

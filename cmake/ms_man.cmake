@@ -3,7 +3,6 @@
 find_program(MS_MANDOC mandoc)
 if(NOT TARGET man)
   add_custom_target(man ALL)
-  add_dependencies(installed man)
 endif()
 
 # ms_install_text(FILE PART FOLDER NAME): installs a text. The paths below /usr/local that it names become those below the
@@ -42,6 +41,7 @@ function(ms_man_page page)
     set(lint LINT ${MS_MANDOC} -Tlint -Wwarning)
   endif()
   ms_printed(${page} ${ARGN} ${lint})
+  ms_needed(doc man_${page})
   set_property(GLOBAL APPEND PROPERTY MS_PAGES ${CMAKE_BINARY_DIR}/man/${page})
   string(REGEX MATCH "[0-9]$" section ${page})
   ms_install_text(${CMAKE_BINARY_DIR}/man/${page} doc ${CMAKE_INSTALL_MANDIR}/man${section} ${page})
@@ -51,6 +51,7 @@ endfunction()
 # in /etc/ms; elsewhere it lies under the prefix, to be copied.
 function(ms_sample name part)
   ms_printed(${name} ${ARGN})
+  ms_needed(${part} man_${name})
   install(FILES ${CMAKE_BINARY_DIR}/man/${name} DESTINATION ${CMAKE_INSTALL_SYSCONFDIR}/ms COMPONENT ${part})
 endfunction()
 

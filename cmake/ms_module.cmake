@@ -1,12 +1,21 @@
 # Modules, tools and tests. A module may depend only on modules declared before it, so the order of the
 # ms_module() lines in libms/CMakeLists.txt is the architecture, and CMake is who enforces it.
 
-# ms_install(TARGET PART FOLDER [EXPORT name]): the target is installed into the folder, goes into the package of this name
-# (ms_package.cmake), and is built by the target `installed`, which is what ./bootstrap build builds.
+# ms_needed(PART TARGET): what goes into the package of this name (ms_package.cmake) needs the target: installed_PART builds
+# it, and so does `installed`, which is what ./bootstrap build builds.
 add_custom_target(installed)
+function(ms_needed part target)
+  if(NOT TARGET installed_${part})
+    add_custom_target(installed_${part})
+    add_dependencies(installed installed_${part})
+  endif()
+  add_dependencies(installed_${part} ${target})
+endfunction()
+
+# ms_install(TARGET PART FOLDER [EXPORT name]): the target is installed into the folder, and goes into that package.
 function(ms_install target part folder)
   install(TARGETS ${target} ${ARGN} DESTINATION ${folder} COMPONENT ${part})
-  add_dependencies(installed ${target})
+  ms_needed(${part} ${target})
 endfunction()
 
 # Headers of the standard library and of fmt are compiled once for each set of flags: ms_precompiled(TARGET) lets a target

@@ -9,8 +9,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=tests/packages/tree.sh
 . "$here/../packages/tree.sh"
 "$here/../cluster/run" --check || exit
-make_packages
-make_tree "$(. /etc/os-release && echo "$VERSION_CODENAME")" slurmd slurm-client slurmctld munge iproute2 util-linux mount procps gawk
+make_packages "$own"
+make_tree "$own" slurmd slurm-client slurmctld munge iproute2 util-linux mount procps gawk
 # As a site has it that never ran checks in a prolog.
 printf 'PrologFlags=Serial\nSchedulerParameters=batch_sched_delay=0\nMpiDefault=none\n' >conf
 export walks=$here

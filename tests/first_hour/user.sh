@@ -9,8 +9,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 . "$here/../packages/tree.sh"
 # shellcheck source=tests/first_hour/walk.sh
 . "$here/walk.sh"
-make_packages
-make_tree "$(. /etc/os-release && echo "$VERSION_CODENAME")" procps
+make_packages "$own"
+make_tree "$own" procps
 
 walk_began=$SECONDS
 note 'a fresh Debian; the packages are in /debs'

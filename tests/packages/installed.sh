@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # All packages in trees of Debian: clean of lintian's errors; installed alone and all together, upgraded, removed and purged;
-# and on the test cluster, where slurmd and a job go on meanwhile. Takes root and Debian's mirror: for the night.
-# usage: installed.sh CPACK BUILD
+# and on the test cluster, where slurmd and a job go on meanwhile. With another Debian than this one, which has another Slurm,
+# the packages are the two that nodes need, and compiled there. Takes root and Debian's mirror: for the night.
+# usage: installed.sh CPACK BUILD [RELEASE]
 set -euo pipefail
 cpack=$1 build=$(realpath "$2")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=tests/packages/tree.sh
 . "$here/tree.sh"
-release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+release=${3:-$own}
 
 begin=$SECONDS
 step() { echo "$((SECONDS - begin)) s: $1"; }
-make_packages
+make_packages "$release"
 du -h made/*.deb
 step "made"
 
@@ -46,15 +47,17 @@ step "ms-diag alone"
 # What CUDA's package needs beyond ours is NVIDIA's.
 mapfile -t all < <(cd "$tree" && find debs -maxdepth 1 -name '*.deb' ! -name 'ms-cuda*' -printf '/%p\n')
 install "${all[@]}" || { tail log && fail "they do not install together"; }
-for tool in ms-train ms-data ms-ckpt ms-tracepp ms-netcheck ms-driver ms-loan ms-diag; do
-  in_tree "$tool" --version >/dev/null || fail "$tool does not start"
-  in_tree "$tool" --man >page || fail "$tool has no manual"
-done
-[[ $(in_tree ms-diag list) == *perf.gemm* ]] || fail "ms-diag does not find its active checks"
-for page in "$tree"/usr/share/man/man?/ms*; do
-  if zgrep -q /usr/local "$page"; then fail "$page names /usr/local"; fi
-done
-in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-{notify,loan}.service || fail "a unit is wrong"
+if [[ $release == "$own" ]]; then
+  for tool in ms-train ms-data ms-ckpt ms-tracepp ms-netcheck ms-driver ms-loan ms-diag; do
+    in_tree "$tool" --version >/dev/null || fail "$tool does not start"
+    in_tree "$tool" --man >page || fail "$tool has no manual"
+  done
+  [[ $(in_tree ms-diag list) == *perf.gemm* ]] || fail "ms-diag does not find its active checks"
+  for page in "$tree"/usr/share/man/man?/ms*; do
+    if zgrep -q /usr/local "$page"; then fail "$page names /usr/local"; fi
+  done
+  in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-{notify,loan}.service || fail "a unit is wrong"
+fi
 step "all together"
 
 # The next version: the same with another number. A policy that the site wrote stays.
@@ -71,7 +74,8 @@ mapfile -t all < <(cd "$tree" && find debs/next -name '*.deb' ! -name 'ms-cuda*'
 install -o Dpkg::Options::=--force-confold "${all[@]}" || { tail log && fail "no upgrade"; }
 [[ $(in_tree dpkg -l ms-diag ms-spank | grep -c -- '-2 ') == 2 ]] || fail "they are not upgraded"
 grep -q 'the site wrote this' "$tree/etc/ms/ms-diag.toml" || fail "the site's policy is gone"
-in_tree dpkg --purge ms-spank ms-notify ms-doc ms-dev ms-tools ms-diag >>log 2>&1 || { tail log && fail "they do not go"; }
+mapfile -t names < <(basename -a "${all[@]}" | sed 's/_.*//')
+in_tree dpkg --purge "${names[@]}" >>log 2>&1 || { tail log && fail "they do not go"; }
 left=$(files | grep -Ev '^./(debs|usr/share/locale)/' | grep -E '/(ms|ms[-_][a-z.]+)(/|$)' || true)
 [[ -z $left ]] || fail "left behind: $left"
 step "upgraded and purged"
@@ -90,7 +94,7 @@ fi
     job=$(sbatch --parsable -D / -o /dev/null --wrap "sleep 600")
     wait-until 60 bash -c "squeue -h -j $job -o %T | grep -qx RUNNING"
     srun --overlap --jobid "$job" --ms-preflight=on true
-    on-node node01 dpkg -i /debs/next/ms-{diag,spank,notify}_*.deb
+    on-node node01 sh -c "dpkg -i \$(ls /debs/next/*.deb | grep -E /ms-\(diag\|spank\|notify\)_)"
     [[ $(srun --overlap --jobid "$job" hostname) == node01 ]]
     on-node node01 dpkg --remove ms-spank
     [[ $(srun --overlap --jobid "$job" hostname) == node01 ]]
