@@ -85,6 +85,8 @@ Node parse_node(const std::string& line) {
   node.port = to_number<int>(word_field(fields, "Port"));
   if (const std::string weight = word_field(fields, "Weight"); !weight.empty())
     node.weight = to_number<std::uint32_t>(weight);
+  const std::string version = word_field(fields, "Version");  // "24.11.5"
+  node.slurm_year = to_number<int>(version.substr(0, version.find('.')));
   node.states = parse_states(word_field(fields, "State"));
   if (fields.size() < line.size() && fields.size() != reason)
     node.partitions = split(word_field(std::string_view(line).substr(fields.size()), "Partitions"), ',');

@@ -136,7 +136,6 @@ for one in "${jobs[@]}"; do completed "$one" 60; done # above the cap jobs run w
 wait-until 40 quiet
 sinfo -R
 [[ $(ours) == 1 ]]
-scontrol show node | grep -c 'Reason=ms-diag:gpu.ecc' | grep -qx 1
 # Every node wanted it.
 for node in $(nodes); do on-node "$node" ms-diag history | grep -E ' (drain|refused) .*gpu.ecc'; done
 TEXT
@@ -250,6 +249,20 @@ scontrol update nodename=node01 state=resume
 scontrol update nodename=node01 state=drain reason="mine: fan"
 status=0; on-node node01 ms-diag undrain || status=$?
 [[ $status == 1 && $(reason_of node01) == "mine: fan" ]]
+TEXT
+}
+
+@test "what an operator drained and gave back is looked at as before, whatever reason Slurm keeps" {
+  inside 1 --plugstack "$plugin" <<'TEXT'
+policy </dev/null
+all_gpus
+scontrol update nodename=node01 state=drain reason="mine: fan"
+scontrol update nodename=node01 state=resume
+wait-until 20 all_are idle
+gpus node01 "gpu 3 ecc_uncorrectable=4"
+job=$(submit -N1)
+wait-until 20 we_drained 1
+scancel "$job"
 TEXT
 }
 

@@ -59,6 +59,15 @@ std::string reason_text(std::string_view text, std::size_t max) {
   return plain_text(plain, max);
 }
 
+// 22.05 clears the reason of a node that is back in service, 24.11 does not; of those between nobody looked. A node
+// that was ever drained or down would else be taken for somebody's for ever.
+constexpr int kReasonsStaySince = 23;
+
+bool is_left_behind(const slurm::Node& node) {
+  const bool works = node.has_state("IDLE") || node.has_state("MIXED") || node.has_state("ALLOCATED");
+  return node.slurm_year >= kReasonsStaySince && works && !node.has_state("FAIL");
+}
+
 std::string_view without_prefix(std::string_view reason) {
   if (reason.starts_with(kReasonPrefix)) reason.remove_prefix(kReasonPrefix.size());
   return reason;
@@ -96,7 +105,7 @@ bool is_ours(const slurm::Node& node) {
 
 DrainStep drain_step(const slurm::Node& node) {
   if (is_ours(node)) return DrainStep::stands_already;
-  const bool free = node.reason.empty() || node.reason.starts_with(kReasonPrefix);
+  const bool free = node.reason.empty() || node.reason.starts_with(kReasonPrefix) || is_left_behind(node);
   return free && !node.is_drained_or_draining() ? DrainStep::drain : DrainStep::somebody_elses;
 }
 

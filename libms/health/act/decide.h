@@ -33,7 +33,8 @@ std::string drain_reason(const std::vector<Finding>& findings);
 bool is_ours(const slurm::Node& node);  // drained or draining with our reason
 
 // Decides from Slurm's record of a node whether it may be drained now. A reason that somebody wrote is never replaced,
-// not even if the node is not drained.
+// not even if the node is not drained; but a newer Slurm leaves reasons behind when a node is back in service, and
+// those are nobody's word any more.
 enum class DrainStep { drain, stands_already, somebody_elses };
 DrainStep drain_step(const slurm::Node& node);
 

@@ -138,6 +138,7 @@ struct StepRow {
   std::string reason;
   DrainStep step;
   bool ours;
+  int slurm_year = 22;
 };
 
 TEST(DrainStepRules, ReasonsAreNeverReplaced) {
@@ -152,10 +153,16 @@ TEST(DrainStepRules, ReasonsAreNeverReplaced) {
       {"drained without a reason", {"DRAINED"}, "", DrainStep::somebody_elses, false},
       {"our prefix in the middle", {"DRAINED"}, "see ms-diag:gpu.ecc", DrainStep::somebody_elses, false},
       {"down", {"DOWN"}, "Not responding", DrainStep::somebody_elses, false},
+      {"back in service, on a Slurm that leaves reasons", {"IDLE"}, "disk is new", DrainStep::drain, false, 24},
+      {"it answers again", {"MIXED"}, "Not responding", DrainStep::drain, false, 24},
+      {"drained by somebody, there", {"IDLE", "DRAIN"}, "rack is moved", DrainStep::somebody_elses, false, 24},
+      {"down, there", {"DOWN"}, "Not responding", DrainStep::somebody_elses, false, 24},
+      {"failing, there", {"ALLOCATED", "FAIL"}, "fan", DrainStep::somebody_elses, false, 24},
   };
   for (const StepRow& row : rows) {
     slurm::Node node = make_node("n1", row.reason);
     node.states = row.states;
+    node.slurm_year = row.slurm_year;
     EXPECT_EQ(drain_step(node), row.step) << row.name;
     EXPECT_EQ(is_ours(node), row.ours) << row.name;
     EXPECT_EQ(count_ours({node, node}), row.ours ? 2 : 0) << row.name;

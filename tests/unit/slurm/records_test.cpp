@@ -68,6 +68,7 @@ TEST(Records, Nodes2205) {
   ASSERT_EQ(nodes.size(), 2U);
   EXPECT_EQ(nodes[0].name, "node01");
   EXPECT_EQ(nodes[0].host, "node01");
+  EXPECT_EQ(nodes[0].slurm_year, 22);
   EXPECT_EQ(nodes[0].states, std::vector<std::string>{"IDLE"});
   EXPECT_FALSE(nodes[0].is_drained_or_draining());
   EXPECT_EQ(nodes[0].reason, "");
