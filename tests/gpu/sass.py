@@ -166,7 +166,7 @@ def main():
     arguments = parser.parse_args()
     nvdisasm = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
     if not nvdisasm:
-        sys.exit("there is no nvdisasm on PATH: pip install nvidia-cuda-nvdisasm, and set NVDISASM to its bin/nvdisasm")
+        sys.exit("there is no nvdisasm on PATH: install what sass_test.sh does, and set NVDISASM to its bin/nvdisasm")
     failed = seen = 0
     for kernel in kernels(arguments.objects, arguments.arch, nvdisasm):
         seen += 1

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Checks that sass.py accepts our kernels and finds the mistakes of bad_kernels.cu. Installs nvdisasm from PyPI into the
-# build folder if there is none. usage: sass_test.sh BUILD ARCH BAD_OBJECT OBJECT...      ARCH: sm_90, or all
+# build folder if there is none: of one version, as another may print instructions in other words.
+# usage: sass_test.sh BUILD ARCH BAD_OBJECT OBJECT...      ARCH: sm_90, or all
 set -euo pipefail
+package=nvidia-cuda-nvdisasm==13.5.37
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$1 arch=$2 bad=$3
 shift 3
 only=()
 [[ $arch == all ]] || only=(--arch "$arch")
 if [[ -z ${NVDISASM:-} ]]; then
-  tools=$build/nvdisasm
+  tools=$build/$package
   NVDISASM=$(command -v nvdisasm || find "$tools" -name nvdisasm -type f 2>/dev/null | head -n 1 || true)
 fi
 if [[ -z $NVDISASM ]]; then
-  python3 -m pip install --quiet --no-deps --target "$tools" nvidia-cuda-nvdisasm ||
-    { echo "skipped: there is no nvdisasm, and pip cannot install nvidia-cuda-nvdisasm" && exit 77; }
+  python3 -m pip install --quiet --no-deps --target "$tools" "$package" ||
+    { echo "skipped: there is no nvdisasm, and pip cannot install $package" && exit 77; }
   NVDISASM=$(find "$tools" -name nvdisasm -type f | head -n 1)
 fi
 export NVDISASM
