@@ -17,6 +17,7 @@
 #include "comm/blocking_calls.h"
 #include "comm/in_flight.h"
 #include "comm/nccl_plugin.h"
+#include "tensor/cuda/channels.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
 #include "tensor/cuda/owned_memory.h"
@@ -164,13 +165,6 @@ class NcclProcess final : public Nccl {
   std::jthread thread_;
 };
 
-int channels_on(int gpu, int width) {
-  constexpr int kMeantFor = 100;
-  int processors = 0;
-  tensor::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu), "asking what the GPU has");
-  return std::max(1, width * std::min(processors, kMeantFor) / kMeantFor);
-}
-
 // Allocates memory from NCCL, which the other GPUs of the node can access.
 std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const std::string& what) {
   tensor::check(cudaSetDevice(gpu), "taking the GPU");
@@ -315,7 +309,10 @@ void NcclProcess::join(OpenComm& open) {
     std::copy(value.begin(), value.end(), id.internal);
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  if (open.group->width > 0) config.maxCTAs = channels_on(open.gpu, open.group->width);  // NCCL_MAX_CTAS overrides it
+  // NCCL_MAX_CTAS overrides it. Gathers by copy engines, which need no channel, are for memory registered as a
+  // symmetric window of GPUs that NVLink joins (ncclCommWindowRegister() and NCCL_CTA_POLICY_ZERO, from NCCL 2.28 on):
+  // not used.
+  if (open.group->width > 0) config.maxCTAs = tensor::channels_on(open.gpu, open.group->width);
   config.blocking = 1;
   // There is no communicator yet to revoke: where other members do not come, the thread stays behind in a process that
   // is about to end.

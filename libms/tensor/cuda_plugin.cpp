@@ -48,8 +48,9 @@ const Loaded& loaded() {
 std::unique_ptr<Device> make_cuda_device(int gpu, const CudaOptions& options) {
   return loaded().plugin->device(gpu, options);
 }
-std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool, const CudaOptions& options) {
-  return loaded().plugin->shared_device(gpu, pool, options);
+std::unique_ptr<Device> make_shared_cuda_device(int gpu, CpuPool& pool, SharedPlans& plans,
+                                                const CudaOptions& options) {
+  return loaded().plugin->shared_device(gpu, pool, plans, options);
 }
 int cuda_device_count() { return loaded().plugin->device_count(); }
 bool enable_cuda_peer(int gpu, int peer) { return loaded().plugin->enable_peer(gpu, peer); }

@@ -87,6 +87,20 @@ TEST_F(Choices, AreTunedOnceAndReused) {
   EXPECT_EQ(given.run(), timed.run());
 }
 
+// An algorithm that suits a whole GPU is not taken where receives leave less of it.
+TEST_F(Choices, AreForTheMultiprocessorsThatReceivesLeave) {
+  for (const auto& [receives, says] : {std::pair(std::vector<int>{2, 2}, HasSubstr(" for 128 SMs")),
+                                       {std::vector<int>{100, 100}, HasSubstr(" for 1 SMs")}}) {
+    const OneMatmul one{.device = make_cuda_device(0, {.receives = receives})};
+    const std::vector<Op> ops{OneMatmul::at(one.memory->data())};
+    MatmulChoices choices;
+    one.device->prepare(ops, choices, true);
+    ASSERT_EQ(choices.algorithms.size(), 1U);
+    if (choices.library.starts_with("emulated")) { EXPECT_THAT(choices.algorithms.begin()->first, says); }
+    EXPECT_THAT(choices.algorithms.begin()->first, HasSubstr(" SMs"));
+  }
+}
+
 // Times of ops on a stream do not overlap, though one's end may be another's begin.
 TEST_F(Choices, TimesOfOpsAddUp) {
   OneMatmul timed;

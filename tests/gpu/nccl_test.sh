@@ -26,7 +26,7 @@ settings=()
 ranks() {
   local name=$1
   shift
-  timeout 90 "$mpiexec" --oversubscribe --bind-to none -np 8 env "$@" "$ms_train" run "$work/gpu.toml" --fresh \
+  timeout 240 "$mpiexec" --oversubscribe --bind-to none -np 8 env "$@" "$ms_train" run "$work/gpu.toml" --fresh \
     --set run.dir="$work/$name" "${settings[@]+"${settings[@]}"}" >"$work/$name.log" 2>&1
 }
 # verdict NAME KIND RANK TEXT: checks the verdict; KIND and TEXT are patterns
@@ -39,7 +39,8 @@ verdict() {
   fi
 }
 
-"$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/threads" >"$work/threads.log" 2>&1 || fail "threads: $?"
+MS_EMULATED_CUDNN_COUNTS=1 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/threads" >"$work/threads.log" 2>&1 ||
+  fail "threads: $?"
 grep -q '"device":[1-9][0-9]*,"device_total":' "$work/threads/metrics.jsonl" || fail "threads: no memory of the GPU"
 # The model is worth the same on the GPU and on the CPU, but for the order in which bf16 GEMMs sum.
 for device in cuda cpu; do
@@ -49,10 +50,25 @@ for device in cuda cpu; do
 done
 paste "$work/eval-cuda" "$work/eval-cpu" | awk 'END { d = $3 / $7 - 1; exit !($3 > 1 && d < 1e-3 && d > -1e-3) }' ||
   fail "eval: $(tail -qn 1 "$work"/eval-c*)"
-ranks processes MS_EMULATED_NCCL_COUNTS=1 || fail "processes: $(tail -n 3 "$work/processes.log")"
+# multiprocessors NAME LEFT...: checks that each of the eight processes has GEMMs planned for these numbers, and no others
+multiprocessors() {
+  local name=$1 found
+  shift
+  found=$(sed -n 's/^emulated cuBLASLt: \([0-9]*\) SMs for [1-9][0-9]* GEMMs$/\1/p' "$work/$name.log" |
+    sort -n | uniq -c | xargs)
+  [[ $found == "$(printf '8 %s ' "$@" | xargs)" ]] || fail "$name: GEMMs of so many processes for so many SMs: $found"
+}
+# Each stage receives in one direction, by two channels; the GEMMs have the other multiprocessors.
+ranks processes MS_EMULATED_NCCL_COUNTS=1 MS_EMULATED_CUBLASLT_COUNTS=1 MS_EMULATED_CUDNN_COUNTS=1 ||
+  fail "processes: $(tail -n 3 "$work/processes.log")"
 # NCCL makes no thread for an operation.
 [[ $(grep -c '^emulated NCCL: [1-9][0-9]* operations, 0 threads for them$' "$work/processes.log") == 8 ]] ||
   fail "processes: $(grep 'emulated NCCL' "$work/processes.log")"
+multiprocessors processes 130
+# Ranks that share a GPU build each of attention's plans once, as one rank does.
+plans() { sed -n 's/^emulated cuDNN: \([1-9][0-9]*\) plans$/\1/p' "$work/$1.log" | sort -u; }
+[[ -n $(plans threads) && $(plans threads) == "$(plans processes)" ]] ||
+  fail "threads: plans of attention: $(plans threads), those of a rank: $(plans processes)"
 # The emulated NCCL sums in rank order, as threads do: the same bits.
 [[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
 diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"
@@ -62,7 +78,10 @@ diff <(losses threads) <(losses processes) || fail "processes compute something 
 settings=(--set mesh.chunks=2 --set overlap.tp=true --set overlap.dp=true --set overlap.pp=true)
 "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/rings" "${settings[@]}" >"$work/rings.log" 2>&1 || fail "rings: $?"
 settings+=(--set run.nccl_register=true)
-ranks registered MS_EMULATED_NCCL_ONLY_REGISTERED=1 || fail "registered: $(tail -n 3 "$work/registered.log")"
+ranks registered MS_EMULATED_NCCL_ONLY_REGISTERED=1 MS_EMULATED_CUBLASLT_COUNTS=1 ||
+  fail "registered: $(tail -n 3 "$work/registered.log")"
+# With chunks the pipeline is a ring: every stage receives in both directions.
+multiprocessors registered 128
 [[ $(losses rings | wc -l) == 4 ]] || fail "rings: losses of $(losses rings | wc -l) steps, not 4"
 diff <(losses rings) <(losses registered) || fail "registered: other losses than threads have"
 ranks refused MS_EMULATED_NCCL_REGISTERS_NOTHING=1 && fail "refused: no error"
@@ -76,7 +95,8 @@ verdict deregistering 'comm.(peer_lost|nccl)' 3 "rank 3|remote process"
 grep -q "an abort ends a deregistration" "$work/deregistering.log" || fail "deregistering: no abort came of it"
 # Groups fit on a smaller GPU too: the emulated NCCL refuses channels without a multiprocessor.
 settings+=(--set train.steps=1)
-ranks small MS_EMULATED_GPU_PROCESSORS=40 || fail "small: $(tail -n 3 "$work/small.log")"
+ranks small MS_EMULATED_GPU_PROCESSORS=40 MS_EMULATED_CUBLASLT_COUNTS=1 || fail "small: $(tail -n 3 "$work/small.log")"
+multiprocessors small 38
 settings=()
 
 ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"

@@ -13,7 +13,8 @@ constexpr int kSteps = 2;
 constexpr double kGradientTolerance = 0.03, kLossTolerance = 0.02;
 
 const Devices& gpu() {
-  static const Devices kShared = [](tensor::CpuPool& pool) { return tensor::make_shared_cuda_device(0, pool); };
+  static tensor::SharedPlans plans;  // of all runs
+  static const Devices kShared = [](tensor::CpuPool& pool) { return tensor::make_shared_cuda_device(0, pool, plans); };
   return kShared;
 }
 

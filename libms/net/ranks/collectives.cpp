@@ -20,7 +20,7 @@ using Time = std::chrono::steady_clock;
 constexpr std::array<std::string_view, kCollectives> kNames{"all_reduce", "all_gather", "reduce_scatter",
                                                             "all_to_all", "broadcast",  "send_recv"};
 
-constexpr int kPairWidth = 8;  // as in training, see Group::width: a rank has one with each other
+constexpr int kPairWidth = 8;  // as of the ring of a tp group, see Group::width: a rank has one with each other
 
 // One group of a split, as one of its ranks sees it.
 class Member {

@@ -1,6 +1,9 @@
 #include "tensor/cuda/cuda_device.h"
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "tensor/cuda/channels.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/owned_memory.h"
 
@@ -9,6 +12,14 @@ namespace {
 
 constexpr std::size_t kMostSpans = 1 << 14;              // in flight before the host collects completed ones
 constexpr std::int64_t kAnchorHolds_ns = 1'000'000'000;  // a float of milliseconds is then exact to 0.1 us
+
+// Returns the multiprocessors that receives leave to matmuls; 0: all.
+int left_by(const std::vector<int>& receives, int gpu) {
+  if (receives.empty()) return 0;
+  int left = multiprocessors_of(gpu);
+  for (const int width : receives) left -= channels_on(gpu, width);
+  return std::max(1, left);
+}
 
 int chosen(int gpu) {
   const int count = CudaDevice::count();
@@ -39,8 +50,11 @@ bool CudaDevice::enable_peer(int gpu, int peer) {
   return true;
 }
 
-CudaDevice::CudaDevice(int gpu, const CudaOptions& options)
-    : gpu_(chosen(gpu)), ops_(options.deterministic), times_ops_(options.time_ops), seconds_(kOpClasses, 0.0) {
+CudaDevice::CudaDevice(int gpu, const CudaOptions& options, SharedPlans* shared)
+    : gpu_(chosen(gpu)),
+      ops_(options.deterministic, left_by(options.receives, gpu), shared),
+      times_ops_(options.time_ops),
+      seconds_(kOpClasses, 0.0) {
   check(cudaStreamCreateWithFlags(&anchor_stream_, cudaStreamNonBlocking), "making a stream");
   int pools = 0;
   check(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, gpu_), "asking what the GPU has");

@@ -13,8 +13,8 @@ class CudaDevice final : public Device {
  public:
   static int count();                          // GPUs that the process sees; throws Error("cuda.none")
   static bool enable_peer(int gpu, int peer);  // whether `gpu` can access the memory of `peer` from now on
-  // `gpu` counts the GPUs that the process sees. Throws Error("cuda.*").
-  CudaDevice(int gpu, const CudaOptions& options);
+  // `gpu` counts the GPUs that the process sees. `shared`: with other ranks, or null. Throws Error("cuda.*").
+  CudaDevice(int gpu, const CudaOptions& options, SharedPlans* shared = nullptr);
   ~CudaDevice() override;
 
   std::string_view kind() const override { return "cuda"; }

@@ -51,7 +51,7 @@ CudaMatmul::Plan::~Plan() {
   for (cublasLtMatrixLayout_t layout : {left, right, result}) cublasLtMatrixLayoutDestroy(layout);
 }
 
-CudaMatmul::CudaMatmul() : major_(this_gpu().major) {
+CudaMatmul::CudaMatmul(int multiprocessors) : major_(this_gpu().major), multiprocessors_(multiprocessors) {
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   handle_.reset(handle);
@@ -65,12 +65,13 @@ std::string CudaMatmul::Key::text() const {
       fmt::format("{}x{}x{} {}{} {} to {}{}{} ld {},{},{} aligned {},{},{},{}", m, n, k, transpose_a ? "T" : "N",
                   transpose_b ? "T" : "N", type, to_string(out), accumulate ? " added" : "", bias ? " with bias" : "",
                   ld_a, ld_b, ld_c, alignment_a, alignment_b, alignment_c, alignment_bias);
+  if (multiprocessors > 0) text += fmt::format(" for {} SMs", multiprocessors);
   if (gelu != Gelu::none)
     text += fmt::format(" {} ld {} aligned {}", gelu == Gelu::y ? "gelu" : "gelu'", ld_aux, alignment_aux);
   return text;
 }
 
-CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) {
+CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) const {
   const ResultAndAux to(matmul);
   return {.m = matmul.c.rows,
           .n = matmul.c.cols,
@@ -84,6 +85,7 @@ CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) {
           .alignment_c = alignment_of(to.result),
           .alignment_bias = alignment_of(matmul.bias),
           .alignment_aux = alignment_of(to.aux),
+          .multiprocessors = multiprocessors_,
           .in = matmul.a.dtype,
           .out = matmul.c.dtype,
           .operands = matmul.operands,
@@ -118,6 +120,8 @@ std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, con
   const bool is_fp8 = key.operands != Operands::as_given;
   // Accumulation in fewer bits is faster and good enough in the forward.
   if (is_fp8) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(key.operands == Operands::fp8));
+  // Otherwise a GEMM has a tile for every multiprocessor, and those whose multiprocessor is taken wait for all others.
+  if (key.multiprocessors > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, key.multiprocessors);
   set_pointers(*plan, matmul, scales);
   const auto layout = [](cublasLtMatrixLayout_t& to, const Tensor& t, cudaDataType_t type) {
     check(cublasLtMatrixLayoutCreate(&to, type, static_cast<std::uint64_t>(t.cols), static_cast<std::uint64_t>(t.rows),

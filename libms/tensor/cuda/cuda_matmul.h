@@ -27,8 +27,8 @@ void check(cublasStatus_t status, const char* what);
 
 class CudaMatmul {
  public:
-  // Uses the current GPU.
-  CudaMatmul();
+  // Uses the current GPU, and of it so many multiprocessors; 0: all.
+  explicit CudaMatmul(int multiprocessors);
   // Uses these algorithms from now on, if they belong to this GPU and this cuBLASLt; otherwise clears them.
   void take(MatmulChoices& choices);
   // Selects the algorithm for matmuls of this form without running one. If it is not among the choices, it is the
@@ -50,6 +50,7 @@ class CudaMatmul {
   struct Key {
     std::int64_t m, n, k, ld_a, ld_b, ld_c, ld_aux;
     std::uint32_t alignment_a, alignment_b, alignment_c, alignment_bias, alignment_aux;  // in bytes
+    std::int32_t multiprocessors;                                                        // that it may take; 0: all
     DType in, out;
     Operands operands;  // as_given: of type `in`
     Gelu gelu;
@@ -71,7 +72,7 @@ class CudaMatmul {
   };
   // In place of an algorithm: for this form a separate GELU is faster.
   static constexpr std::string_view kApart = "apart";
-  static Key key_of(const Matmul& matmul);
+  Key key_of(const Matmul& matmul) const;
   // Returns the descriptors for cuBLASLt, without an algorithm.
   static std::unique_ptr<Plan> describe(const Matmul& matmul, const Key& key, const LoweredMatmul::Scales& scales);
   static void set_pointers(const Plan& plan, const Matmul& matmul, const LoweredMatmul::Scales& scales);
@@ -85,7 +86,8 @@ class CudaMatmul {
   cublasStatus_t multiply(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& matmul,
                           void* workspace, cudaStream_t stream) const;
 
-  int major_;  // of the GPU's compute capability
+  int major_;                     // of the GPU's compute capability
+  std::int32_t multiprocessors_;  // as in Key
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Close> handle_;
   std::map<Key, std::unique_ptr<Plan>> plans_;           // null: none available, or slower than its parts
   std::map<std::string, std::string> chosen_;            // as in MatmulChoices

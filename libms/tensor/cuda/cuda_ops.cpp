@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <type_traits>
 
 #include "tensor/cpu_kernels.h"
@@ -46,8 +48,9 @@ kernels::AdamWScalars scalars_of(const Op& op) {
   return scalars;
 }
 
-// Attention: cuDNN plans by shape.
-class CudaAttention {
+// Attention: cuDNN plans by shape, which the ranks of a process share. cuDNN does not promise that several threads may
+// run a plan at once: they take turns at launching it.
+class CudaAttention final : public SharedPlans::Plans {
  public:
   explicit CudaAttention(bool deterministic) : deterministic_(deterministic) {
     cudnnHandle_t handle = nullptr;
@@ -58,10 +61,12 @@ class CudaAttention {
   // Creates the plan and returns the scratch memory that it needs.
   template <class Attention>
   std::size_t prepare(const Attention& op) {
+    const std::lock_guard lock(mutex_);
     return scratch_bytes(op, planned(op));
   }
 
   void run(const AttentionFwd& op, cudaStream_t stream, CudaScratch& scratch) {
+    const std::lock_guard lock(mutex_);
     const Planned<AttentionForward>& of = planned(op);
     const auto& [names, plan] = of;
     Scalars scalars(op.scale, op.window);
@@ -79,6 +84,7 @@ class CudaAttention {
   }
 
   void run(const AttentionBwd& op, cudaStream_t stream, CudaScratch& scratch) {
+    const std::lock_guard lock(mutex_);
     const Planned<AttentionBackward>& of = planned(op);
     const auto& [names, plan] = of;
     Scalars scalars(op.scale, op.window);
@@ -176,6 +182,7 @@ class CudaAttention {
   };
 
   bool deterministic_;
+  std::mutex mutex_;  // guards what follows
   std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, Close> handle_;
   std::map<AttentionKey, Planned<AttentionForward>> forward_;
   std::map<AttentionKey, Planned<AttentionBackward>> backward_;
@@ -232,7 +239,8 @@ void* CudaScratch::take(std::size_t bytes) {
 
 class CudaOps::Impl {
  public:
-  explicit Impl(bool deterministic) : attention_(deterministic) {}
+  Impl(bool deterministic, int multiprocessors, SharedPlans* shared)
+      : matmul_(multiprocessors), attention_(attention(deterministic, shared)) {}
   std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
     matmul_.take(choices);
     std::size_t& most = most_prepared_;
@@ -240,9 +248,9 @@ class CudaOps::Impl {
       if (const auto* matmul = std::get_if<Matmul>(&op)) {
         most = std::max(most, matmul_.prepare(*matmul, choices, timed));
       } else if (const auto* forward = std::get_if<AttentionFwd>(&op)) {
-        most = std::max(most, attention_.prepare(*forward));
+        most = std::max(most, attention_->prepare(*forward));
       } else if (const auto* backward = std::get_if<AttentionBwd>(&op)) {
-        most = std::max(most, attention_.prepare(*backward));
+        most = std::max(most, attention_->prepare(*backward));
       } else {
         most = std::max(most, std::visit([](const auto& row) { return scratch_of(row); }, op));
       }
@@ -259,14 +267,19 @@ class CudaOps::Impl {
  private:
   using S = cudaStream_t;
 
+  static std::shared_ptr<CudaAttention> attention(bool deterministic, SharedPlans* shared) {
+    const auto make = [&] { return std::make_shared<CudaAttention>(deterministic); };
+    return shared == nullptr ? make() : std::static_pointer_cast<CudaAttention>(shared->made(make));
+  }
+
   // An op without an overload fails to compile, instead of converting to Op and recursing.
   template <class Row>
   void run(const Row& op, S stream, CudaScratch& scratch) = delete;
   void run(const Matmul& op, S stream, CudaScratch& scratch) { matmul_.run(op, stream, scratch); }
   void run(const Amax& op, S stream, CudaScratch&) { kernels::compute_amax(stream, op.out.as<float>(), matrix(op.x)); }
   void run(const RoundToFp8& op, S stream, CudaScratch&) { matmul_.round(op, stream); }
-  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
-  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_.run(op, stream, scratch); }
+  void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_->run(op, stream, scratch); }
+  void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_->run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {
     kernels::layernorm_fwd(stream, matrix(op.y), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.x),
                            matrix(op.gain), matrix(op.bias), op.eps, matrices(op.residual));
@@ -368,12 +381,13 @@ class CudaOps::Impl {
   }
 
   CudaMatmul matmul_;
-  CudaAttention attention_;
+  std::shared_ptr<CudaAttention> attention_;
   // The scratch memory that a stream allocates at once: growing step by step, it would hold freed blocks for a while.
   std::size_t most_prepared_ = 0;
 };
 
-CudaOps::CudaOps(bool deterministic) : impl_(std::make_unique<Impl>(deterministic)) {}
+CudaOps::CudaOps(bool deterministic, int multiprocessors, SharedPlans* shared)
+    : impl_(std::make_unique<Impl>(deterministic, multiprocessors, shared)) {}
 CudaOps::~CudaOps() = default;
 std::size_t CudaOps::prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
   return impl_->prepare(ops, choices, timed);

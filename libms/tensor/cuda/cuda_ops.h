@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/launch.h"
+#include "tensor/cuda_plugin.h"
 #include "tensor/matmul_choices.h"
 #include "tensor/ops.h"
 
@@ -41,8 +42,9 @@ kernels::Matrix kernel_matrix(const Tensor& t);
 
 class CudaOps {
  public:
-  // Throws Error("cuda.*") if cuBLASLt or cuDNN cannot be used.
-  explicit CudaOps(bool deterministic);
+  // `multiprocessors`: of the GPU, for matmuls; 0: all. `shared` may be null. Throws Error("cuda.*") if cuBLASLt or
+  // cuDNN cannot be used.
+  CudaOps(bool deterministic, int multiprocessors, SharedPlans* shared);
   ~CudaOps();
   // Implements Device::prepare(); returns the most scratch memory that one of the ops needs.
   std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed);

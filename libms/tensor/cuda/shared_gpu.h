@@ -11,8 +11,9 @@ namespace ms::tensor {
 
 class SharedGpu final : public Device {
  public:
-  // The pool issues work; it outlives the device. Throws Error("cuda.*").
-  SharedGpu(int gpu, CpuPool& pool, const CudaOptions& options) : gpu_(gpu, options), host_(pool, matmuls_) {}
+  // The pool issues work; it and the plans outlive the device. Throws Error("cuda.*").
+  SharedGpu(int gpu, CpuPool& pool, SharedPlans& plans, const CudaOptions& options)
+      : gpu_(gpu, options, &plans), host_(pool, matmuls_) {}
 
   std::string_view kind() const override { return "cuda"; }
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;

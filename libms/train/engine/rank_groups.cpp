@@ -7,13 +7,24 @@ namespace {
 
 // Limits on the NCCL channels of a group; a channel is one thread block and some MiB of buffers. Blocks that wait for a
 // peer stay resident, and the peer may wait for a group whose blocks did not fit. So all groups of a rank together use
-// at most 88 of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs scale each limit down
+// at most 64 of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs scale each limit down
 // (comm::Group). Over NVLink a channel is reported to move some 20 GB/s, and the network is slower.
-constexpr int kWide = 16;   // tp, dp: gradients and parameters, most of what is moved
-constexpr int kPair = 8;    // activations from rank to rank
-constexpr int kNarrow = 4;  // the world's few numbers, a shared embedding once a step
+constexpr int kWide = 16;     // tp, dp: gradients and parameters, most of what is moved
+constexpr int kRing = 8;      // blocks of an operand around a tp group, as fast as matmuls take them
+constexpr int kPipeline = 2;  // a microbatch's activations to the next stage: as much as a port of the network carries
+constexpr int kNarrow = 4;    // the world's few numbers, a shared embedding once a step
 
 }  // namespace
+
+// Other operations come and go; a ring's last as long as the matmuls that they feed.
+std::vector<int> receives_ahead(const Plan& plan, int rank) {
+  std::vector<int> widths;
+  if (!plan.settings.overlap.pp) return widths;
+  const mesh::Groups groups(plan.mesh, plan.chunks, plan.settings.model.tied_embeddings);
+  for (const mesh::Channel in : {mesh::Channel::forward_in, mesh::Channel::backward_in})
+    if (groups.channel(in, rank)) widths.push_back(kPipeline);
+  return widths;
+}
 
 RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device) {
   const int rank = of.rank();
@@ -29,13 +40,13 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
                            {groups.along(mesh::Axis::dp, rank), kWide, false, &dp}};
   for (int c = 0; c < mesh::kChannels; ++c) {
     if (const auto spec = groups.channel(static_cast<mesh::Channel>(c), rank))
-      all.push_back({*spec, kPair, true, &channels[static_cast<std::size_t>(c)]});
+      all.push_back({*spec, kPipeline, true, &channels[static_cast<std::size_t>(c)]});
   }
   if (const auto spec = groups.embedding(rank)) all.push_back({*spec, kNarrow, false, &embedding});
   if (nn::TensorParallel::ring_used(plan.shape(plan.mesh.coord(rank).tp), plan.settings.overlap.tp)) {
     const mesh::Groups::Ring ring = groups.tp_ring(rank).value();
-    all.push_back({ring.out, kPair, true, &ring_out});
-    all.push_back({ring.in, kPair, true, &ring_in});
+    all.push_back({ring.out, kRing, true, &ring_out});
+    all.push_back({ring.in, kRing, true, &ring_in});
   }
   // The one order of all ranks: where opening waits for the other members, any other one may wait for ever.
   std::ranges::sort(all, {}, [](const Opening& opening) { return opening.spec.id; });

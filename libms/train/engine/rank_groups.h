@@ -11,6 +11,10 @@
 
 namespace ms::train {
 
+// Returns the width of each group of the rank whose receives are in flight while ops run: those of the pipeline, which
+// are issued before their microbatch is due.
+std::vector<int> receives_ahead(const Plan& plan, int rank);
+
 struct RankGroups {
   // Collective over the world; connected when it returns. The world and the device outlive it.
   RankGroups(const Plan& plan, comm::World& world, tensor::Device& device);

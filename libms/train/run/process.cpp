@@ -7,7 +7,7 @@
 #include "base/unexpected.h"
 #include "comm/rank_gpu.h"
 #include "cost/mfu.h"
-#include "tensor/cuda_plugin.h"
+#include "train/engine/rank_groups.h"
 #include "train/run/tracing.h"
 
 namespace ms::train {
@@ -56,14 +56,17 @@ void Process::log_faults() const {
 
 // Ranks that are threads share the first GPU: good for checking whether a layout computes the right results.
 std::unique_ptr<tensor::Device> Process::make_gpu(const comm::World& world) {
-  const tensor::CudaOptions options = cuda_options(checked_.plan.settings);
-  if (ranks_ == 1) return tensor::make_cuda_device(comm::gpu_of(world), options);
+  tensor::CudaOptions options = cuda_options(checked_.plan.settings);
+  if (ranks_ == 1) {
+    options.receives = receives_ahead(checked_.plan, world.rank());
+    return tensor::make_cuda_device(comm::gpu_of(world), options);
+  }
   if (world.rank() == 0) {
     log::info("train", "{} ranks as threads share one GPU", ranks_);
     if (const int gpus = tensor::cuda_device_count(); gpus > 1)
       log::warn("train", "{} GPUs are idle: start one process for each with mpirun or srun --mpi=pmix", gpus - 1);
   }
-  return tensor::make_shared_cuda_device(0, pool_, options);
+  return tensor::make_shared_cuda_device(0, pool_, plans_, options);
 }
 
 Process::Devices Process::make_devices(const comm::World& world) {

@@ -8,6 +8,7 @@
 
 #include "comm/world.h"
 #include "tensor/cpu_device.h"
+#include "tensor/cuda_plugin.h"
 #include "trace/flusher.h"
 #include "train/plan.h"
 #include "train/run/inference.h"
@@ -59,6 +60,7 @@ class Process {
   const tensor::CpuPool::Size size_;
   trace::Flusher flusher_;
   tensor::MatmulCache matmuls_;
+  tensor::SharedPlans plans_;
   tensor::CpuPool pool_;
 };
 

@@ -1,16 +1,21 @@
 // The emulated GPU's cuBLASLt: matrices are column-major and transposed as requested, sums are in f32. It accepts what
 // our matmuls request and refuses everything else, and memory too short for a layout.
+//
+// MS_EMULATED_CUBLASLT_COUNTS  the process says at its end how many GEMMs it ran, by the number of multiprocessors that
+//     their descriptions leave them
 #include <cublasLt.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -156,6 +161,32 @@ float dot(const float* a, const float* b, std::uint64_t n) {
 constexpr std::uint64_t kAlgorithms = 4;
 constexpr auto kFirstTakes = std::chrono::microseconds(300);
 
+// GEMMs by the multiprocessors that they may take.
+class Counts {
+ public:
+  ~Counts() {
+    if (std::getenv("MS_EMULATED_CUBLASLT_COUNTS") == nullptr) return;
+    for (const auto& [left, gemms] : gemms_)
+      std::fprintf(stderr, "emulated cuBLASLt: %d SMs for %d GEMMs\n", left, gemms);
+  }
+  void add(int left) {
+    const std::lock_guard lock(mutex_);
+    ++gemms_[left];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, int> gemms_;
+} counts;
+
+// Returns the multiprocessors that a GEMM may take; 0 if it was told of a number that there cannot be.
+int multiprocessors_of(const Description& description) {
+  int all = 0;
+  cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, 0);
+  const auto told = description.of(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{0});
+  return told == 0 ? all : told < 0 || told > all ? 0 : told;
+}
+
 }  // namespace
 
 extern "C" {
@@ -254,7 +285,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const Description& description = description_of(matmul);
   const Layout la = layout_of(a_layout), lb = layout_of(b_layout), lc = layout_of(c_layout), ld = layout_of(d_layout);
   const Sizes sizes = sizes_of(description, la, lb, lc, ld);
-  if (!sizes.fit || algorithm == nullptr || algorithm->data[0] == 0 || algorithm->data[0] > kAlgorithms)
+  const int multiprocessors = multiprocessors_of(description);
+  if (!sizes.fit || multiprocessors == 0 || algorithm == nullptr || algorithm->data[0] == 0 ||
+      algorithm->data[0] > kAlgorithms)
     return CUBLAS_STATUS_INVALID_VALUE;
   const bool turn_a = description.of(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
   const bool turn_b = description.of(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{CUBLAS_OP_N}) == CUBLAS_OP_T;
@@ -280,6 +313,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   constexpr std::array kOrders{dot<16>, dot<8>, dot<32>, dot<4>};
   static_assert(kOrders.size() == kAlgorithms);
   const auto ordered_dot = kOrders[algorithm->data[0] - 1];
+  counts.add(multiprocessors);
   // Only for tests of autotuning: it would slow everything down.
   const bool waits = algorithm->data[0] == 1 && std::getenv("MS_EMULATED_SLOW_FIRST") != nullptr;
   // MS_EMULATED_FLIP=N: one bit of the result of GEMM N (1) is wrong.

@@ -1,8 +1,13 @@
 // The emulated GPU's cuDNN: accepts operation graphs of the backend interface (cudnn_descriptor.cpp) and interprets
 // them operation by operation (cudnn_program.cpp), without knowing what they are for.
+//
+// MS_EMULATED_CUDNN_COUNTS  the process says at its end how many plans it built
 #include <cudnn_graph.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -19,6 +24,14 @@ namespace {
 using namespace ms::emulated;
 
 constexpr std::uintptr_t kWorkspaceAlignment = 16;
+
+struct Counts {
+  std::atomic<int> plans = 0;
+  ~Counts() {
+    if (std::getenv("MS_EMULATED_CUDNN_COUNTS") == nullptr) return;
+    std::fprintf(stderr, "emulated cuDNN: %d plans\n", plans.load());
+  }
+} counts;
 
 thread_local std::string last_error;
 Living<Descriptor>& living = *new Living<Descriptor>;  // never destroyed, like handles
@@ -170,6 +183,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
     const auto finished = living.at(descriptor, "a descriptor");
     if (finished->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) require_gpu("plan");
     finish(*finished);
+    if (finished->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) ++counts.plans;
   });
 }
 

@@ -9,8 +9,9 @@
 // for
 //     them: one for each call on a communicator that does not block (ncclGroupEndInternal() in group.cc, NCCL 2.28)
 // MS_EMULATED_NCCL_REGISTERS_NOTHING  no memory can be registered
-// MS_EMULATED_NCCL_ONLY_REGISTERED  groups of more than 4 channels refuse memory that is not registered, except for
-//     single numbers
+// MS_EMULATED_NCCL_ONLY_REGISTERED  groups refuse memory that is not registered, except for single numbers and in
+// groups
+//     of 4 channels: the world, and those that share an embedding
 // MS_EMULATED_NCCL_ABORT_HANGS  aborting a communicator never ends
 // MS_EMULATED_NCCL_DEREGISTER_WAITS  deregistering memory ends only if the communicator is aborted: a peer is stopped
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
@@ -151,7 +152,7 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   if (in != nullptr && out != nullptr && comm->has_registered(in) != comm->has_registered(out))
     return refuse(ncclInvalidUsage, "one buffer is registered, the other is not");
   constexpr int kNarrow = 4;
-  if (header.registered == 0 && header.count > 1 && comm->channels > kNarrow &&
+  if (header.registered == 0 && header.count > 1 && comm->channels != kNarrow &&
       std::getenv("MS_EMULATED_NCCL_ONLY_REGISTERED") != nullptr)
     return refuse(ncclInvalidUsage, "memory that is not registered");
   const ncclResult_t state = member->state();
