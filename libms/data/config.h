@@ -19,6 +19,7 @@ struct DataConfig {
   bool reset_attention = false;
   bool balance = true;
   double read_timeout_s = 300;
+  std::int64_t loaders = 0;
 };
 
 inline constexpr Field<DataConfig> kDataFields[] = {
@@ -54,6 +55,15 @@ inline constexpr Field<DataConfig> kDataFields[] = {
      .unit = Unit::seconds,
      .min = 1,
      .max = 7 * 86'400},
+    {.key = "loaders",
+     .member = &DataConfig::loaders,
+     .doc =
+         "Source loaders of a node, at most: threads of its loader that read the sources. There is one while it keeps "
+         "up with the ranks, and more where it does not; which sources each owns follows from what reading them "
+         "takes. They change no sample. 0: as many as the loader may use cores; storage that answers slowly may want "
+         "more.",
+     .min = 0,
+     .max = 64},
 };
 
 // A source's weight once `step` steps are done.

@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -41,9 +42,14 @@ TokenRange last_part(const TokenFile& file, double part) {
 
 void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
                  std::int64_t vocab_size) {
-  std::uint32_t largest = 0;  // as unsigned: a negative id is a large one
-  for (const std::int32_t id : tokens) largest = std::max(largest, static_cast<std::uint32_t>(id));
-  if (largest < static_cast<std::uint64_t>(vocab_size)) return;
+  constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
+  // The sign bit stays where an id is negative or above the last one: the quickest test for the vector units of all
+  // CPUs.
+  std::uint32_t signs = 0;
+  const auto last = static_cast<std::uint32_t>(std::min(vocab_size - 1, kMostTokens));
+  for (const std::int32_t id : tokens)
+    signs |= static_cast<std::uint32_t>(id) | (last - static_cast<std::uint32_t>(id));
+  if (signs >> 31U == 0) return;
   const auto bad =
       std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
   throw user_error("data.vocab",

@@ -4,6 +4,7 @@
 // and the ranks of the node read what that fills (loader_process.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -83,6 +84,8 @@ class Loader {
   bool has_starts() const { return has_starts_; }
 
   const BatchShape& shape() const { return shape_; }
+  // Files of train and valid; a Window counts them so.
+  std::size_t num_files() const { return files_.size(); }
   // Before anything is read: step `step` begins with sample `sample` of the run's order, and `skips` are left out.
   void start_at(std::int64_t step, std::int64_t sample, std::vector<Skip> skips = {});
   // Returns a hash of all that decides the order of samples, except the seed: names, sizes and weights of the training

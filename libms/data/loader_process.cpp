@@ -23,6 +23,7 @@
 #include "base/subprocess.h"
 #include "base/system_error.h"
 #include "base/unexpected.h"
+#include "data/encode_workers.h"
 
 namespace ms::data {
 namespace {
@@ -77,6 +78,7 @@ struct TaskHead {
   std::size_t parts, skips;
   Division division;
   bool has_digests;
+  int most_loaders;
 };
 static_assert(std::is_trivially_copyable_v<TaskHead>);
 
@@ -95,7 +97,7 @@ std::vector<T> take_all(std::string_view& bytes, std::size_t count) {
 
 std::string encode(const BatchRing& ring, const LoaderTask& task) {
   const TaskHead head{ring.shape(),      task.order,    task.first_sample, task.dp_ranks.size(),
-                      task.skips.size(), task.division, task.has_digests};
+                      task.skips.size(), task.division, task.has_digests,  task.most_loaders};
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   append_all(bytes, task.dp_ranks);
   append_all(bytes, task.skips);
@@ -114,7 +116,13 @@ Assignment decode(std::string_view bytes) {
   std::vector<Skip> skips = take_all<Skip>(bytes, head.skips);
   return {head.ring,
           std::string(bytes),
-          {head.order, head.first_sample, std::move(dp_ranks), head.division, head.has_digests, std::move(skips)}};
+          {.order = head.order,
+           .first_sample = head.first_sample,
+           .dp_ranks = std::move(dp_ranks),
+           .division = head.division,
+           .has_digests = head.has_digests,
+           .skips = std::move(skips),
+           .most_loaders = head.most_loaders}};
 }
 
 Error start_error(int err) {
@@ -161,7 +169,9 @@ void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const Load
     const pid_t child = ::fork();
     if (child == 0) {
       belong_to(self, "ms-loader");
-      run_to_the_end(socket, [&] { fill_ring(loader, ring, task); });
+      // Never destroyed: an error is told while other threads may wait for storage that does not answer.
+      SourceLoaders loaders(loader, LoaderCount(task.most_loaders > 0 ? task.most_loaders : default_workers()));
+      run_to_the_end(socket, [&] { fill_ring(loaders, ring, task); });
     }
     int status = 0;
     if (child < 0) throw start_error(errno);

@@ -15,6 +15,7 @@
 #include "data/encode.h"
 #include "data/json_lines.h"
 #include "data/train_tokenizer.h"
+#include "data/utf8.h"
 
 namespace ms::data {
 namespace {
@@ -51,9 +52,24 @@ std::int64_t count_words(const std::vector<std::string>& files, const ReadOption
   return num_documents;
 }
 
+std::vector<std::string> special_tokens(const Args& args) {
+  std::vector<std::string> tokens = args.list("special");
+  for (const std::string& token : tokens) {
+    std::string valid;
+    if (token.empty() || valid_utf8(token, valid) != token) {
+      throw user_error(
+          "cli.value",
+          fmt::format("--special '{}' is no token: it {}", token, token.empty() ? "is empty" : "is not UTF-8"),
+          "without --special the tokenizer has the one special token <|endoftext|>");
+    }
+  }
+  return tokens;
+}
+
 int run_train_tokenizer(const Args& args) {
   const std::string output = args.get("output");
   const std::int64_t vocab = args.get_int("vocab", 1, kMaxVocab);
+  const std::vector<std::string> special = special_tokens(args);
   TokenizerSpec spec = untrained_tokenizer(args.get("pattern"));
   check_user_file(output);
   ReadOptions options;
@@ -65,7 +81,7 @@ int run_train_tokenizer(const Args& args) {
 
   SystemClock clock;
   Progress progress("merge", vocab, "tokens", clock);
-  train_bpe(counter.counts(), vocab, args.list("special"), spec, [&](std::int64_t tokens) { progress.update(tokens); });
+  train_bpe(counter.counts(), vocab, special, spec, [&](std::int64_t tokens) { progress.update(tokens); });
   progress.finish();
   write_user_file(output, tokenizer_json(spec));
   const auto size = static_cast<std::int64_t>(spec.vocab.size());

@@ -1,9 +1,10 @@
 // One loader for the ranks of a node against one loader in each rank, over the same token files in one run: memory and
 // mapped files of all processes, tokens/s when ranks do nothing but read, and how long ranks wait for tokens beside
 // 50 ms of compute. Ranks are processes. A loader in each rank reads ahead in a thread of it, as far as the other does.
-// Then larger files that no cache holds: samples read one after another, and by the loader, which asks for a batch at
-// once. The temporary directory (TMPDIR) must be on a disk.
+// Then what ranks wait when the loader is killed, and larger files that no cache holds: samples read one after another,
+// and by the loader, which asks for a batch at once. The temporary directory (TMPDIR) must be on a disk.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -27,6 +29,7 @@
 #include "base/print.h"
 #include "base/unexpected.h"
 #include "data/batch_reader.h"
+#include "data/encode_workers.h"
 #include "data/loader_process.h"
 #include "data/token_writer.h"
 
@@ -43,7 +46,7 @@ constexpr std::int64_t kVocab = 32'000;
 constexpr std::int64_t kSourceTokens = 400'000, kColdTokens = 4'000'000;
 constexpr std::int64_t kDocumentTokens = 200;  // on average
 constexpr double kCompute_s = 0.05;
-constexpr std::int64_t kSteps = 400, kComputedSteps = 60, kColdSteps = 20;
+constexpr std::int64_t kSteps = 400, kComputedSteps = 60, kColdSteps = 20, kStepsPerKill = 10;
 
 enum class Way { none, each_rank, node };
 
@@ -108,7 +111,10 @@ void be_rank(Board& board, int rank, const Layout& layout, Way way, const fs::pa
   if (way == Way::each_rank) {
     loader.emplace(open_sources(directory));
     ring.emplace(shape);
-    filling = std::jthread([&] { data::fill_ring(*loader, *ring, task_of({dp_rank}, layout.dp, rank == 0)); });
+    filling = std::jthread([&] {
+      data::SourceLoaders loaders(*loader, data::LoaderCount(1));
+      data::fill_ring(loaders, *ring, task_of({dp_rank}, layout.dp, rank == 0));
+    });
     reader.emplace(*ring, 0, 0, 600, [] {});
   } else if (way == Way::node) {
     shape.readers = kRanks, shape.parts = layout.dp;
@@ -234,7 +240,8 @@ void read_alone(const data::Loader& loader, const data::BatchOrder& order) {
   data::LoaderTask task = task_of({0, 1}, 2, false);
   task.order = order;
   data::BatchRing ring({.parts = 2, .rows = kGlobalBatch / 2, .seq = kSeq, .has_starts = loader.has_starts()});
-  const std::jthread filling([&] { data::fill_ring(loader, ring, task); });
+  data::SourceLoaders loaders(loader, data::LoaderCount(data::default_workers()));
+  const std::jthread filling([&] { data::fill_ring(loaders, ring, task); });
   data::BatchReader reader(ring, 0, 0, 600, [] {});
   for (std::int64_t step = order.begin; step < order.end; ++step) reader.next({.step = step});
 }
@@ -270,7 +277,45 @@ void bench_apart(const fs::path& directory) {
             static_cast<double>(kColdSteps * kGlobalBatch * kSeq) / 1e6 / (monotonic_s() - from));
 }
 
-int bench() {
+pid_t child_of(pid_t process) {
+  pid_t child = -1;
+  while (child < 1) std::ifstream(fmt::format("/proc/{0}/task/{0}/children", process)) >> child;
+  return child;
+}
+
+// The loader of eight dp ranks is killed while it fills a slot: how long the ranks wait for the steps that follow.
+void bench_takeover(const fs::path& directory, double compute_s) {
+  data::LoaderProcess process([&] { return open_sources(directory); });
+  const pid_t standby = child_of(::getpid());
+  process.open(600, [] {});
+  data::BatchRing ring({.readers = kRanks, .parts = kRanks, .rows = kGlobalBatch / kRanks, .seq = kSeq});
+  process.run(ring, task_of({0, 1, 2, 3, 4, 5, 6, 7}, kRanks, true));
+  std::vector<data::BatchReader> readers;
+  for (int rank = 0; rank < kRanks; ++rank) readers.emplace_back(ring, rank, rank, 600, [&] { process.check(); });
+  double killed_s = 0, other_s = 0;  // the longest waits
+  pid_t killed = -1;
+  for (std::int64_t step = 0; step < kComputedSteps; ++step) {
+    const double before = monotonic_s();
+    for (data::BatchReader& reader : readers) reader.next({.step = step});
+    const double waited_s = monotonic_s() - before;
+    const std::int64_t phase = step % kStepsPerKill;
+    double& longest_s = step > kStepsPerKill && phase >= 1 && phase <= 3 ? killed_s : other_s;
+    if (step >= kStepsPerKill) longest_s = std::max(longest_s, waited_s);
+    for (data::BatchReader& reader : readers) reader.release();
+    if (step > 0 && phase == 0) {
+      pid_t loader = child_of(standby);
+      while (loader == killed) loader = child_of(standby);
+      ::kill(killed = loader, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(compute_s));
+  }
+  print_out(
+      "a loader that is killed, beside {:3.0f} ms of compute: ranks wait {:.2f} ms at most, {:.2f} ms otherwise\n",
+      compute_s * 1e3, killed_s * 1e3, other_s * 1e3);
+}
+
+// `only`: of one layout, and nothing else; empty: all.
+int bench(std::string_view only) {
   const fs::path directory = fs::temp_directory_path() / fmt::format("ms-node-loader-{}", ::getpid());
   fs::create_directories(directory);
   write_sources(directory, kSourceTokens);
@@ -278,6 +323,7 @@ int bench() {
   print_out("{:12} {:10} {:>9} {:>9} {:>9} {:>8} {:>10} {:>8}\n", "layout", "loaders", "private", "shared", "files",
             "open", "tokens/s", "stall");
   for (const Layout& layout : kLayouts) {
+    if (!only.empty() && only != layout.name) continue;
     const Memory without = run(layout, Way::none, directory).memory;
     const auto measure = [&](Way way, const char* name) {
       Result result = run(layout, way, directory);
@@ -296,15 +342,19 @@ int bench() {
               static_cast<double>(each.memory.files) / static_cast<double>(node.memory.files),
               node.tokens_per_s / each.tokens_per_s);
   }
-  bench_cold(directory);
-  bench_apart(directory);
+  if (only.empty()) {
+    bench_takeover(directory, kCompute_s);
+    bench_takeover(directory, 0);
+    bench_cold(directory);
+    bench_apart(directory);
+  }
   fs::remove_all(directory);
   return 0;
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   ms::end_on_uncaught("node_loader");
-  return bench();
+  return bench(argc > 1 ? argv[1] : "");
 }

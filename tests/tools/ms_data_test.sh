@@ -206,6 +206,8 @@ expect 2 'vocab N is missing' train-tokenizer -o t.json lesson
 expect 2 'output FILE is missing' train-tokenizer --vocab 300 lesson
 expect 2 'no pattern .bert.; there are gpt2, llama3 and qwen2' train-tokenizer --vocab 300 -o t.json --pattern bert lesson
 expect 2 'too small: the bytes and the special tokens are 257' train-tokenizer --vocab 200 -o t.json lesson
+expect 2 "^ms-data: error: --special '' is no token: it is empty" train-tokenizer --vocab 300 -o t.json --special '' lesson
+expect 2 "--special '.*' is no token: it is not UTF-8" train-tokenizer --vocab 300 -o t.json --special a --special $'\xff' lesson
 expect 2 'hold no text' train-tokenizer --vocab 300 -o t.json empty
 expect 2 'No such file' train-tokenizer --vocab 300 -o nowhere/t.json lesson
 [ -e t.json ] && fail 'a refused training leaves a tokenizer'

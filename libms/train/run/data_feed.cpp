@@ -81,7 +81,8 @@ void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batc
                          .dp_ranks = readers_.dp_ranks,
                          .division = {plan_.mesh.dp, plan_.settings.train.microbatch},
                          .has_digests = has_digests,
-                         .skips = batch.skips});
+                         .skips = batch.skips,
+                         .most_loaders = static_cast<int>(plan_.settings.data.loaders)});
     log::debug("data", "loads for {} ranks, {} dp ranks, a ring of {} bytes", shape.readers, shape.parts,
                shape.size_bytes());
   } else {

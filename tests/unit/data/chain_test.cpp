@@ -51,7 +51,8 @@ class ChainOfARun : public testing::Test {
     BatchRing ring({.rows = loader.shape().global_batch / dp, .seq = loader.shape().seq});
     const LoaderTask task{
         .order = {.begin = begin, .end = end}, .dp_ranks = {0}, .division = {.dp = dp}, .has_digests = true};
-    const std::jthread filling([&] { fill_ring(loader, ring, task); });
+    SourceLoaders loaders(loader, LoaderCount(dp, dp));  // as many as dp ranks: they make no difference
+    const std::jthread filling([&] { fill_ring(loaders, ring, task); });
     BatchReader reader(ring, 0, 0, 60, [] {});
     for (std::int64_t step = begin; step < end; ++step) chain = extend_chain(chain, reader.next({.step = step}).digest);
     reader.release();
