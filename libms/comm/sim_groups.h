@@ -22,6 +22,7 @@ struct SimGroup {
     std::uint32_t rank = 0, stream = 0;
     double ready_s = 0;
     trace::Ticket ticket = trace::kNoTicket;
+    bool copies = true;  // false: it sends, and the other end copies
   };
   struct Operation {
     OpKind kind = OpKind::barrier;
@@ -37,6 +38,8 @@ inline constexpr std::size_t kLinksOfRank = 4;
 constexpr std::uint32_t link_of(std::size_t rank, cost::Meet meet, bool sends) {
   return static_cast<std::uint32_t>(kLinksOfRank * rank + (meet == cost::Meet::node ? 0 : 2) + (sends ? 0 : 1));
 }
+
+cost::Collective collective_of(OpKind kind);
 
 class SimGroups {
  public:

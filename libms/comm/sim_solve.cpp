@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "comm/sim_groups.h"
 #include "cost/flows.h"
@@ -19,28 +21,24 @@ using tensor::SimItem;
 constexpr double kNever = -1;
 constexpr std::uint32_t kNothing = ~std::uint32_t{0};
 
-cost::Collective collective_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::all_reduce:
-      return cost::Collective::all_reduce;
-    case OpKind::reduce_scatter:
-      return cost::Collective::reduce_scatter;
-    case OpKind::all_gather:
-      return cost::Collective::all_gather;
-    case OpKind::broadcast:
-      return cost::Collective::broadcast;
-    case OpKind::send:
-    case OpKind::recv:
-      return cost::Collective::point_to_point;
-    case OpKind::barrier:
-      break;
-  }
-  return cost::Collective::barrier;
-}
+// A communication operation under way, in one flow, or in one for each member where members copy on their processors.
+struct Sent {
+  SimGroup::Operation operation;
+  std::size_t flows = 0;  // that have not ended
+};
+
+using StreamOfRank = std::pair<std::uint32_t, std::uint32_t>;
+
+// The processors of a node whose ranks share them, as tensor/cpu_stream.h has them: a processor runs a stream until it
+// must wait, and communication comes first.
+struct Processors {
+  std::int64_t free = 0;
+  std::deque<StreamOfRank> comm = {}, compute = {};  // streams that want one
+};
 
 // The owner of a flow: a communication operation, or an operation of a rank where ranks share processors.
 struct InFlight {
-  SimGroup::Operation operation;
+  std::uint32_t sent = kNothing;
   std::uint32_t rank = kNothing, stream = 0;
 };
 
@@ -49,6 +47,8 @@ struct StreamState {
   double now_s = 0;
   std::uint32_t waits_for = kNothing;  // event
   bool is_held = false;                // by a communication operation or an operation on shared processors
+  std::uint32_t copies = kNothing;     // for this communication operation, once it has a processor,
+  double copies_s = 0;                 // and for how long
   double section_busy_s = 0;
 };
 
@@ -57,7 +57,7 @@ struct RankState {
   std::vector<double> events;                    // time of completion; kNever: not yet
   std::vector<std::uint64_t> issued;             // operations, by recorded group
   const std::vector<double>* seconds = nullptr;  // by op, at average speed
-  std::uint32_t processors = 0;                  // of its node, as a resource
+  std::size_t node = 0;
 };
 
 class Solver {
@@ -81,8 +81,8 @@ class Solver {
       state.events.assign(recording.program.events, kNever);
       state.issued.resize(recording.groups.size());
       state.seconds = &seconds;
-      state.processors = static_cast<std::uint32_t>(kLinksOfRank * setup.ranks.size() +
-                                                    static_cast<std::size_t>(rank.rank / per_node_));
+      state.node = static_cast<std::size_t>(rank.rank / per_node_);
+      if (nodes_.size() <= state.node) nodes_.resize(state.node + 1, {.free = setup.cluster->node.cores});
       ranks_.push_back(std::move(state));
       SimRankResult& result = result_.ranks.emplace_back();
       result.class_seconds.assign(tensor::kOpClasses, 0.0);
@@ -94,11 +94,13 @@ class Solver {
       for (std::uint32_t s = 0; s < ranks_[r].streams.size(); ++s) make_ready(r, s);
     advance_ready();
     while (const auto done = flows_.next()) {
-      InFlight& flow = in_flight_[done->flow];
-      if (flow.rank != kNothing) {
-        end_op(flow, done->at_s);
+      const InFlight flow = in_flight_[done->flow];
+      now_s_ = done->at_s;
+      if (flow.sent == kNothing) {
+        end_op(flow);
       } else {
-        end_comm_op(flow, done->at_s);
+        if (flow.rank != kNothing) ++node_of(flow.rank).free;
+        if (--sent_[flow.sent].flows == 0) end_comm_op(flow.sent, done->at_s);
       }
       advance_ready();
     }
@@ -112,28 +114,64 @@ class Solver {
   }
 
  private:
-  // Returns the capacities of the resources: the links of the ranks, then the processors of each node.
+  // Returns the capacities of the links of the ranks.
   static std::vector<double> capacities(const SimSetup& setup) {
     std::vector<double> capacity;
     for (const SimRank& rank : setup.ranks) capacity.insert(capacity.end(), kLinksOfRank, 1 / rank.link_slowness);
-    const int last = std::ranges::max(setup.ranks, {}, &SimRank::rank).rank;
-    const auto nodes = static_cast<std::size_t>(last / setup.cluster->node.ranks + 1);
-    capacity.insert(capacity.end(), nodes, static_cast<double>(setup.cluster->node.cores));
     return capacity;
   }
 
   std::int64_t clock(double time_s) const { return setup_.begin_ns + std::llround(time_s * 1e9); }
 
-  void make_ready(std::uint32_t rank, std::uint32_t stream) { ready_.push_back({rank, stream}); }
+  Processors& node_of(std::uint32_t rank) { return nodes_[ranks_[rank].node]; }
+  tensor::StreamKind kind_of(std::uint32_t rank, std::uint32_t stream) const {
+    return setup_.ranks[rank].recording->program.streams[stream].kind;
+  }
+
+  void make_ready(std::uint32_t rank, std::uint32_t stream) {
+    if (!shares_processors_) {
+      ready_.push_back({rank, stream});
+    } else if (kind_of(rank, stream) == tensor::StreamKind::comm) {
+      node_of(rank).comm.push_back({rank, stream});
+    } else {
+      node_of(rank).compute.push_back({rank, stream});
+    }
+  }
   void advance_ready() {
     while (!ready_.empty()) {
       const auto [rank, stream] = ready_.back();
       ready_.pop_back();
       advance(rank, stream);
     }
+    if (!shares_processors_) return;
+    for (Processors& node : nodes_) {
+      while (node.free > 0 && (!node.comm.empty() || !node.compute.empty())) {
+        std::deque<StreamOfRank>& queue = node.comm.empty() ? node.compute : node.comm;
+        const auto [rank, stream] = queue.front();
+        queue.pop_front();
+        --node.free;
+        run_on_processor(rank, stream);
+      }
+    }
   }
 
-  void advance(std::uint32_t r, std::uint32_t s) {
+  // -- Shared processors. Streams that wait for nothing but one are in the queues of their node.
+
+  void run_on_processor(std::uint32_t r, std::uint32_t s) {
+    StreamState& stream = ranks_[r].streams[s];
+    if (stream.copies != kNothing) {
+      start(now_s_, stream.copies_s, {}, {.sent = std::exchange(stream.copies, kNothing), .rank = r});
+      return;
+    }
+    stream.now_s = std::max(stream.now_s, now_s_);
+    go_on(r, s);
+  }
+  void go_on(std::uint32_t r, std::uint32_t s) {
+    if (!advance(r, s)) ++node_of(r).free;
+  }
+
+  // Returns whether an operation has begun that needs its processor.
+  bool advance(std::uint32_t r, std::uint32_t s) {
     RankState& rank = ranks_[r];
     StreamState& stream = rank.streams[s];
     const SimRank& who = setup_.ranks[r];
@@ -142,7 +180,7 @@ class Solver {
       const SimItem& item = items[stream.next++];
       switch (item.kind) {
         case SimItem::Kind::op:
-          if (run_op(r, s, item)) return;
+          if (run_op(r, s, item)) return true;
           break;
         case SimItem::Kind::record:
           rank.events[item.index] = stream.now_s;
@@ -156,14 +194,14 @@ class Solver {
         case SimItem::Kind::wait:
           if (rank.events[item.index] == kNever) {
             stream.waits_for = item.index;
-            return;
+            return false;
           }
           stream.now_s = std::max(stream.now_s, rank.events[item.index]);
           break;
         case SimItem::Kind::comm_op:
           stream.is_held = true;
           arrive(r, s, item);
-          return;
+          return false;
         case SimItem::Kind::begin_section:
           stream.section_busy_s = 0;
           if (who.recorder != nullptr) who.recorder->begin(item.ticket, clock(stream.now_s));
@@ -174,6 +212,7 @@ class Solver {
           break;
       }
     }
+    return false;
   }
 
   // Starts an operation; returns whether the stream waits for it.
@@ -185,7 +224,7 @@ class Solver {
       who.recorder->begin(item.ticket, clock(stream.now_s));
     if (shares_processors_ && seconds > 0) {
       stream.is_held = true;
-      start(stream.now_s, seconds, std::span(&ranks_[r].processors, 1), {{}, r, s});
+      start(stream.now_s, seconds, {}, {.rank = r, .stream = s});
       return true;
     }
     finish_op(r, s, item, seconds);
@@ -221,7 +260,7 @@ class Solver {
               operation.size_bytes, op.size_bytes);
     operation.kind = op.kind;
     operation.size_bytes = op.size_bytes;
-    operation.arrived.push_back({r, s, stream.now_s, item.ticket});
+    operation.arrived.push_back({r, s, stream.now_s, item.ticket, op.kind != OpKind::send});
     if (operation.arrived.size() < group.arrivals) return;
     // All members reach operations in order, so the first pending one completes first.
     MS_ASSERT(at == 0, "operation {} of a group is complete before the one before it", number);
@@ -239,30 +278,57 @@ class Solver {
       trace::Recorder* recorder = setup_.ranks[arrival.rank].recorder;
       if (recorder != nullptr) recorder->begin(arrival.ticket, clock(arrival.ready_s));
     }
-    if (group.is_free) return start(begin_s, 0, {}, {std::move(operation), kNothing, 0});
+    if (group.is_free) return start(begin_s, 0, {}, {.sent = keep(std::move(operation), 1)});
     const cost::Collective kind = collective_of(operation.kind);
     const cost::Traffic traffic =
         cost::traffic_of(kind, static_cast<double>(operation.size_bytes), group.size, group.path);
-    start(begin_s + traffic.latency_s, traffic.bytes / group.path.bytes_per_s, group.links,
-          {std::move(operation), kNothing, 0});
+    const double transfer_s = traffic.bytes / group.path.bytes_per_s;
+    if (!shares_processors_ || group.path.meet != cost::Meet::node)
+      return start(begin_s + traffic.latency_s, transfer_s, group.links, {.sent = keep(std::move(operation), 1)});
+    const std::size_t members = operation.arrived.size();
+    const std::uint32_t sent = keep(std::move(operation), members);
+    for (const SimGroup::Arrival& arrival : sent_[sent].operation.arrived) {
+      StreamState& stream = ranks_[arrival.rank].streams[arrival.stream];
+      stream.copies = sent;
+      stream.copies_s = traffic.latency_s + (arrival.copies ? transfer_s : 0);
+      make_ready(arrival.rank, arrival.stream);
+    }
+  }
+
+  std::uint32_t keep(SimGroup::Operation operation, std::size_t flows) {
+    if (free_sent_.empty()) {
+      free_sent_.push_back(static_cast<std::uint32_t>(sent_.size()));
+      sent_.emplace_back();
+    }
+    const std::uint32_t index = free_sent_.back();
+    free_sent_.pop_back();
+    sent_[index] = {std::move(operation), flows};
+    return index;
   }
 
   void start(double begin_s, double seconds, std::span<const std::uint32_t> resources, InFlight what) {
     const std::uint32_t flow = flows_.start(begin_s, seconds, resources);
     if (in_flight_.size() <= flow) in_flight_.resize(flow + 1);
-    in_flight_[flow] = std::move(what);
+    in_flight_[flow] = what;
   }
 
-  void end_op(const InFlight& flow, double now_s) {
+  void end_op(const InFlight& flow) {
     StreamState& stream = ranks_[flow.rank].streams[flow.stream];
     const SimItem& item = setup_.ranks[flow.rank].recording->program.streams[flow.stream].items[stream.next - 1];
     stream.is_held = false;
-    finish_op(flow.rank, flow.stream, item, now_s - stream.now_s);
-    make_ready(flow.rank, flow.stream);
+    finish_op(flow.rank, flow.stream, item, now_s_ - stream.now_s);
+    Processors& node = node_of(flow.rank);
+    if (kind_of(flow.rank, flow.stream) == tensor::StreamKind::compute && !node.comm.empty()) {
+      node.compute.push_front({flow.rank, flow.stream});  // communication first; this stream is next
+      ++node.free;
+    } else {
+      go_on(flow.rank, flow.stream);
+    }
   }
 
-  void end_comm_op(InFlight& flow, double now_s) {
-    for (const SimGroup::Arrival& arrival : flow.operation.arrived) {
+  void end_comm_op(std::uint32_t sent, double now_s) {
+    std::vector<SimGroup::Arrival>& arrived = sent_[sent].operation.arrived;
+    for (const SimGroup::Arrival& arrival : arrived) {
       StreamState& stream = ranks_[arrival.rank].streams[arrival.stream];
       stream.now_s = now_s;
       stream.is_held = false;
@@ -270,8 +336,9 @@ class Solver {
         recorder->end(arrival.ticket, clock(now_s));
       make_ready(arrival.rank, arrival.stream);
     }
-    flow.operation.arrived.clear();
-    spare_.push_back(std::move(flow.operation.arrived));
+    arrived.clear();
+    spare_.push_back(std::move(arrived));
+    free_sent_.push_back(sent);
   }
 
   void check_done() const {
@@ -293,9 +360,13 @@ class Solver {
   bool shares_processors_;
   std::map<const SimRecording*, std::vector<double>> seconds_;
   std::vector<RankState> ranks_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> ready_;
+  std::vector<StreamOfRank> ready_;
+  std::vector<Processors> nodes_;  // where ranks share them
+  double now_s_ = 0;               // of the event loop
   cost::Flows flows_;
-  std::vector<InFlight> in_flight_;                    // [flow]
+  std::vector<InFlight> in_flight_;  // [flow]
+  std::vector<Sent> sent_;
+  std::vector<std::uint32_t> free_sent_;               // in sent_
   std::vector<std::vector<SimGroup::Arrival>> spare_;  // empty vectors with capacity, for reuse
   SimResult result_;
 };

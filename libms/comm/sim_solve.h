@@ -3,8 +3,9 @@
 // deterministic. Pure, except for the recorders that it writes to.
 //
 // Link model: an operation takes its latency, then its bytes are transferred at the rate of its path; operations that
-// use one rank's link in one direction at the same time get equal shares of it (and so do computations of ranks that
-// share the processors of a node).
+// use one rank's link in one direction at the same time get equal shares of it. Where ranks share the processors of a
+// node, streams take turns as those of the CPU device do, one on each processor until it must wait; so do messages
+// between such ranks: each member copies what it receives on a processor, for as long as the link model says.
 #pragma once
 
 #include <cstdint>

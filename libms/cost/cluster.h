@@ -88,7 +88,9 @@ inline constexpr Field<NodeConfig> kNodeFields[] = {
     {.key = "ranks", .member = &NodeConfig::ranks, .doc = "Ranks on a node.", .min = 1, .max = 4096, .required = true},
     {.key = "cores",
      .member = &NodeConfig::cores,
-     .doc = "Where ranks compute on the node's processors: how many ranks can at once; 0: each has its own device.",
+     .doc = "Where ranks compute on the node's processors: how many ranks can at once; 0: each has its own device. If "
+            "ranks are more, messages between them take processors, too: of each member for as long as latency and "
+            "rate say.",
      .min = 0,
      .max = 4096},
     {.key = "rate",

@@ -214,6 +214,13 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
                                  .class_seconds = longest->class_seconds});
     simulation.parts.compute_s = std::max(simulation.parts.compute_s, longest->busy_s());
   }
+  if (shares_processors) {  // which compute for longer than any rank does
+    std::vector<double> of_node_s(static_cast<std::size_t>((mesh.size() - 1) / per_node + 1));
+    for (std::size_t r = 0; r < setup.ranks.size(); ++r)
+      of_node_s[static_cast<std::size_t>(setup.ranks[r].rank / per_node)] += result.ranks[r].busy_s();
+    simulation.parts.compute_s =
+        std::max(simulation.parts.compute_s, std::ranges::max(of_node_s) / static_cast<double>(cluster.node.cores));
+  }
   StepParts& parts = simulation.parts;
   for (std::size_t i = 0; i < lots.size(); ++i) parts.*lots[i].exposed = results[i].seconds - results[i + 1].seconds;
   if (options.parts) parts.bubble_s = results.back().seconds - parts.compute_s;

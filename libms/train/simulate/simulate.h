@@ -44,7 +44,7 @@ struct SimulateOptions {
 // Where the time of a step goes; the parts add up to it. What an axis exposes is by how much shorter the step is
 // without the axis' messages (of those before it in this order, too).
 struct StepParts {
-  double compute_s = 0;  // of the stage that computes longest
+  double compute_s = 0;  // of the stage that computes longest; of shared processors, where they compute longer
   double bubble_s = 0;   // what pipeline and differences of stages add, were messages to take no time
   double tp_s = 0, pp_s = 0, dp_s = 0, world_s = 0;
   double messages_s = 0;  // of all axes together, where so many ranks are there that each by itself would take minutes

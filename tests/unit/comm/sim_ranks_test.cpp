@@ -72,11 +72,11 @@ TEST(SimRanks, RanksThatShareProcessors) {
   };
   // Ranks 0 to 3 work 4, 4, 4 and 2 s.
   const Case cases[] = {
-      {0, 4, {4, 4, 4, 2}},     // each has its own device
-      {4, 4, {4, 4, 4, 2}},     // enough for all
-      {2, 4, {7, 7, 7, 4}},     // half each to 4, then two thirds each
-      {1, 4, {14, 14, 14, 8}},  // a quarter each to 8, then a third
-      {1, 2, {8, 8, 6, 4}},     // two nodes
+      {0, 4, {4, 4, 4, 2}},    // each has its own device
+      {4, 4, {4, 4, 4, 2}},    // enough for all
+      {2, 4, {4, 4, 8, 6}},    // two at a time
+      {1, 4, {4, 8, 12, 14}},  // one after the other
+      {1, 2, {4, 8, 4, 6}},    // two nodes
       {1, 1, {4, 4, 4, 2}},
   };
   for (const Case& c : cases) {
@@ -102,6 +102,41 @@ TEST(SimRanks, WaitingForCommunicationNeedsNoProcessor) {
   Simulation simulation({a.record(), b.record()});
   simulation.cluster.node.cores = 1;
   simulation.expect_ends({4, 4});
+}
+
+TEST(SimRanks, MessagesBetweenRanksThatShareProcessorsTakeThem) {
+  struct Case {
+    std::int64_t cores;
+    std::vector<double> ends_s;
+  };
+  // Two ranks copy two floats each while the two others work 2 s; communication comes first.
+  for (const Case& c : {Case{0, {2, 2, 2, 2}}, Case{4, {2, 2, 2, 2}}, Case{2, {2, 2, 4, 4}}, Case{1, {4, 4, 6, 8}}}) {
+    std::vector<SimRecording> recordings;
+    for (int r = 0; r < 4; ++r) {
+      SimHost rank(r);
+      if (r < 2) {
+        Stream& stream = rank.stream(tensor::StreamKind::comm);
+        rank.open("dp[pp 0 tp 0]", {0, 1}, stream).all_reduce(rank.floats(2));
+      } else {
+        rank.work(rank.stream(), 2);
+      }
+      recordings.push_back(rank.record());
+    }
+    Simulation simulation(recordings);
+    simulation.cluster.node.cores = c.cores;
+    SCOPED_TRACE(c.cores);
+    simulation.expect_ends(c.ends_s);
+  }
+}
+
+TEST(SimRanks, OnlyTheReceiverOfATransferCopies) {
+  SimHost a(0), b(1), c(2);
+  a.channel(0, 1, a.stream(tensor::StreamKind::comm)).send(a.floats(2));
+  b.channel(0, 1, b.stream(tensor::StreamKind::comm)).recv(b.floats(2));
+  c.work(c.stream(), 2);
+  Simulation simulation({a.record(), b.record(), c.record()});
+  simulation.cluster.node.cores = 1;
+  simulation.expect_ends({2, 2, 4});
 }
 
 }  // namespace
