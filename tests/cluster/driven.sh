@@ -28,7 +28,7 @@ steps_done() { tail -n 1 r/metrics.jsonl 2>/dev/null | sed -n 's/^{"step":\([0-9
 at_step() { [[ $(steps_done) -ge $1 ]]; } # STEP
 ended() { grep -q '^driver rc ' job.log; }
 ends_with() { # CODE [SECONDS]
-  wait-until "${2:-60}" ended || { tail -n 40 job.log r/driver/agents.log && return 1; }
+  wait-until "${2:-180}" ended || { tail -n 40 job.log r/driver/agents.log && return 1; }
   grep -q "^driver rc $1\$" job.log || { tail -n 60 job.log && return 1; }
 }
 export -f steps_done at_step ended
