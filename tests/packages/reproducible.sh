@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The packages of this build, and of another one of the same sources: in another folder, later, compiled anew, by somebody with
+# another umask, time zone and home. They are the same bytes. Compiles all but CUDA, or what these parts need: for the night.
+# usage: reproducible.sh CPACK BUILD [PART...]
+set -euo pipefail
+cpack=$1 build=$(realpath "$2")
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+fail() { echo "FAILED: $1" >&2 && exit 1; }
+skip() { echo "skipped: $1" && exit 77; }
+git -C "$repo" rev-parse --git-dir >/dev/null 2>&1 || skip "these sources are no git checkout"
+grep -q '^CMAKE_BUILD_TYPE:STRING=Release$' "$build/CMakeCache.txt" || skip "this is no release build"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+
+parts=("${@:3}")
+if ((${#parts[@]} == 0)); then
+  all=$(sed -n 's/^set(CPACK_COMPONENTS_ALL "\(.*\)")/\1/p' "$build/CPackConfig.cmake")
+  mapfile -t parts < <(tr ';' '\n' <<<"$all" | grep -vx cuda)
+fi
+list=$(IFS=';' && echo "${parts[*]}")
+packages() { # BUILD OUT: as ./bootstrap package
+  (umask 022 && SOURCE_DATE_EPOCH=1700000000 "$cpack" --config "$1/CPackConfig.cmake" -B "$dir/$2" \
+    -D "CPACK_COMPONENTS_ALL=$list" -D "CPACK_MS_PARTS=$list") >log 2>&1 || { tail log && fail "no packages"; }
+}
+packages "$build" first
+
+mkdir -p elsewhere/in/a/deeper/folder
+cd elsewhere/in/a/deeper/folder
+git -C "$repo" ls-files -z | (cd "$repo" && tar --null --files-from=- --ignore-failed-read -c 2>/dev/null) | tar -x
+umask 077
+export CCACHE_DISABLE=1 TZ=Pacific/Auckland LC_ALL=C.UTF-8 HOME=$dir
+cmake --preset release -DMS_TESTS=OFF -DMS_CUDA=OFF >log
+ninja -C build/release "${parts[@]/#/installed_}" >log || { tail -n 30 log && fail "it does not build"; }
+again=$PWD/build/release
+cd "$dir"
+packages "$again" second
+
+count=0
+for deb in first/*.deb; do
+  count=$((count + 1))
+  if ! cmp "$deb" "second/${deb#first/}"; then
+    for side in first second; do dpkg-deb -R "$side/${deb#first/}" "$side/tree"; done
+    diff -qr first/tree second/tree || true
+    fail "$deb is another one elsewhere"
+  fi
+done
+((count == ${#parts[@]})) || fail "only $count packages"
+echo "$count packages are the same bytes: $(cd first && echo ./*.deb)"
