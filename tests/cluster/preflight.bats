@@ -258,10 +258,10 @@ policy </dev/null
 all_gpus
 scontrol update nodename=node01 state=drain reason="mine: fan"
 scontrol update nodename=node01 state=resume
-wait-until 20 all_are idle
+wait-until 60 all_are idle
 gpus node01 "gpu 3 ecc_uncorrectable=4"
 job=$(submit -N1)
-wait-until 20 we_drained 1
+wait-until 60 we_drained 1
 scancel "$job"
 TEXT
 }
