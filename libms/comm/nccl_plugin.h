@@ -1,5 +1,5 @@
-// Communicators over NCCL, for ranks that own GPUs. They are in libms_cuda.so, which is loaded when the first one is
-// opened.
+// Communicators over NCCL, for ranks that own GPUs: processes, or threads of one. They are in libms_cuda.so, which is
+// loaded when the first one is opened.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace ms::comm {
 
-// A process's NCCL communicators. A thread monitors the operations in progress: it registers those whose dependencies
+// A rank's NCCL communicators. A thread monitors the operations in progress: it registers those whose dependencies
 // are met with the service, which enforces their deadlines; aborts the world when NCCL reports an error; and aborts
 // NCCL when the world stops for any reason, so that streams waiting for lost peers end and their device is marked
 // failed.
@@ -43,7 +43,10 @@ struct NcclPlugin {
                                 std::chrono::milliseconds deadline);
 };
 
-// Creates the communicators of this process; the store must outlive them. Throws Error("cuda.plugin", node) if the
+// Whether libms_cuda.so was built with NCCL. Throws what loading it throws.
+bool has_nccl();
+
+// Creates the communicators of a rank; the store must outlive them. Throws Error("cuda.plugin", node) if the
 // plugin was built without NCCL.
 std::unique_ptr<Nccl> make_nccl(std::shared_ptr<ExchangeService> service, Store& store,
                                 std::chrono::milliseconds deadline);

@@ -156,6 +156,17 @@ void ThreadHub::Impl::fail(GroupState& state, Rendezvous& rendezvous, const Erro
   wake_all(rendezvous, -1);
 }
 
+void ThreadHub::Impl::watch(int rank, std::shared_ptr<Exchange> exchange) {
+  const std::lock_guard lock(mutex_);
+  watched_.push_back({rank, std::move(exchange)});
+}
+
+std::vector<ThreadHub::Impl::Watched> ThreadHub::Impl::watched() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(watched_, [](const Watched& one) { return one.exchange->state != Exchange::State::pending; });
+  return watched_;
+}
+
 void ThreadHub::Impl::abort(int rank, const Error& error) noexcept {
   if (!cause_.set(rank, error)) return;
   if (timer_) timer_->release();
@@ -206,6 +217,15 @@ Clock::time_point ThreadHub::Impl::fail_expired() {
     if (waited < patience(first).ceiling() && inquiry.is_excused()) continue;
     fail(*state, *expired, inquiry.error());
   }
+  for (const auto& [rank, exchange] : watched()) {
+    const Clock::time_point since = std::max(exchange->posted, here_since_);
+    if (const Clock::time_point end = since + patience(rank).now(); end > now) {
+      next = std::min(next, end);
+      continue;
+    }
+    const Inquiry inquiry = inquire(rank, now - since, exchange->as_wait(), exchange->awaited());
+    if (now - since >= patience(rank).ceiling() || !inquiry.is_excused()) abort(rank, inquiry.error());
+  }
   return next;
 }
 
@@ -235,6 +255,13 @@ WaitReport ThreadHub::Impl::report_for(int rank, const Wait& wait, std::chrono::
         waits.push_back({rendezvous->since, found});
         waits.back().wait.peer = peer;
       }
+    }
+  }
+  for (const auto& [waiting, exchange] : watched()) {
+    if (waiting != rank || now - std::max(exchange->posted, here_since_) < old) continue;
+    for (const int peer : exchange->awaited()) {
+      waits.push_back({exchange->posted, exchange->as_wait()});
+      waits.back().wait.peer = peer;
     }
   }
   report.waits = oldest(std::move(waits));

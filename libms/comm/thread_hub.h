@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/exchange.h"
 #include "comm/first_cause.h"
 #include "comm/issue_counts.h"
 #include "comm/store_memory.h"
@@ -46,6 +47,8 @@ class ThreadHub::Impl {
   // Returns true when the simulated transfer time is over, so that a member that has done its work may leave; otherwise
   // wakes it then.
   bool delivered(const Rendezvous& rendezvous, const tensor::CpuWaker& waker);
+  // Monitors the deadline of an exchange of `rank` that another backend carries, as ExchangeService::watch() says.
+  void watch(int rank, std::shared_ptr<Exchange> exchange);
   void abort(int rank, const Error& error) noexcept;
   void close(int rank);
 
@@ -55,7 +58,13 @@ class ThreadHub::Impl {
       if (rendezvous.wakers[k] && static_cast<int>(k) != but) rendezvous.wakers[k]->wake();
     }
   }
+  struct Watched {
+    int rank;
+    std::shared_ptr<Exchange> exchange;
+  };
+
   std::vector<std::shared_ptr<GroupState>> groups();
+  std::vector<Watched> watched();  // those that are not done
   // Fails operations past their deadline; returns when to check again.
   std::chrono::steady_clock::time_point fail_expired();
   // Asks who is at fault for `rank` having waited too long in an operation.
@@ -71,8 +80,9 @@ class ThreadHub::Impl {
   FirstCause cause_;
   std::vector<IssueCounts> issue_counts_;  // by rank
   KeyValueTable table_;
-  std::mutex mutex_;  // guards groups_, closing_
+  std::mutex mutex_;  // guards groups_, watched_, closing_
   std::map<int, std::shared_ptr<GroupState>> groups_;
+  std::vector<Watched> watched_;
   std::vector<bool> closing_;
   std::condition_variable closed_;
   std::mutex monitor_mutex_;

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "comm/nccl_plugin.h"
 #include "comm/process.h"
 #include "comm/self_communicator.h"
 #include "comm/thread_hub.h"
@@ -60,12 +61,33 @@ class ThreadCommunicator final : public Communicator {
   tensor::TaskStream& stream_;
 };
 
+// The hub, as NCCL's communicators of one rank use it.
+class HubService final : public ExchangeService {
+ public:
+  HubService(std::shared_ptr<ThreadHub::Impl> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  void post(std::shared_ptr<Exchange> exchange) override {
+    MS_ASSERT(false, "{} is to be carried by the hub", exchange->what());
+  }
+  void watch(std::shared_ptr<Exchange> exchange) override { hub_->watch(rank_, std::move(exchange)); }
+  void abort(const Error& error) noexcept override { hub_->abort(rank_, error); }
+  FirstCause& cause() override { return hub_->cause(); }
+  IssueCounts& issue_counts() override { return hub_->issue_counts(rank_); }
+
+ private:
+  std::shared_ptr<ThreadHub::Impl> hub_;
+  int rank_;
+};
+
 class ThreadWorld final : public World {
  public:
   ThreadWorld(std::shared_ptr<ThreadHub::Impl> hub, int rank)
       : hub_(std::move(hub)), rank_(rank), store_(rank, hub_->table(), [this](MemoryStore::Values values) {
           for (auto& [key, value] : values) hub_->table().post(rank_, std::move(key), std::move(value));
         }) {}
+  ~ThreadWorld() override {
+    if (hub_->cause().stopped()) static_cast<void>(nccl_.release());  // it may wait forever for lost peers
+  }
 
   std::string_view kind() const override { return "threads"; }
   int rank() const override { return rank_; }
@@ -82,18 +104,26 @@ class ThreadWorld final : public World {
   std::unique_ptr<Communicator> open(const Group& group, tensor::Stream& stream) override {
     if (group.size() == 1) return std::make_unique<SelfCommunicator>(group, rank_, stream);
     auto* tasks = dynamic_cast<tensor::TaskStream*>(&stream);
+    if (tasks == nullptr && stream.device().kind() == "cuda") {
+      if (!nccl_) nccl_ = make_nccl(std::make_shared<HubService>(hub_, rank_), store_, patience().ceiling());
+      return nccl_->open(group, stream);
+    }
     MS_ASSERT(tasks, "group {} opened on stream {}, which does not run host tasks", group.name, stream.name());
     return std::make_unique<ThreadCommunicator>(hub_, group, rank_, *tasks);
   }
   void abort(const Error& cause) noexcept override { hub_->abort(rank_, cause); }
   std::optional<Cause> cause() const override { return hub_->cause().get(); }
   void before_stop(Witness witness) override { hub_->cause().before_stop(std::move(witness)); }
-  void close() override { hub_->close(rank_); }
+  void close() override {
+    if (nccl_) nccl_->close();  // before other ranks abort theirs
+    hub_->close(rank_);
+  }
 
  private:
   std::shared_ptr<ThreadHub::Impl> hub_;
   int rank_;
   MemoryStore store_;
+  std::unique_ptr<Nccl> nccl_;  // null: no group between GPUs was opened
 };
 
 }  // namespace

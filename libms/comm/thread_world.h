@@ -1,4 +1,5 @@
-// Ranks as threads of one process: a rank is a host thread with its own device, and communication is copying.
+// Ranks as threads of one process: a rank is a host thread with its own device, and communication is copying. Between
+// devices that are each a GPU of its own (tensor::make_cuda_device()) it is NCCL's.
 #pragma once
 
 #include <chrono>

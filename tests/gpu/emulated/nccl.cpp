@@ -17,12 +17,17 @@
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
 // MS_EMULATED_NCCL_CONNECT_HANGS  the connection of this number of the process, from 1 on, never comes about
 // MS_EMULATED_NCCL_DIES  the process is killed in the operation of this number, counted like that
-// MS_EMULATED_NCCL_SLOW  A-B@BYTES: sends and receives between these two ranks of mpirun's carry so many bytes a second
+// MS_EMULATED_NCCL_SLOW  A-B@BYTES: sends and receives between these two ranks of mpirun's, or GPUs where ranks are
+//     threads, carry so many bytes a second; A@BYTES: those of this one
+// MS_EMULATED_NCCL_NET_SLOW  likewise, where NCCL_P2P_DISABLE and NCCL_SHM_DISABLE leave only the network
+// MS_EMULATED_NCCL_NO_NET  there is no network: where those two are set, nobody can join
+// MS_EMULATED_NCCL_WRONG  the first word that this rank, or GPU, sends another one in a transfer is wrong
 // MS_EMULATED_NCCL_REFUSES  N@RANK: operation N, counted like that, of this rank of mpirun's is refused; if the thread
 //     issues another one, the process ends
 #include <nccl.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -98,28 +103,30 @@ bool refuses(std::int64_t number) {
 }  // namespace
 
 struct ncclComm {
-  static inline std::atomic<int> all_channels = 0;     // of the process
-  std::shared_ptr<ms::emulated::nccl::Member> member;  // work on streams may outlive the communicator
-  int channels = 0;
+  static constexpr int kMostGpus = 64;
+  static inline std::array<std::atomic<int>, kMostGpus> all_channels{};  // of the process, by GPU
+  std::shared_ptr<ms::emulated::nccl::Member> member;                    // work on streams may outlive the communicator
+  int gpu = 0, channels = 0;
   std::map<const std::byte*, std::size_t> registered = {};
   std::vector<void*> buffers = {};
   std::atomic<bool> aborts = false, deregisters = false;
 
   ncclComm(std::shared_ptr<ms::emulated::nccl::Member> of, int with_channels)
       : member(std::move(of)), channels(with_channels) {
-    all_channels += channels;
+    cudaGetDevice(&gpu);
+    all_channels[static_cast<std::size_t>(gpu)] += channels;
   }
   ncclComm(const ncclComm&) = delete;
   ncclComm& operator=(const ncclComm&) = delete;
   ~ncclComm() {
     for (void* buffer : buffers) cudaFreeAsync(buffer, nullptr);
-    all_channels -= channels;
+    all_channels[static_cast<std::size_t>(gpu)] -= channels;
   }
   // Blocks that wait for peers occupy their multiprocessor.
-  static bool all_fit() {
+  bool fits() const {
     int processors = 0;
-    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
-    return all_channels <= processors;
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu);
+    return all_channels[static_cast<std::size_t>(gpu)] <= processors;
   }
   bool take_buffers() {
     constexpr std::size_t kChannel = 64 << 10;
@@ -237,7 +244,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   const int most = config == nullptr || config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? kUsualChannels : config->maxCTAs;
   if (most < 1) return refuse(ncclInvalidArgument, "a limit of no channels");
   auto made = std::make_unique<ncclComm>(std::make_shared<Member>(rank, size, blocks), most);
-  if (!ncclComm::all_fit()) return refuse(ncclInvalidUsage, "more channels than multiprocessors");
+  if (!made->fits()) return refuse(ncclInvalidUsage, "more channels than multiprocessors");
   if (!made->take_buffers()) return refuse(ncclUnhandledCudaError, "no memory for buffers");
   if (!blocks) {
     made->member->join_in_background(name);

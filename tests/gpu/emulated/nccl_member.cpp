@@ -5,16 +5,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 #include <utility>
 
+#include "nccl_faults.h"
 #include "nccl_reduce.h"
 
 namespace ms::emulated::nccl {
@@ -25,19 +24,6 @@ constexpr const char* kKindNames[] = {"all_reduce", "reduce_scatter", "all_gathe
 struct Hello {
   std::int32_t rank, size, world_rank;
 };
-
-int own_world_rank() {
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  return rank == nullptr ? 0 : std::atoi(rank);
-}
-// Bytes a second between two ranks of mpirun's; 0: as fast as it goes.
-double rate_between(int one, int other) {
-  const char* text = std::getenv("MS_EMULATED_NCCL_SLOW");
-  int a = 0, b = 0;
-  double rate = 0;
-  if (text == nullptr || std::sscanf(text, "%d-%d@%lf", &a, &b, &rate) != 3) return 0;
-  return a == std::min(one, other) && b == std::max(one, other) ? rate : 0;
-}
 
 Failure lost(int rank) { return {ncclRemoteError, "rank " + std::to_string(rank) + " closed its connection"}; }
 
@@ -113,6 +99,8 @@ const char* Member::error_text() const {
 }
 void Member::join(const std::string& name) {
   try {
+    if (over_network() && std::getenv("MS_EMULATED_NCCL_NO_NET") != nullptr)
+      throw Failure{ncclSystemError, "no network device, and P2P and SHM are disabled"};
     if (rank_ == 0) {
       await_members(name);
     } else {
@@ -226,7 +214,9 @@ void Member::await_members(const std::string& name) {
                                           " comes to " + std::to_string(size()) + " ranks, or comes twice"};
     }
     sockets_[static_cast<std::size_t>(hello.rank)] = std::exchange(newcomer_, -1);
-    transfer_rate_ = rate_between(own_world_rank(), hello.world_rank);  // transfers are between two
+    // Transfers are between two.
+    transfer_rate_ = rate_between(own_world_rank(), hello.world_rank);
+    lies_ = {lies(own_world_rank()), lies(hello.world_rank)};
   }
   ::close(std::exchange(listener_, -1));
   tell(Verdict::agreed);
@@ -257,6 +247,8 @@ void Member::lead(const Operation& operation) {
       receive(socket_of(rank), rank, input.data(), input.size());
     }
   }
+  if (header.kind == Kind::transfer && lies_[static_cast<std::size_t>(header.root)])
+    inputs[static_cast<std::size_t>(header.root)][0] ^= std::byte{1};
   if (header.kind == Kind::transfer && transfer_rate_ > 0) linger(static_cast<double>(part) / transfer_rate_);
   Bytes whole;
   if (reduces) {

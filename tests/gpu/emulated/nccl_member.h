@@ -4,6 +4,7 @@
 #include <nccl.h>
 #include <poll.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -110,7 +111,8 @@ class Member {
   const bool blocks_;         // calls block until done
   std::vector<int> sockets_;  // rank 0: one to each other rank; others: only the first, to rank 0
   int listener_ = -1, newcomer_ = -1;
-  double transfer_rate_ = 0;  // bytes a second, of rank 0 of two; 0: as fast as it goes
+  double transfer_rate_ = 0;    // bytes a second, of rank 0 of two; 0: as fast as it goes
+  std::array<bool, 2> lies_{};  // of rank 0 of two: which of them sends a wrong word
   const int abort_event_;
   std::atomic<bool> aborted_ = false;
   std::thread joiner_;
