@@ -12,11 +12,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <functional>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/system_error.h"
 #include "ckpt/blocks.h"
 
@@ -104,6 +108,16 @@ class Output {
   bool direct_ = true;
 };
 
+// Not joinable where the system has no more threads: the last save of a run must not fail for that.
+std::jthread thread_or_none(std::function<void(const std::stop_token&)> work) {
+  try {
+    return std::jthread(std::move(work));
+  } catch (const std::system_error& refused) {
+    log::debug("ckpt", "no thread to hash beside writing: {}", refused.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 WriteReport write_image(const std::string& path, std::span<const std::byte> image, std::int64_t size_bytes,
@@ -125,11 +139,14 @@ WriteReport write_image(const std::string& path, std::span<const std::byte> imag
   WriteReport report;
   report.hashes.resize(static_cast<std::size_t>(blocks));
   double hash_cpu_s = 0;
-  std::jthread hasher([&](const std::stop_token& given_up) {  // throws nothing
-    pthread_setname_np(pthread_self(), "ms-ckpt-hash");
+  const auto hash = [&](const std::stop_token& given_up) {  // throws nothing
     for (std::int64_t block = 0; block < blocks && !given_up.stop_requested(); ++block) {
       report.hashes[static_cast<std::size_t>(block)] = xxh64(block_of(block, size_bytes));
     }
+  };
+  std::jthread hasher = thread_or_none([&](const std::stop_token& given_up) {
+    pthread_setname_np(pthread_self(), "ms-ckpt-hash");
+    hash(given_up);
     hash_cpu_s = thread_cpu_s();
   });
   for (std::int64_t block = 0; block < blocks; ++block) {
@@ -140,7 +157,7 @@ WriteReport write_image(const std::string& path, std::span<const std::byte> imag
     output.push(block * kBlockBytes);
   }
   output.finish(size_bytes);
-  hasher.join();
+  hasher.joinable() ? hasher.join() : hash({});
   report.direct = output.direct();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   report.cpu_seconds = thread_cpu_s() - cpu_begun + hash_cpu_s;
