@@ -3,7 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -16,6 +21,7 @@ namespace {
 
 constexpr double kSmartctl_s = 8;   // of one disk
 constexpr double kAllDisks_s = 22;  // together, so that the check ends before its deadline
+constexpr double kEnds_s = 4;       // more until each smartctl has ended, by SIGTERM or SIGKILL
 constexpr double kLeast_s = 1;      // less is no time to answer in
 constexpr std::size_t kAtOnce = 8;  // a controller with many disks answers one after the other
 
@@ -64,25 +70,59 @@ void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>&
   }
 }
 
-// The answers of all disks, in their order. Those for which no time is left are not asked.
-std::vector<ToolAnswer> ask_all(const std::string& smartctl, const std::vector<std::string>& disks) {
-  std::vector<ToolAnswer> answers(disks.size());
-  std::atomic<std::size_t> next = 0;
-  const double end_s = monotonic_s() + kAllDisks_s;
-  const auto ask = [&] {
-    for (std::size_t i = next++; i < disks.size(); i = next++) {
-      const double left_s = std::min(kSmartctl_s, end_s - monotonic_s());
-      answers[i] = left_s < kLeast_s
-                       ? ToolAnswer{.why = "not asked, as others took too long"}
-                       : ask_tool({smartctl, "--json", "--all", "/dev/" + disks[i]}, "paths.smartctl", left_s);
+// Answers of all disks, in their order. Shared with the threads that ask, which are left behind with this process where
+// a smartctl does not end: not even SIGKILL ends one for which the kernel waits.
+class Answers {
+ public:
+  Answers(std::string smartctl, std::vector<std::string> disks)
+      : smartctl_(std::move(smartctl)),
+        disks_(std::move(disks)),
+        answers_(disks_.size(), ToolAnswer{.why = "not asked, as others took too long"}) {}
+
+  // For each of several threads. Disks for which no time is left are not asked.
+  void ask() {
+    for (std::size_t i = next_++; i < disks_.size(); i = next_++) {
+      const double left_s = std::min(kSmartctl_s, end_s_ - monotonic_s());
+      if (left_s < kLeast_s) return;
+      set(i, std::nullopt);
+      set(i, ask_tool({smartctl_, "--json", "--all", "/dev/" + disks_[i]}, "paths.smartctl", left_s));
     }
-  };
+  }
+  std::chrono::duration<double> until_all_ended() const {
+    return std::chrono::duration<double>(std::max(0.0, end_s_ + kEnds_s - monotonic_s()));
+  }
+  // nullopt for a disk whose smartctl has not ended.
+  std::vector<std::optional<ToolAnswer>> all() const {
+    const std::lock_guard lock(mutex_);
+    return answers_;
+  }
+
+ private:
+  void set(std::size_t disk, std::optional<ToolAnswer> answer) {
+    const std::lock_guard lock(mutex_);
+    answers_[disk] = std::move(answer);
+  }
+
+  const std::string smartctl_;
+  const std::vector<std::string> disks_;
+  const double end_s_ = monotonic_s() + kAllDisks_s;
+  std::atomic<std::size_t> next_ = 0;
+  mutable std::mutex mutex_;  // guards answers_
+  std::vector<std::optional<ToolAnswer>> answers_;
+};
+
+std::vector<std::optional<ToolAnswer>> ask_all(const std::string& smartctl, const std::vector<std::string>& disks) {
+  const auto answers = std::make_shared<Answers>(smartctl, disks);
   std::vector<std::future<void>> askers;
   for (std::size_t i = 0; i < std::min(kAtOnce, disks.size()); ++i) {
-    askers.push_back(std::async(std::launch::async, ask));
+    std::packaged_task<void()> task([answers] { answers->ask(); });
+    askers.push_back(task.get_future());
+    std::thread(std::move(task)).detach();
   }
-  for (std::future<void>& asker : askers) asker.get();
-  return answers;
+  for (std::future<void>& asker : askers) {
+    if (asker.wait_for(answers->until_all_ended()) == std::future_status::ready) asker.get();
+  }
+  return answers->all();
 }
 
 health::Result ask_disks(health::Evidence& evidence) {
@@ -93,11 +133,19 @@ health::Result ask_disks(health::Evidence& evidence) {
   if (disks.empty()) return health::skipped("there is no disk of NVMe, SATA or SAS");
   std::vector<Finding> findings;
   std::vector<std::string> silent;
-  const std::vector<ToolAnswer> answers = ask_all(evidence.policy().paths.smartctl, disks);
+  const std::vector<std::optional<ToolAnswer>> answers = ask_all(evidence.policy().paths.smartctl, disks);
   for (std::size_t i = 0; i < disks.size(); ++i) {
+    if (!answers[i]) {
+      findings.push_back({.severity = Severity::warning,
+                          .entity = disks[i],
+                          .message = "smartctl waits for it in the kernel, and SIGKILL does not end it",
+                          .remedy = "The disk or its controller does not answer: look for its timeouts and resets in "
+                                    "dmesg. What waits for it ends at a reboot; if it comes back, replace the disk."});
+      continue;
+    }
     // Its exit status is bits of what it found, so what it prints counts.
-    const std::string& why = answers[i].why;
-    const std::optional<Json> json = why.empty() ? Json::try_parse(answers[i].out) : std::nullopt;
+    const std::string& why = answers[i]->why;
+    const std::optional<Json> json = why.empty() ? Json::try_parse(answers[i]->out) : std::nullopt;
     if (json && tells_health(*json)) {
       judge_disk(disks[i], *json, findings);
     } else {
@@ -105,7 +153,9 @@ health::Result ask_disks(health::Evidence& evidence) {
     }
   }
   if (silent.size() == disks.size()) return health::skipped(silent[0]);
-  const std::string note = fmt::format("{}{}{}", plural(disks.size() - silent.size(), "disk"),
+  const auto stuck =
+      static_cast<std::size_t>(std::ranges::count_if(answers, [](const auto& answer) { return !answer; }));
+  const std::string note = fmt::format("{}{}{}", plural(disks.size() - silent.size() - stuck, "disk"),
                                        silent.empty() ? "" : "; ", fmt::join(silent, "; "));
   health::Result result = health::judged(std::move(findings), note);
   result.note = note;
@@ -126,8 +176,9 @@ extern constinit const health::Check kDiskSmart = {
         "smartctl asks every NVMe, SATA and SAS disk for its health. A disk that says that it fails, an NVMe disk with "
         "fewer spare blocks than its own threshold, all of its rated endurance used or media errors, and a SATA disk "
         "with sectors that wait to be replaced or cannot be read, are warnings. Disks behind a RAID controller often "
-        "say nothing, and one that does not answer within seconds is not judged; the note names them. Never seen on "
-        "hardware, so it warns.",
+        "say nothing, and one that does not answer within seconds is not judged; the note names them. A disk whose "
+        "smartctl not even SIGKILL ends is a warning: the kernel itself waits for it. Never seen on hardware, so it "
+        "warns.",
     .remedy = "Save what is on it, and replace it; smartctl --all says more.",
     .run = ask_disks};
 

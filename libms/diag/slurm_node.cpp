@@ -43,16 +43,20 @@ health::Result ask_slurm(health::Evidence& evidence) {
       job_name != nullptr
           ? job_name
           : std::string(host, std::min(std::string_view(host).find('.'), std::string_view(host).size()));
+  const health::Result unknown_here = health::skipped(fmt::format("Slurm knows no node {}", printable(name, 64)));
   std::vector<slurm::Node> nodes;
   try {
     nodes = asks_for_all ? slurm.nodes() : std::vector{slurm.node(name)};
   } catch (const Error& error) {
+    // Words of scontrol's and of Commands::node(): slurmctld has answered, and not about this node.
+    for (const std::string& words : {fmt::format("Node {} not found", name), std::string("does not name this node")})
+      if (error.message().find(words) != std::string::npos) return unknown_here;
     return health::judged({{.severity = Severity::warning, .entity = "slurmctld", .message = error.message()}});
   }
   if (nodes.empty()) return health::skipped("scontrol show node did not answer as expected: it names no node");
   std::vector<Finding> findings;
   const auto own = std::ranges::find_if(nodes, [&](const slurm::Node& node) { return node.name == name; });
-  if (own == nodes.end()) return health::skipped(fmt::format("Slurm knows no node {}", printable(name, 64)));
+  if (own == nodes.end()) return unknown_here;
   const std::string state = fmt::format("{}", fmt::join(own->states, "+"));
   if (is_down(*own) || own->is_drained_or_draining()) {
     findings.push_back(
@@ -89,10 +93,9 @@ extern constinit const health::Check kSlurmNode = {
     .proved = "a fake scontrol",
     .explain =
         "Asks slurmctld for the nodes. No answer, this node down or drained, and more than a quarter of all nodes down "
-        "are warnings; nodes that Slurm powers down or up are not down. Of a job step the first process asks for all "
-        "nodes and the others for their own. It is no "
-        "passive "
-        "check: a prolog that asks Slurm keeps slurmctld busy when a large job starts.",
+        "are warnings; nodes that Slurm powers down or up are not down. An answer that names no node, or not this one, "
+        "says nothing of it. Of a job step the first process asks for all nodes and the others for their own. It is no "
+        "passive check: a prolog that asks Slurm keeps slurmctld busy when a large job starts.",
     .remedy = "scontrol ping, scontrol show node and sinfo -R say more; slurmd's log says why it does not register.",
     .run = ask_slurm};
 

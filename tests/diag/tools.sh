@@ -49,6 +49,27 @@ for odd in '{"smart_status": 7}' '{"smart_status": {"passed": "no"}}'; do
   prints smartctl <<<"$odd"
   check 3 'skip +disk.smart: .*does not tell its health' 2 disk.smart
 done
+# One disk's smartctl is not even ended by SIGKILL, as one that sleeps in the kernel: the check ends all the same and names the
+# disk. Signals of this ms-diag reach nobody; the sleeper ends with its parent. It takes 26 s, meanwhile other tests go on.
+cat >smartctl-stuck <<TEXT
+#!/bin/sh
+[ "\$3" = /dev/sda ] && exec setpriv --pdeathsig KILL sleep 600
+echo '{"smart_status": {"passed": true}}'
+TEXT
+chmod 755 smartctl-stuck
+sed 's,/smartctl",/smartctl-stuck",' policy.toml >stuck.toml
+python3 - "$tool" run --verbose --config stuck.toml --level 2 --only disk.smart >stuck-out 2>&1 <<'PYTHON' &
+import ctypes, os, platform, struct, sys
+kill = {"x86_64": 62, "aarch64": 129}[platform.machine()]
+# A seccomp filter by which kill() returns 0 and does nothing.
+rules = [(0x20, 0, 0, 0), (0x15, 0, 1, kill), (0x06, 0, 0, 0x00050000), (0x06, 0, 0, 0x7FFF0000)]
+filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(filters)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execv(sys.argv[1], sys.argv[1:])
+PYTHON
+stuck_run=$!
 # One disk of many hangs: it is named, is no fault, and nothing of its smartctl is left.
 mkdir root/sys/block/sd{b..f}
 cat >smartctl <<TEXT
@@ -61,6 +82,11 @@ while read -r pid; do
   if kill -0 "$pid" 2>/dev/null; then fail "the smartctl that hung is still there"; fi
 done <hung
 rmdir root/sys/block/sd{b..f}
+wait "$stuck_run"
+[ $? -eq 1 ] || fail "a stuck smartctl: exit code is not 1"
+grep -Eq 'warning +disk.smart sda: smartctl waits for it in the kernel, and SIGKILL' stuck-out ||
+  fail "a stuck smartctl: $(cat stuck-out)"
+grep -q 'did not answer within' stuck-out && fail "a stuck smartctl: the check itself was cut off"
 
 check 3 'skip +host.bmc: .*paths.ipmitool' 2 host.bmc
 bmc() { # STATE READING EVENT TIME
@@ -156,6 +182,23 @@ for answer in "lorem ipsum" ""; do
   prints scontrol <<<"$answer"
   check 3 'skip +slurm.node: .*did not answer as expected' 2 slurm.node
 done
+# Of a job step the first process asks for all nodes, the others for their own: none accuses slurmctld of what it did not say.
+for SLURM_PROCID in 0 1; do
+  export SLURM_PROCID
+  nodes IDLE IDLE
+  check 0 'pass +slurm.node: n1 is IDLE' 2 slurm.node
+  nodes DOWN IDLE
+  check 1 'warning +slurm.node n1: is DOWN' 2 slurm.node
+  for answer in "lorem ipsum" "" $'\033[2J' "NodeName=n9 State=DOWN"; do
+    prints scontrol <<<"$answer"
+    check 3 'skip +slurm.node: (scontrol show node did not answer as expected|Slurm knows no node n1)' 2 slurm.node
+  done
+  printf '#!/bin/sh\necho "Node n1 not found"\nexit 1\n' >scontrol
+  check 3 'skip +slurm.node: Slurm knows no node n1' 2 slurm.node
+  printf '#!/bin/sh\nkill -SEGV $$\n' >scontrol
+  check 1 'warning +slurm.node slurmctld: .*killed by signal' 2 slurm.node
+done
+unset SLURM_PROCID
 printf '#!/bin/sh\necho "slurm_load_node error: Unable to contact slurm controller (connect failure)" >&2\nexit 1\n' >scontrol
 check 1 'warning +slurm.node slurmctld: .*Unable to contact slurm controller' 2 slurm.node
 
