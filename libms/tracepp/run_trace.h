@@ -134,7 +134,8 @@ struct RankTrace {
   bool is_cut_off = false;           // later operations may be missing; only of dumps, which are written whole
   bool is_older = false;             // than the dumps of others, which ended operations with it that it lacks
   bool is_empty = false;             // of entries, though others ended operations with it
-  double earlier_s = 0;              // > 0: of a time before the dumps of others, by so much; left out; < 0: later
+  double earlier_s = 0;              // of a time before the dumps of others, by so much, and left out; 0: not
+  double later_s = 0;                // of a time after the dumps of others, by so much; 0: not
   bool is_partial = false;           // operations may be missing that it issued before; only of dumps
   std::vector<std::pair<std::int32_t, std::int64_t>> newest;  // of partial ones: numbers known by group besides events
   bool hides_failures = false;  // operations that failed are recorded as ended, sends and recvs not at all

@@ -113,6 +113,8 @@ expect 2 'map.jpg does not end in .png' heatmap -o map.jpg a/trace
 echo '{"traceEvents": [{"ph": "X", "name": "a", "pid": 0, "tid": 0, "ts": 1, "dur": 5}]}' >few.json
 expect 0 'one rank was traced: nothing to compare it with' heatmap few.json
 expect 2 'does not say how ranks lie' heatmap --by mesh few.json
+sed 's/}]}$/}, {"ph": "X", "name": "a", "pid": 0, "tid": 0, "ts": 9, "dur": NaN}]}/' few.json >nan.json
+expect 0 '2 problems in the files, most often duration that is no number' heatmap nan.json
 echo '{"traceEvents": [{"ph": "B", "name": "a", "pid": 0, "tid": 0, "ts": 1}]}' >open.json
 expect 2 'no finished step' heatmap open.json
 

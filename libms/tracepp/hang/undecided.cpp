@@ -60,7 +60,7 @@ std::optional<Undecided> mixed_attempts(const HangScan& scan) {
   std::vector<int> newer;
   std::string shown;
   for (std::size_t at = 0; at < scan.count(); ++at) {
-    if (scan.file(at).earlier_s >= 0) continue;
+    if (scan.file(at).later_s <= 0) continue;
     newer.push_back(scan.file(at).rank);
     if (newer.size() <= kNewerShown)
       shown += fmt::format("; {}: {}", rank_name(trace, scan.file(at).rank), doing(scan, at));

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <string>
+#include <utility>
+
 #include "base/error.h"
 #include "base/print.h"
 #include "base/text.h"
@@ -40,6 +44,19 @@ HeatMap map_of(const std::string& by, const RunTrace& trace) {
   return rank_map(trace, measures, measure_effective(trace, breakdown).median_step_s);
 }
 
+// Says that the files hold what could not be used; empty: they do not.
+std::string problems_note(const RunTrace& trace) {
+  std::uint64_t count = 0;
+  const std::pair<const std::string, std::uint64_t>* most = nullptr;
+  for (const auto& problem : trace.problems) {
+    count += problem.second;
+    if (most == nullptr || problem.second > most->second) most = &problem;
+  }
+  if (most == nullptr) return "";
+  return fmt::format("{} in the files, most often {}: ms-tracepp info lists them", plural(count, "problem"),
+                     plain_text(most->first, 200));
+}
+
 int heatmap(const Args& args) {
   const std::string by = args.get("by");
   if (by != "rank" && by != "mesh")
@@ -47,7 +64,8 @@ int heatmap(const Args& args) {
   const std::string path = png_path_of(args);
   RunTrace trace = read_with_progress(args.list("PATH"));
   align(trace, match_operations(trace));
-  const HeatMap map = map_of(by, trace);
+  HeatMap map = map_of(by, trace);
+  if (std::string note = problems_note(trace); !note.empty()) map.notes.push_back(std::move(note));
   if (path.empty()) {
     const Screen screen = output_screen();
     write_painted(terminal_map(map, screen), screen.colours);

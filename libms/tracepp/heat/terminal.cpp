@@ -80,13 +80,13 @@ class Drawing {
     for (const HeatGrid& grid : map_.grids) add(padded_to(of(grid), grid_width(slot_)) + std::string(kGap, ' '));
     add("\n");
   }
-  // The numbers of columns, each above the first character of its cell.
+  // The numbers of columns, each from above the sign of its cell on.
   std::string ticks(const HeatGrid& grid) const {
     std::string line;
     for (std::size_t column = 0; column < grid.columns.size(); ++column) {
-      const std::size_t at = column * cell_;
+      const std::size_t at = column * cell_ + cell_ / 2;
       const std::string number = std::to_string(grid.columns[column]);
-      if (at > 0 && at < line.size() + kGap) continue;
+      if (!line.empty() && at < line.size() + kGap) continue;
       if (at + number.size() > grid_width(slot_)) break;
       line.resize(at, ' ');
       line += number;
@@ -113,15 +113,26 @@ std::size_t lines_in(std::string_view text) { return static_cast<std::size_t>(st
 
 // On one line where that is wide enough, else one below the other.
 std::vector<Painted> legend(const HeatMap& map, std::size_t width) {
-  const std::string more = map.grids.size() == 1 ? " more, 9 is " + difference_text(map.grids.front().full) : " more";
-  const std::string less = " less", rest = ". like the median, blank: no trace";
-  constexpr std::size_t kSigns = 6, kSeparators = 4;
-  const bool is_wide = kSigns + more.size() + less.size() + rest.size() + kSeparators <= width;
-  const std::string separator = is_wide ? "; " : "\n";
-  return {{.text = "1-9", .ground = heat_colour(1)},
-          {.text = more + separator},
-          {.text = "a-i", .ground = heat_colour(-1)},
-          {.text = less + separator + rest + "\n"}};
+  struct Meaning {
+    std::string_view sign;
+    float ground;
+    std::string text;
+  };
+  const std::string more = map.grids.size() == 1 ? "more, 9 is " + difference_text(map.grids.front().full) : "more";
+  const Meaning signs[] = {{"1-9", 1, more}, {"a-i", -1, "less"}};
+  const std::string rest = ". like the median, blank: no trace";
+  std::string line;
+  for (const Meaning& meaning : signs) line += fmt::format("{} {}; ", meaning.sign, meaning.text);
+  const bool is_wide = line.size() + rest.size() <= width;
+  std::vector<Painted> pieces;
+  for (const Meaning& meaning : signs) {
+    pieces.push_back({.text = std::string(meaning.sign), .ground = heat_colour(meaning.ground)});
+    const std::string text = fmt::format("{} {}", meaning.sign, meaning.text);
+    pieces.push_back(
+        {.text = is_wide ? " " + meaning.text + "; " : wrapped({text}, width).substr(meaning.sign.size())});
+  }
+  pieces.push_back({.text = wrapped({rest}, is_wide ? rest.size() : width)});
+  return pieces;
 }
 
 }  // namespace

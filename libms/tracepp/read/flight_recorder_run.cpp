@@ -278,9 +278,9 @@ void find_failed(RunTrace& trace) {
         if (other.events.empty() && other.newest.empty()) {
           other.is_empty = true;
         } else if (!other.is_older && issued_after_s(other, event) > 0) {
-          other.earlier_s = -issued_after_s(other, event);
+          other.later_s = issued_after_s(other, event);
           restarts.try_emplace(info.group, event);
-        } else if (other.earlier_s == 0) {
+        } else if (other.earlier_s <= 0 && other.later_s <= 0) {
           other.is_older = true;
         }
       }
@@ -294,7 +294,7 @@ void find_failed(RunTrace& trace) {
           issued_after_s(rank, event) <= 0)
         continue;
       rank.is_cut_off = true;
-      rank.earlier_s = -issued_after_s(rank, event);
+      rank.later_s = issued_after_s(rank, event);
     }
   }
 }

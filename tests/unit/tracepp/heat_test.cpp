@@ -140,6 +140,16 @@ TEST(HeatTerminal, IsReadWithoutColours) {
   EXPECT_THAT(painted_text(terminal_map(map, {}), ColourDepth::full), HasSubstr("48;2;214;40;40m"));
 }
 
+TEST(HeatTerminal, NumbersStandAboveTheSignsOfTheirColumns) {
+  for (const std::size_t ranks : {2U, 8U, 10U}) {
+    const std::size_t which = ranks - 1;
+    const std::vector<std::string> all = lines(plain(one_that_differs(ranks, which), {.columns = 80}));
+    const auto row = std::ranges::find_if(all, [](const std::string& line) { return line.starts_with("computing"); });
+    ASSERT_TRUE(row != all.begin() && row != all.end());
+    EXPECT_EQ((row - 1)->find(std::to_string(which)), row->find('9')) << *(row - 1) << "\n" << *row;
+  }
+}
+
 TEST(HeatTerminal, FitsTheScreen) {
   const RunTrace trace = run_with_slow_rank({.dp = 8, .pp = 4, .tp = 2}, 13);
   std::vector<HeatMap> maps{ranks_of(trace), mesh_of_run(trace), one_that_differs(10'000, 5)};
@@ -153,7 +163,7 @@ TEST(HeatTerminal, FitsTheScreen) {
   struct Size {
     std::size_t columns, lines;
   };
-  for (const Size size : {Size{80, 24}, {200, 60}, {50, 26}, {132, 20}}) {
+  for (const Size size : {Size{80, 24}, {200, 60}, {50, 26}, {132, 20}, {20, 100}, {33, 60}}) {
     for (const HeatMap& map : maps) {
       const std::string text = plain(map, {.columns = size.columns, .lines = size.lines});
       EXPECT_LE(lines(text).size(), size.lines - 1) << size.columns << " by " << size.lines << "\n" << text;
