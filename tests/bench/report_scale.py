@@ -1,8 +1,8 @@
 """What ms-tracepp draws of simulated runs of 8, 1,000 and 10,000 ranks, a table: seconds and memory of report -o, heatmap and
 a sharded export, size of the page, how long a browser takes to draw it, and a frame of zooming its timeline.
 
-usage: tests/bench/report_scale.py BUILD/bin DIR [RANKS...]; traces that are in DIR already are used again. Without Chromium the
-last two columns are empty."""
+usage: tests/bench/report_scale.py BUILD/bin DIR [RANKS|TRACE...]; traces that are in DIR already are used again, and so is
+another one that is named. Without Chromium two columns are empty."""
 
 import os
 import resource
@@ -28,22 +28,25 @@ def timed(*command):
     return time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
-def simulate(tool, ranks, trace):
+def simulate(tool, ranks, trace, steps=6):
     dp, pp, tp = MESHES[ranks]
     timed(tool, "simulate", os.path.join(CONFIGS, "tiny-3d.toml"), "--cluster",
           os.path.join(CONFIGS, "clusters", "h100-8x400g.toml"), "--set", f"mesh.dp={dp}", "--set", f"mesh.pp={pp}", "--set",
           f"mesh.tp={tp}", "--set", f"train.global_batch={8 * dp}", "--set", "train.microbatch=1", "--slow", "rank=5:3",
-          "--steps", "6", "--trace", trace)
+          "--steps", str(steps), "--trace", trace)
 
 
 def main():
     binaries, directory, *ranks = sys.argv[1:]
     tracepp = os.path.join(binaries, "ms-tracepp")
-    print("ranks | report s | heatmap s | export s | memory MiB | page bytes | drawn ms | frame ms | bytes an event, largest file")
-    for count in map(int, ranks or MESHES):
-        trace, page, shards = (os.path.join(directory, name) for name in (str(count), f"{count}.html", f"{count}-shards"))
-        if not os.path.isdir(trace):
-            simulate(os.path.join(binaries, "ms-train"), count, trace)
+    print("ranks or trace | report s | heatmap s | export s | memory MiB | page bytes | drawn ms | frame ms | bytes an event, largest file")
+    for what in ranks or map(str, MESHES):
+        name = os.path.basename(what)
+        trace, page, shards = (os.path.join(directory, file) for file in (name, f"{name}.html", f"{name}-shards"))
+        if not what.isdigit():
+            trace = what
+        elif not os.path.isdir(trace):
+            simulate(os.path.join(binaries, "ms-train"), int(what), trace)
         shutil.rmtree(shards, ignore_errors=True)
         report_s, _ = timed(tracepp, "report", "-o", page, trace)
         heatmap_s, _ = timed(tracepp, "heatmap", trace)
@@ -56,7 +59,7 @@ def main():
             window, drawn = report_page.opened(page)
             frame = f"{window.evaluate(report_page.FRAMES):.1f}"
             window.close()
-        print(f"{count} | {report_s:.1f} | {heatmap_s:.1f} | {export_s:.1f} | {memory:.0f} | {os.path.getsize(page)} | {drawn} | "
+        print(f"{name} | {report_s:.1f} | {heatmap_s:.1f} | {export_s:.1f} | {memory:.0f} | {os.path.getsize(page)} | {drawn} | "
               f"{frame} | {per_event:.1f} of {len(files)} files, {largest}", flush=True)
 
 

@@ -25,12 +25,21 @@ class Read:
                 self.tracks[of.uuid] = (of.parent_uuid, of.name)
                 continue
             if packet.sequence_flags & TracePacket.SEQ_INCREMENTAL_STATE_CLEARED:
-                clock = next(c for c in packet.clock_snapshot.clocks if c.is_incremental)
-                track = packet.trace_packet_defaults.track_event_defaults.track_uuid
-                sequences[packet.trusted_packet_sequence_id] = {"time": clock.timestamp, "track": track, "names": {}, "open": []}
+                sequences[packet.trusted_packet_sequence_id] = {"names": {}, "open": [], "clocks": set()}
+            if packet.HasField("clock_snapshot"):  # the packets after it are of another track
+                self.begin_track(sequences[packet.trusted_packet_sequence_id], packet)
                 continue
             self.event(sequences[packet.trusted_packet_sequence_id], packet)
         assert not any(of["open"] for of in sequences.values()), "slices without an end"
+
+    def begin_track(self, sequence, packet):
+        clock = next(c for c in packet.clock_snapshot.clocks if c.is_incremental)
+        defaults = packet.trace_packet_defaults
+        assert not sequence["open"], "slices without an end"
+        assert clock.clock_id == defaults.timestamp_clock_id and 64 <= clock.clock_id < 128, clock
+        assert clock.clock_id not in sequence["clocks"], f"clock {clock.clock_id} is set twice"
+        sequence["clocks"].add(clock.clock_id)
+        sequence["time"], sequence["track"] = clock.timestamp, defaults.track_event_defaults.track_uuid
 
     def event(self, sequence, packet):
         sequence["time"] += packet.timestamp

@@ -29,11 +29,11 @@ void shift_rank(RankTrace& rank, const ClockMap& map) {
   if (rank.clock_ns != 0 || rank.realtime_ns != 0) rank.clock_ns = map(rank.clock_ns);
 }
 
-void shift_all(RunTrace& trace, const RunClocks& of, const std::vector<FittedClock>& clocks) {
+void shift_all(RunTrace& trace, const std::map<int, RankClock>& clocks) {
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
     for (std::size_t r = next++; r < trace.ranks.size(); r = next++) {
-      const ClockMap& map = clocks[of.of_rank[r]].to_root;
+      const ClockMap& map = clocks.at(trace.ranks[r].rank).to_run;
       if (!map.is_identity()) shift_rank(trace.ranks[r], map);
     }
   };
@@ -119,13 +119,23 @@ Alignment align(RunTrace& trace, const Matches& matches) {
                             .bound_ns = std::llround(fit.bound_at(middle)),
                             .expected_ns = std::llround(fit.deviation_at(middle))});
   }
+  for (std::size_t r = 0; r < trace.ranks.size(); ++r)
+    result.clocks[trace.ranks[r].rank] = {.clock = clocks.of_rank[r], .to_run = fitted[clocks.of_rank[r]].to_root};
   if (clocks.clocks.size() > 1) {
-    shift_all(trace, clocks, fitted);
+    shift_all(trace, result.clocks);
     result.repair = repair_orders(trace, matches, clocks.of_rank);
   }
   result.doubt = doubt_of(clocks, fitted, result.repair);
   result.trusted = result.doubt.empty();
   return result;
+}
+
+void align_like(RunTrace& some, const Alignment& aligned) {
+  if (aligned.hosts.size() < 2) return;
+  shift_all(some, aligned.clocks);
+  std::vector<std::size_t> clock_of;
+  for (const RankTrace& rank : some.ranks) clock_of.push_back(aligned.clocks.at(rank.rank).clock);
+  repair_orders(some, match_operations(some), clock_of);
 }
 
 }  // namespace ms::tracepp

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,25 @@ struct HostClock {
   std::int64_t expected_ns = 0;  // how far it is expected to be off, assuming symmetric round trips; 0: not known
 };
 
+// The clock of a rank, by its number in Alignment::hosts, and how its times map to the run's.
+struct RankClock {
+  std::size_t clock = 0;
+  ClockMap to_run;
+};
+
 struct Alignment {
   std::vector<HostClock> hosts;  // ordered by first rank; all times are on the first one's clock now
   EndSpread before, after;  // how far the ends of one operation lie apart: by the wall clocks; by the fit before repair
   Repair repair;
-  std::uint64_t bad_probes = 0;  // contradictory ones, which were left out
-  bool trusted = true;           // times of different hosts may be compared
-  std::string doubt;             // why not
+  std::uint64_t bad_probes = 0;     // contradictory ones, which were left out
+  bool trusted = true;              // times of different hosts may be compared
+  std::string doubt;                // why not
+  std::map<int, RankClock> clocks;  // by the rank's number
 };
 
 Alignment align(RunTrace& trace, const Matches& matches);
+// Puts events of some ranks, read apart from those that were aligned, on the clock of those. Only what violates the
+// order among these is repaired.
+void align_like(RunTrace& some, const Alignment& aligned);
 
 }  // namespace ms::tracepp

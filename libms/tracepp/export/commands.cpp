@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "tracepp/clock/align.h"
 #include "tracepp/export/export.h"
+#include "tracepp/export/sharded_files.h"
 #include "tracepp/read/command.h"
 #include "tracepp/report/report.h"
 
@@ -88,12 +89,11 @@ int export_shards(const Args& args) {
                      "name a directory, which is made");
   const Sharding sharding{.steps = sharding_number(args, "shard-steps"), .dp = sharding_number(args, "shard-dp")};
   const ExportOptions options = chosen_events(args);
-  RunTrace trace = read_with_progress(args.list("PATH"));
-  count_chosen(args, trace, options);
-  const Alignment clocks = align(trace, match_operations(trace));
-  const ShardsWritten written = export_perfetto_shards(trace, directory, options, sharding);
+  ShardedFiles files(args.list("PATH"), options);
+  check_chosen(args, files.counted(), files.outline().ranks);
+  const ShardsWritten written = export_perfetto_shards(files.run(), directory, sharding);
   print_out("{}wrote {} and index.json in {}, {}, the largest {}, {}: open one at https://ui.perfetto.dev\n",
-            clocks_text(clocks), plural(written.files, "file"), directory,
+            clocks_text(files.clocks()), plural(written.files, "file"), directory,
             format_size(static_cast<double>(written.bytes)), format_size(static_cast<double>(written.largest_bytes)),
             plural(written.events, "event"));
   if (written.arrow_ends > 0)
@@ -173,27 +173,23 @@ ExportOptions chosen_events(const Args& args) {
   return options;
 }
 
-std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options) {
-  std::size_t chosen_events = 0, of_steps = 0;
-  std::int32_t first = INT32_MAX, last = kNoStep;
-  for (const RankTrace& rank : trace.ranks) {
-    const auto count = static_cast<std::size_t>(
-        std::ranges::count_if(rank.events, [&](const Event& event) { return options.has_step(event.step); }));
-    of_steps += count;
-    if (options.has_rank(rank.rank)) chosen_events += count;
-    for (const Event& event : rank.events) {
-      if (event.step == kNoStep) continue;
-      first = std::min(first, event.step);
-      last = std::max(last, event.step);
-    }
-  }
-  if (chosen_events > 0 || (!args.has("steps") && !args.has("ranks"))) return chosen_events;
-  if (of_steps == 0 && args.has("steps")) {
-    throw user_error("cli.value", fmt::format("no events in steps {}; the trace has {}", args.get("steps"),
-                                              last == kNoStep ? "none" : fmt::format("{}-{}", first, last)));
+void check_chosen(const Args& args, const ChosenEvents& counted, const std::vector<RankTrace>& ranks) {
+  if (counted.events > 0 || (!args.has("steps") && !args.has("ranks"))) return;
+  if (counted.of_steps == 0 && args.has("steps")) {
+    throw user_error(
+        "cli.value",
+        fmt::format("no events in steps {}; the trace has {}", args.get("steps"),
+                    counted.last_step < 0 ? "none" : fmt::format("{}-{}", counted.first_step, counted.last_step)));
   }
   throw user_error("cli.value", fmt::format("no events of ranks {}; the trace has {}-{}", args.get("ranks"),
-                                            trace.ranks.front().rank, trace.ranks.back().rank));
+                                            ranks.front().rank, ranks.back().rank));
+}
+
+std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options) {
+  ChosenEvents counted;
+  for (const RankTrace& rank : trace.ranks) counted.add(rank, options);
+  check_chosen(args, counted, trace.ranks);
+  return counted.events;
 }
 
 Command merge_command() {
@@ -230,8 +226,10 @@ Command export_command() {
           .description =
               "Files of a sharded run open alone; index.json says which holds which steps and ranks, how large each "
               "is, and how many arrows have one end in it only. Collectives over dp have members in other files. "
-              "Joined with cat, the files are the whole trace. The run itself is read into memory, 32 bytes an "
-              "event; to read less, name files of fewer ranks."};
+              "Joined with cat, the files are the whole trace. Files of ms-train are read once for all ranks, to count "
+              "events and to compare clocks by a sample of the steps, then again for each file's ranks and steps: in "
+              "memory are the events of one file, or a million if it has fewer, 32 bytes each. Traces of other "
+              "programs are held in memory whole."};
 }
 
 }  // namespace ms::tracepp

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/cli.h"
 #include "tracepp/export/export.h"
@@ -18,6 +19,8 @@ Option steps_option();
 Option ranks_option();
 ExportOptions chosen_events(const Args& args);
 std::string output_of(const Args& args);
+// Throws Error("cli.value", user) where the options choose none of the events, which are those of `ranks`.
+void check_chosen(const Args& args, const ChosenEvents& counted, const std::vector<RankTrace>& ranks);
 // Returns how many events are chosen; where the options choose none, it throws Error("cli.value", user).
 std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOptions& options);
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,15 @@ struct ExportOptions {
 
   bool has_step(std::int32_t step) const { return step >= first_step && step <= last_step; }
   bool has_rank(int rank) const;
+};
+
+// How many events options choose, counted rank by rank.
+struct ChosenEvents {
+  std::size_t events = 0;    // of chosen ranks and steps
+  std::size_t of_steps = 0;  // of chosen steps
+  std::int32_t first_step = std::numeric_limits<std::int32_t>::max(),
+               last_step = -1;  // of all events; -1: none has one
+  void add(const RankTrace& rank, const ExportOptions& options);
 };
 
 // The exports throw Error("file.*") if the file cannot be written.
@@ -40,14 +51,32 @@ struct ShardsWritten {
   std::uint64_t events = 0, bytes = 0, largest_bytes = 0;
   std::uint64_t arrow_ends = 0;  // whose other end is in another file, or was not chosen
 };
-// Writes the trace as files that each open alone, steps-0000-0009.dp-00-03.perfetto, and last index.json: for each file
+// A run that is exported shard by shard.
+struct ShardedRun {
+  struct Rank {
+    int rank = 0, dp = 0;  // dp: of a trace without a mesh the rank's number
+  };
+  std::string run;
+  bool has_mesh = false;
+  std::vector<Rank> ranks = {};  // chosen ones, rising by rank
+  // Chosen ones, kNoStep for events of none, and how many events they have.
+  std::map<std::int32_t, std::uint64_t> steps = {};
+  std::int64_t origin_ns = 0;  // the first begin of an event
+  // Returns a trace that has the events of these ranks and steps, perhaps others, too, until it is called again.
+  std::function<const RunTrace&(const std::vector<int>& ranks, std::int32_t first_step, std::int32_t last_step)> read =
+      {};
+};
+// The same of a trace in memory, which outlives it.
+ShardedRun sharded(const RunTrace& trace, const ExportOptions& options);
+
+// Writes the run as files that each open alone, steps-0000-0009.dp-00-03.perfetto, and last index.json: for each file
 // its steps, ranks, events, bytes, times, and how many arrows have only one end in it. The files have times from one
-// origin, and joined with cat they are the trace that export_perfetto() writes. Events of no step are in the files of
-// the first steps. Beside the trace it needs memory for the events of one file's ranks, 16 bytes each.
+// origin, and joined with cat they are the whole trace. Events of no step are in the files of the first steps. It needs
+// memory for what run.read() returns, and that is asked for the ranks of one file and the steps of one or more: as many
+// as have a million events together, 32 bytes each.
 // `directory` is made; throws Error("cli.value", user) if something is in it already, or if more than 10,000 files
 // would be.
-ShardsWritten export_perfetto_shards(const RunTrace& trace, const std::string& directory, const ExportOptions& options,
-                                     const Sharding& sharding);
+ShardsWritten export_perfetto_shards(const ShardedRun& run, const std::string& directory, const Sharding& sharding);
 
 // One line an event: rank,dp,pp,tp,host,step,kind,purpose,chunk,microbatch,group,sequence,bytes,state,begin_ns,
 // duration_ns,name. Fields that are not known are empty.

@@ -35,17 +35,35 @@ std::int64_t end_of(const Event& event) {
   return event.state == State::begun ? std::numeric_limits<std::int64_t>::max() : event.end_ns();
 }
 
-// The tracks of one lane: what is open on each.
-struct Stacks {
-  std::vector<std::vector<std::int64_t>> ends;
-  std::vector<std::uint32_t> tracks;
-};
+// Returns whether the event overlaps one of these, which begins later, without holding it.
+bool crosses_later(const std::vector<std::pair<std::int64_t, std::int64_t>>& intervals, const Event& event) {
+  for (auto later = intervals.rbegin(); later != intervals.rend() && later->first > event.begin_ns; ++later)
+    if (later->first < end_of(event) && later->second > end_of(event)) return true;
+  return false;
+}
 
 }  // namespace
 
 bool ExportOptions::has_rank(int rank) const { return ranks.empty() || std::ranges::find(ranks, rank) != ranks.end(); }
 
+void ChosenEvents::add(const RankTrace& rank, const ExportOptions& options) {
+  const bool is_chosen = options.has_rank(rank.rank);
+  for (const Event& event : rank.events) {
+    const bool has_step = options.has_step(event.step);
+    of_steps += has_step ? 1 : 0;
+    events += has_step && is_chosen ? 1 : 0;
+    if (event.step == kNoStep) continue;
+    first_step = std::min(first_step, event.step);
+    last_step = std::max(last_step, event.step);
+  }
+}
+
 RankPicture picture_of(const RunTrace& trace, const RankTrace& rank, const ExportOptions& options) {
+  RankTracks tracks;
+  return picture_of(trace, rank, options, tracks);
+}
+
+RankPicture picture_of(const RunTrace& trace, const RankTrace& rank, const ExportOptions& options, RankTracks& tracks) {
   RankPicture picture;
   picture.events.reserve(rank.events.size());
   for (const Event& event : rank.events) {
@@ -57,30 +75,43 @@ RankPicture picture_of(const RunTrace& trace, const RankTrace& rank, const Expor
   };
   if (!std::ranges::is_sorted(picture.events, earlier)) std::ranges::stable_sort(picture.events, earlier);
 
-  std::vector<Stacks> lanes(256);
   const bool foreign = !rank.lanes.empty();
+  constexpr std::size_t kMostForeign = 256;
+  tracks.lanes.resize(foreign ? kMostForeign : kLaneNames.size());
   for (Placed& placed : picture.events) {
     const Event& event = *placed.event;
-    const std::size_t lane = foreign ? event.lane : static_cast<std::size_t>(lane_of(trace, trace.info(event)));
-    Stacks& stacks = lanes[lane];
+    const std::size_t number = foreign ? event.lane : static_cast<std::size_t>(lane_of(trace, trace.info(event)));
+    RankTracks::Lane& lane = tracks.lanes[number];
+    const bool has_begun = event.state != State::issued;
     std::size_t track = 0;
-    for (; track < stacks.ends.size(); ++track) {
-      auto& open = stacks.ends[track];
+    for (; track < lane.ends.size(); ++track) {
+      if (has_begun && (event.begin_ns < lane.begins[track] || crosses_later(lane.of_no_step[track], event))) continue;
+      auto& open = lane.ends[track];
       while (!open.empty() && open.back() <= event.begin_ns) open.pop_back();
       if (open.empty() || open.back() >= end_of(event)) break;
     }
-    if (track == stacks.ends.size() && track < kMaxTracks) {
+    if (track == lane.ends.size() && track < kMaxTracks) {
       const std::uint32_t shown = event.lane < rank.lanes.size() ? rank.lanes[event.lane] : 0;
-      std::string name(foreign ? trace.strings.text(shown) : kLaneNames[lane]);
+      std::string name(foreign ? trace.strings.text(shown) : kLaneNames[number]);
       if (track > 0) name += fmt::format(" {}", track + 1);
-      stacks.ends.emplace_back();
-      stacks.tracks.push_back(static_cast<std::uint32_t>(picture.tracks.size()));
-      picture.tracks.push_back({.name = std::move(name), .order = static_cast<int>(lane * kMaxTracks + track)});
+      lane.ends.emplace_back();
+      lane.begins.push_back(std::numeric_limits<std::int64_t>::min());
+      lane.of_no_step.emplace_back();
+      lane.tracks.push_back(static_cast<std::uint32_t>(tracks.tracks.size()));
+      tracks.tracks.push_back({.name = std::move(name), .order = static_cast<int>(number * kMaxTracks + track)});
     }
-    track = std::min(track, stacks.ends.size() - 1);
-    if (event.state != State::issued) stacks.ends[track].push_back(end_of(event));
-    placed.track = stacks.tracks[track];
+    track = std::min(track, lane.ends.size() - 1);
+    if (has_begun) {
+      lane.ends[track].push_back(end_of(event));
+      if (event.step == kNoStep) {
+        lane.of_no_step[track].emplace_back(event.begin_ns, end_of(event));
+      } else {
+        lane.begins[track] = event.begin_ns;
+      }
+    }
+    placed.track = lane.tracks[track];
   }
+  picture.tracks = tracks.tracks;
   return picture;
 }
 
@@ -102,8 +133,6 @@ std::string name_of(const RunTrace& trace, const EventInfo& info, std::uint16_t 
   return name;
 }
 
-namespace {
-
 std::uint64_t arrow_of(const EventInfo& info, const Event& event) {
   if (!trace::is_point_to_point(info.kind) || info.group < 0 || event.detail == kNoDetail ||
       event.state != State::ended) {
@@ -111,8 +140,6 @@ std::uint64_t arrow_of(const EventInfo& info, const Event& event) {
   }
   return static_cast<std::uint64_t>(info.group + 1) << 32 | event.detail;
 }
-
-}  // namespace
 
 Arrows::Arrows(const RunTrace& trace) {
   std::vector<std::uint64_t> sends, recvs;

@@ -14,7 +14,7 @@ namespace field {
 constexpr unsigned kTracePacket = 1;
 constexpr unsigned kClockSnapshot = 6, kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInternedData = 12,
                    kSequenceFlags = 13, kClockId = 58, kDefaults = 59, kTrackDescriptor = 60;  // TracePacket
-constexpr unsigned kClock = 1, kPrimaryClock = 2;                                              // ClockSnapshot
+constexpr unsigned kClock = 1;                                                                 // ClockSnapshot
 constexpr unsigned kClockNumber = 1, kClockTime = 2, kIsIncremental = 3;                       // Clock
 constexpr unsigned kTrackEventDefaults = 11;                                                   // TracePacketDefaults
 constexpr unsigned kEventName = 2, kIid = 1, kText = 2;                                        // InternedData
@@ -23,7 +23,8 @@ constexpr unsigned kType = 9, kNameIid = 10, kTrack = 11, kFlow = 47, kFlowEnd =
 }  // namespace field
 constexpr std::uint64_t kSliceBegin = 1, kSliceEnd = 2, kInstant = 3;
 constexpr std::uint64_t kStateCleared = 1, kExplicitOrder = 3;
-constexpr std::uint64_t kBoottime = 6, kIncremental = 64;  // clocks; the latter a sequence's own, told in differences
+// The clock of the trace, and the first of as many that a sequence has of its own, told in differences.
+constexpr std::uint64_t kBoottime = 6, kIncremental = 64, kIncrementals = 64;
 
 void add_varint(std::string& to, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) to += static_cast<char>(value | 0x80);
@@ -46,22 +47,24 @@ void add_bytes(std::string& to, unsigned number, std::string_view bytes) {
   to += bytes;
 }
 
-// Numbers of tracks: of each rank itself, and of the most that its picture has.
-constexpr std::uint64_t kTracksOfRank = 1 + std::uint64_t{256} * kMaxTracks;
-
 }  // namespace
 
-PerfettoRun::PerfettoRun(const RunTrace& of) : trace(of), arrows(of) {
-  std::int64_t first = std::numeric_limits<std::int64_t>::max();
-  for (const RankTrace& rank : trace.ranks) {
-    for (const Event& event : rank.events) {
-      if (event.state != State::issued) first = std::min(first, event.begin_ns);
-    }
-  }
-  if (first != std::numeric_limits<std::int64_t>::max()) origin_ns = first;
+std::uint64_t PerfettoRun::track_of(int rank, std::size_t track) {
+  return tracks_.try_emplace({rank, track}, tracks_.size() + 1).first->second;
 }
 
-PerfettoFile::PerfettoFile(PerfettoRun& run, const std::string& path) : run_(run), file_(path) {}
+PerfettoRun::Place PerfettoRun::place_of(std::uint64_t track) {
+  const std::uint64_t next = places_.size();
+  return places_.try_emplace(track, Place{.sequence = next / kIncrementals + 1, .clock = next % kIncrementals})
+      .first->second;
+}
+
+std::uint64_t PerfettoRun::channel_of(const ProcessGroup& group) {
+  return channels_.try_emplace({group.name, group.ranks}, channels_.size() + 1).first->second;
+}
+
+PerfettoFile::PerfettoFile(PerfettoRun& run, const RunTrace& trace, const Arrows* arrows, const std::string& path)
+    : run_(run), trace_(trace), arrows_(arrows), channels_(trace.groups.size()), file_(path) {}
 
 void PerfettoFile::add_packet() {
   add_bytes(file_.text(), field::kTracePacket, packet_);
@@ -73,56 +76,59 @@ void PerfettoFile::write_track(std::uint64_t uuid, std::uint64_t parent, std::st
   part_.clear();
   add_number(part_, field::kUuid, uuid);
   add_bytes(part_, field::kTrackName, name);
-  if (parent != 0) add_number(part_, field::kParent, parent);
-  add_number(part_, field::kOrdering, kExplicitOrder);
+  if (parent != 0) {
+    add_number(part_, field::kParent, parent);
+  } else {
+    add_number(part_, field::kOrdering, kExplicitOrder);  // of its children
+  }
   add_number(part_, field::kOrder, static_cast<std::uint64_t>(order));
   add_bytes(packet_, field::kTrackDescriptor, part_);
   add_packet();
 }
 
-void PerfettoFile::begin_sequence(Sequence& sequence, std::uint64_t track, std::int64_t time_ns) {
-  sequence.id = ++run_.sequences;
-  sequence.time_ns = time_ns;
-  const auto clock = [](std::uint64_t number, std::uint64_t time, bool incremental) {
+void PerfettoFile::begin_track(std::uint64_t track, std::int64_t time_ns) {
+  const PerfettoRun::Place place = run_.place_of(track);
+  const auto [sequence, is_new] = sequences_.try_emplace(place.sequence);
+  sequence_ = &sequence->second;
+  sequence_->id = place.sequence;
+  const std::uint64_t own = kIncremental + place.clock;
+  time_ns_ = time_ns;
+  const auto clock = [time_ns](std::uint64_t number, bool incremental) {
     std::string text;
     add_number(text, field::kClockNumber, number);
-    add_number(text, field::kClockTime, time);
+    add_number(text, field::kClockTime, static_cast<std::uint64_t>(time_ns));
     if (incremental) add_number(text, field::kIsIncremental, 1);
     return text;
   };
-  const auto time = static_cast<std::uint64_t>(time_ns);
-  add_number(packet_, field::kTimestamp, time);
-  add_number(packet_, field::kClockId, kBoottime);
-  add_number(packet_, field::kSequence, sequence.id);
-  add_number(packet_, field::kSequenceFlags, kStateCleared);
+  add_number(packet_, field::kSequence, sequence_->id);
+  if (is_new) add_number(packet_, field::kSequenceFlags, kStateCleared);
   std::string part;
-  add_bytes(part, field::kClock, clock(kIncremental, time, true));
-  add_bytes(part, field::kClock, clock(kBoottime, time, false));
-  add_number(part, field::kPrimaryClock, kBoottime);
+  add_bytes(part, field::kClock, clock(own, true));
+  add_bytes(part, field::kClock, clock(kBoottime, false));
   add_bytes(packet_, field::kClockSnapshot, part);
   std::string defaults;
   add_number(defaults, field::kTrack, track);
   part.clear();
-  add_number(part, field::kClockId, kIncremental);
+  add_number(part, field::kClockId, own);
   add_bytes(part, field::kTrackEventDefaults, defaults);
   add_bytes(packet_, field::kDefaults, part);
   add_packet();
 }
 
-void PerfettoFile::add_event(Sequence& sequence, std::int64_t time_ns, std::uint64_t type) {
-  add_number(packet_, field::kTimestamp, static_cast<std::uint64_t>(time_ns - sequence.time_ns));
-  sequence.time_ns = time_ns;
-  add_number(packet_, field::kSequence, sequence.id);
+void PerfettoFile::add_event(std::int64_t time_ns, std::uint64_t type) {
+  add_number(packet_, field::kTimestamp, static_cast<std::uint64_t>(time_ns - time_ns_));
+  time_ns_ = time_ns;
+  add_number(packet_, field::kSequence, sequence_->id);
   add_number(part_, field::kType, type);
   add_bytes(packet_, field::kTrackEvent, part_);
   add_packet();
 }
 
-void PerfettoFile::end_until(Sequence& sequence, std::int64_t time_ns) {
-  while (!sequence.open.empty() && sequence.open.back() <= time_ns) {
+void PerfettoFile::end_until(std::int64_t time_ns) {
+  while (!open_.empty() && open_.back() <= time_ns) {
     part_.clear();
-    add_event(sequence, sequence.open.back(), kSliceEnd);
-    sequence.open.pop_back();
+    add_event(open_.back(), kSliceEnd);
+    open_.pop_back();
   }
 }
 
@@ -144,66 +150,104 @@ std::uint64_t PerfettoFile::cut_arrows() {
 }
 
 void PerfettoFile::add(std::size_t rank, const RankPicture& picture, std::int32_t first_step, std::int32_t last_step) {
-  const RankTrace& of = run_.trace.ranks[rank];
-  const auto is_shown = [&](const Placed& placed) {
-    return placed.event->step >= first_step && placed.event->step <= last_step;
-  };
-  std::vector<char> is_used(picture.tracks.size());
-  for (const Placed& placed : picture.events)
-    if (is_shown(placed)) is_used[placed.track] = 1;
-  if (std::ranges::count(is_used, 1) == 0) return;
-  const std::uint64_t root = rank * kTracksOfRank + 1, first = root + 1;
-  write_track(root, 0, title_of(run_.trace, of), of.rank);
-  std::vector<Sequence> sequences(picture.tracks.size());
-  for (std::size_t t = 0; t < picture.tracks.size(); ++t)
-    if (is_used[t] != 0) write_track(first + t, root, picture.tracks[t].name, picture.tracks[t].order);
+  const RankTrace& of = trace_.ranks[rank];
+  std::vector<std::vector<const Event*>> by_track(picture.tracks.size());
+  bool has_any = false;
   for (const Placed& placed : picture.events) {
-    const Event& event = *placed.event;
-    if (event.state == State::issued || !is_shown(placed)) continue;  // below: they come last
-    const std::int64_t time_ns = event.begin_ns - run_.origin_ns;
-    Sequence& sequence = sequences[placed.track];
-    if (sequence.id == 0) begin_sequence(sequence, first + placed.track, time_ns);
-    end_until(sequence, time_ns);
-    begin_slice(sequence, event, time_ns, kSliceBegin);
-    if (event.state == State::ended) sequence.open.push_back(time_ns + event.duration_ns);
-    count(event, time_ns);
+    if (placed.event->step < first_step || placed.event->step > last_step) continue;
+    by_track[placed.track].push_back(placed.event);
+    has_any = true;
   }
-  for (Sequence& sequence : sequences) end_until(sequence, std::numeric_limits<std::int64_t>::max());
-  for (const Placed& placed : picture.events) {
-    if (placed.event->state != State::issued || !is_shown(placed)) continue;
-    Sequence& sequence = sequences[placed.track];
-    const std::int64_t time_ns = std::max(sequence.time_ns, of.last_flush_ns - run_.origin_ns);
-    if (sequence.id == 0) begin_sequence(sequence, first + placed.track, time_ns);
-    begin_slice(sequence, *placed.event, time_ns, kInstant);
-    count(*placed.event, time_ns);
+  if (!has_any) return;
+  const std::uint64_t root = run_.track_of(of.rank, 0);
+  write_track(root, 0, title_of(trace_, of), of.rank);
+  for (std::size_t t = 0; t < by_track.size(); ++t) {
+    if (by_track[t].empty()) continue;
+    const std::uint64_t track = run_.track_of(of.rank, 1 + t);
+    write_track(track, root, picture.tracks[t].name, picture.tracks[t].order);
+    write_events(by_track[t], track, of.last_flush_ns);
   }
 }
 
-void PerfettoFile::begin_slice(Sequence& sequence, const Event& event, std::int64_t time_ns, std::uint64_t type) {
-  const EventInfo& info = run_.trace.info(event);
-  const auto [name, is_new] =
-      sequence.names.try_emplace(std::uint64_t{event.info} << 16 | event.microbatch, sequence.names.size() + 1);
-  if (is_new) {
+void PerfettoFile::write_events(const std::vector<const Event*>& events, std::uint64_t track,
+                                std::int64_t last_flush_ns) {
+  bool has_begun = false;
+  const auto begin = [&](std::int64_t time_ns) {
+    if (!has_begun) begin_track(track, time_ns);
+    has_begun = true;
+  };
+  for (const Event* const event : events) {
+    if (event->state == State::issued) continue;  // below: they come last
+    const std::int64_t time_ns = event->begin_ns - run_.origin_ns;
+    begin(time_ns);
+    end_until(time_ns);
+    begin_slice(*event, time_ns, kSliceBegin);
+    if (event->state == State::ended) open_.push_back(time_ns + event->duration_ns);
+    count(*event, time_ns);
+  }
+  end_until(std::numeric_limits<std::int64_t>::max());
+  for (const Event* const event : events) {
+    if (event->state != State::issued) continue;
+    const std::int64_t flushed_ns = last_flush_ns - run_.origin_ns;
+    const std::int64_t time_ns = has_begun ? std::max(time_ns_, flushed_ns) : std::max(flushed_ns, std::int64_t{0});
+    begin(time_ns);
+    begin_slice(*event, time_ns, kInstant);
+    count(*event, time_ns);
+  }
+}
+
+std::uint64_t PerfettoFile::flow_of(const Event& event, const EventInfo& info) {
+  if ((arrows_ == nullptr ? arrow_of(info, event) : arrows_->of(info, event)) == 0) return 0;
+  const auto group = static_cast<std::size_t>(info.group);
+  if (channels_[group] == 0) channels_[group] = run_.channel_of(trace_.groups[group]);
+  return channels_[group] << 32 | event.detail;
+}
+
+std::uint64_t PerfettoFile::name_iid(const Event& event, const EventInfo& info) {
+  const auto [known, is_new] = sequence_->known.try_emplace(std::uint64_t{event.info} << 16 | event.microbatch, 0);
+  if (!is_new) return known->second;
+  // Groups of different ranks have events of the same name.
+  const auto [name, is_new_name] =
+      sequence_->names.try_emplace(name_of(trace_, info, event.microbatch), sequence_->names.size() + 1);
+  known->second = name->second;
+  if (is_new_name) {
     std::string text;
     add_number(text, field::kIid, name->second);
-    add_bytes(text, field::kText, name_of(run_.trace, info, event.microbatch));
+    add_bytes(text, field::kText, name->first);
     std::string interned;
     add_bytes(interned, field::kEventName, text);
     add_bytes(packet_, field::kInternedData, interned);
   }
+  return name->second;
+}
+
+void PerfettoFile::begin_slice(const Event& event, std::int64_t time_ns, std::uint64_t type) {
+  const EventInfo& info = trace_.info(event);
   part_.clear();
-  add_number(part_, field::kNameIid, name->second);
-  const std::uint64_t arrow = run_.arrows.of(info, event);
+  add_number(part_, field::kNameIid, name_iid(event, info));
+  const std::uint64_t arrow = flow_of(event, info);
   if (arrow != 0) {
     add_fixed(part_, info.kind == Kind::send ? field::kFlow : field::kFlowEnd, arrow);
     arrow_ends_.push_back(arrow);
   }
-  add_event(sequence, time_ns, type);
+  add_event(time_ns, type);
+}
+
+std::int64_t first_begin_ns(const RunTrace& trace) {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  for (const RankTrace& rank : trace.ranks) {
+    for (const Event& event : rank.events) {
+      if (event.state != State::issued) first = std::min(first, event.begin_ns);
+    }
+  }
+  return first == std::numeric_limits<std::int64_t>::max() ? 0 : first;
 }
 
 void export_perfetto(const RunTrace& trace, const std::string& path, const ExportOptions& options) {
-  PerfettoRun run(trace);
-  PerfettoFile file(run, path);
+  const Arrows arrows(trace);
+  PerfettoRun run;
+  run.origin_ns = first_begin_ns(trace);
+  PerfettoFile file(run, trace, &arrows, path);
   for (std::size_t rank = 0; rank < trace.ranks.size(); ++rank) {
     if (!options.has_rank(trace.ranks[rank].rank)) continue;
     file.add(rank, picture_of(trace, trace.ranks[rank], options), options.first_step, options.last_step);

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "tracepp/read/formats.h"
-#include "tracepp/read/read.h"
 
 namespace ms::tracepp {
 
@@ -17,10 +16,9 @@ Positional paths_argument() {
           .many = true};
 }
 
-RunTrace read_with_progress(const std::vector<std::string>& paths) {
+RunTrace read_with_progress(const std::vector<std::string>& paths, ReadOptions options) {
   SystemClock clock;
   std::optional<ms::Progress> progress;
-  ReadOptions options;
   options.progress = [&](std::int64_t done, std::int64_t total) {
     if (!progress) progress.emplace("read", total, "bytes", clock);
     progress->update(done);

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "base/cli.h"
-#include "tracepp/run_trace.h"
+#include "tracepp/read/read.h"
 
 namespace ms::tracepp {
 
 // "PATH...", with the formats that can be read.
 Positional paths_argument();
 // read_run, with its progress on standard error.
-RunTrace read_with_progress(const std::vector<std::string>& paths);
+RunTrace read_with_progress(const std::vector<std::string>& paths, ReadOptions options = {});
 
 }  // namespace ms::tracepp

@@ -27,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kOwnSource = "ms-trace";
+
 struct File {
   std::string path;
   bool named = false;  // by the user, not found in a directory
@@ -112,7 +114,13 @@ class Reader {
       if (file.named || why != "not a trace") ++trace.problems["file without a trace that could be read"];
       return;
     }
-    facts.source = trace.source.empty() ? "ms-trace" : trace.source;  // which says so of the first one only
+    facts.source = trace.source.empty() ? kOwnSource : trace.source;  // which says so of the first one only
+    if (options_.thin && facts.source == kOwnSource) {
+      for (std::size_t r = had; r < trace.ranks.size(); ++r) {
+        options_.thin(trace, trace.ranks[r]);
+        trace.ranks[r].events.shrink_to_fit();
+      }
+    }
     facts.run = trace.run;
     facts.mesh = trace.mesh;
     facts.has_mesh = trace.has_mesh;

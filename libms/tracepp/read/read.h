@@ -17,6 +17,10 @@ struct ReadOptions {
   int threads = 0;                              // 0: as many as there are processors
   // Called now and then, by one thread at a time, with the bytes of files.
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress = {};
+  // Called with each rank that was read from a file of ms-train, and the tables of its events, by several threads at a
+  // time: it may leave out events, so that there is memory for those of other ranks. Traces of other programs are read
+  // whole: what their events mean depends on all of them.
+  std::function<void(const RunTrace& tables, RankTrace& rank)> thin = {};
 };
 
 // Reads files, and directories with their files and those of their subdirectories; the format is recognised by the

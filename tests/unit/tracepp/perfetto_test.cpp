@@ -94,7 +94,7 @@ TEST(PerfettoShards, TogetherAreTheWholeTrace) {
   const RunTrace trace = exported_run();
   export_perfetto(trace, files / "x.perfetto");
   const Decoded whole = decode_perfetto(bytes_of(files / "x.perfetto"));
-  const ShardsWritten written = export_perfetto_shards(trace, files / "by_step", {}, {.steps = 2});
+  const ShardsWritten written = export_perfetto_shards(sharded(trace, {}), files / "by_step", {.steps = 2});
   EXPECT_EQ(written.files, 2U);
   EXPECT_EQ(written.events, trace.event_count());
   EXPECT_EQ(written.arrow_ends, 0U);
@@ -116,7 +116,7 @@ TEST(PerfettoShards, SayWhichArrowsAreCut) {
   RunTrace trace = exported_run();
   trace.has_mesh = false;  // so that a replica is one rank
   export_perfetto(trace, files / "x.perfetto");
-  const ShardsWritten written = export_perfetto_shards(trace, files / "by_rank", {}, {.steps = 1, .dp = 1});
+  const ShardsWritten written = export_perfetto_shards(sharded(trace, {}), files / "by_rank", {.steps = 1, .dp = 1});
   EXPECT_EQ(written.files, 2U * 3);
   EXPECT_EQ(written.arrow_ends, 2U * 3);
   const Shards shards = shards_in(files / "by_rank");
@@ -130,21 +130,23 @@ TEST(PerfettoShards, HoldWholeReplicas) {
   RunTrace trace = exported_run();
   trace.mesh = {.dp = 2, .pp = 1, .tp = 1};
   for (RankTrace& rank : trace.ranks) rank.at = trace.mesh.coord(rank.rank);
-  EXPECT_EQ(export_perfetto_shards(trace, files / "one", {}, {.dp = 2}).files, 1U);
-  EXPECT_EQ(export_perfetto_shards(trace, files / "two", {}, {.dp = 1}).files, 2U);
-  EXPECT_EQ(export_perfetto_shards(trace, files / "chosen", {.ranks = {1}, .first_step = 1}, {.dp = 1}).events, 2U * 5);
+  EXPECT_EQ(export_perfetto_shards(sharded(trace, {}), files / "one", {.dp = 2}).files, 1U);
+  EXPECT_EQ(export_perfetto_shards(sharded(trace, {}), files / "two", {.dp = 1}).files, 2U);
+  EXPECT_EQ(export_perfetto_shards(sharded(trace, {.ranks = {1}, .first_step = 1}), files / "chosen", {.dp = 1}).events,
+            2U * 5);
 }
 
 TEST(PerfettoShards, RefuseADirectoryThatHoldsSomething) {
   const ForeignFiles files;
   files.put("kept", "x");
+  const RunTrace trace = exported_run();
   try {
-    export_perfetto_shards(exported_run(), files.path(), {}, {.steps = 1});
+    export_perfetto_shards(sharded(trace, {}), files.path(), {.steps = 1});
     FAIL();
   } catch (const Error& error) { EXPECT_EQ(error.kind(), "cli.value"); }
   EXPECT_EQ(bytes_of(files / "kept"), "x");
   RunTrace empty;
-  EXPECT_EQ(export_perfetto_shards(empty, files / "empty", {}, {.steps = 1}).files, 0U);
+  EXPECT_EQ(export_perfetto_shards(sharded(empty, {}), files / "empty", {.steps = 1}).files, 0U);
 }
 
 }  // namespace
