@@ -1,5 +1,6 @@
-"""Visits ms-tracepp report --follow as others may: follow_visits.py TOOL HALF WHOLE, where HALF and WHOLE are
-trace directories of one run, the second one with more steps. Exits with 1 where a check fails."""
+"""Visits ms-tracepp report --follow as others may: follow_visits.py TOOL HALF WHOLE CONFIG CLUSTER, where HALF and WHOLE are
+trace directories of one run with that CONFIG, the second one with more steps, and CLUSTER says what its machines can do. Exits
+with 1 where a check fails."""
 
 import json
 import os
@@ -171,6 +172,24 @@ def growing(tool, half, whole, directory):
     check(followed.end(signal.SIGTERM) == 0, "SIGTERM ends it well")
 
 
+def expected(tool, half, whole, config, cluster, directory):
+    """The page of a run under way compares each state with what is expected."""
+    run = os.path.join(directory, "expected")
+    refused(tool, "no config", "--follow", "--expected", cluster, half, says="has config.toml")
+    put(half, os.path.join(run, "trace"))
+    shutil.copyfile(config, os.path.join(run, "config.toml"))
+    refused(tool, "two runs", "--follow", "--expected", cluster, run, half, says="needs one PATH")
+    refused(tool, "no cluster", "--follow", "--expected", config, run, says="does not time this run")
+    followed = Followed(tool, "--expected", cluster, run)
+    section = "Against the simulator</h2>\n<p>a step takes "
+    before = followed.get()[1]
+    check(section in before, "nothing is expected of the run")
+    put(whole, os.path.join(run, "trace"))
+    followed.until(lambda _: len(steps_of(followed.get()[1])) > len(steps_of(before)), "the page is made anew")
+    check(section in followed.get()[1], "nothing is expected of the newer steps")
+    check(followed.end() == 0, "SIGINT ends it well")
+
+
 def refused(tool, what, *arguments, says):
     done = subprocess.run([tool, "report", *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     check(done.returncode == 2 and re.search(says, done.stderr), f"{what}: exit code {done.returncode}, {done.stderr}")
@@ -214,7 +233,7 @@ def places(tool, trace, directory):
 
 
 def main():
-    tool, half, trace = sys.argv[1:]
+    tool, half, trace, config, cluster = sys.argv[1:]
     with tempfile.TemporaryDirectory() as directory:
         os.environ["TMPDIR"] = directory
         followed = Followed(tool, trace)
@@ -226,6 +245,7 @@ def main():
         check(followed.end() == 0, "Ctrl-C ends it well")
         check(not os.path.exists(os.path.dirname(followed.address)), "its directory is gone")
         growing(tool, half, trace, directory)
+        expected(tool, half, trace, config, cluster, directory)
         places(tool, trace, directory)
     sys.exit(1 if failures else 0)
 

@@ -10,5 +10,5 @@ cluster=$here/../../configs/clusters/h100-8x400g.toml
 for steps in 6 12; do
   "$bin/ms-train" simulate c.toml --cluster "$cluster" --steps $steps --trace trace$steps >out 2>err || fail "ms-train simulate"
 done
-python3 -B "$here/follow_visits.py" "$tool" trace6 trace12 || fail "visits"
+python3 -B "$here/follow_visits.py" "$tool" trace6 trace12 c.toml "$cluster" || fail "visits"
 exit $((failures > 0))

@@ -30,8 +30,7 @@ constexpr int kDone = 0;
 std::optional<Expected> expected_of(const Args& args, const std::vector<std::string>& paths, const RunTrace& trace,
                                     const Analysis& analysis) {
   if (!args.has("expected")) return {};
-  if (paths.size() != 1) throw user_error("cli.value", "--expected needs one PATH: run.dir/trace");
-  return expect_step(trace, analysis, paths.front(), args.get("expected"));
+  return ExpectedStep(paths, args.get("expected")).compare_with(trace, analysis);
 }
 
 // Writes the page, and prints its first sentences.

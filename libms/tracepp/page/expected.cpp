@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -14,10 +15,12 @@
 
 #include "base/error.h"
 #include "base/escape.h"
+#include "base/file.h"
 #include "base/html.h"
 #include "base/own_tool.h"
 #include "base/subprocess.h"
 #include "base/text.h"
+#include "trace/trace_file.h"
 #include "tracepp/read/read.h"
 #include "tracepp/robust.h"
 
@@ -29,6 +32,7 @@ constexpr double kAsExpected = 0.1;    // of a step: the simulator is no more ex
 constexpr double kVaries = 2;          // times the spread of single steps: a difference below that may be chance
 constexpr double kSure = 0.75;         // confidence of a culprit that is named
 constexpr double kPart = 0.2;          // of the difference: what has less of it is not its cause
+constexpr double kSingleVaries = 8;    // times that spread: a single step that takes so much longer is not chance
 constexpr double kFarOff = 2;          // times as long or as short: then the cluster file describes another machine
 
 // A directory that is gone with the object.
@@ -82,34 +86,30 @@ double spread_of(const Breakdown& breakdown) {
   return robust_spread(std::move(lengths_s)).sigma;
 }
 
-std::string signed_duration(double seconds) { return (seconds < 0 ? "-" : "+") + format_duration(std::abs(seconds)); }
-
-}  // namespace
-
-Expected expect_step(const RunTrace& observed, const Analysis& analysis, const std::string& path,
-                     const std::string& cluster) {
-  const Scratch scratch;
-  const SubprocessResult result = run_subprocess({own_tool("ms-train"), "simulate", config_of(path), "--cluster",
-                                                  cluster, "--trace", scratch.path(), "--steps", "3"},
-                                                 {.deadline_s = kSimulation_s});
-  if (!result.ok()) {
-    throw user_error("expected.simulate", fmt::format("ms-train simulate does not time this run: {}; it says: {}",
-                                                      result.describe(), plain_text(result.err, 1000)));
+// Returns the step that a pause or a late batch made longest, by more than ranks that share cores can; empty: none is.
+std::string single_step_of(const Diagnosis& diagnosis, double varies_s) {
+  std::vector<double> steps_s = diagnosis.step_s;
+  const double least_s = std::max(median(steps_s), kSingleVaries * varies_s);
+  const Finding* most = nullptr;
+  for (const Finding& finding : diagnosis.findings) {
+    if (!is_delay(finding) || finding.first_step != finding.last_step) continue;
+    if (most == nullptr || finding.cost_s > most->cost_s) most = &finding;
   }
-  RunTrace trace = read_run({scratch.path()}, {});
-  const Matches matches = match_operations(trace);
-  const Breakdown breakdown = break_down(trace);
-  const CommReport comms = measure_communication(trace, matches);
-  Expected expected{.cluster = cluster,
-                    .diff = compare({trace, breakdown, comms}, {observed, analysis.breakdown, analysis.comms}),
-                    .varies_s = spread_of(analysis.breakdown),
-                    .culprit = {}};
-  if (const double more_s = expected.diff.mean_step_s.change(); more_s > 0)
-    expected.culprit = culprit_of(observed, analysis, more_s);
-  return expected;
+  if (most == nullptr) return "";
+  const double once_s = most->cost_s * static_cast<double>(diagnosis.steps.size());
+  if (once_s < least_s) return "";
+  const std::string text =
+      fmt::format("step {} took {} more than others: {}", most->first_step, format_duration(once_s), most->evidence);
+  if (most->ranks.empty() || most->evidence.starts_with("rank ")) return text;
+  std::vector<int> ranks = most->ranks;
+  std::ranges::sort(ranks);
+  return text + fmt::format(", {} {}", ranks.size() == 1 ? "rank" : "ranks", trace::ranks_text(ranks));
 }
 
-std::string expected_sentence(const Expected& expected) {
+std::string signed_duration(double seconds) { return (seconds < 0 ? "-" : "+") + format_duration(std::abs(seconds)); }
+
+// About the mean step.
+std::string mean_sentence(const Expected& expected) {
   const BeforeAfter& step = expected.diff.mean_step_s;
   if (step.before <= 0 || step.after <= 0) return "no step to compare with an expected one";
   const double off = step.change() / step.before;
@@ -129,6 +129,42 @@ std::string expected_sentence(const Expected& expected) {
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", part.part, signed_duration(part.s.change()));
   }
   return text + (parts.empty() ? "" : ": " + parts) + (expected.culprit.empty() ? "" : "; " + expected.culprit);
+}
+
+}  // namespace
+
+ExpectedStep::ExpectedStep(const std::vector<std::string>& paths, std::string cluster) : cluster_(std::move(cluster)) {
+  if (paths.size() != 1) throw user_error("cli.value", "--expected needs one PATH: run.dir/trace");
+  config_path_ = config_of(paths.front());
+  config_ = read_file(config_path_);
+  const Scratch scratch;
+  const SubprocessResult result = run_subprocess({own_tool("ms-train"), "simulate", config_path_, "--cluster", cluster_,
+                                                  "--trace", scratch.path(), "--steps", "3"},
+                                                 {.deadline_s = kSimulation_s});
+  if (!result.ok()) {
+    throw user_error("expected.simulate", fmt::format("ms-train simulate does not time this run: {}; it says: {}",
+                                                      result.describe(), plain_text(result.err, 1000)));
+  }
+  trace_ = read_run({scratch.path()}, {});
+  breakdown_ = break_down(trace_);
+  comms_ = measure_communication(trace_, match_operations(trace_));
+}
+
+bool ExpectedStep::is_current() const { return read_file(config_path_) == config_; }
+
+Expected ExpectedStep::compare_with(const RunTrace& observed, const Analysis& analysis) const {
+  Expected expected{.cluster = cluster_,
+                    .diff = compare({trace_, breakdown_, comms_}, {observed, analysis.breakdown, analysis.comms}),
+                    .varies_s = spread_of(analysis.breakdown)};
+  if (const double more_s = expected.diff.mean_step_s.change(); more_s > 0)
+    expected.culprit = culprit_of(observed, analysis, more_s);
+  if (analysis.diagnosis && expected.culprit.empty())
+    expected.single_step = single_step_of(*analysis.diagnosis, expected.varies_s);
+  return expected;
+}
+
+std::string expected_sentence(const Expected& expected) {
+  return mean_sentence(expected) + (expected.single_step.empty() ? "" : "; " + expected.single_step);
 }
 
 std::string known_sentence(const Expected& expected) {

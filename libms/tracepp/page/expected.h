@@ -3,25 +3,40 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "base/json.h"
 #include "tracepp/findings/diff.h"
 #include "tracepp/report/report.h"
 
 namespace ms::tracepp {
 
 struct Expected {
-  std::string cluster;       // the file that says what the machines can do
-  Diff diff;                 // before: expected; after: observed
-  double varies_s = 0;       // standard deviation of a single observed step, without extremes
-  std::string culprit = {};  // a fault that explains what a step takes more; empty: none surely does
+  std::string cluster;  // the file that says what the machines can do
+  Diff diff;            // before: expected; after: observed
+  double varies_s = 0;  // standard deviation of a single observed step, without extremes
+  // A fault that explains what a step takes more; empty: none surely does. And the single step that a pause or a late
+  // batch made longest, with its ranks; empty: there is none that stands out.
+  std::string culprit = {}, single_step = {};
 };
 
-// Simulates the run whose trace is in `path`, run.dir or run.dir/trace, on the machines of `cluster`: ms-cluster(5).
-// Throws Error("expected.config", user) where run.dir has no config.toml, Error("expected.simulate", user) where
-// ms-train refuses.
-Expected expect_step(const RunTrace& observed, const Analysis& analysis, const std::string& path,
-                     const std::string& cluster);
+// A simulated step of a run, to compare its traces with.
+class ExpectedStep {
+ public:
+  // Simulates the run whose traces are in the only one of `paths`, run.dir or run.dir/trace, on the machines of
+  // `cluster`: ms-cluster(5). Throws Error("cli.value", user) if there are several paths, Error("expected.config",
+  // user) where run.dir has no config.toml, Error("expected.simulate", user) where ms-train refuses.
+  ExpectedStep(const std::vector<std::string>& paths, std::string cluster);
+
+  // False: the run has been started again with another config.toml since.
+  bool is_current() const;
+  Expected compare_with(const RunTrace& observed, const Analysis& analysis) const;
+
+ private:
+  std::string cluster_, config_path_, config_;
+  RunTrace trace_;
+  Breakdown breakdown_;
+  CommReport comms_;
+};
 
 // "a step takes 6.90s, 0.50s (8 %) more than expected: waiting for dp +0.40s; ranks 17, 33 ...". It says where the
 // simulator is too far off to be an expectation, and where steps vary by as much.

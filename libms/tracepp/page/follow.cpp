@@ -24,8 +24,8 @@ bool is_over(RunState state) { return state != RunState::cut_off && state != Run
 
 }  // namespace
 
-FollowedRun::FollowedRun(std::vector<std::string> paths, ExportOptions asked, Clock& clock)
-    : paths_(std::move(paths)), asked_(std::move(asked)), clock_(clock) {}
+FollowedRun::FollowedRun(std::vector<std::string> paths, ExportOptions asked, Clock& clock, std::string cluster)
+    : paths_(std::move(paths)), asked_(std::move(asked)), clock_(clock), cluster_(std::move(cluster)) {}
 
 void FollowedRun::begin(const std::function<void(const RunTrace&)>& check) {
   const double begin_s = clock_.now_s();
@@ -62,8 +62,8 @@ void FollowedRun::make_page(RunTrace& trace, const FilesSeen& files, double begi
   const Analysis analysis = analyse(trace, clock_.wall_s());
   const std::uint64_t version = newest().version + 1;
   const std::vector<Curve> curves = read_curves(named_runs(paths_).runs);
-  auto page =
-      std::make_shared<const std::string>(report_page(trace, analysis, asked_, curves, "", std::to_string(version)));
+  auto page = std::make_shared<const std::string>(
+      report_page(trace, analysis, asked_, curves, expected_html_of(trace, analysis), std::to_string(version)));
   const std::lock_guard lock(mutex_);
   read_ = {.page = std::move(page),
            .version = version,
@@ -72,6 +72,12 @@ void FollowedRun::make_page(RunTrace& trace, const FilesSeen& files, double begi
            .at_s = begin_s,
            .took_s = clock_.now_s() - begin_s,
            .silent_s = silent_s(files)};
+}
+
+std::string FollowedRun::expected_html_of(const RunTrace& trace, const Analysis& analysis) {
+  if (cluster_.empty()) return "";
+  if (!expected_ || !expected_->is_current()) expected_.emplace(named_runs(paths_).traces, cluster_);
+  return expected_html(expected_->compare_with(trace, analysis));
 }
 
 FilesSeen FollowedRun::look() const {

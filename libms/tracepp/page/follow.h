@@ -6,12 +6,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "tracepp/export/export.h"
 #include "tracepp/hang/hang.h"
+#include "tracepp/page/expected.h"
 #include "tracepp/read/read.h"
 
 namespace ms::tracepp {
@@ -20,11 +22,12 @@ inline constexpr double kReadingShare = 0.1;  // of the time: reading traces of 
 
 class FollowedRun {
  public:
-  // `paths`: as for named_runs(). `asked`: see report_page(). `clock` outlives it.
-  FollowedRun(std::vector<std::string> paths, ExportOptions asked, Clock& clock);
+  // `paths`: as for named_runs(). `asked`: see report_page(). `clock` outlives it. `cluster`: the page compares with
+  // what is expected there, see ExpectedStep; empty: with nothing.
+  FollowedRun(std::vector<std::string> paths, ExportOptions asked, Clock& clock, std::string cluster = {});
 
   // Reads the run for the first time, with its progress on standard error, and has `check` see it. Before all others.
-  // Throws what read_run() and `check` throw.
+  // Throws what read_run(), `check` and ExpectedStep throw.
   void begin(const std::function<void(const RunTrace&)>& check);
   // Reads the run where its files have grown, where it says nothing for twice as long as it did when it was read, at
   // most every two seconds and at most a tenth of the time; never while no page asks. For one thread.
@@ -47,6 +50,7 @@ class FollowedRun {
     std::string problem = {};     // of the newest attempt; empty: it went well
   };
   void make_page(RunTrace& trace, const FilesSeen& files, double begin_s);
+  std::string expected_html_of(const RunTrace& trace, const Analysis& analysis);
   FilesSeen look() const;
   double silent_s(const FilesSeen& files) const;
   Read newest() const;
@@ -54,7 +58,9 @@ class FollowedRun {
   const std::vector<std::string> paths_;
   const ExportOptions asked_;
   Clock& clock_;
-  mutable std::mutex mutex_;  // guards read_, visited_s_
+  const std::string cluster_;
+  std::optional<ExpectedStep> expected_;  // for one thread
+  mutable std::mutex mutex_;              // guards read_, visited_s_
   Read read_;
   double visited_s_ = 0;
   double next_look_s_ = 0;

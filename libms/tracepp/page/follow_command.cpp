@@ -103,13 +103,13 @@ void serve(FollowedRun& run, const Endpoint& endpoint, const EndSignals& signals
 }  // namespace
 
 int follow(const Args& args) {
-  for (const char* option : {"output", "json", "expected", "brief", "all"})
+  for (const char* option : {"output", "json", "brief", "all"})
     if (args.has(option)) throw user_error("cli.value", fmt::format("--follow and --{}: it serves a page", option));
   if (args.has("listen") && args.has("socket")) throw user_error("cli.value", "--listen and --socket: one of them");
   SystemClock clock;
   std::optional<Endpoint> endpoint;
   if (args.has("listen")) endpoint.emplace(Endpoint::at_loopback(args.get("listen")));  // refused before all is read
-  FollowedRun run(args.list("PATH"), chosen_events(args), clock);
+  FollowedRun run(args.list("PATH"), chosen_events(args), clock, args.has("expected") ? args.get("expected") : "");
   run.begin([&](const RunTrace& trace) { count_chosen(args, trace, chosen_events(args)); });
 
   std::optional<EndSignals> signals(std::in_place);  // before there is a thread, or a socket to remove

@@ -87,6 +87,8 @@ TEST(Expected, NamesThePartThatTakesLonger) {
   EXPECT_THAT(sentence(6.4, 7.4), HasSubstr("waiting for dp +1.0s; rank 5 computes longer, on n17"));
   expected.varies_s = 0.6;
   EXPECT_THAT(sentence(6.4, 7.4), EndsWith("single steps vary by 600ms, so that may be chance"));
+  expected.single_step = "step 37 took 900ms more than its neighbours";
+  EXPECT_THAT(sentence(6.4, 6.5), EndsWith("as expected: 6.4s; step 37 took 900ms more than its neighbours"));
   expected.diff.not_comparable = {"the mesh differs"};
   EXPECT_EQ(known_sentence(expected), "");
 }
