@@ -74,6 +74,7 @@ std::size_t slot_bytes(const RingShape& shape) {
 struct alignas(kLine) BatchRing::Counter {
   std::atomic<std::uint64_t> batches;
   std::atomic<std::uint32_t> bell;
+  std::atomic<std::uint32_t> waiting;  // readers, on the bell of what is published
 };
 
 namespace {
@@ -192,8 +193,15 @@ void BatchRing::publish(std::uint64_t batch) {
 
 std::uint64_t BatchRing::published() const { return published_counter().batches.load(std::memory_order_acquire); }
 
+bool BatchRing::is_awaited() const { return published_counter().waiting.load(std::memory_order_relaxed) > 0; }
+
 bool BatchRing::wait_published(std::uint64_t batch, Patience patience) const {
-  return wait_for(published_counter().bell, patience, [&] { return published() > batch; });
+  if (published() > batch) return true;
+  Counter& counter = published_counter();
+  counter.waiting.fetch_add(1, std::memory_order_relaxed);
+  const bool is_published = wait_for(counter.bell, patience, [&] { return published() > batch; });
+  counter.waiting.fetch_sub(1, std::memory_order_relaxed);
+  return is_published;
 }
 
 void BatchRing::release(int reader, std::uint64_t batch) {

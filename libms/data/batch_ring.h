@@ -67,6 +67,7 @@ class BatchRing {
   bool wait_free(std::uint64_t batch, Patience patience) const;
   void publish(std::uint64_t batch);
   std::uint64_t published() const;  // batches
+  bool is_awaited() const;          // a reader waits for the batch that is published next
   // The readers'. Returns whether `batch` is published, waiting for it.
   bool wait_published(std::uint64_t batch, Patience patience) const;
   // `reader` no longer reads this batch. Each reader releases every batch, one after another.

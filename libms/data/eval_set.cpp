@@ -79,19 +79,16 @@ std::int64_t EvalSet::predictions() const {
   return count;
 }
 
-void EvalSet::fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
-                   std::span<std::int32_t> starts) const {
-  const std::int64_t begin = begin_of(index);
-  std::vector<std::int32_t> read(static_cast<std::size_t>(std::min(seq_ + 1, range_.end - begin)));
-  file_.read(begin, read);
-  check_vocab(file_, begin, read, vocab_size_);
-  std::ranges::fill(tokens, 0);
-  std::ranges::fill(targets, -1);
-  std::copy_n(read.begin(), std::min(read.size(), tokens.size()), tokens.begin());
-  std::copy(read.begin() + 1, read.end(), targets.begin());
+void EvalSet::read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts) const {
+  const std::span<std::int32_t> tokens = row.first(static_cast<std::size_t>(row_size(begin)));
+  file_.read(begin, tokens);
+  check_vocab(file_, begin, tokens, vocab_size_);
+  std::ranges::fill(row.subspan(tokens.size()), kNoTarget);
   if (starts.empty()) return;
   std::ranges::fill(starts, 0);
-  document_starts(file_, begin, starts.first(std::min(read.size(), starts.size())));
+  document_starts(file_, begin, starts.first(std::min(tokens.size(), starts.size())));
 }
+
+void EvalSet::prefetch(std::int64_t begin) const { file_.will_need(begin, row_size(begin)); }
 
 }  // namespace ms::data

@@ -2,6 +2,7 @@
 // once, the last window's too. Which windows there are depends on the file and the sequence length alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -31,15 +32,21 @@ class EvalSet {
 
   const EvalSource& source() const { return source_; }
   std::int64_t windows() const { return windows_; }
+  std::int64_t seq() const { return seq_; }
   std::int64_t predictions() const;  // tokens of all windows that are predicted
-  // Copies window `index`: seq tokens, and the token that follows each. What lies behind the end is token 0 and
-  // target -1. `starts`, if not empty, get the positions at which the tokens' documents begin.
-  // Error("data.vocab", user): a token is not below the vocabulary's size.
-  void fill(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
-            std::span<std::int32_t> starts = {}) const;
+  // The token that window `index` begins with.
+  std::int64_t begin_of(std::int64_t index) const;
+
+  static constexpr std::int32_t kNoTarget = -1;
+  // Copies the window from token `begin` on: seq + 1 tokens, as a row of inputs and, one token later, targets.
+  // kNoTarget is what lies behind the end. `starts`, if not empty, get the positions at which the inputs' documents
+  // begin. Error("data.vocab", user): a token is not below the vocabulary's size.
+  void read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts = {}) const;
+  // Asks the storage for that window, and does not wait for it.
+  void prefetch(std::int64_t begin) const;
 
  private:
-  std::int64_t begin_of(std::int64_t index) const;
+  std::int64_t row_size(std::int64_t begin) const { return std::min(seq_ + 1, range_.end - begin); }
 
   EvalSource source_;
   TokenFile file_;

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/chain.h"
+#include "data/facts.h"
 
 namespace ms::data {
 namespace {
@@ -237,6 +238,32 @@ void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_
     read(validation_window(first + i, total), rows + i * (shape_.seq + 1),
          starts == nullptr ? nullptr : starts + i * shape_.seq);
   }
+}
+
+std::string Loader::facts() const { return facts_of(*this).text(); }
+
+void Loader::begin(const LoaderTask& task) { start_at(task.order.begin, task.first_sample, task.skips); }
+
+BatchPlan Loader::plan(const LoaderTask& task, const BatchId& id) const {
+  const std::int64_t batch = id.round ? shape_.global_batch : shape_.batch(id.step);
+  BatchPlan plan{.id = id, .rows = batch / task.division.dp, .windows = {}};
+  std::vector<Window> all;  // in the run's order
+  if (task.has_digests && !id.round) {
+    for (std::int64_t sample = 0; sample < batch; ++sample) all.push_back(window(id.step, sample));
+    plan.digest = digest_of(all);
+  }
+  const std::vector<std::int64_t> samples = id.round ? std::vector<std::int64_t>() : rows(id.step, task.division);
+  const auto window_of = [&](std::int64_t row) {
+    if (id.round) return validation_window(*id.round * batch + row, task.order.rounds * batch);
+    const std::int64_t sample = samples[static_cast<std::size_t>(row)];
+    return all.empty() ? window(id.step, sample) : all[static_cast<std::size_t>(sample)];
+  };
+  for (const int dp_rank : task.dp_ranks) {
+    for (std::int64_t row = plan.rows * dp_rank; row < plan.rows * (dp_rank + 1); ++row) {
+      plan.windows.push_back(window_of(row));
+    }
+  }
+  return plan;
 }
 
 }  // namespace ms::data

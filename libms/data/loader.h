@@ -14,6 +14,7 @@
 
 #include "data/balance.h"
 #include "data/batch.h"
+#include "data/batch_source.h"
 #include "data/config.h"
 #include "data/note.h"
 #include "data/sampler.h"
@@ -38,7 +39,7 @@ struct SampleOrigin {
   bool begins_document = false;
 };
 
-class Loader {
+class Loader final : public BatchSource {
  public:
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
   // one sample; "data.vocab" a token id is not below `vocab_size` (that of the file's note, and a bounded part of each
@@ -50,12 +51,14 @@ class Loader {
   // that are spread evenly over the held-out tokens. Pure functions of the seed and the arguments; they read no file.
   Window window(std::int64_t step, std::int64_t sample) const;
   Window validation_window(std::int64_t index, std::int64_t total) const;
-  // Asks the storage for all of these windows at once, and does not wait: read() of them takes about as long as the
-  // slowest, rather than as all of them one after another.
-  void prefetch(std::span<const Window> windows) const;
-  // Copies a window: seq + 1 tokens to `row` and, if wanted, seq positions at which the inputs' documents begin. Throws
-  // Error("data.vocab", user), and as of TokenFile.
-  void read(const Window& window, std::int32_t* row, std::int32_t* starts) const;
+  void prefetch(std::span<const Window> windows) const override;
+  // Throws Error("data.vocab", user), and as of TokenFile.
+  void read(const Window& window, std::int32_t* row, std::int32_t* starts) const override;
+
+  std::string facts() const override;  // DataFacts
+  void begin(const LoaderTask& task) override;
+  BatchPlan plan(const LoaderTask& task, const BatchId& id) const override;
+  std::size_t num_files() const override { return files_.size(); }
 
   // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq + 1 tokens: a row has
   // its inputs and, one token later, its targets. `starts`, if wanted, are the positions in the row at which the
@@ -84,8 +87,6 @@ class Loader {
   bool has_starts() const { return has_starts_; }
 
   const BatchShape& shape() const { return shape_; }
-  // Files of train and valid; a Window counts them so.
-  std::size_t num_files() const { return files_.size(); }
   // Before anything is read: step `step` begins with sample `sample` of the run's order, and `skips` are left out.
   void start_at(std::int64_t step, std::int64_t sample, std::vector<Skip> skips = {});
   // Returns a hash of all that decides the order of samples, except the seed: names, sizes and weights of the training

@@ -24,6 +24,7 @@
 #include "base/system_error.h"
 #include "base/unexpected.h"
 #include "data/encode_workers.h"
+#include "data/fill_ring.h"
 
 namespace ms::data {
 namespace {
@@ -161,7 +162,7 @@ void wait_or_kill(pid_t loader, int& status) {
 }
 
 // Forks loaders, one after another, until one has come to its end.
-void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const LoaderTask& task) {
+void keep_a_loader(int socket, const BatchSource& source, BatchRing& ring, const LoaderTask& task) {
   int deaths = 0;
   while (true) {
     const pid_t self = ::getpid();
@@ -170,7 +171,7 @@ void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const Load
     if (child == 0) {
       belong_to(self, "ms-loader");
       // Never destroyed: an error is told while other threads may wait for storage that does not answer.
-      SourceLoaders loaders(loader, LoaderCount(task.most_loaders > 0 ? task.most_loaders : default_workers()));
+      SourceLoaders loaders(source, LoaderCount(task.most_loaders > 0 ? task.most_loaders : default_workers()));
       run_to_the_end(socket, [&] { fill_ring(loaders, ring, task); });
     }
     int status = 0;
@@ -194,22 +195,22 @@ void keep_a_loader(int socket, const Loader& loader, BatchRing& ring, const Load
 }
 
 // The life of the standby.
-void stand_by(int socket, const std::function<Loader()>& open) {
+void stand_by(int socket, const OpenBatches& open) {
   if (receive_message(socket).empty()) return;
-  Loader loader = open();
-  send_message(socket, Kind::facts, facts_of(loader).text());
+  const std::unique_ptr<BatchSource> source = open();
+  send_message(socket, Kind::facts, source->facts());
   const std::string message = receive_message(socket);
   if (message.empty()) return;
   const Assignment assignment = decode(std::string_view(message).substr(1));
-  loader.start_at(assignment.task.order.begin, assignment.task.first_sample, assignment.task.skips);
+  source->begin(assignment.task);
   BatchRing ring(assignment.shape, assignment.address);
-  keep_a_loader(socket, loader, ring, assignment.task);
+  keep_a_loader(socket, *source, ring, assignment.task);
   receive_message(socket);  // until the rank needs it no more
 }
 
 }  // namespace
 
-LoaderProcess::LoaderProcess(const std::function<Loader()>& open) {
+LoaderProcess::LoaderProcess(const OpenBatches& open) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) throw start_error(errno);
   socket_ = UniqueFd(ends[0]);
@@ -253,12 +254,12 @@ std::optional<std::string> LoaderProcess::receive(int patience_ms) {
   return message.substr(1);
 }
 
-DataFacts LoaderProcess::open(double timeout_s, const std::function<void()>& check) {
+std::string LoaderProcess::open(double timeout_s, const std::function<void()>& check) {
   constexpr int kCheckEvery_ms = 20;
   send_message(socket_.get(), Kind::open, "");
   const double begin = monotonic_s();
   while (true) {
-    if (const std::optional<std::string> facts = receive(kCheckEvery_ms)) return DataFacts::parse(*facts);
+    if (const std::optional<std::string> facts = receive(kCheckEvery_ms)) return *facts;
     check();
     if (monotonic_s() - begin < timeout_s) continue;
     throw Error(

@@ -18,9 +18,7 @@
 
 #include "base/handle.h"
 #include "data/batch_ring.h"
-#include "data/facts.h"
-#include "data/fill_ring.h"
-#include "data/loader.h"
+#include "data/batch_source.h"
 
 namespace ms::data {
 
@@ -28,14 +26,14 @@ class LoaderProcess {
  public:
   // Forks a process that does nothing yet. `open` is called there. Constructed before this process has other threads,
   // by one that outlives this object. Error("data.loader", user): no process is to be had.
-  explicit LoaderProcess(const std::function<Loader()>& open);
+  explicit LoaderProcess(const OpenBatches& open);
   ~LoaderProcess();  // ends both processes, and waits for no storage
   LoaderProcess(const LoaderProcess&) = delete;
   LoaderProcess& operator=(const LoaderProcess&) = delete;
 
-  // Opens the files. Throws what opening them throws there, what `check` throws, which is called meanwhile,
-  // Error("data.timeout", storage), and Error("data.loader") where the process has ended.
-  DataFacts open(double timeout_s, const std::function<void()>& check);
+  // Opens the files, and returns BatchSource::facts(). Throws what opening them throws there, what `check` throws,
+  // which is called meanwhile, Error("data.timeout", storage), and Error("data.loader") where the process has ended.
+  std::string open(double timeout_s, const std::function<void()>& check);
   // After open(): begins to fill the ring, which outlives this object.
   void run(const BatchRing& ring, const LoaderTask& task);
   // Throws what reading threw, and Error("data.loader") where the process has ended or its loader dies again and again.

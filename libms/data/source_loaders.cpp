@@ -23,10 +23,10 @@ constexpr double kTooFull = 1.25;
 
 }  // namespace
 
-SourceLoaders::SourceLoaders(const Loader& loader, LoaderCount count)
-    : loader_(loader),
+SourceLoaders::SourceLoaders(const BatchSource& source, LoaderCount count)
+    : source_(source),
       count_(count),
-      costs_(loader.num_files()),
+      costs_(source.num_files()),
       owners_(divide_sources(costs_.loads(), count.now())),
       last_end_s_(monotonic_s()),
       shares_(static_cast<std::size_t>(count.most())) {}
@@ -64,15 +64,12 @@ void SourceLoaders::begin(std::vector<Window> windows, Read read) {
   opened_.notify_all();
 }
 
-void SourceLoaders::finish(double waited_s) {
+void SourceLoaders::finish() {
   read_shares(0);
-  {
-    std::unique_lock lock(mutex_);
-    is_open_ = false;
-    left_.wait(lock, [&] { return reading_ == 0 || failure_; });
-    if (failure_) std::rethrow_exception(failure_);
-  }
-  review(waited_s);
+  std::unique_lock lock(mutex_);
+  is_open_ = false;
+  left_.wait(lock, [&] { return reading_ == 0 || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void SourceLoaders::help(const std::stop_token& stop, std::size_t number) {
@@ -113,18 +110,20 @@ void SourceLoaders::read_shares(std::size_t first) {
       seconds_[index] = monotonic_s() - begin;
       if (seconds_[index] < kFromStorage_s) continue;
       for (std::size_t again = at + 1; again < std::min(at + 1 + kAskedAgain, share.windows.size()); ++again) {
-        loader_.prefetch(std::span(windows_).subspan(share.windows[again], 1));
+        source_.prefetch(std::span(windows_).subspan(share.windows[again], 1));
       }
     }
   }
 }
 
-void SourceLoaders::review(double waited_s) {
+void SourceLoaders::review(double waited_s, bool is_late) {
   costs_.add(windows_, seconds_);
   const double now = monotonic_s(), period_s = now - std::exchange(last_end_s_, now);
   const int before = count_.now();
-  if (!count_.add(
-          {.period_s = period_s, .waited_s = waited_s, .read_s = std::reduce(seconds_.begin(), seconds_.end())})) {
+  if (!count_.add({.period_s = period_s,
+                   .waited_s = waited_s,
+                   .read_s = std::reduce(seconds_.begin(), seconds_.end()),
+                   .is_late = is_late})) {
     return;
   }
   const std::vector<double> loads = costs_.loads();

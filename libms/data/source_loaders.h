@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/batch_source.h"
 #include "data/source_shares.h"
 
 namespace ms::data {
@@ -24,21 +24,22 @@ class SourceLoaders {
  public:
   using Read = std::function<void(const Window& window, std::size_t index)>;
 
-  // Starts no thread. `loader`, and what `read` of begin() refers to, outlive it.
-  SourceLoaders(const Loader& loader, LoaderCount count);
+  // Starts no thread. `source`, and what `read` of begin() refers to, outlive it.
+  SourceLoaders(const BatchSource& source, LoaderCount count);
   SourceLoaders(const SourceLoaders&) = delete;
   SourceLoaders& operator=(const SourceLoaders&) = delete;
   ~SourceLoaders();  // waits for reads that are under way
 
-  const Loader& loader() const { return loader_; }
+  const BatchSource& source() const { return source_; }
   int count() const { return count_.now(); }
 
   // The others begin: `read` is called once for each window, by any thread.
   void begin(std::vector<Window> windows, Read read);
   // Reads with them; returns when all windows are read. Throws the first of what `read` threw, while others may still
-  // wait for storage that does not answer: no batch can follow then. `waited_s`: how long no slot was free for this
-  // batch.
-  void finish(double waited_s);
+  // wait for storage that does not answer: no batch can follow then.
+  void finish();
+  // The batch is published. `waited_s`: how long no slot was free for it. `is_late`: a rank waited for it.
+  void review(double waited_s, bool is_late);
 
  private:
   // The part of the batch that a loader reads first. On a cache line of its own.
@@ -51,9 +52,8 @@ class SourceLoaders {
   void help(const std::stop_token& stop, std::size_t number);
   void read_shares(std::size_t first);
   void fail(std::exception_ptr failure);
-  void review(double waited_s);
 
-  const Loader& loader_;
+  const BatchSource& source_;
   LoaderCount count_;
   SourceCosts costs_;
   std::vector<Owners> owners_;

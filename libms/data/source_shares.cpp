@@ -12,8 +12,8 @@ namespace {
 
 // The part of a batch that is left in the sums after each batch that follows.
 constexpr double kKept = 0.98;
-constexpr double kTooBusy = 0.9;  // of a period: ranks soon wait, or do
-constexpr double kAtEase = 0.6;
+constexpr int kTooManyLate = LoaderCount::kReview / 2;
+constexpr double kAtEase = 0.6;  // of the period
 
 }  // namespace
 
@@ -87,13 +87,15 @@ std::vector<std::vector<std::size_t>> deal(std::span<const Window> windows, std:
 
 bool LoaderCount::add(const BatchTimes& batch) {
   sum_.period_s += batch.period_s, sum_.waited_s += batch.waited_s, sum_.read_s += batch.read_s;
+  late_ += batch.is_late ? 1 : 0;
   if (++batches_ < kReview) return false;
   batches_ = 0;
   const BatchTimes sum = std::exchange(sum_, {});
+  const int late = std::exchange(late_, 0);
   const double busy_s = sum.period_s - sum.waited_s;
   // With one loader less, the others would read what it reads.
   const double with_less_s = now_ > 1 ? busy_s + sum.read_s / (now_ - 1) - sum.read_s / now_ : busy_s;
-  if (busy_s > kTooBusy * sum.period_s) {
+  if (late > kTooManyLate) {
     now_ = std::min(2 * now_, most_);
   } else if (now_ > 1 && with_less_s < kAtEase * sum.period_s) {
     --now_;

@@ -51,9 +51,10 @@ std::vector<std::vector<std::size_t>> deal(std::span<const Window> windows, std:
 
 // How a batch went.
 struct BatchTimes {
-  double period_s = 0;  // since the batch before
-  double waited_s = 0;  // of which no slot was free: the ranks have what they need
-  double read_s = 0;    // what reading took all loaders, taken together
+  double period_s = 0;   // since the batch before
+  double waited_s = 0;   // of which no slot was free: the ranks have what they need
+  double read_s = 0;     // what reading took all loaders, taken together
+  bool is_late = false;  // a rank waited for it
 };
 
 // How many loaders there are: more only where ranks wait for them, fewer only where the rest will do with ease. Between
@@ -75,6 +76,7 @@ class LoaderCount {
  private:
   int most_, now_, batches_ = 0;
   BatchTimes sum_;
+  int late_ = 0;
 };
 
 }  // namespace ms::data

@@ -30,6 +30,8 @@
 #include "base/unexpected.h"
 #include "data/batch_reader.h"
 #include "data/encode_workers.h"
+#include "data/fill_ring.h"
+#include "data/loader.h"
 #include "data/loader_process.h"
 #include "data/token_writer.h"
 
@@ -119,7 +121,8 @@ void be_rank(Board& board, int rank, const Layout& layout, Way way, const fs::pa
   } else if (way == Way::node) {
     shape.readers = kRanks, shape.parts = layout.dp;
     if (rank == 0) {
-      process = std::make_unique<data::LoaderProcess>([&] { return open_sources(directory); });
+      process = std::make_unique<data::LoaderProcess>(
+          [&] { return std::make_unique<data::Loader>(open_sources(directory)); });
       process->open(600, [] {});
       ring.emplace(shape);
       std::vector<int> all(static_cast<std::size_t>(layout.dp));
@@ -285,7 +288,7 @@ pid_t child_of(pid_t process) {
 
 // The loader of eight dp ranks is killed while it fills a slot: how long the ranks wait for the steps that follow.
 void bench_takeover(const fs::path& directory, double compute_s) {
-  data::LoaderProcess process([&] { return open_sources(directory); });
+  data::LoaderProcess process([&] { return std::make_unique<data::Loader>(open_sources(directory)); });
   const pid_t standby = child_of(::getpid());
   process.open(600, [] {});
   data::BatchRing ring({.readers = kRanks, .parts = kRanks, .rows = kGlobalBatch / kRanks, .seq = kSeq});

@@ -52,6 +52,10 @@ near "$(json 'd["sets"][0]["loss"]' out)" "$masked" 1e-6 || fail "the loss is no
 expect 0 'parts' eval ckpt-parts --json --set data.reset_attention=false
 near "$(json 'd["sets"][0]["loss"]' out)" "$masked" 1e-4 && fail "documents make no difference"
 
+# One loader reads for all ranks; the middle stages of a longer pipeline need no tokens.
+MS_LOG=info,data:debug expect 0 'data: loads for 8 ranks, 2 dp ranks' eval ckpt
+MS_LOG=info,data:debug expect 0 'data: loads for 2 ranks, 1 dp ' eval ckpt --set mesh.dp=1 --set mesh.pp=4 --set mesh.tp=1
+
 # Every layout computes the same, whatever share of a batch the last sequences fill; two data sets by name, one of a part.
 one=(--set mesh.dp=1 --set mesh.pp=1 --set mesh.tp=1)
 sets=(--data text=text --data held --samples 37)

@@ -2,14 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <optional>
-#include <span>
+#include <utility>
 
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "ckpt/command_support.h"
-#include "data/eval_set.h"
+#include "data/eval_batches.h"
 #include "train/checkpoint/load.h"
 #include "train/commands/commands.h"
 #include "train/run/launch.h"
@@ -31,26 +32,24 @@ void adjust_to_evaluate(Settings& settings) {
   settings.train.global_batch = mesh.dp * settings.train.microbatch * (mesh.pp > 1 ? 4 * mesh.pp : 1);
 }
 
-// Sums the losses of a data set. Collective over the world.
-double sum_losses(Engine& engine, const Plan& plan, const data::EvalSet& set,
-                  const std::function<void(std::int64_t windows)>& progress) {
-  const std::int64_t batch = plan.settings.train.global_batch, rows = batch / plan.mesh.dp;
-  const auto seq = static_cast<std::size_t>(plan.settings.model.seq);
-  std::vector<std::int32_t> tokens(engine.needs_input() ? static_cast<std::size_t>(rows) * seq : 0);
-  std::vector<std::int32_t> targets(tokens.size());
-  std::vector<std::int32_t> starts(plan.settings.data.reset_attention ? tokens.size() : 0);
+// Sums the losses of a data set, whose first batch is number `batch` of all. Collective over the world.
+double sum_losses(Engine& engine, DataFeed& feed, std::int64_t batch, std::int64_t batches,
+                  const std::function<void(std::int64_t batches)>& progress) {
+  std::vector<std::int32_t> tokens, targets;
   double sum = 0;
-  for (std::int64_t first = 0; first < set.windows(); first += batch) {
-    std::ranges::fill(tokens, 0);
-    std::ranges::fill(targets, -1);
-    const std::int64_t mine = first + rows * engine.at().dp;
-    for (std::int64_t row = 0; row < rows && mine + row < set.windows() && engine.needs_input(); ++row) {
-      const std::size_t at = static_cast<std::size_t>(row) * seq;
-      set.fill(mine + row, std::span(tokens).subspan(at, seq), std::span(targets).subspan(at, seq),
-               starts.empty() ? std::span<std::int32_t>() : std::span(starts).subspan(at, seq));
+  for (std::int64_t done = 0; done < batches;) {
+    data::Batch read;
+    if (engine.needs_input()) {
+      read = feed.next({.step = batch + done});
+      for (const auto& [rows, copy] : {std::pair(&read.tokens, &tokens), std::pair(&read.targets, &targets)}) {
+        copy->resize(static_cast<std::size_t>(rows->size()));
+        rows->copy_to(copy->data());
+      }
+      std::ranges::replace(tokens, data::EvalSet::kNoTarget, 0);  // behind the end: nothing is predicted there
     }
-    sum += engine.sum_losses(tokens, targets, starts);
-    progress(std::min(first + batch, set.windows()));
+    sum += engine.sum_losses(tokens, targets, read.starts);
+    if (engine.needs_input()) feed.release();
+    progress(++done);
   }
   return sum;
 }
@@ -82,29 +81,37 @@ int run_eval(const Args& args) {
   const ckpt::Found found = choose_checkpoint(args.get("PATH"));
   const Loaded loaded = load_for_inference(found, args.list("set"), adjust_to_evaluate);
   const nn::ModelConfig& model = loaded.settings.model;
-  std::vector<data::EvalSet> sets;
-  std::int64_t windows = 0;
-  for (const data::EvalSource& source : data::eval_sources(args.list("data"), loaded.settings.data)) {
-    windows += sets.emplace_back(source, model.seq, model.vocab, samples).windows();
-  }
-  const auto evaluate = [&](Engine& engine, const Plan& plan, const comm::World& world) {
+  const std::vector<data::EvalSource> sources = data::eval_sources(args.list("data"), loaded.settings.data);
+  const std::int64_t global_batch = loaded.settings.train.global_batch;
+  const auto open = [&] {
+    std::vector<data::EvalSet> sets;
+    for (const data::EvalSource& source : sources) sets.emplace_back(source, model.seq, model.vocab, samples);
+    return std::make_unique<data::EvalBatches>(std::move(sets), global_batch);
+  };
+  const auto evaluate = [&](Engine& engine, const Plan& plan, const comm::World& world, DataFeed* feed) {
+    const std::vector<data::EvalFacts::Set> sets = data::EvalFacts::parse(feed->facts()).sets;
+    std::int64_t windows = 0, batches = 0;
+    for (const data::EvalFacts::Set& set : sets) windows += set.windows, batches += set.batches(global_batch);
+    feed->begin({.end = batches}, plan.batch, false);
     SystemClock clock;
     std::optional<Progress> progress;
     if (world.rank() == 0) progress.emplace("eval", windows, "sequences", clock);
     std::vector<SetLoss> losses;
-    std::int64_t before = 0;
-    for (const data::EvalSet& set : sets) {
-      const double sum = sum_losses(engine, plan, set, [&](std::int64_t done) {
-        if (progress) progress->update(before + done, set.source().name);
+    std::int64_t windows_before = 0, batch = 0;
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const double sum = sum_losses(engine, *feed, batch, sets[i].batches(global_batch), [&](std::int64_t done) {
+        if (progress)
+          progress->update(windows_before + std::min(done * global_batch, sets[i].windows), sources[i].name);
       });
-      before += set.windows();
-      losses.push_back({set.source().name, set.source().prefix, set.predictions(), sum});
+      windows_before += sets[i].windows;
+      batch += sets[i].batches(global_batch);
+      losses.push_back({sources[i].name, sources[i].prefix, sets[i].predictions, sum});
     }
     if (!progress) return;
     progress->finish();
     ckpt::print_result(args, json_of(found, losses), text_of(losses));
   };
-  return static_cast<int>(launch_inference(loaded, {found, evaluate}));
+  return static_cast<int>(launch_inference(loaded, {.checkpoint = found, .use = evaluate, .data = open}));
 }
 
 }  // namespace

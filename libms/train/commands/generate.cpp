@@ -143,7 +143,7 @@ int run_generate(const Args& args) {
   if (tokenizer) options.stop = tokenizer->end_of_document();
   if (args.has("stop-token")) options.stop = static_cast<std::int32_t>(args.get_int("stop-token", 0, model.vocab - 1));
 
-  const auto generate_and_print = [&](Engine& engine, const Plan& plan, const comm::World& world) {
+  const auto generate_and_print = [&](Engine& engine, const Plan& plan, const comm::World& world, DataFeed*) {
     const bool prints = world.rank() == 0, streams = prints && !args.has("json");
     Printer printer(args.has("tokens") ? nullptr : tokenizer.get());
     if (streams) std::ranges::for_each(prompt, [&](std::int32_t token) { printer.print(token); });
@@ -162,7 +162,8 @@ int run_generate(const Args& args) {
     if (tokenizer) json["text"] = tokenizer->decode(made);
     print_out("{}\n", json.dump(2));
   };
-  return static_cast<int>(launch_inference(loaded, {found, generate_and_print, true}));
+  return static_cast<int>(
+      launch_inference(loaded, {.checkpoint = found, .use = generate_and_print, .generates = true}));
 }
 
 }  // namespace

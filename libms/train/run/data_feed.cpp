@@ -46,13 +46,13 @@ DataFeed::DataFeed(const Plan& plan, comm::World& world, data::LoaderProcess& lo
     : plan_(plan), world_(world), loader_(loader), readers_(readers_of(plan, world.node_ranks())) {
   const bool shares_process = world.kind() == "threads";  // with the rank that has the loader
   if (!has_loader() && !shares_process) loader_.dismiss();
-  data::DataFacts own;
+  std::string own;
   if (has_loader()) own = loader_.open(plan.settings.data.read_timeout_s, [this] { check(); });
   if (world.rank() == 0) {  // of the first stage, so it has a loader
-    world.store().put(kFactsKey, own.text());
+    world.store().put(kFactsKey, own);
     world.store().commit();
   }
-  facts_ = data::DataFacts::parse(world.store().get(0, kFactsKey, data_deadline_of(plan.settings)));
+  facts_ = world.store().get(0, kFactsKey, data_deadline_of(plan.settings));
   if (has_loader() && own != facts_) {
     throw Error(
         "data.differs", Blame::node,

@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/world.h"
 #include "data/batch_reader.h"
-#include "data/facts.h"
+#include "data/loader.h"
 #include "data/loader_process.h"
 #include "train/plan.h"
 
@@ -32,7 +33,8 @@ class DataFeed {
   // than rank 0.
   DataFeed(const Plan& plan, comm::World& world, data::LoaderProcess& loader);
 
-  const data::DataFacts& facts() const { return facts_; }
+  // The facts of the loaders, as text: of data::DataFacts in a run.
+  const std::string& facts() const { return facts_; }
 
   // Collective over the ranks of a node that need tokens, once: reading of the first batch begins. `batch`: with
   // its origin and skips. `has_digests`: on the node of rank 0, the same on all its ranks.
@@ -50,7 +52,7 @@ class DataFeed {
   comm::World& world_;
   data::LoaderProcess& loader_;
   const NodeReaders readers_;
-  data::DataFacts facts_;
+  std::string facts_;
   std::optional<data::BatchRing> ring_;
   std::optional<data::BatchReader> reader_;
 };

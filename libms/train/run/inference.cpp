@@ -1,5 +1,7 @@
 #include "train/run/inference.h"
 
+#include <optional>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "train/checkpoint/restore.h"
@@ -26,14 +28,16 @@ Loaded load_for_inference(const ckpt::Found& checkpoint, const std::vector<std::
 }
 
 void run_inference(const Plan& plan, comm::World& world, tensor::Device& device, const Inference& inference,
-                   const std::function<void(const Error&)>& failed) {
+                   data::LoaderProcess* loader, const std::function<void(const Error&)>& failed) {
+  std::optional<DataFeed> feed;  // first: a wrong data set is said before a large model is loaded
+  if (inference.data) feed.emplace(plan, world, *loader);
   Engine engine(plan, world, device);
   try {
     const auto ranks = static_cast<std::size_t>(world.size());
     restore(engine, *inference.checkpoint.manifest, inference.checkpoint.path, io_threads(world));
     engine.share_state();
     if (world.rank() == 0) log::info("train", "{} is loaded on {}", inference.checkpoint.path, plural(ranks, "rank"));
-    inference.use(engine, plan, world);
+    inference.use(engine, plan, world, feed ? &*feed : nullptr);
     engine.synchronize();
   } catch (const Error& error) {
     watch::begin_ending();

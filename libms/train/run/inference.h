@@ -8,14 +8,17 @@
 
 #include "ckpt/directory.h"
 #include "train/engine/engine.h"
+#include "train/run/data_feed.h"
 
 namespace ms::train {
 
 // A model, and its use, which is called on every rank and is collective over the world.
 struct Inference {
   ckpt::Found checkpoint;  // complete
-  std::function<void(Engine& engine, const Plan& plan, const comm::World& world)> use;
-  bool generates = false;  // with Engine::next_token(), and does nothing else
+  // `feed` has not begun; nullptr without `data`.
+  std::function<void(Engine& engine, const Plan& plan, const comm::World& world, DataFeed* feed)> use;
+  data::OpenBatches data = {};  // for the loaders of nodes
+  bool generates = false;       // with Engine::next_token(), and does nothing else
 };
 
 // The configuration that a checkpoint was saved with, its type, `assignments` on top, and of a run only what a forward
@@ -23,9 +26,9 @@ struct Inference {
 Loaded load_for_inference(const ckpt::Found& checkpoint, const std::vector<std::string>& assignments,
                           const std::function<void(Settings&)>& adjust);
 
-// Loads the model into an engine, calls `use`, and waits until nothing is in flight. Collective over the world.
-// `failed` as in TrainerOptions.
+// Opens the data, loads the model into an engine, calls `use`, and waits until nothing is in flight. Collective over
+// the world. `loader` and `failed` as in TrainerOptions.
 void run_inference(const Plan& plan, comm::World& world, tensor::Device& device, const Inference& inference,
-                   const std::function<void(const Error&)>& failed);
+                   data::LoaderProcess* loader, const std::function<void(const Error&)>& failed);
 
 }  // namespace ms::train

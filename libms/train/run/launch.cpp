@@ -371,7 +371,11 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
     // Both before MPI starts threads, and the loader first: what is forked later inherits blocked signals, which the
     // loaders of later rounds ignore anyway.
     std::optional<data::LoaderProcess> loader;
-    if (options.inference == nullptr) loader.emplace([&] { return open_data(loaded.settings); });
+    if (options.inference == nullptr) {
+      loader.emplace([&] { return std::make_unique<data::Loader>(open_data(loaded.settings)); });
+    } else if (options.inference->data) {
+      loader.emplace(options.inference->data);
+    }
     if (!stop) stop.emplace();
     const TrainerOptions trainer{.resolved = loaded.resolved,
                                  .fresh = round.fresh,

@@ -95,7 +95,7 @@ Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_u
     tracing.emplace(plan, options.resolved, world, device, options.peak_flops, flusher_);
     Outcome outcome;
     if (inference_ != nullptr) {
-      run_inference(plan, world, device, *inference_, options.failed);
+      run_inference(plan, world, device, *inference_, options.loader, options.failed);
     } else {
       outcome = train(plan, world, device, devices.host, options, step);
     }

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "comm/clock_probe.h"
 #include "data/chain.h"
+#include "data/facts.h"
 #include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
@@ -38,6 +39,7 @@ class Trainer {
         settings_(plan.settings),
         world_(world),
         feed_(plan, world, *options.loader),
+        facts_(data::DataFacts::parse(feed_.facts())),
         preparation_(plan, world, device, options.deadline),
         engine_(plan, device, std::move(groups)),
         guard_(settings_.guard),
@@ -49,7 +51,7 @@ class Trainer {
         heartbeat_(std::getenv("MS_HEARTBEAT")),
         deadlines_(settings_.run.comm_timeout_s),
         batch_(plan.batch) {
-    if (settings_.train.eval_every > 0 && feed_.facts().num_validation_samples == 0) {
+    if (settings_.train.eval_every > 0 && facts_.num_validation_samples == 0) {
       log::warn("train", "no validation data: data.valid is empty and data.valid_fraction holds out no whole sequence");
     }
   }
@@ -100,7 +102,7 @@ class Trainer {
       stop_file_->remove();
     }
     if (settings_.run.sample_tokens > 0 && !outcome_.stopped && done > start_)
-      outcome_.sample = sample(engine_, settings_, feed_.facts().prompt);
+      outcome_.sample = sample(engine_, settings_, facts_.prompt);
     if (reporter_) {
       outcome_.tokens_per_s = reporter_->tokens_per_s();
       reporter_->close();
@@ -123,7 +125,7 @@ class Trainer {
 
   // From the newest checkpoint, from that of checkpoint.load, or from the beginning.
   void begin() {
-    const std::string& data = feed_.facts().fingerprint;
+    const std::string& data = facts_.fingerprint;
     if (!settings_.checkpoint.dir.empty()) {
       checkpoints_.emplace(plan_, options_.resolved, world_, engine_, host_, options_.fresh);
       origin_ = checkpoints_->resume(data);
@@ -153,7 +155,7 @@ class Trainer {
       reporter_.emplace(plan_, options_.peak_flops, start_);
       stop_file_.emplace(settings_.run.dir, options_.goes_on);
     }
-    const bool validates = feed_.facts().num_validation_samples > 0;
+    const bool validates = facts_.num_validation_samples > 0;
     order_ = {.begin = start_,
               .end = settings_.train.steps,
               .validate_every = validates ? settings_.train.eval_every : 0,
@@ -326,6 +328,7 @@ class Trainer {
   const Settings& settings_;
   comm::World& world_;
   DataFeed feed_;
+  const data::DataFacts facts_;
   Preparation preparation_;
   Engine engine_;
   Guard guard_;

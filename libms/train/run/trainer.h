@@ -22,7 +22,7 @@ struct TrainerOptions {
   bool fresh = false;                       // checkpoints that are there are set aside
   watch::StopRequest* stop = nullptr;       // of this process
   bool goes_on = false;                     // after a rollback, in the process that made it
-  data::LoaderProcess* loader = nullptr;    // of this process; must be there
+  data::LoaderProcess* loader = nullptr;    // of this process; must be there where data is read
   std::chrono::milliseconds deadline = {};  // for peers
   // Tells all others of an error (World::abort); must be there. Called before the engine goes: its streams drain, and
   // what they wait for may never come.

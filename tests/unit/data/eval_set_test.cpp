@@ -44,12 +44,12 @@ TEST(EvalSources, AreRefusedWithOneClearMessage) {
 
 // The predicted tokens of all windows, in order.
 std::vector<std::int32_t> predicted(const EvalSet& set, std::int64_t seq) {
-  std::vector<std::int32_t> all, tokens(static_cast<std::size_t>(seq)), targets(tokens.size());
+  std::vector<std::int32_t> all, row(static_cast<std::size_t>(seq + 1));
   for (std::int64_t i = 0; i < set.windows(); ++i) {
-    set.fill(i, tokens, targets);
-    for (std::size_t t = 0; t < targets.size() && targets[t] >= 0; ++t) {
-      EXPECT_EQ(targets[t], tokens[t] + 1) << "not the token that follows";
-      all.push_back(targets[t]);
+    set.read(set.begin_of(i), row);
+    for (std::size_t t = 1; t < row.size() && row[t] >= 0; ++t) {
+      EXPECT_EQ(row[t], row[t - 1] + 1) << "not the token that follows";
+      all.push_back(row[t]);
     }
   }
   EXPECT_EQ(set.predictions(), std::ssize(all));
@@ -84,11 +84,11 @@ TEST(EvalSet, SaysWhereDocumentsBegin) {
   const TempDir dir;
   write_tokens(dir / "a", {{1, 2, 3}, {4}, {5, 6, 7}});
   const EvalSet set({"a", dir / "a"}, 5, 100, 0);
-  std::vector<std::int32_t> tokens(5), targets(5), starts(5);
-  set.fill(0, tokens, targets, starts);
+  std::vector<std::int32_t> row(6), starts(5);
+  set.read(set.begin_of(0), row, starts);
   EXPECT_THAT(starts, ElementsAre(0, 0, 0, 3, 4));
-  set.fill(1, tokens, targets, starts);
-  EXPECT_THAT(targets, ElementsAre(7, -1, -1, -1, -1));
+  set.read(set.begin_of(1), row, starts);
+  EXPECT_THAT(row, ElementsAre(6, 7, -1, -1, -1, -1));
   EXPECT_THAT(starts, ElementsAre(0, 0, 0, 0, 0));
 }
 
@@ -98,8 +98,8 @@ TEST(EvalSet, RefusesWhatCannotBeEvaluated) {
   write_tokens(dir / "large", {{1, 2, 300}});
   EXPECT_EQ(thrown_by([&] { EvalSet({"x", dir / "absent"}, 4, 10, 0); }).blame(), Blame::user);
   EXPECT_EQ(thrown_by([&] { EvalSet({"x", dir / "one"}, 4, 10, 0); }).kind(), "data.short");
-  std::vector<std::int32_t> row(4);
-  const Error error = thrown_by([&] { EvalSet({"x", dir / "large"}, 4, 257, 0).fill(0, row, row); });
+  std::vector<std::int32_t> row(5);
+  const Error error = thrown_by([&] { EvalSet({"x", dir / "large"}, 4, 257, 0).read(0, row); });
   EXPECT_EQ(error.kind(), "data.vocab");
   EXPECT_THAT(error.message(), HasSubstr("position 2 is 300"));
 }

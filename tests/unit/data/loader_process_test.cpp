@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "data/batch_reader.h"
+#include "data/facts.h"
 #include "token_files.h"
 
 namespace ms::data {
@@ -57,7 +58,7 @@ class NodeLoader : public testing::Test {
     return {config, {.seq = kSeq, .global_batch = kGlobalBatch, .ramp = {{.batch = 4, .steps = 3}}}, 1000, 1};
   }
   std::unique_ptr<LoaderProcess> start() const {
-    return std::make_unique<LoaderProcess>([this] { return open(); });
+    return std::make_unique<LoaderProcess>([this] { return std::make_unique<Loader>(open()); });
   }
   static RingShape shape_for(const std::vector<int>& dp_ranks) {
     return {.readers = static_cast<int>(dp_ranks.size()),
@@ -116,7 +117,7 @@ class NodeLoader : public testing::Test {
   void read_and_compare(LoaderProcess& loader, const std::vector<int>& dp_ranks,
                         const std::function<void(const BatchId&)>& between = {}) const {
     Loader alone = open();
-    EXPECT_EQ(loader.open(60, [] {}), facts_of(alone));
+    EXPECT_EQ(loader.open(60, [] {}), facts_of(alone).text());
     alone.start_at(kOrder.begin, kFirstSample, kSkips);
     BatchRing ring(shape_for(dp_ranks));
     loader.run(ring, task_for(dp_ranks));
@@ -198,7 +199,8 @@ TEST_F(NodeLoader, IsMissedWhenItsStandbyIsKilled) {
 
 TEST_F(NodeLoader, TellsWhatItCannotOpenAndWhatItCannotRead) {
   LoaderProcess nowhere([] {
-    return Loader({.train = {"/nowhere/x"}, .valid = {}}, {.seq = kSeq, .global_batch = kGlobalBatch}, 1000, 1);
+    return std::make_unique<Loader>(DataConfig{.train = {"/nowhere/x"}, .valid = {}},
+                                    BatchShape{.seq = kSeq, .global_batch = kGlobalBatch}, 1000, 1);
   });
   const Error missing = thrown_by([&] { nowhere.open(60, [] {}); });
   EXPECT_EQ(missing.kind(), "file.open");
@@ -210,8 +212,8 @@ TEST_F(NodeLoader, TellsWhatItCannotOpenAndWhatItCannotRead) {
   tokens[10'000] = 300;  // hidden from the pieces that are looked at when the file is opened
   write_tokens(dir_ / "bad", {tokens});
   LoaderProcess loader([&] {
-    return Loader({.train = {dir_ / "bad"}, .valid = {}, .valid_fraction = 0}, {.seq = 1000, .global_batch = 999}, 257,
-                  1);
+    return std::make_unique<Loader>(DataConfig{.train = {dir_ / "bad"}, .valid = {}, .valid_fraction = 0},
+                                    BatchShape{.seq = 1000, .global_batch = 999}, 257, 1);
   });
   loader.open(60, [] {});
   BatchRing ring({.readers = 1, .parts = 1, .rows = 999, .seq = 1000});
@@ -231,7 +233,7 @@ TEST_F(NodeLoader, IsWaitedForUntilTheDeadline) {
   EXPECT_EQ(error.blame(), Blame::storage);
   LoaderProcess slow([this] {
     std::this_thread::sleep_for(std::chrono::hours(1));
-    return open();
+    return std::make_unique<Loader>(open());
   });
   EXPECT_EQ(thrown_by([&] { slow.open(0, [] {}); }).kind(), "data.timeout");
 }
