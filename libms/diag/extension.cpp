@@ -16,6 +16,8 @@
   X(kPerfGpu)               \
   X(kPerfGpubits)           \
   X(kPerfGpucopy)           \
+  X(kPerfNccl)              \
+  X(kPerfNcclnet)           \
   X(kPerfRdma)              \
   X(kPerfRnics)             \
   X(kPerfMemory)            \

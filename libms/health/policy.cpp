@@ -294,6 +294,18 @@ constexpr Field<ActiveConfig> kActiveFields[] = {
             "knows nothing it is not judged.",
      .min = -1,
      .max = 1e9},
+    {.key = "gpu_a2a_gbps",
+     .member = &ActiveConfig::gpu_a2a_gbps,
+     .doc = "What each GPU reaches with the others, each way, in perf.nccl, in GB/s; -1 if it is judged by the other "
+            "GPUs only.",
+     .min = -1,
+     .max = 1e9},
+    {.key = "gpu_net_gbps",
+     .member = &ActiveConfig::gpu_net_gbps,
+     .doc = "What each GPU reaches with the others, each way, in perf.ncclnet, in GB/s; -1 if it is judged by the "
+            "other GPUs only.",
+     .min = -1,
+     .max = 1e9},
     {.key = "disk_write_gbps",
      .member = &ActiveConfig::disk_write_gbps,
      .doc = "What perf.disk writes in GB/s into the directory that it is given; -1 if it is not to be judged.",

@@ -100,6 +100,8 @@ struct ActiveConfig {
   double gpu_h2d_gbps = -1;
   double gpu_d2h_gbps = -1;
   double gpu_peer_gbps = -1;  // each pair
+  double gpu_a2a_gbps = -1;   // each GPU, each way
+  double gpu_net_gbps = -1;   // likewise, over the network cards
   double disk_write_gbps = -1;
   double disk_read_gbps = -1;
   double disk_fsyncs = -1;     // a second

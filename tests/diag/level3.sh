@@ -70,6 +70,36 @@ MS_EMULATED_GPU_FAULT=ecc@matmul expect 1 'warning +perf.gpu gpu 0: it failed: .
   run --level 2 --only perf.gpu --config gpu.toml
 printf '[active]\ngpu_h2d_gbps = 1e6\n' >much.toml
 expect 1 'warning +perf.gpucopy gpu 0 h2d: .* of 1000000 expected' run --level 2 --only perf.gpucopy --config much.toml
+# Over NCCL, if it was built in. Two GPUs are told apart by nobody, so that a loaded machine accuses none of them.
+nccl() { expect "$1" "$2" run --level 2 --only "$3" --config "${4:-gpu.toml}"; }
+"$tool" run --level 2 --only perf.nccl --config gpu.toml >out 2>err
+if ! grep -q 'built without NCCL' out; then
+  nccl 0 'perf.nccl: gpu 0 .* GB/s, gpu 1 .* GB/s .NCCL, each way between 2 GPUs' perf.nccl
+  nccl 0 'perf.ncclnet: gpu 0 .* GB/s, gpu 1 ' perf.ncclnet
+  printf '[active]\ngpu_a2a_gbps = 1e6\ngpu_net_gbps = 1e6\n' >much.toml
+  nccl 1 'warning +perf.nccl gpu 1: .* of 1000000 expected' perf.nccl much.toml
+  nccl 1 'warning +perf.ncclnet gpu 0: .* of 1000000 expected' perf.ncclnet much.toml
+  MS_EMULATED_GPU_COUNT=1 nccl 3 'skip +perf.nccl: this process sees one GPU' perf.nccl
+  export MS_EMULATED_GPU_COUNT=4
+  # Slow within the node, or over its cards only: each check finds its own. Again where a busy machine makes all GPUs slow.
+  names() { # CHECK GPU
+    local try
+    for try in 1 2 3 4 5; do
+      "$tool" run --level 2 --only "$1" --config gpu.toml >out 2>err </dev/null
+      grep -Eq "warning +$1 gpu $2: slow with every other GPU: .*, and pairs without it" out && return
+    done
+    fail "$1 does not name gpu $2 in $try tries"
+  }
+  MS_EMULATED_NCCL_SLOW=2@1000000 names perf.nccl 2
+  MS_EMULATED_NCCL_NET_SLOW=1@1000000 names perf.ncclnet 1
+  export MS_EMULATED_GPU_COUNT=3
+  MS_EMULATED_NCCL_NET_SLOW=1@4000000 nccl 0 'perf.nccl: gpu 0 ' perf.nccl
+  MS_EMULATED_NCCL_WRONG=1 nccl 1 'warning +perf.nccl gpu 1: [0-9]+ words that it sent arrived wrong at all other GPUs' perf.nccl
+  MS_EMULATED_NCCL_NO_NET=1 nccl 1 'warning +perf.ncclnet all-to-all: it failed: joining group .*NCCL: unhandled system error' perf.ncclnet
+  MS_EMULATED_NCCL_NO_NET=1 nccl 0 'perf.nccl: gpu 0 ' perf.nccl
+  MS_EMULATED_NCCL_REFUSES=3@0 nccl 1 'warning +perf.nccl gpu [012]: it failed: .*it was to be refused' perf.nccl
+  export MS_EMULATED_GPU_COUNT=2
+fi
 MS_EMULATED_GPU_COUNT=1 MS_EMULATED_GPU_MEMORY=67108864 expect 0 'soak.hbm: gpu 0 [0-9]+ passes over 48.0 MiB' \
   run --level 3 --only soak.hbm --soak 50ms --config gpu.toml
 printf 'gpus 2\ngpu 1 clocks_event_reasons=0x40 temperature_c=91 power_mw=650000\n' >lib/gpus.txt
