@@ -250,7 +250,9 @@ done
 # A check that hangs or crashes the driver's library is cut, and the others go on.
 healthy
 gpu 1 hang
-expect 2 "gpu.driver|gpu.lost|did not answer" run --config policy.toml --only 'gpu.*,disk.errors'
+expect 2 "gpu.driver the check: did not answer within" run --config policy.toml --only 'gpu.*,disk.errors'
+[ "$(grep -c 'did not answer' out)" -eq 1 ] || fail "a driver that hangs is said once"
+grep -q 'nvidia-smi will hang, too' out || fail "a driver that hangs: what to do"
 grep -q "disk.errors" out && fail "a check that passed is shown without --verbose"
 healthy
 echo "init crash" >>driver/gpus.txt
@@ -262,6 +264,7 @@ expect 0 "ok: [0-9]+ checks passed" run --config policy.toml --only 'gpu.*'
 expect 0 "pass +gpu.ecc" run --config policy.toml --only 'gpu.*' --verbose
 gpu 0 ecc_uncorrectable=4
 expect 2 "critical gpu.ecc gpu 0.*4 uncorrectable" run --config policy.toml --only 'gpu.*'
+grep -q ': call who repairs GPUs (gpu.ecc)$' out || fail "whom to call"
 expect 2 "^CRITICAL - gpu.ecc gpu 0.*\| 'seconds'=.*'gpu.ecc gpu 0.*'=4" run --config policy.toml --only 'gpu.*' --nagios
 [ "$(wc -l <out)" -eq 1 ] || fail "--nagios is one line"
 expect 2 "" run --config policy.toml --only 'gpu.*' --prometheus "$scratch/ms.prom"

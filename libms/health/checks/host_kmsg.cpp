@@ -42,7 +42,9 @@ extern constinit const Check kHostKmsg = {
         "what is harmless on this hardware, one line a pattern, as in *ACPI BIOS Error*. What matches none is a "
         "warning, and like lines are counted. It finds what no other check has a row for, at the price of a list that "
         "the site keeps.",
-    .remedy = "Look the line up; add it to the policy's list where it is harmless.",
+    .remedy =
+        "If no other finding explains it, look the line up. Only what is harmless on this hardware belongs into "
+        "expect.kernel_lines.",
     .run = check_host_kmsg};
 
 }  // namespace ms::health

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/escape.h"
 #include "base/text.h"
@@ -121,6 +122,46 @@ std::vector<Finding> Report::findings() const {
   return all;
 }
 
+namespace {
+
+// Whom an operator calls.
+std::string_view callee(Blame blame) {
+  switch (blame) {
+    case Blame::user:
+      return "the job's user";
+    case Blame::node:
+      return "who repairs nodes";
+    case Blame::gpu:
+      return "who repairs GPUs";
+    case Blame::fabric:
+      return "the network's operators";
+    case Blame::storage:
+      return "the storage's operators";
+    case Blame::slurm:
+      return "Slurm's administrators";
+    case Blame::peer:
+    case Blame::bug:
+      break;
+  }
+  return "the developers of ms";
+}
+
+// "who repairs nodes (host.mce, host.memory); the network's operators (net.link)", in the order of the findings.
+std::string callees(const std::vector<Finding>& findings) {
+  std::vector<std::pair<std::string_view, std::vector<std::string>>> calls;
+  for (const Finding& finding : findings) {
+    const std::string_view who = callee(finding.blame);
+    auto call = std::ranges::find(calls, who, &std::pair<std::string_view, std::vector<std::string>>::first);
+    if (call == calls.end()) call = calls.insert(call, {who, {}});
+    if (std::ranges::find(call->second, finding.code) == call->second.end()) call->second.push_back(finding.code);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [who, codes] : calls) texts.push_back(fmt::format("{} ({})", who, fmt::join(codes, ", ")));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+}  // namespace
+
 std::string as_text(const Report& report, bool verbose) {
   const bool nothing_seen = report.outcome() == "unknown" && count(report, Outcome::broken) == 0;
   std::string text;
@@ -145,6 +186,7 @@ std::string as_text(const Report& report, bool verbose) {
   }
   add_line(
       fmt::format("{}: {}: {} in {}", report.node, report.outcome(), counts(report), format_duration(report.wall_s)));
+  if (!report.findings().empty()) add_line(fmt::format("{}: call {}", report.node, callees(report.findings())));
   return text;
 }
 

@@ -28,6 +28,10 @@ constexpr std::uint32_t kMaxMessageBytes = 1 << 20;
 constexpr double kEndedGrace_s = 0.2;    // a process that closed its pipe may take so long to be gone
 constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it sleeps uninterruptibly
 
+constexpr std::string_view kDriverHangs =
+    "The GPUs' driver does not answer, and nothing is known of them; nvidia-smi will hang, too. Look for an Xid in "
+    "dmesg, and boot the node when no job uses it.";
+
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {
   Lane lane = Lane::files;
@@ -110,10 +114,7 @@ class Runner {
   void start(LaneRun& lane) {
     if (lane.finished()) return;
     if (monotonic_s() >= end_s_) {
-      for (; !lane.finished(); ++lane.next) {
-        deliver(lane, skipped(fmt::format("there was no time left of {}", format_duration(options_.deadline_s))));
-      }
-      return;
+      return skip_rest(lane, fmt::format("there was no time left of {}", format_duration(options_.deadline_s)));
     }
     std::array<int, 2> ends{};
     lane.received.clear();
@@ -226,13 +227,21 @@ class Runner {
                              .message = fmt::format("did not answer within {}", format_duration(deadline_s)),
                              .measured = now - lane.started_s,
                              .limit = deadline_s,
-                             .unit = "s"}}));
+                             .unit = "s",
+                             .remedy = std::string(lane.lane == Lane::gpu ? kDriverHangs : check.remedy)}}));
       results_[lane.checks[lane.next]].wall_s = now - lane.started_s;
     } else {
       deliver(lane, skipped(fmt::format("it was not done when {} were over", format_duration(options_.deadline_s))));
     }
     ++lane.next;
+    // All of that lane ask the same driver: each would wait for its own deadline, and accuse something else.
+    if (hung && !node_late && lane.lane == Lane::gpu)
+      skip_rest(lane, "the driver had not answered " + std::string(check.code));
     start(lane);
+  }
+
+  void skip_rest(LaneRun& lane, const std::string& why) {
+    for (; !lane.finished(); ++lane.next) deliver(lane, skipped(why));
   }
 
   // The result of the check the lane is at, completed from its row.

@@ -33,7 +33,10 @@ Result with(std::string code, Outcome outcome, std::vector<Finding> findings = {
   return {.code = std::move(code), .outcome = outcome, .note = "why", .findings = std::move(findings)};
 }
 
-Finding warning() { return {.code = "host.clock", .severity = Severity::warning, .entity = "clock", .message = "off"}; }
+Finding warning() {
+  return {
+      .code = "host.clock", .severity = Severity::warning, .blame = Blame::node, .entity = "clock", .message = "off"};
+}
 
 TEST(Report, TheWorstOutcomeDecides) {
   const struct {
@@ -64,7 +67,8 @@ TEST(Report, TextPutsTheWorstFirst) {
             "n1: critical gpu.ecc gpu 3: 4 uncorrectable errors\n"
             "n1:          reset the GPU\n"
             "n1: warning  host.clock clock: off\n"
-            "n1: critical: 1 check passed, 1 warned, 1 critical, 1 skipped in 500ms\n");
+            "n1: critical: 1 check passed, 1 warned, 1 critical, 1 skipped in 500ms\n"
+            "n1: call who repairs GPUs (gpu.ecc); who repairs nodes (host.clock)\n");
   EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
 }
 

@@ -137,6 +137,22 @@ TEST_F(Runner, AHangIsAFindingAndTheLaneGoesOn) {
   EXPECT_GE(results[0].wall_s, 0.25);
 }
 
+// Checks of GPUs ask one driver: it hangs for all of them, and is accused once. Again where this node was too busy to
+// tell.
+TEST_F(Runner, ADriverThatHangsIsSaidOnce) {
+  std::vector<Result> results;
+  for (int round = 0; round < 100; ++round) {
+    results = run({row("a", hangs, Lane::gpu), row("b", hangs, Lane::gpu), row("c", good, Lane::gpu)});
+    if (results[0].outcome == Outcome::critical) break;
+  }
+  ASSERT_EQ(results[0].outcome, Outcome::critical);
+  EXPECT_THAT(results[0].findings.at(0).remedy, HasSubstr("driver does not answer"));
+  for (const std::size_t later : {1, 2}) {
+    EXPECT_EQ(results[later].outcome, Outcome::skip);
+    EXPECT_EQ(results[later].note, "the driver had not answered a");
+  }
+}
+
 TEST_F(Runner, ABusyNodeIsNoHang) {
   const BusyCpu busy(200);
   int late = 0;
