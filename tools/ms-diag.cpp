@@ -34,7 +34,7 @@ ms::Tool tool() {
                 {{.name = "level",
                   .value = "1|2|3",
                   .doc = "1: passive, at once. 2: active too, which loads the node: mostly half a minute, "
-                         "at most five. 3: also soaks, and a disk where --directory names one: minutes and more.",
+                         "at most six. 3: also soaks, and a disk where --directory names one: minutes and more.",
                   .default_text = "1"},
                  {.name = "only",
                   .value = "GLOB",

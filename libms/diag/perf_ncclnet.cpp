@@ -17,7 +17,7 @@ health::Result measure_ncclnet(health::Evidence& evidence) {
 
 extern constinit const health::Check kPerfNcclnet = {
     .code = "perf.ncclnet",
-    .level = 2,
+    .level = 3,
     .lane = health::Lane::active,
     .summary = "GPUs of the node that NCCL cannot connect over the network cards, wrong words, or less than expected",
     .needs = "two GPUs, and libms_cuda.so with NCCL",

@@ -71,7 +71,7 @@ MS_EMULATED_GPU_FAULT=ecc@matmul expect 1 'warning +perf.gpu gpu 0: it failed: .
 printf '[active]\ngpu_h2d_gbps = 1e6\n' >much.toml
 expect 1 'warning +perf.gpucopy gpu 0 h2d: .* of 1000000 expected' run --level 2 --only perf.gpucopy --config much.toml
 # Over NCCL, if it was built in. Two GPUs are told apart by nobody, so that a loaded machine accuses none of them.
-nccl() { expect "$1" "$2" run --level 2 --only "$3" --config "${4:-gpu.toml}"; }
+nccl() { expect "$1" "$2" run --level 3 --only "$3" --config "${4:-gpu.toml}"; }
 "$tool" run --level 2 --only perf.nccl --config gpu.toml >out 2>err
 if ! grep -q 'built without NCCL' out; then
   nccl 0 'perf.nccl: gpu 0 .* GB/s, gpu 1 .* GB/s .NCCL, each way between 2 GPUs' perf.nccl
@@ -85,7 +85,7 @@ if ! grep -q 'built without NCCL' out; then
   names() { # CHECK GPU
     local try
     for try in 1 2 3 4 5; do
-      "$tool" run --level 2 --only "$1" --config gpu.toml >out 2>err </dev/null
+      "$tool" run --level 3 --only "$1" --config gpu.toml >out 2>err </dev/null
       grep -Eq "warning +$1 gpu $2: slow with every other GPU: .*, and pairs without it" out && return
     done
     fail "$1 does not name gpu $2 in $try tries"

@@ -20,13 +20,13 @@ TEST(ActiveChecks, AreComplete) {
   }
 }
 
-TEST(ActiveChecks, OfLevelTwoTakeAtMostFiveMinutesWhateverHangs) {
+TEST(ActiveChecks, OfLevelTwoTakeAtMostSixMinutesWhateverHangs) {
   for (const health::Resources resource : {health::kGpus, health::kBus, health::kDisk, health::kWire}) {
     double deadlines_s = 0;
     for (const health::Check& check : ms_diag_extension()->checks()) {
       if (check.level == 2 && (check.takes & resource) != 0) deadlines_s += check.deadline_s;
     }
-    EXPECT_LE(deadlines_s, 300) << "the help of ms-diag says so";
+    EXPECT_LE(deadlines_s, 360) << "the help of ms-diag says so";
   }
 }
 
