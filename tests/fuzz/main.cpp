@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -123,7 +124,14 @@ int choose(int* argc, char*** argv) {
     time_inputs(std::span(*argv + 3, static_cast<std::size_t>(*argc - 3)));
     std::exit(0);
   }
+  // A merge begins processes of this program with libFuzzer's options alone.
+  const char* parent = ::getenv("MS_FUZZ_TARGET");
+  if (name.starts_with('-') && parent != nullptr) {
+    chosen = find_target(parent);
+    return 0;
+  }
   chosen = find_target(name);
+  ::setenv("MS_FUZZ_TARGET", std::string(name).c_str(), 1);
   (*argv)[1] = (*argv)[0];
   --*argc, ++*argv;
   return 0;
