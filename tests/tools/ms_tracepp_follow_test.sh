@@ -11,4 +11,10 @@ for steps in 6 12; do
   "$bin/ms-train" simulate c.toml --cluster "$cluster" --steps $steps --trace trace$steps >out 2>err || fail "ms-train simulate"
 done
 python3 -B "$here/follow_visits.py" "$tool" trace6 trace12 c.toml "$cluster" || fail "visits"
+
+# timeout signals the process, then its group. On one CPU the first has been obeyed before the second comes.
+cpu=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+for _ in 1 2 3; do
+  taskset -c "$cpu" timeout --preserve-status 3 "$tool" report --follow trace6 >out 2>err || fail "two signals: exit code $?"
+done
 exit $((failures > 0))

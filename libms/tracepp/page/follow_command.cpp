@@ -29,8 +29,9 @@ namespace {
 constexpr double kTick_s = 0.5;
 constexpr int kOwnPort = 8000;  // that we propose for the user's machine
 
-// The signals that end a program, as something to wait for; again what they were afterwards, so that a second Ctrl-C
-// ends it at once.
+// The signals that end a program, as something to wait for. Afterwards SIGINT is what it was, so that a second Ctrl-C
+// ends the program at once. The others stay blocked: timeout and launchers send one to the process and again to its
+// group, and the second would end as a failure what the first has ended well.
 class EndSignals {
  public:
   EndSignals() {
@@ -43,7 +44,12 @@ class EndSignals {
     if (!fd_ || ::pthread_sigmask(SIG_BLOCK, &set_, nullptr) != 0)
       throw Error("follow.signals", ms::Blame::node, fmt::format("cannot listen for signals: {}", errno_text(errno)));
   }
-  ~EndSignals() { ::pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  ~EndSignals() {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    ::pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+  }
   EndSignals(const EndSignals&) = delete;
   EndSignals& operator=(const EndSignals&) = delete;
 
@@ -117,7 +123,7 @@ int follow(const Args& args) {
   if (!endpoint) endpoint.emplace(Endpoint::at_socket(args.get("socket")));
   serve(run, *endpoint, *signals, clock);
   endpoint.reset();
-  signals.reset();  // the thread may be reading still: a second signal does not wait for it
+  signals.reset();  // the thread may be reading still: a second Ctrl-C does not wait for it
   return 0;
 }
 
