@@ -1,16 +1,9 @@
 #include "predict/xgboost.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
-#include <array>
-#include <type_traits>
+#include "base/optional_library.h"
 
 namespace ms::predict::xgboost {
 namespace {
-
-// Debian's name, and that of the library in PyPI's wheel, which needs LD_LIBRARY_PATH.
-constexpr std::array<const char*, 2> kNames{"libxgboost.so.0", "libxgboost.so"};
 
 struct Opened {
   Api api{};
@@ -19,29 +12,23 @@ struct Opened {
 
 Opened open() {
   Opened opened;
-  void* library = nullptr;
-  for (const char* name : kNames) {
-    if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr && opened.why.empty()) opened.why = ::dlerror();
+  // Debian's name, and that of the library in PyPI's wheel, which needs LD_LIBRARY_PATH.
+  OptionalLibrary library({"libxgboost.so.0", "libxgboost.so"});
+  library.find(opened.api.last_error, "XGBGetLastError");
+  library.find(opened.api.matrix, "XGDMatrixCreateFromMat");
+  library.find(opened.api.matrix_free, "XGDMatrixFree");
+  library.find(opened.api.set_float_info, "XGDMatrixSetFloatInfo");
+  library.find(opened.api.booster, "XGBoosterCreate");
+  library.find(opened.api.booster_free, "XGBoosterFree");
+  library.find(opened.api.set_param, "XGBoosterSetParam");
+  library.find(opened.api.update, "XGBoosterUpdateOneIter");
+  library.find(opened.api.save, "XGBoosterSaveModelToBuffer");
+  if (!library.is_open()) {
+    opened.why = library.why() +
+                 "; install libxgboost0 (Debian), or set LD_LIBRARY_PATH to the lib of the Python package xgboost";
+  } else if (!library.why().empty()) {
+    opened.why = library.why() + ": it is older than 1.6";
   }
-  if (library == nullptr) {
-    opened.why += "; install libxgboost0 (Debian), or set LD_LIBRARY_PATH to the lib of the Python package xgboost";
-    return opened;
-  }
-  opened.why.clear();
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    if (function == nullptr) opened.why = fmt::format("libxgboost has no {}: it is older than 1.6", name);
-  };
-  find(opened.api.last_error, "XGBGetLastError");
-  find(opened.api.matrix, "XGDMatrixCreateFromMat");
-  find(opened.api.matrix_free, "XGDMatrixFree");
-  find(opened.api.set_float_info, "XGDMatrixSetFloatInfo");
-  find(opened.api.booster, "XGBoosterCreate");
-  find(opened.api.booster_free, "XGBoosterFree");
-  find(opened.api.set_param, "XGBoosterSetParam");
-  find(opened.api.update, "XGBoosterUpdateOneIter");
-  find(opened.api.save, "XGBoosterSaveModelToBuffer");
   return opened;
 }
 

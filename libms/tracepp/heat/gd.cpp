@@ -1,9 +1,6 @@
 #include "tracepp/heat/gd.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
-#include <type_traits>
+#include "base/optional_library.h"
 
 namespace ms::tracepp::gd {
 namespace {
@@ -15,22 +12,15 @@ struct Opened {
 
 Opened open() {
   Opened opened;
-  void* const library = ::dlopen("libgd.so.3", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    opened.why = ::dlerror();
-    return opened;
-  }
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    if (function == nullptr) opened.why = fmt::format("libgd has no {}", name);
-  };
-  find(opened.api.create, "gdImageCreateTrueColor");
-  find(opened.api.destroy, "gdImageDestroy");
-  find(opened.api.fill, "gdImageFilledRectangle");
-  find(opened.api.text, "gdImageString");
-  find(opened.api.font, "gdFontGetLarge");
-  find(opened.api.png, "gdImagePngPtr");
-  find(opened.api.free, "gdFree");
+  OptionalLibrary library({"libgd.so.3"});
+  library.find(opened.api.create, "gdImageCreateTrueColor");
+  library.find(opened.api.destroy, "gdImageDestroy");
+  library.find(opened.api.fill, "gdImageFilledRectangle");
+  library.find(opened.api.text, "gdImageString");
+  library.find(opened.api.font, "gdFontGetLarge");
+  library.find(opened.api.png, "gdImagePngPtr");
+  library.find(opened.api.free, "gdFree");
+  opened.why = library.why();
   return opened;
 }
 
