@@ -267,8 +267,8 @@ Command run_command() {
            {.name = "hang-timeout",
             .value = "TIME",
             .doc = "No step for so long is a hang, until the heartbeats have taught a shorter time: three times the "
-                   "longest of the last steps, and 4 s, or up to 5 s where they differ; 2 s where a signal has "
-                   "stopped a rank. Without heartbeats, no output.",
+                   "longest of the last steps, and 4 s, or up to 5 s where they differ and a rank may lack a "
+                   "processor; 2 s where a signal has stopped a rank. Without heartbeats, no output.",
             .default_text = "10m"},
            {.name = "max-attempts", .value = "N", .doc = "Give up after so many.", .default_text = "100"},
            {.name = "max-idle",

@@ -3,7 +3,6 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <span>
@@ -18,6 +17,7 @@ namespace ms::driver {
 namespace {
 
 constexpr std::size_t kMostUnsent_bytes = std::size_t{4} << 20;
+constexpr std::size_t kOthers = 16;  // descriptors that are no connections
 constexpr Hub::Id kListenerId = 0, kOtherId = ~Hub::Id{0}, kProverId = kOtherId - 1;
 
 net::Address every_address(int port) { return net::parse_address("0.0.0.0:0")->with_port(port); }
@@ -57,18 +57,20 @@ Hub::Hub(int port, const Credentials& credentials, Clock& clock, std::size_t mos
 
 std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others) {
   for (const int fd : others) watch_fd(epoll_.get(), EPOLL_CTL_ADD, fd, kOtherId, EPOLLIN);
-  std::array<epoll_event, 256> ready;
+  // All that came is looked at: nobody may seem silent because others come first.
+  if (ready_.size() < peers_.size() + kOthers) ready_.resize(2 * (peers_.size() + kOthers));
   if (!pending_.empty()) seconds = 0;
-  const int count = epoll_wait(epoll_.get(), ready.data(), ready.size(), static_cast<int>(std::ceil(seconds * 1e3)));
+  const int count = epoll_wait(epoll_.get(), ready_.data(), static_cast<int>(ready_.size()),
+                               static_cast<int>(std::ceil(seconds * 1e3)));
   std::vector<Event> events = std::exchange(pending_, {});
   for (int i = 0; i < count; ++i) {
-    const Id id = ready[static_cast<std::size_t>(i)].data.u64;
+    const Id id = ready_[static_cast<std::size_t>(i)].data.u64;
     if (id == kListenerId) {
       accept_all();
     } else if (id == kProverId) {
       take_proofs(events);
     } else if (const auto found = peers_.find(id); found != peers_.end()) {
-      if ((ready[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) {
+      if ((ready_[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) {
         try {
           flush(found->second);
           watch_writes(id, found->second);

@@ -4,6 +4,8 @@
 // have it come again, with another one to look at. Never blocks. For one thread.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -73,6 +75,7 @@ class Hub {
   const std::size_t most_unproven_;
   net::Listener listener_;
   UniqueFd epoll_;
+  std::vector<epoll_event> ready_;
   std::map<Id, Peer> peers_;
   // Those who have proved nothing: who have shown no credential, and whose is looked at. Ids grow, so the first is the
   // oldest.

@@ -47,7 +47,7 @@ std::string status_json(const Status& s, double wall_s, double now_s) {
   json["nodes"] = std::move(nodes);
   if (s.watcher != nullptr) {
     json["steps"] = s.watcher->steps();
-    json["deadline_s"] = s.watcher->deadline_s();
+    json["deadline_s"] = s.watcher->deadline_s(now_s);
     json["progress_age_s"] = now_s - s.watcher->last_progress_s();
     Json numbers = Json::object();
     numbers.update(Json(numbers_of(*s.watcher)));

@@ -11,19 +11,32 @@ namespace {
 constexpr std::string_view kEnded = "done";
 constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before that
 constexpr double kStoppedSlack_s = 2;          // nothing that a healthy rank waits for stops it by a signal
+constexpr double kClear_s = 2;                 // of a view of all ranks
+constexpr double kBusy = 0.9, kIdle = 0.1;     // processors
+
+// It neither has a processor for itself nor waits for others, as far as one can tell: a rank that may only be slow.
+bool may_be_slowed(const RankState& before, const RankState& now) {
+  const bool lacks_processor = now.cpu <= kIdle && now.state == 'R' && before.state == 'R';
+  return (now.cpu > kIdle && now.cpu < kBusy) || lacks_processor || now.state == 'D';
+}
 
 }  // namespace
 
 Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits& limits, watch::Deadlines& deadlines,
                  double now_s)
-    : attempt_(attempt), limits_(limits), deadlines_(deadlines), progress_s_(now_s), output_s_(now_s) {
-  for (std::string& node : nodes) nodes_[std::move(node)] = {.heard_s = now_s};
+    : attempt_(attempt),
+      limits_(limits),
+      deadlines_(deadlines),
+      progress_{.at_s = now_s},
+      output_{.at_s = now_s},
+      unclear_s_(now_s) {
+  for (std::string& node : nodes) nodes_[std::move(node)] = {.heard = {.at_s = now_s}};
 }
 
 void Watcher::report(const std::string& node, const Report& report, double now_s) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return;
-  found->second.heard_s = now_s;
+  found->second.heard = {.at_s = now_s};
   if (report.attempt != attempt_) return;
   for (const auto& [section, seconds] : report.took) deadlines_.took(section, seconds);
   for (const RankState& state : report.ranks) {
@@ -36,8 +49,9 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
     const bool moved = state.step != known.state.step || state.section != known.state.section;
     if (is_new || moved) {
       known.changed_s = now_s - std::max(0.0, state.section_s);
-      progress_s_ = std::max(progress_s_, known.changed_s);
+      progress_ = {.at_s = std::max(progress_.at_s, known.changed_s)};
     }
+    if (may_be_slowed(known.state, state)) unclear_s_ = now_s;
     known.node = node;
     known.state = state;
   }
@@ -45,42 +59,59 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
 
 void Watcher::heard(const std::string& node, double now_s) {
   const auto found = nodes_.find(node);
-  if (found != nodes_.end()) found->second.heard_s = now_s;
+  if (found != nodes_.end()) found->second.heard = {.at_s = now_s};
 }
 
 void Watcher::answered(const std::string& node, double now_s) {
   const auto found = nodes_.find(node);
-  if (found != nodes_.end()) found->second.answered_s = now_s;
+  if (found != nodes_.end()) found->second.answered = {.at_s = now_s};
+}
+
+void Watcher::Sign::forgive(double seconds) {
+  if (away_s >= kMostAway_s) return;
+  at_s += seconds;
+  away_s += seconds;
 }
 
 void Watcher::was_away(double seconds) {
   for (auto& [name, node] : nodes_) {
-    node.heard_s += seconds;
-    if (node.answered_s) *node.answered_s += seconds;
+    node.heard.forgive(seconds);
+    if (node.answered) node.answered->forgive(seconds);
   }
-  progress_s_ += seconds;
-  output_s_ += seconds;
+  progress_.forgive(seconds);
+  output_.forgive(seconds);
   if (died_s_) *died_s_ += seconds;
 }
 
-double Watcher::deadline_s() const {
+// Every rank either has a processor for itself or waits, and has for a while: a step that is slow for want of
+// processors or disks does not look so.
+bool Watcher::is_clear(double now_s) const {
+  return now_s - unclear_s_ >= kClear_s && std::ranges::all_of(nodes_, [&](const auto& entry) {
+           return now_s - entry.second.heard.at_s < limits_.ask_s();
+         });
+}
+
+double Watcher::deadline_s(double now_s) const {
   double deadline_s = ranks_.empty() ? limits_.hang_s : 0;
   const std::string* last = nullptr;  // most ranks are in the same section as the one before them
   // A rank that a signal has stopped saves nothing: what its loop may do at this place is no reason to wait.
   const bool is_stopped =
       std::ranges::any_of(ranks_, [](const auto& entry) { return entry.second.state.state == 'T'; });
+  const bool is_clear_now = is_clear(now_s);
   const double unnamed_s = is_stopped ? 0 : std::min(limits_.unnamed_s, limits_.hang_s);
   for (const auto& [number, rank] : ranks_) {
     if (last != nullptr && *last == rank.state.section) continue;
     last = &rank.state.section;
-    deadline_s = std::max(deadline_s, deadlines_.of(*last, is_stopped ? kStoppedSlack_s : deadlines_.slack_s(*last)));
+    double slack_s = is_clear_now ? watch::Deadlines::kRegularSlack_s : deadlines_.slack_s(*last);
+    if (is_stopped) slack_s = kStoppedSlack_s;
+    deadline_s = std::max(deadline_s, deadlines_.of(*last, slack_s));
     if (*last == kUnnamedSection) deadline_s = std::max(deadline_s, unnamed_s);
   }
   return deadline_s;
 }
 
 bool Watcher::nearly_hangs(double now_s) const {
-  return has_beats() && !ended() && now_s - progress_s_ > deadline_s() - kEarly_s;
+  return has_beats() && !ended() && now_s - progress_.at_s > deadline_s(now_s) - kEarly_s;
 }
 
 bool Watcher::is_slow(double now_s) const {
@@ -93,7 +124,7 @@ bool Watcher::is_slow(double now_s) const {
     if (!usual_s) return false;
     typical_s = std::max(typical_s, *usual_s);
   }
-  return has_beats() && !ended() && now_s - progress_s_ > kSlowTimes * typical_s + kSlow_s;
+  return has_beats() && !ended() && now_s - progress_.at_s > kSlowTimes * typical_s + kSlow_s;
 }
 
 std::optional<Alarm> Watcher::check(double now_s) const {
@@ -112,7 +143,7 @@ std::optional<Alarm> Watcher::check(double now_s) const {
   if (ended()) return std::nullopt;
   alarm = {.kind = AlarmKind::node_lost, .nodes = {}, .ranks = {}, .fault_s = now_s, .why = {}};
   for (const auto& [name, node] : nodes_) {
-    const double last_s = has_beats() ? std::max(alive_s(node), progress_s_) : alive_s(node);
+    const double last_s = has_beats() ? std::max(alive_s(node), progress_.at_s) : alive_s(node);
     if (!is_lost(node, last_s, now_s)) continue;
     alarm.nodes.push_back(name);
     alarm.fault_s = std::min(alarm.fault_s, last_s);
@@ -125,8 +156,8 @@ std::optional<Alarm> Watcher::check(double now_s) const {
     alarm.why = fmt::format("nothing is heard of {} any more, and no step ended since", fmt::join(alarm.nodes, ", "));
     return alarm;
   }
-  const double since_s = has_beats() ? progress_s_ : output_s_;
-  if (now_s - since_s > deadline_s()) {
+  const double since_s = has_beats() ? progress_.at_s : output_.at_s;
+  if (now_s - since_s > deadline_s(now_s)) {
     return Alarm{.kind = AlarmKind::hang,
                  .nodes = {},
                  .ranks = {},
@@ -158,11 +189,11 @@ bool Watcher::ended() const {
 }
 
 double Watcher::alive_s(const Node& node) const {
-  return std::max(node.heard_s, node.answered_s.value_or(node.heard_s));
+  return std::max(node.heard.at_s, node.answered.value_or(node.heard).at_s);
 }
 
 bool Watcher::is_lost(const Node& node, double alive_s, double now_s) const {
-  return now_s - alive_s > (node.answered_s ? limits_.silent_s() : limits_.unheard_s());
+  return now_s - alive_s > (node.answered ? limits_.silent_s() : limits_.unheard_s());
 }
 
 std::vector<std::string> Watcher::lost(double now_s) const {
@@ -176,14 +207,14 @@ std::vector<std::string> Watcher::lost(double now_s) const {
 
 bool Watcher::heard_all_since(double since_s, double now_s) const {
   return std::ranges::all_of(nodes_, [&](const auto& entry) {
-    return entry.second.heard_s > since_s || is_lost(entry.second, alive_s(entry.second), now_s);
+    return entry.second.heard.at_s > since_s || is_lost(entry.second, alive_s(entry.second), now_s);
   });
 }
 
 std::vector<std::string> Watcher::unasked_or_silent(double seconds, double now_s) const {
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
-    if (!node.answered_s || now_s - node.heard_s > seconds) names.push_back(name);
+    if (!node.answered || now_s - node.heard.at_s > seconds) names.push_back(name);
   }
   return names;
 }

@@ -39,8 +39,11 @@ class Watcher {
   // The node's kernel answered: it is there, even if its agent is not.
   void answered(const std::string& node, double now_s);
   // The command wrote something: the only sign of life of one without heartbeats.
-  void output(double now_s) { output_s_ = now_s; }
-  // The driver itself did not run for so long: silence during it means nothing.
+  void output(double now_s) { output_ = {.at_s = now_s}; }
+  // The driver itself did not run for so long: silence during it means nothing. A driver that lacks processors is away
+  // again and again: then no more than kMostAway_s of a silence and the last absence are forgiven, or it would last for
+  // ever.
+  static constexpr double kMostAway_s = 30;
   void was_away(double seconds);
 
   std::optional<Alarm> check(double now_s) const;
@@ -54,8 +57,9 @@ class Watcher {
   std::int64_t steps_of(int rank) const;
   bool has_beats() const { return !ranks_.empty(); }
   bool ended() const;  // every rank that was heard of says so
-  double last_progress_s() const { return progress_s_; }
-  double deadline_s() const;
+  double last_progress_s() const { return progress_.at_s; }
+  // How long no rank may get on, as it looks at `now_s`.
+  double deadline_s(double now_s) const;
   // It will be a hang in less than kEarly_s, unless a rank gets on.
   static constexpr double kEarly_s = 1;
   bool nearly_hangs(double now_s) const;
@@ -75,11 +79,17 @@ class Watcher {
   std::vector<std::string> first_dead() const;
 
  private:
+  // When something came last, put off by what is forgiven since.
+  struct Sign {
+    double at_s = 0, away_s = 0;
+    void forgive(double seconds);
+  };
   struct Node {
-    double heard_s = 0;  // of its agent
-    std::optional<double> answered_s = {};
+    Sign heard;  // of its agent
+    std::optional<Sign> answered = {};
   };
   double alive_s(const Node& node) const;
+  bool is_clear(double now_s) const;
   bool is_lost(const Node& node, double alive_s, double now_s) const;
 
   int attempt_;
@@ -87,8 +97,9 @@ class Watcher {
   watch::Deadlines& deadlines_;
   std::map<std::string, Node> nodes_;
   std::map<int, Rank> ranks_;
-  double progress_s_;  // any rank got on
-  double output_s_;
+  Sign progress_;  // any rank got on
+  Sign output_;
+  double unclear_s_;  // a rank may have lacked a processor, or waited for a device
   std::optional<double> died_s_;
 };
 

@@ -69,7 +69,7 @@ TEST_F(Watching, NobodyGetsOnIsAHangByTheLearnedDeadline) {
 TEST_F(Watching, AHangShowsASecondBefore) {
   train_until(20);
   EXPECT_FALSE(watcher_.nearly_hangs(now_s_));
-  const double deadline_s = watcher_.deadline_s();
+  const double deadline_s = watcher_.deadline_s(now_s_);
   EXPECT_FALSE(stall(deadline_s - 1.5, {"n1", "n2"}));
   EXPECT_FALSE(watcher_.nearly_hangs(now_s_));
   EXPECT_FALSE(stall(1, {"n1", "n2"}));
@@ -77,6 +77,40 @@ TEST_F(Watching, AHangShowsASecondBefore) {
   stopped_s_ = 1e9;
   report("n1", 0);
   EXPECT_FALSE(watcher_.nearly_hangs(now_s_)) << "it gets on";
+}
+
+// Steps that differ, of which nothing can be learned but how long they take.
+TEST_F(Watching, AHangWithAProcessorForEverybodyIsOneSooner) {
+  const auto deadline_s = [&](const std::vector<std::pair<char, double>>& looks) {
+    watch::Deadlines deadlines(600);
+    for (int i = 0; i < 10; ++i) deadlines.took("step", 0.2 + 0.05 * i);
+    Watcher watcher(1, {"n1", "n2"}, WatchLimits{}, deadlines, 0);
+    for (double now_s = 0; now_s < 4; now_s += 0.25) {
+      const auto& [state, cpu] = looks[static_cast<std::size_t>(now_s / 0.25) % looks.size()];
+      RankState waits = at(0, 7), other = at(1, 7);
+      other.state = state;
+      other.cpu = cpu;
+      watcher.report("n1", {.number = 0, .attempt = 1, .ranks = {waits}}, now_s);
+      watcher.report("n2", {.number = 0, .attempt = 1, .ranks = {other}}, now_s);
+    }
+    return watcher.deadline_s(3.8);
+  };
+  const double learned_s = 3 * 0.65, clear_s = learned_s + 4, unclear_s = learned_s + 5;
+  EXPECT_DOUBLE_EQ(deadline_s({{'S', 0.0}}), clear_s) << "both wait";
+  EXPECT_DOUBLE_EQ(deadline_s({{'R', 1.0}}), clear_s) << "one computes";
+  EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.1}, {'S', 0.1}}), clear_s) << "it was seen between two sleeps";
+  EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.5}}), unclear_s) << "it shares its processor";
+  EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.05}}), unclear_s) << "it waits for a processor";
+  EXPECT_DOUBLE_EQ(deadline_s({{'D', 0.0}}), unclear_s) << "it waits for a disk";
+  EXPECT_DOUBLE_EQ(deadline_s({{'R', 1.0}, {'R', 1.0}, {'R', 1.0}, {'R', 0.6}}), unclear_s) << "not long enough";
+}
+
+TEST_F(Watching, ANodeOfWhichNothingIsHeardHidesWhatItsRanksDo) {
+  for (int i = 0; i < 10; ++i) deadlines_.took("step", 0.2 + 0.05 * i);
+  report("n1", 0);
+  report("n2", 1);
+  for (; now_s_ < 3; now_s_ += 0.25) watcher_.report("n1", {.number = 0, .attempt = 1, .ranks = {at(0, 0)}}, now_s_);
+  EXPECT_DOUBLE_EQ(watcher_.deadline_s(now_s_), 3 * 0.65 + 5);
 }
 
 TEST_F(Watching, ARankThatASignalHasStoppedIsAHangSooner) {
@@ -149,15 +183,15 @@ TEST_F(Watching, ALoopThatNamesNoSectionsGetsMoreTime) {
     watcher_.report("n2", {.number = 0, .attempt = 1, .ranks = {}}, 0.2 * static_cast<double>(step));
   };
   for (std::int64_t step = 0; step < 100; ++step) loop(step);
-  EXPECT_EQ(watcher_.deadline_s(), WatchLimits{}.unnamed_s);
+  EXPECT_EQ(watcher_.deadline_s(20), WatchLimits{}.unnamed_s);
   RankState stopped = at(0, 99, "loop");
   stopped.state = 'T';
   watcher_.report("n1", {.number = 0, .attempt = 1, .ranks = {stopped}}, 20);
-  EXPECT_LT(watcher_.deadline_s(), 10) << "a rank that a signal has stopped does nothing that takes long";
+  EXPECT_LT(watcher_.deadline_s(20), 10) << "a rank that a signal has stopped does nothing that takes long";
   loop(99);
-  EXPECT_EQ(watcher_.deadline_s(), WatchLimits{}.unnamed_s);
+  EXPECT_EQ(watcher_.deadline_s(20), WatchLimits{}.unnamed_s);
   deadlines_.took("loop", 40);
-  EXPECT_GT(watcher_.deadline_s(), 100) << "as long as it was seen to take";
+  EXPECT_GT(watcher_.deadline_s(20), 100) << "as long as it was seen to take";
 }
 
 TEST(WatchLimits, DeadlinesCountInReportsWhichGrowRarerWithTheNodes) {
@@ -190,6 +224,48 @@ TEST_F(Watching, ADriverThatWasAwayHeardNobodyAndSaysNothingOfThem) {
   now_s_ += 30;
   watcher_.was_away(30);
   EXPECT_FALSE(watcher_.check(now_s_));
+}
+
+// A driver that gets a processor for a moment every three seconds.
+TEST_F(Watching, ADriverThatIsAwayAgainAndAgainMissesNobodyForEver) {
+  for (const char* node : {"n1", "n2"}) watcher_.answered(node, 0);
+  train_until(20);
+  const auto look = [&](const std::vector<std::string>& answer) {
+    now_s_ += 3;
+    watcher_.was_away(2.9);
+    report("n1", 0);
+    for (const std::string& node : answer) watcher_.answered(node, now_s_);
+    return watcher_.check(now_s_);
+  };
+  watcher_.was_away(3600);  // a machine that slept, once
+  now_s_ += 3600;
+  std::optional<Alarm> alarm;
+  while (!(alarm = look({})) && now_s_ < 4000) {}
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::node_lost);
+  EXPECT_THAT(alarm->nodes, ElementsAre("n2"));
+  EXPECT_LT(now_s_ - 3620, 10) << "its silence was forgiven before";
+}
+
+TEST_F(Watching, AStarvedDriverDelaysAnAlarmByWhatIsForgivenAndGivesNone) {
+  for (const char* node : {"n1", "n2"}) watcher_.answered(node, 0);
+  train_until(20);
+  const auto look = [&](const std::vector<std::string>& heard) {
+    now_s_ += 3;
+    watcher_.was_away(2.9);
+    for (const std::string& node : heard) report(node, node == "n1" ? 0 : 1);
+    return watcher_.check(now_s_);
+  };
+  stopped_s_ = 1e9;
+  for (int i = 0; i < 200; ++i) ASSERT_FALSE(look({"n1", "n2"})) << "it trains, slowly";
+  stopped_s_ = now_s_;
+  const double lost_s = now_s_;
+  std::optional<Alarm> alarm;
+  while (!(alarm = look({"n1"})) && now_s_ < lost_s + 300) {}
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::node_lost);
+  EXPECT_GT(now_s_ - lost_s, 20);
+  EXPECT_LT(now_s_ - lost_s, Watcher::kMostAway_s + 10);
 }
 
 TEST_F(Watching, SilenceOfAllIsTheDriversOwn) {
