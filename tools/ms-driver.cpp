@@ -31,7 +31,9 @@ const std::vector<ManSection> kSections{
           {"4. Alarm",
            "A rank dies, the step ends, a node and its kernel are silent, or no rank gets on. How long that may last "
            "is learned from the heartbeats, for each section of a step: three times the longest of the last ones, and "
-           "5 s. Loops that name no sections get 30 s at least, twice as long after every hang, unless a signal has "
+           "5 s; or 4 s where these times are alike, or where for 2 s every rank has waited or had a processor for "
+           "itself, so that none is merely slow for want of one. Loops that name no sections get 30 s at least, twice "
+           "as long after every hang, unless a signal has "
            "stopped a rank; without heartbeats --hang-timeout counts, and output is the sign of life."},
           {"   Findings",
            "ms-diag looks at every node in mid-run, see --health-every. A spare with a critical finding is left out; a "
@@ -47,13 +49,21 @@ const std::vector<ManSection> kSections{
            "installed), which they leave in RUN_DIR/driver/attempt-N.NODE.stacks, and have ms-diag read the state of "
            "GPUs, links and host into attempt-N.NODE.devices (3 s at most). PyTorch's flight recorders are read "
            "where TORCH_FR_DUMP_TEMP_FILE or TORCH_NCCL_DEBUG_INFO_TEMP_FILE names them by an absolute path that all "
-           "nodes share; ranks with TORCH_NCCL_DEBUG_INFO_PIPE_FILE are asked for them."},
+           "nodes share; ranks with TORCH_NCCL_DEBUG_INFO_PIPE_FILE are asked for them, and have 3 s. Gloo's ranks "
+           "answer with the few lines of examples/10-driver/heartbeat.py."},
           {"6. Judgement",
            "Nodes that are lost, that evidence accuses beyond doubt, or that Slurm starts nothing on any more, are "
            "out. Others that may be at fault are suspects: ms-diag looks at them while the others train, and what it "
            "finds nothing of, but a network could have caused, is measured by ms-netcheck with a spare or two. Where "
            "no node stands out, the next attempt waits for what ms-netcheck says of the network between them: nodes "
            "that lose packets are left out, but not those that are merely slow, which does not explain a hang."},
+          {"   Collectives that do not match",
+           "Where the flight recorders show that ranks called different collectives, or in another order, the cause "
+           "is collective_mismatch: the program is wrong, and would be on any nodes, so none is accused, and none is "
+           "looked at. Report and ledger say which rank called what. The command starts again once, as a race may not "
+           "come again; where it does before another step is done, the driver ends with 93. Of two ranks "
+           "nothing tells which is right. Without the recorders such a hang shows no rank that stands out, and all "
+           "nodes are suspects."},
           {"7. Next attempt",
            "Spares take the places of those who are out, and the command starts again, by itself from its newest "
            "checkpoint. Attempts that come no further than those before them are delayed, and end the run at "
@@ -92,7 +102,8 @@ const std::vector<ManSection> kSections{
                {"2", "The command or the driver refuses its arguments or its configuration."},
                {"75", "Stopped on purpose, with a checkpoint where the command saves one."},
                {"76", "Too few nodes are left."},
-               {"93", "Nothing gets on any more: --max-idle or --max-attempts."},
+               {"93",
+                "Nothing gets on any more: --max-idle, --max-attempts, or collectives that do not match twice on end."},
                {"others", "Another attempt would end the same way: the code of the run, see ms-exit(7)."}}},
     {.title = "THE RUN'S DIRECTORY",
      .items = {{"--run-dir and run.dir",

@@ -4,6 +4,7 @@ import os
 import pathlib
 import socket
 import sys
+import threading
 import time
 
 _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -17,6 +18,24 @@ def beat(step, **numbers):
         _socket.sendto(" ".join(words).encode(), os.environ["MS_HEARTBEAT"])
     except (KeyError, OSError):
         pass  # no driver, or its agent is being started again
+
+
+def answer_driver():
+    """Has what this rank called last written when the driver asks, as NCCL does by itself: for a PyTorch run over gloo, with
+    TORCH_FR_BUFFER_SIZE, TORCH_FR_DUMP_TEMP_FILE and TORCH_NCCL_DEBUG_INFO_PIPE_FILE set. Call it after init_process_group."""
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    pipe, dump = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + rank + ".pipe", os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank
+    pathlib.Path(pipe).unlink(missing_ok=True)
+    os.mkfifo(pipe)
+
+    def answer():
+        from torch._C._distributed_c10d import _dump_fr_trace
+        while True:
+            with open(pipe, "rb") as asked:
+                asked.read(1)
+            pathlib.Path(dump).write_bytes(_dump_fr_trace(includeStackTraces=False))
+
+    threading.Thread(target=answer, daemon=True).start()
 
 
 def others_reach(step):

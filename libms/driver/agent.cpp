@@ -25,6 +25,7 @@ constexpr double kConnect_s = 3, kRetry_s = 0.2;
 constexpr std::chrono::seconds kProof_s{60};  // for a driver to whom all agents come at once
 constexpr double kAccepted_s = 1;             // a driver that drops an agent sooner is that of another job
 constexpr double kLook_s = 0.3;               // over which processor time is measured
+constexpr double kDumps_s = 3;                // for flight recorders to be written
 
 std::optional<net::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
   for (const std::string& text : options.drivers) {
@@ -96,8 +97,9 @@ bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options
       Answer answer{.to = order.what, .attempt = order.attempt};
       if (order.what == "kill") answer.count = kill_tasks(options.root, options.job, order.attempt);
       if (order.what == "look") {
-        dump_flight_recorders(options.root, options.job, order.attempt);
+        const std::vector<FlightFile> dumps = dump_flight_recorders(options.root, options.job, order.attempt);
         TaskLook look = look_at(options.root, options.job, order.attempt, kLook_s);
+        await_dumps(dumps, kDumps_s);
         answer.tasks = std::move(look.ranks);
         if (!options.evidence.empty() && !look.all.empty()) {
           write_evidence(fmt::format("{}/attempt-{}.{}", options.evidence, order.attempt, options.node),

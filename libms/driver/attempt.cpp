@@ -206,7 +206,8 @@ std::optional<FlightNode> Driver::flight_node() {
     const auto known = watcher_->ranks().find(verdict->rank);
     return known == watcher_->ranks().end() ? "" : known->second.node;
   };
-  return FlightNode{.node = node_of(), .confidence = verdict->confidence, .why = verdict->why};
+  return FlightNode{
+      .node = node_of(), .confidence = verdict->confidence, .mismatch = verdict->mismatch, .why = verdict->why};
 }
 
 void Driver::finish_attempt(double now_s) {
@@ -290,6 +291,10 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   if (made >= options_.retry.max_attempts) {
     return stop_with(static_cast<int>(ExitCode::no_progress),
                      fmt::format("{} {} made", plural(made, "attempt"), made == 1 ? "was" : "were"));
+  }
+  if (ledger_.ends_again_for(kMismatchCause)) {
+    return stop_with(static_cast<int>(ExitCode::no_progress),
+                     "the program made the same mistake again, and no step more: " + judgement.why);
   }
   // To leave a bad node is a way on too, and has its end in their number.
   const int idle = left_out ? 0 : ledger_.idle_attempts();

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -16,6 +19,24 @@ namespace {
 
 constexpr double kFlightJudge_s = 20;
 constexpr std::size_t kMostDumps = 16384;
+
+// The reasons of ms-tracepp hang that say so. Of a wrong order only the majority, or what a rank did before, tells that
+// it is no rank that stopped with messages under way.
+constexpr std::array<std::string_view, 5> kMismatches{"wrong_kind", "wrong_size", "wrong_dtype", "missing_call",
+                                                      "extra_call"};
+constexpr std::string_view kWrongOrder = "wrong_order";
+constexpr double kDecided = 0.8;
+
+bool is_mismatch(const Json& json, const Json& suspect) {
+  const Json& group = suspect.at("group");
+  // Ranks of different groups may well call different things.
+  if (!group.is_number_unsigned() || json.at("groups").at(group.get<std::size_t>()).get<bool>("is_guessed")) {
+    return false;
+  }
+  const std::string reason = suspect.get<std::string>("reason");
+  return std::ranges::find(kMismatches, reason) != kMismatches.end() ||
+         (reason == kWrongOrder && suspect.get<double>("confidence") >= kDecided);
+}
 
 std::string hang_file(const std::string& dir) { return dir + "/hang.log"; }
 
@@ -52,6 +73,7 @@ std::optional<FlightVerdict> read_flight_verdict(std::string_view output) {
     return FlightVerdict{.rank = first.get<int>("rank"),
                          .host = first.get<std::string>("host"),
                          .confidence = first.get<double>("confidence"),
+                         .mismatch = is_mismatch(*json, first),
                          .why = plain_text(json->get<std::string>("sentence"), 300)};
   } catch (const JsonError&) { return std::nullopt; }
 }

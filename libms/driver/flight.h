@@ -15,6 +15,8 @@ struct FlightVerdict {
   int rank = -1;
   std::string host;  // empty: the dumps do not say
   double confidence = 0;
+  // Ranks called different operations, or in another order: the program's mistake, whichever of them is right.
+  bool mismatch = false;
   std::string why;
 };
 

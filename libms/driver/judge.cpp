@@ -52,10 +52,18 @@ Judgement judged(Next next, std::string cause, int code, std::string why) {
   return j;
 }
 
+bool is_mismatch(const std::optional<FlightNode>& flight) { return flight && flight->mismatch; }
 bool is_sure(const std::optional<FlightNode>& flight) { return flight && flight->confidence >= kSureFlight; }
+
+// No node is at fault. A race of the program's threads may not come again, so there is another attempt.
+Judgement judge_mismatch(const FlightNode& flight, int code) {
+  return judged(Next::again, std::string(kMismatchCause), code,
+                "the program's ranks called different collectives, which accuses no node: " + flight.why);
+}
 
 // A run that hangs, or was told off by a rank for it.
 Judgement judge_hang(const AttemptEvidence& e) {
+  if (is_mismatch(e.flight)) return judge_mismatch(*e.flight, code_of(ExitCode::peer_lost));
   Judgement j = judged(Next::again, "hang", code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
   std::string why;
   j.network = true;
@@ -78,7 +86,7 @@ Judgement judge_hang(const AttemptEvidence& e) {
   // Who is at fault cannot be told: all are looked at, and some of them give way to spares.
   if (j.suspects.empty()) {
     j.suspects = e.nodes;
-    why = "no rank stands out";
+    why = e.flight ? "no rank stands out for certain: " + e.flight->why : "no rank stands out";
   }
   if (!why.empty()) j.why += (j.why.empty() ? "" : "; ") + why;
   return j;
@@ -238,7 +246,9 @@ Judgement judge(const AttemptEvidence& e) {
     }
   }
   // A watchdog of PyTorch's own ended the ranks.
-  if (j.next == Next::again && j.cause == kCollectiveTimeout && is_sure(e.flight)) {
+  const bool timed_out = j.next == Next::again && j.cause == kCollectiveTimeout;
+  if (timed_out && is_mismatch(e.flight)) return judge_mismatch(*e.flight, j.code);
+  if (timed_out && is_sure(e.flight)) {
     j.suspects = {e.flight->node};
     j.network = true;
     j.why = e.flight->why;

@@ -34,9 +34,13 @@ struct SaidLine {
   std::string text;
 };
 
+// Ranks called different collectives, which they would on any nodes.
+inline constexpr std::string_view kMismatchCause = "collective_mismatch";
+
 struct FlightNode {
   std::string node;
   double confidence = 0;
+  bool mismatch = false;  // as of FlightVerdict
   std::string why;
 };
 

@@ -48,6 +48,11 @@ int Ledger::idle_attempts() const {
   return idle;
 }
 
+bool Ledger::ends_again_for(std::string_view cause) const {
+  const std::size_t count = attempts.size();
+  return count >= 2 && attempts[count - 1].cause == cause && attempts[count - 2].cause == cause && idle_attempts() > 0;
+}
+
 double Ledger::effective(double now_s) const {
   double kept_s = 0;
   for (std::size_t i = 0; i < attempts.size(); ++i) {

@@ -45,6 +45,8 @@ struct Ledger {
   // How many attempts on end, the last ones, came no further than those before them. Those that Slurm did not start
   // say nothing of that.
   int idle_attempts() const;
+  // The last two attempts ended for this cause, and the last one came no further.
+  bool ends_again_for(std::string_view cause) const;
   // Share of the wall time up to `now_s` in which steps were trained that were kept: a later attempt began behind them,
   // or they are the last. 0 where no heartbeats tell of steps.
   double effective(double now_s) const;

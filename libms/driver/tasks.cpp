@@ -17,6 +17,7 @@
 #include "base/handle.h"
 #include "base/subprocess.h"
 #include "base/text.h"
+#include "driver/flight.h"
 
 namespace ms::driver {
 namespace {
@@ -74,6 +75,13 @@ std::string stack_of(const Sysroot& root, int pid, bool may_wait) {
 
 std::string environment_of(const Sysroot& root, int pid) {
   return root.read(fmt::format("/proc/{}/environ", pid), kMostEnvironment_bytes).value_or("");
+}
+
+std::optional<std::pair<double, std::int64_t>> time_and_size(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec),
+                   std::int64_t{status.st_size});
 }
 
 std::string command_of(const Sysroot& root, int pid) {
@@ -157,18 +165,39 @@ TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds) {
   return look;
 }
 
-int dump_flight_recorders(const Sysroot& root, int job, int attempt) {
-  int count = 0;
+std::vector<FlightFile> dump_flight_recorders(const Sysroot& root, int job, int attempt) {
+  std::vector<FlightFile> files;
   for (const Task& task : tasks_of(root, job, attempt)) {
-    const std::optional<std::string> prefix =
-        text_of(environment_of(root, task.pid), "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
-    if (!prefix || prefix->empty() || task.rank < 0) continue;
+    const std::string environment = environment_of(root, task.pid);
+    const std::optional<std::string> prefix = text_of(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+    const bool answers = process_stat(root, task.pid).state != 'T';  // one that a signal has stopped does not
+    if (!prefix || prefix->empty() || task.rank < 0 || !answers) continue;
+    std::string named;
+    const std::string file = flight_prefix([&](const char* name) {
+      named = text_of(environment, name).value_or("");
+      return named.c_str();
+    });
+    FlightFile dump{.path = file.empty() ? "" : fmt::format("{}{}", file, task.rank), .before = {}};
+    if (!dump.path.empty()) dump.before = time_and_size(dump.path);
     const UniqueFd pipe(
         open(root.path(fmt::format("{}{}.pipe", *prefix, task.rank)).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
     struct stat status {};
-    if (pipe && fstat(pipe.get(), &status) == 0 && S_ISFIFO(status.st_mode) && write(pipe.get(), "1", 1) == 1) ++count;
+    if (pipe && fstat(pipe.get(), &status) == 0 && S_ISFIFO(status.st_mode) && write(pipe.get(), "1", 1) == 1) {
+      files.push_back(std::move(dump));
+    }
   }
-  return count;
+  return files;
+}
+
+void await_dumps(const std::vector<FlightFile>& files, double seconds) {
+  const auto is_written = [](const FlightFile& file) {
+    const auto now = file.path.empty() ? file.before : time_and_size(file.path);
+    return file.path.empty() || (now && now->second > 0 && now != file.before);
+  };
+  const double until_s = monotonic_s() + seconds;
+  while (!std::ranges::all_of(files, is_written) && monotonic_s() < until_s) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 }  // namespace ms::driver

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/sysroot.h"
@@ -39,7 +40,15 @@ struct TaskLook {
 TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds);
 
 // Has PyTorch write the flight recorders of the attempt's ranks: it does so when a byte comes through the pipe that
-// TORCH_NCCL_DEBUG_INFO_PIPE_FILE names. Returns how many took one.
-int dump_flight_recorders(const Sysroot& root, int job, int attempt);
+// TORCH_NCCL_DEBUG_INFO_PIPE_FILE names. Returns the files of those that took one, as they were before; without a path
+// where none is named.
+struct FlightFile {
+  std::string path;
+  std::optional<std::pair<double, std::int64_t>> before;  // time and size; nullopt: there was none
+};
+std::vector<FlightFile> dump_flight_recorders(const Sysroot& root, int job, int attempt);
+// Waits until all of them are written anew, for `seconds` at most: the thread that writes NCCL's looks for the byte
+// once a second.
+void await_dumps(const std::vector<FlightFile>& files, double seconds);
 
 }  // namespace ms::driver

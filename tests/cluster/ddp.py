@@ -1,30 +1,23 @@
 """A PyTorch DDP loop over gloo, as somebody writes one who knows nothing of ms: trains a small network on data that depends
-on the step alone, saves every fifth step, resumes, prints losses, and says after every step how far it is. FAULT in the
-environment: "RANK STEP mismatch" has one rank leave out a collective in the first attempt.   usage: ddp.py DIR STEPS"""
+on the step alone, saves every fifth step, resumes, prints losses, says after every step how far it is, and answers the driver
+with its flight recorder. FAULT in the environment: "RANK STEP ATTEMPTS" has one rank call another collective than the others in
+that step of so many attempts.   usage: ddp.py DIR STEPS"""
 import os
 import pathlib
-import socket
 import sys
 
 import torch
 import torch.distributed as dist
 
+from heartbeat import answer_driver, beat
+
 directory, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 rank, world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
 attempt = os.environ["MS_ATTEMPT"]
-beats = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-
-
-def beat(step, loss):
-    try:
-        beats.sendto(f"rank={rank} step={step} loss={loss:.9g}".encode(), os.environ["MS_HEARTBEAT"])
-    except OSError:
-        pass
-
-
 torch.manual_seed(0)
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{directory}/rendezvous.{attempt}", rank=rank, world_size=world)
+answer_driver()
 model = torch.nn.parallel.DistributedDataParallel(
     torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -35,15 +28,13 @@ if saved.exists():
     first = state["step"]
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-fault = os.environ.get("FAULT", "").split()
+wrong_rank, wrong_step, wrong_attempts = map(int, os.environ.get("FAULT", "-1 0 0").split())
 for step in range(first, steps):
     inputs = torch.randn(64, 64, generator=torch.Generator().manual_seed(1000 * step + rank))
     loss = (model(inputs) - inputs.sum(dim=1, keepdim=True)).square().mean()
-    if fault and attempt == "1" and [str(rank), str(step)] == fault[:2]:
-        print(f"rank {rank} leaves out a collective", flush=True)
-        torch.tensor([0.0]).add_(1)
-        while True:  # waits for what the others do not send
-            dist.recv(torch.zeros(1), src=(rank + 1) % world, tag=7)
+    if rank == wrong_rank and step == wrong_step and int(attempt) <= wrong_attempts:
+        print(f"rank {rank} calls another collective", flush=True)
+        dist.broadcast(torch.zeros(4), src=0)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -55,5 +46,5 @@ for step in range(first, steps):
         if step % 5 == 4:
             torch.save({"step": step + 1, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, directory / "new")
             os.replace(directory / "new", saved)
-    beat(step + 1, total.item())
+    beat(step + 1, loss=total.item())
 dist.destroy_process_group()

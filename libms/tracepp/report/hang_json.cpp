@@ -35,6 +35,7 @@ Json op_json(const StuckOp& op, const RunTrace& trace, std::size_t& members_left
   }
   return {{"group", group.name},
           {"axis", trace::to_string(group.axis)},
+          {"is_guessed", group.is_guessed},
           {"sequence", op.sequence},
           {"match", to_string(op.match)},
           {"since_s", known_seconds(op.since_s)},

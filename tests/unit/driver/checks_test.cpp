@@ -128,13 +128,15 @@ TEST(Flight, FilesAreThoseOfTheAttempt) {
 }
 
 TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
-  const std::string suspect = R"({"rank": 3, "host": "n2.site", "confidence": 0.9})";
+  const std::string suspect =
+      R"({"rank": 3, "host": "n2.site", "reason": "not_issuing", "confidence": 0.9, "group": null})";
   const auto verdict =
       read_flight_verdict("{\n  \"sentence\": \"rank 3 never came\", \"suspects\": [" + suspect + "]\n}\n");
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 3);
   EXPECT_EQ(verdict->host, "n2.site");
   EXPECT_EQ(verdict->why, "rank 3 never came");
+  EXPECT_FALSE(verdict->mismatch);
   for (const char* text : {"", "ms-tracepp: error\n", "{\n  \"sentence\": \"\", \"suspects\": []\n}\n", "{\n}\n",
                            "{\n  \"sentence\": \"\", \"suspects\": [1]\n}\n"}) {
     EXPECT_FALSE(read_flight_verdict(text)) << text;

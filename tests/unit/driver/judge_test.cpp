@@ -201,6 +201,18 @@ TEST(Judge, ByTheTable) {
        76,
        {"n1", "n2"},
        false},
+      {"a hang of ranks that called different things: the program's, wherever one of them stands",
+       with(ended({}, {}, false),
+            [&](AttemptEvidence& e) {
+              e.alarm = alarmed(AlarmKind::hang);
+              e.tasks = {task("n1", 0, 'S', 0), task("n2", 1, 'S', 0, 6)};
+              e.flight = FlightNode{.node = "n1", .confidence = 0.5, .mismatch = true, .why = "a broadcast"};
+            }),
+       Next::again,
+       "collective_mismatch",
+       76,
+       {},
+       false},
       {"who was killed, and who noticed it",
        with(ended(137, {}, false),
             [&](AttemptEvidence& e) {
@@ -222,6 +234,17 @@ TEST(Judge, ByTheTable) {
        "collective_timeout",
        134,
        {"n1"},
+       false},
+      {"PyTorch's watchdog ended ranks that called different things",
+       with(ended(134, {}, false),
+            [&](AttemptEvidence& e) {
+              e.lines = {said("[E] [Rank 1] Watchdog caught collective operation timeout")};
+              e.flight = FlightNode{.node = "n1", .confidence = 0.9, .mismatch = true, .why = "a broadcast"};
+            }),
+       Next::again,
+       "collective_mismatch",
+       134,
+       {},
        false},
       {"asked to stop, and failed on the way",
        with(ended(76, verdict(76, "peer")), [](AttemptEvidence& e) { e.asked_to_stop = true; }),

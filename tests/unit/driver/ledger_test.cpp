@@ -53,6 +53,21 @@ TEST(Ledger, CountsAttemptsThatCameNoFurther) {
   EXPECT_EQ(ledger.idle_attempts(), 1);
 }
 
+TEST(Ledger, SaysThatAnAttemptEndedAsTheOneBeforeItAndNoStepLater) {
+  const auto after = [](std::vector<AttemptEntry> attempts, const std::vector<std::string>& causes) {
+    Ledger ledger;
+    for (std::size_t i = 0; i < causes.size(); ++i) attempts[i].cause = causes[i];
+    ledger.attempts = std::move(attempts);
+    return ledger.ends_again_for("mistake");
+  };
+  const AttemptEntry to_40 = attempt(0, 40, 0, 0, 0), again_to_40 = attempt(35, 40, 0, 0, 0);
+  EXPECT_FALSE(after({to_40}, {"mistake"}));
+  EXPECT_TRUE(after({to_40, again_to_40}, {"mistake", "mistake"}));
+  EXPECT_FALSE(after({to_40, again_to_40}, {"node_lost", "mistake"})) << "the first of its kind";
+  EXPECT_FALSE(after({to_40, again_to_40}, {"mistake", "node_lost"}));
+  EXPECT_FALSE(after({to_40, attempt(35, 41, 0, 0, 0)}, {"mistake", "mistake"})) << "it came further";
+}
+
 TEST(Ledger, ComesBackAsItWasWritten) {
   Ledger ledger;
   ledger.began_s = 1.5;

@@ -101,7 +101,7 @@ TEST_F(Node, WorkersOfALauncherAreTheRanksAndDumpTheirFlightRecordersWhenAsked) 
   const UniqueFd pipe(open((prefix + "5.pipe").c_str(), O_RDONLY | O_NONBLOCK));
   std::ofstream(prefix + "4.pipe") << "no pipe";
   task(0, 6,
-       "export TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + prefix +
+       "export TORCH_FR_DUMP_TEMP_FILE=" + prefix + "; export TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + prefix +
            "; for r in 4 5 6; do RANK=$r LOCAL_RANK=0 sleep 100 & done; wait");
   // Between fork and exec a worker still has the environment of its shell, which is no rank.
   TaskLook look;
@@ -110,9 +110,17 @@ TEST_F(Node, WorkersOfALauncherAreTheRanksAndDumpTheirFlightRecordersWhenAsked) 
   for (const TaskEvidence& rank : look.ranks) ranks.push_back(rank.rank);
   EXPECT_THAT(ranks, ElementsAre(4, 5, 6));
   EXPECT_THAT(look.all, HasSubstr("of rank 0"));
-  EXPECT_EQ(dump_flight_recorders(root_, 77, 6), 1);
+  std::ofstream(prefix + "5") << "old";
+  const std::vector<FlightFile> files = dump_flight_recorders(root_, 77, 6);
+  ASSERT_EQ(files.size(), 1U);
+  EXPECT_EQ(files[0].path, prefix + "5");
   char byte = 0;
   EXPECT_EQ(read(pipe.get(), &byte, 1), 1);
+  const double before_s = monotonic_s();
+  await_dumps(files, 0.1);
+  EXPECT_GE(monotonic_s() - before_s, 0.1) << "nobody writes it";
+  std::ofstream(prefix + "5") << "a newer one";
+  await_dumps(files, 1000);
   kill_tasks(root_, 77, 6);
 }
 
