@@ -32,8 +32,8 @@ def answer_driver():
         from torch._C._distributed_c10d import _dump_fr_trace
         while True:
             with open(pipe, "rb") as asked:
-                asked.read(1)
-            pathlib.Path(dump).write_bytes(_dump_fr_trace(includeStackTraces=False))
+                if asked.read(1):
+                    pathlib.Path(dump).write_bytes(_dump_fr_trace(includeStackTraces=False))
 
     threading.Thread(target=answer, daemon=True).start()
 

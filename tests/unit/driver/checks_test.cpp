@@ -143,6 +143,38 @@ TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
   }
 }
 
+// What ms-tracepp says of two gloo ranks of PyTorch 2.15, without their members; and with other words in it.
+TEST(Flight, RanksThatCallDifferentThingsAreAMismatchWhoeverIsRight) {
+  const auto mismatch = [](const std::string& reason, double confidence, const std::string& group, bool is_guessed) {
+    const auto verdict =
+        read_flight_verdict(fmt::format("ms-tracepp: a line of its log\n"
+                                        R"({{
+  "schema": 1, "state": "hang",
+  "sentence": "rank 0 called gloo:all_reduce 30 of group g where rank 1 called gloo:broadcast 30 of group g",
+  "suspects": [{{"rank": 0, "file": "flight/rank_0", "dp": 0, "pp": 0, "tp": 0, "host": "", "pid": 0,
+    "reason": "{0}", "confidence": {1}, "group": {2}, "doing": "finished gloo:all_reduce 29 of group default_pg 0"}}, {{
+    "rank": 1, "file": "flight/rank_1", "dp": 0, "pp": 0, "tp": 0, "host": "", "pid": 0,
+    "reason": "{0}", "confidence": {1}, "group": {2}, "doing": "finished gloo:all_reduce 29 of group default_pg 0"}}],
+  "groups": [{{"group": "default_pg 0", "axis": "world", "is_guessed": {3}, "sequence": 30,
+    "match": "collective_type_mismatch", "since_s": 5.013, "num_members": 2, "num_waiting": 2}}]
+}}
+)",
+                                        reason, confidence, group, is_guessed));
+    EXPECT_TRUE(verdict);
+    return verdict && verdict->mismatch;
+  };
+  for (const char* reason : {"wrong_kind", "wrong_size", "wrong_dtype", "missing_call", "extra_call"}) {
+    EXPECT_TRUE(mismatch(reason, 0.5, "0", false)) << reason;
+    EXPECT_FALSE(mismatch(reason, 0.5, "0", true)) << reason << ": they may be of different groups";
+  }
+  for (const char* reason : {"not_issuing", "no_trace", "transfer", "compute", "failed", "silent"}) {
+    EXPECT_FALSE(mismatch(reason, 0.95, "0", false)) << reason;
+  }
+  EXPECT_TRUE(mismatch("wrong_order", 0.85, "0", false));
+  EXPECT_FALSE(mismatch("wrong_order", 0.5, "0", false)) << "one of them may have stopped with messages under way";
+  EXPECT_FALSE(mismatch("wrong_kind", 0.95, "null", false));
+}
+
 TEST(RunSizes, AreWhatMsTrainSays) {
   const auto sizes = read_run_sizes(R"({"schema":1,"dp":6,"auto":true,"replica_ranks":8,"allowed_dp":[1,2,6]})");
   ASSERT_TRUE(sizes);

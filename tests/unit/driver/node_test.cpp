@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "driver/beats.h"
 #include "driver/command.h"
 #include "driver/credential.h"
@@ -47,7 +48,7 @@ class Node : public testing::Test {
   }
   template <class F>
   bool soon(F&& f) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 6000; ++i) {
       if (f()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -122,6 +123,24 @@ TEST_F(Node, WorkersOfALauncherAreTheRanksAndDumpTheirFlightRecordersWhenAsked) 
   std::ofstream(prefix + "5") << "a newer one";
   await_dumps(files, 1000);
   kill_tasks(root_, 77, 6);
+}
+
+TEST_F(Node, AProgramOverGlooAnswersAsTheExampleDoesAgainAndAgain) {
+  fs::create_directories(dir_ + "/torch/_C");
+  for (const char* name : {"/torch/__init__.py", "/torch/_C/__init__.py"}) std::ofstream(dir_ + name).close();
+  std::ofstream(dir_ + "/torch/_C/_distributed_c10d.py")
+      << "calls = 0\ndef _dump_fr_trace(includeStackTraces):\n  global calls\n  calls += 1\n  return b'%d' % calls\n";
+  task(3, 8,
+       fmt::format("export PYTHONPATH={0}:{1}/examples/10-driver TORCH_FR_DUMP_TEMP_FILE={0}/dump_ "
+                   "TORCH_NCCL_DEBUG_INFO_PIPE_FILE={0}/ask_; exec python3 -B -c "
+                   "'import heartbeat, time; heartbeat.answer_driver(); time.sleep(1000)'",
+                   dir_, MS_SOURCE_DIR));
+  for (const std::string wanted : {"1", "2"}) {
+    std::vector<FlightFile> files;
+    ASSERT_TRUE(soon([&] { return (files = dump_flight_recorders(root_, 77, 8)).size() == 1; }));
+    await_dumps(files, 60);
+    EXPECT_EQ(read_file(dir_ + "/dump_3"), wanted);
+  }
 }
 
 TEST_F(Node, HeartbeatsAreHeardAndDeathsSeen) {
