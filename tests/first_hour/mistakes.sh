@@ -6,6 +6,7 @@ set -euo pipefail
 # shellcheck source=tests/first_hour/walk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/walk.sh"
 PATH=$(realpath "$1"):$PATH
+jobscripts=$(realpath "$(dirname "$0")/../../jobscripts")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -97,3 +98,9 @@ note "$led mistakes in $((round - 1)) rounds"
 ((led >= 10)) || stumble 'some mistakes were not found'
 does ms-train run c.toml
 says '^steps +20$'
+
+note 'a job script that is run as a program'
+for script in "$jobscripts"/*.sbatch; do
+  fails 2 env -u SLURM_JOB_ID bash "$script" c.toml
+  says '^usage: sbatch '
+done
