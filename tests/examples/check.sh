@@ -88,6 +88,15 @@ check_12-loan() {
   [ "$(head -n 1 samples.csv | cut -d, -f1)" = scheduler ] || fail "there are no samples"
 }
 
+check_13-hang() {
+  run
+  prints '^rank 5 \(dp 0 pp 1 tp 1, node .* never issued '
+  prints 'A peer was lost'
+  prints 'going on from checkpoints/step-'
+  steps run 60
+  json run/verdict.json 'j["code"] == 0 and j["step"] == 60'
+}
+
 check_05-export() {
   run
   json hf/config.json 'j["architectures"] == ["LlamaForCausalLM"] and j["num_key_value_heads"] == 2'
