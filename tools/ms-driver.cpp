@@ -31,8 +31,8 @@ const std::vector<ManSection> kSections{
           {"4. Alarm",
            "A rank dies, the step ends, a node and its kernel are silent, or no rank gets on. How long that may last "
            "is learned from the heartbeats, for each section of a step: three times the longest of the last ones, and "
-           "5 s; or 4 s where these times are alike, or where for 2 s every rank has waited or had a processor for "
-           "itself, so that none is merely slow for want of one. Loops that name no sections get 30 s at least, twice "
+           "5 s; or 4 s where these times are alike, or where for 2 s every rank has waited or had half a processor at "
+           "least, so that none is merely slow for want of one. Loops that name no sections get 30 s at least, twice "
            "as long after every hang, unless a signal has "
            "stopped a rank; without heartbeats --hang-timeout counts, and output is the sign of life."},
           {"   Findings",

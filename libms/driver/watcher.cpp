@@ -12,9 +12,9 @@ constexpr std::string_view kEnded = "done";
 constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before that
 constexpr double kStoppedSlack_s = 2;          // nothing that a healthy rank waits for stops it by a signal
 constexpr double kClear_s = 2;                 // of a view of all ranks
-constexpr double kBusy = 0.9, kIdle = 0.1;     // processors
+constexpr double kBusy = 0.5, kIdle = 0.1;     // processors: half of one costs less than deadlines allow for
 
-// It neither has a processor for itself nor waits for others, as far as one can tell: a rank that may only be slow.
+// It neither has a processor nor waits for others, as far as one can tell: a rank that may only be slow.
 bool may_be_slowed(const RankState& before, const RankState& now) {
   const bool lacks_processor = now.cpu <= kIdle && now.state == 'R' && before.state == 'R';
   return (now.cpu > kIdle && now.cpu < kBusy) || lacks_processor || now.state == 'D';
@@ -83,8 +83,8 @@ void Watcher::was_away(double seconds) {
   if (died_s_) *died_s_ += seconds;
 }
 
-// Every rank either has a processor for itself or waits, and has for a while: a step that is slow for want of
-// processors or disks does not look so.
+// Every rank either has a processor, or half of one at least, or waits, and has for a while: a step that is slow for
+// want of processors or disks does not look so.
 bool Watcher::is_clear(double now_s) const {
   return now_s - unclear_s_ >= kClear_s && std::ranges::all_of(nodes_, [&](const auto& entry) {
            return now_s - entry.second.heard.at_s < limits_.ask_s();
