@@ -12,7 +12,7 @@ constexpr std::string_view kEnded = "done";
 constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before that
 constexpr double kStoppedSlack_s = 2;          // nothing that a healthy rank waits for stops it by a signal
 constexpr double kClear_s = 2;                 // of a view of all ranks
-constexpr double kBusy = 0.5, kIdle = 0.1;     // processors: half of one costs less than deadlines allow for
+constexpr double kBusy = 0.5, kIdle = 0.2;     // processors: half of one costs less than deadlines allow for
 
 // It neither has a processor nor waits for others, as far as one can tell: a rank that may only be slow.
 bool may_be_slowed(const RankState& before, const RankState& now) {

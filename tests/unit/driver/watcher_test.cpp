@@ -98,8 +98,9 @@ TEST_F(Watching, AHangWithAProcessorForEverybodyIsOneSooner) {
   const double learned_s = 3 * 0.65, clear_s = learned_s + 4, unclear_s = learned_s + 5;
   EXPECT_DOUBLE_EQ(deadline_s({{'S', 0.0}}), clear_s) << "both wait";
   EXPECT_DOUBLE_EQ(deadline_s({{'R', 1.0}, {'R', 0.5}}), clear_s) << "one computes";
-  EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.1}, {'S', 0.1}}), clear_s) << "it was seen between two sleeps";
+  EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.15}, {'S', 0.15}}), clear_s) << "its threads do a little";
   EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.4}}), unclear_s) << "it shares its processor";
+  EXPECT_DOUBLE_EQ(deadline_s({{'S', 0.3}}), unclear_s) << "it computes between waits of its own";
   EXPECT_DOUBLE_EQ(deadline_s({{'R', 0.05}}), unclear_s) << "it waits for a processor";
   EXPECT_DOUBLE_EQ(deadline_s({{'D', 0.0}}), unclear_s) << "it waits for a disk";
   EXPECT_DOUBLE_EQ(deadline_s({{'R', 1.0}, {'R', 1.0}, {'R', 1.0}, {'R', 0.4}}), unclear_s) << "not long enough";
