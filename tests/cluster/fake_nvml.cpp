@@ -14,7 +14,7 @@
 // nvlinks_total clocks_event_reasons temperature_c memory_used_bytes memory_total_bytes persistent nvlink_errors vbios
 // inforom inforom_valid fabric_state clock_mhz clock_max_mhz power_mw power_limit_mw memory_temperature_c
 // memory_clock_mhz busy_percent memory_busy_percent life_uncorrectable life_correctable retired_correctable
-// retired_uncorrectable pcie_replays.
+// retired_uncorrectable pcie_replays process (the number of one that uses it).
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -99,7 +99,8 @@ DeviceOpaque healthy(std::size_t index) {
                      {"life_correctable", "0"},
                      {"retired_correctable", "-"},
                      {"retired_uncorrectable", "-"},
-                     {"pcie_replays", "0"}}};
+                     {"pcie_replays", "0"},
+                     {"process", "-"}}};
 }
 
 std::string description_path() {
@@ -362,6 +363,13 @@ Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   if (const Return result = answer(device, "memory_total_bytes", &memory->total); result != kSuccess) return result;
   const Return result = answer(device, "memory_used_bytes", &memory->used);
   memory->free = memory->total - memory->used;
+  return result;
+}
+
+Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, ProcessInfo* processes) {
+  *count = 0;
+  const Return result = answer(device, "process", &processes->pid);
+  if (result == kSuccess) *count = 1;
   return result;
 }
 

@@ -42,9 +42,10 @@ bool of_the_job(const Finding& finding, const slurm::JobEnv* job) {
 
 bool may_drain(const Finding& finding, const slurm::JobEnv* job) {
   if (finding.severity != Severity::critical) return false;
-  if (finding.blame != Blame::node && finding.blame != Blame::gpu) return false;
   const Check* check = find_check(passive_checks(), finding.code);
-  return check != nullptr && !check->user_can_cause && of_the_job(finding, job);
+  if (check == nullptr || check->user_can_cause) return false;
+  // A finding's own blame says whom to call, as for a mount of this node whose server is down; the check's decides.
+  return (check->blame == Blame::node || check->blame == Blame::gpu) && of_the_job(finding, job);
 }
 
 // Replaces characters that scontrol, or scripts around it, could interpret; cuts the text to `max`.

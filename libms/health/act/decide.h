@@ -21,9 +21,9 @@ inline constexpr std::size_t kMaxReason = 200;
 inline constexpr std::string_view kCommentPrefix = "ms-diag: ";  // our pieces of a job's AdminComment
 inline constexpr std::size_t kMaxComment = 1024;
 
-// The findings that may drain: critical, of the node or its GPUs, on the allow-list, nothing that a user can cause,
-// and, where the job has only some of the node's GPUs, not of another's GPU. In the order of the allow-list. `job`
-// nullptr: the whole node.
+// The findings that may drain: critical, of a check of the node or its GPUs, on the allow-list, nothing that a user can
+// cause, and, where the job has only some of the node's GPUs, not of another's GPU. In the order of the allow-list.
+// `job` nullptr: the whole node.
 std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job);
 
 // "ms-diag:gpu.ecc gpu 3: 4 uncorrectable errors; also gpu.lost gpu 5": at most kMaxReason characters, printable ASCII

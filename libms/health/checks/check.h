@@ -59,7 +59,7 @@ struct Check {
   std::string_view summary = {};  // half a sentence, lower case, no full stop
   std::string_view needs = {};    // "NVML", "/dev/kmsg": without it the check is skipped
   double deadline_s = 2;
-  Blame blame = Blame::node;
+  Blame blame = Blame::node;  // of a passive check: only node and gpu ever drain
   Cost cost = Cost::cheap;
   Resources takes = 0;                   // of active checks
   bool soaks = false;                    // it goes on for as long as it was asked to; deadline_s comes on top
@@ -68,7 +68,8 @@ struct Check {
   Severity on_hang = Severity::warning;  // of the finding when it had to be cut
   std::string_view explain = {};         // paragraphs for ms-checks(7): what is looked at, why, what is normal
   std::string_view remedy = {};          // a sentence; goes into every finding that has no better one
-  Result (*run)(Evidence&) = nullptr;    // its findings need not repeat code, blame and remedy
+  Result (*run)(Evidence&) =
+      nullptr;  // its findings need not repeat code, blame and remedy: one may name another to be called
 };
 
 // How a check was shown to find what it says: the failure was injected on "a real node" (mounts, tmpfs, load), on "a

@@ -24,7 +24,7 @@ constexpr KnownLine kBlockErrors[] = {
 };
 
 constexpr KnownLine kNvme[] = {
-    {"controller is down; will reset", Severity::critical, "the controller was down"},
+    {"controller is down; will reset", Severity::critical, "the controller went down"},
     {"Device not ready; aborting reset", Severity::critical, "the controller did not come back from a reset"},
     {"Removing after probe failure status: ", Severity::critical, "the controller was removed"},
     {"Disabling device after reset failure: ", Severity::critical, "the controller was removed after a failed reset"},
@@ -132,12 +132,13 @@ Result check_disk_errors(Evidence& evidence) {
     if (!found) found = read_controller_error(scan);
     if (!found) found = read_filesystem_error(scan);
     if (!found) {
-      read_ata(scan, tally);
+      if (read_ata(scan, tally)) evidence.mark_judged(line);
       continue;
     }
     const auto severity = disk_severity(evidence.root(), found->device);
     if (!severity) continue;
     tally.add(std::min(*severity, found->severity), std::string(found->device), std::string(found->message));
+    evidence.mark_judged(line);
   }
   return judged(tally.findings());
 }
@@ -155,7 +156,9 @@ extern constinit const Check kDiskErrors = {
         "members of arrays, and errors of ext4, XFS and Btrfs. Only disks of this node count: loop devices, USB, "
         "optical and removable drives are passed over, since a user may be behind them; disks across a network, and "
         "ones that are no longer there, warn. Refused discards are no error.",
-    .remedy = "Ask the disk (smartctl -x, nvme smart-log); replace it, or check its file system and boot the node.",
+    .remedy =
+        "Ask the disk (smartctl -x, nvme smart-log): if it says that it fails, or the errors return, replace it; else "
+        "check its file system and reboot the node.",
     .run = check_disk_errors};
 
 }  // namespace ms::health

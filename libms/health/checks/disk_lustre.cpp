@@ -24,7 +24,9 @@ bool read_eviction(Scan line, LogTally& tally) {
 Result check_disk_lustre(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   LogTally tally;
-  for (const KernelLine& line : log.lines) read_eviction(Scan(line.text), tally);
+  for (const KernelLine& line : log.lines) {
+    if (read_eviction(Scan(line.text), tally)) evidence.mark_judged(line);
+  }
   std::vector<Finding> findings = tally.findings();
   std::optional<std::string> health;
   for (const char* file : {"/sys/fs/lustre/health_check", "/proc/fs/lustre/health_check"}) {
@@ -46,11 +48,12 @@ extern constinit const Check kDiskLustre = {
     .lane = Lane::kernel,
     .summary = "a Lustre client that is unwell or was evicted",
     .needs = "/dev/kmsg or Lustre",
+    .blame = Blame::storage,
     .explain =
         "Reads health_check of the Lustre client, and evictions in the kernel's log: after one, I/O that was "
         "under way failed. More than one client that is evicted at a time speaks against the server or the "
         "network.",
-    .remedy = "Look for the network error before the eviction; boot the node if health_check says LBUG.",
+    .remedy = "Look for the network error before the eviction; reboot the node if health_check says LBUG.",
     .run = check_disk_lustre};
 
 }  // namespace ms::health

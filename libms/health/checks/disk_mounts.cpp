@@ -28,11 +28,35 @@ bool is_trouble(int error) {
   return std::find(std::begin(kTroubles), std::end(kTroubles), error) != std::end(kTroubles);
 }
 
+constexpr std::string_view kNetworkFilesystems[] = {"nfs",  "nfs4", "lustre", "gpfs",  "beegfs", "ceph",  "wekafs",
+                                                    "cifs", "smb3", "afs",    "panfs", "gfs2",   "ocfs2", "pvfs2"};
+constexpr std::string_view kServerOrNode =
+    "See whether other nodes reach it (ls it there). If none does, its server is down: that is the storage team's. If "
+    "they do, look at this node's network, then mount it again or reboot the node.";
+
 struct Asked {
   std::string path;
   bool expected = false;
-  std::string what;  // "nfs4 server:/export"
+  std::string type;    // "nfs4"
+  std::string source;  // "server:/export", printable
 };
+
+// Completes a finding about a file system: who looks after it.
+Finding with_owner(Finding finding, std::string_view type) {
+  if (!contains(kNetworkFilesystems, type)) return finding;
+  finding.blame = Blame::storage;
+  finding.remedy = kServerOrNode;
+  return finding;
+}
+
+Finding not_mounted(const Sysroot& root, const std::string& path) {
+  Finding finding{.severity = Severity::critical, .entity = path, .message = "is not mounted"};
+  const std::vector<FstabLine> lines = read_fstab(root);
+  const auto line = std::ranges::find(lines, path, &FstabLine::path);
+  if (line == lines.end()) return finding;
+  finding.message += fmt::format(" (/etc/fstab: {} {})", printable(line->type), printable(line->source));
+  return with_owner(std::move(finding), line->type);
+}
 
 // Where users may mount by /etc/fstab, and what mount(8) noted down as mounted by a user or for one (udisks).
 std::set<std::string> mounted_by_users(const Sysroot& root) {
@@ -74,13 +98,13 @@ std::vector<Asked> to_be_asked(const Sysroot& root, const std::vector<Mount>& mo
   for (const std::string& path : expected) {
     const Mount* mount = mounted_at(mounts, path);
     if (mount == nullptr || (mount->type != "autofs" && !devices.insert(mount->device).second)) continue;
-    asked.push_back({path, true, fmt::format("{} {}", mount->type, printable(mount->source))});
+    asked.push_back({path, true, mount->type, printable(mount->source)});
   }
   for (const Mount& mount : mounts) {
     if (!contains(kAskedFilesystems, mount.type) || mount.source.starts_with("/dev/loop")) continue;
     if (of_users.contains(mount.path) || is_automounted(mounts, mount.path)) continue;
     if (&mount != mounted_at(mounts, mount.path) || !devices.insert(mount.device).second) continue;
-    asked.push_back({mount.path, false, fmt::format("{} {}", mount.type, printable(mount.source))});
+    asked.push_back({mount.path, false, mount.type, printable(mount.source)});
   }
   return asked;
 }
@@ -88,12 +112,13 @@ std::vector<Asked> to_be_asked(const Sysroot& root, const std::vector<Mount>& mo
 Severity severity_of(const Asked& asked) { return asked.expected ? Severity::critical : Severity::warning; }
 
 Finding silent(const Asked& asked, double deadline_s, std::string_view since) {
-  return {.severity = severity_of(asked),
-          .entity = asked.path,
-          .message = fmt::format("{} did not answer {}", asked.what, since),
-          .measured = deadline_s,
-          .limit = deadline_s,
-          .unit = "s"};
+  return with_owner({.severity = severity_of(asked),
+                     .entity = asked.path,
+                     .message = fmt::format("{} {} did not answer {}", asked.type, asked.source, since),
+                     .measured = deadline_s,
+                     .limit = deadline_s,
+                     .unit = "s"},
+                    asked.type);
 }
 
 Result check_disk_mounts(Evidence& evidence) {
@@ -105,7 +130,7 @@ Result check_disk_mounts(Evidence& evidence) {
   std::vector<Finding> findings;
   for (const std::string& path : expected) {
     if (mounted_at(mounts, path) != nullptr) continue;
-    findings.push_back({.severity = Severity::critical, .entity = path, .message = "is not mounted"});
+    findings.push_back(not_mounted(root, path));
   }
   const std::vector<Asked> asked = to_be_asked(root, mounts, expected);
   if (asked.empty() && expected.empty())
@@ -139,9 +164,11 @@ Result check_disk_mounts(Evidence& evidence) {
         keep["disk.mounts waits " + now[i].path] = {static_cast<double>(answer.left_behind), evidence.now_wall_s()};
       }
     } else if (is_trouble(answer.error) || (now[i].expected && (answer.error == ENOENT || answer.error == ENOTDIR))) {
-      findings.push_back({.severity = severity_of(now[i]),
-                          .entity = now[i].path,
-                          .message = fmt::format("{}: {}", now[i].what, errno_text(answer.error))});
+      findings.push_back(
+          with_owner({.severity = severity_of(now[i]),
+                      .entity = now[i].path,
+                      .message = fmt::format("{} {}: {}", now[i].type, now[i].source, errno_text(answer.error))},
+                     now[i].type));
     } else if (answer.error == EAGAIN || answer.error == ENOMEM) {
       ++not_asked;
     }
@@ -181,7 +208,11 @@ extern constinit const Check kDiskMounts = {
         "a mount point of autofs, mount points that /etc/fstab gives to users, and mounts of udisks.\n\n"
         "A path of expect.mounts must be written as the kernel shows it in /proc/self/mountinfo, without symbolic "
         "links. Permission denied counts as an answer.",
-    .remedy = "See whether the server is reachable from other nodes; if so, remount it or boot this node.",
+    .remedy =
+        "mount PATH says why it fails. If it is a server's and other nodes reach it no more either, the server is "
+        "down: "
+        "that is the storage team's. Else look at this node's disks or network, then mount it again or reboot the "
+        "node.",
     .run = check_disk_mounts};
 
 }  // namespace ms::health

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <vector>
 
 #include "health/checks/check.h"
 #include "health/evidence/scan.h"
@@ -12,20 +13,23 @@ namespace {
 Result check_disk_nfs(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
-  std::map<std::string, std::int64_t> silent;  // by server, how often since it last answered
+  std::map<std::string, std::vector<const KernelLine*>> silent;  // by server, since it last answered
   for (const KernelLine& line : log.lines) {
     Scan scan(line.text);
     if (!scan.literal("nfs: server ")) continue;
     const std::string server(scan.name());
     if (server.empty()) continue;
     if (scan.literal(" not responding, ")) {
-      ++silent[server];
+      silent[server].push_back(&line);
     } else if (scan.literal(" OK")) {
       silent.erase(server);
     }
   }
   LogTally tally;
-  for (const auto& [server, times] : silent) tally.add(Severity::warning, server, "the NFS server does not respond");
+  for (const auto& [server, lines] : silent) {
+    tally.add(Severity::warning, server, "the NFS server does not respond to this node");
+    for (const KernelLine* line : lines) evidence.mark_judged(*line);
+  }
   return judged(tally.findings());
 }
 
@@ -36,11 +40,14 @@ extern constinit const Check kDiskNfs = {
     .lane = Lane::kernel,
     .summary = "NFS servers that stopped answering",
     .needs = "/dev/kmsg",
+    .blame = Blame::storage,
     .user_can_cause = true,
     .explain =
         "Reads what the kernel says of NFS servers that do not respond. A server that answered again since is "
         "passed over. Users may mount servers of their own, so it never drains.",
-    .remedy = "See whether the server answers other nodes; if so, look at this node's network, then remount.",
+    .remedy =
+        "See whether the server answers other nodes. If it answers none, it is down: that is the storage team's. If it "
+        "does, look at this node's network (ping it, net.link); the mounts go on by themselves when it answers again.",
     .run = check_disk_nfs};
 
 }  // namespace ms::health

@@ -26,7 +26,14 @@ Result check_disk_nvme(Evidence& evidence) {
   for (const std::string& disk : disks) {
     const auto state = root.read(fmt::format("/sys/class/nvme/{}/state", disk), 64);
     if (!state || *state == "live") continue;
-    findings.push_back({.severity = Severity::warning, .entity = disk, .message = "is " + printable(*state)});
+    const bool dead = *state == "dead";
+    // A dead controller across a network tells of the network, or of its server.
+    const bool here = root.read(fmt::format("/sys/class/nvme/{}/transport", disk), 64).value_or("pcie") == "pcie";
+    findings.push_back({.severity = dead && here ? Severity::critical : Severity::warning,
+                        .entity = disk,
+                        .message = dead
+                                       ? "is dead: the kernel gave its controller up, and what is on it is out of reach"
+                                       : fmt::format("is {}, not live", printable(*state))});
   }
   return judged(std::move(findings), plural(disks.size(), "NVMe disk"));
 }
@@ -40,8 +47,12 @@ extern constinit const Check kDiskNvme = {
     .needs = "/sys/class/nvme",
     .explain =
         "Every NVMe controller must be live, and there must be as many as expect.nvmes says. One that is "
-        "resetting, dead or being removed has lost its data or will.",
-    .remedy = "nvme list and the kernel's log say more; reseat or replace that disk.",
+        "resetting or being removed is a warning, and a dead one in this node is critical: what is on it is out of "
+        "reach "
+        "until it is reset or replaced. It drains only where the site puts it on act.allow.",
+    .remedy =
+        "Reboot the node; if the disk is dead again, reseat it, then replace it. nvme list and the kernel's log say "
+        "more.",
     .run = check_disk_nvme};
 
 }  // namespace ms::health

@@ -58,9 +58,9 @@ Result check_disk_ro(Evidence& evidence) {
   if (!text) return skipped("/proc/self/mountinfo cannot be read");
   const std::vector<Mount> mounts = parse_mountinfo(*text);
 
-  std::set<std::string> remounted;  // devices
+  std::multimap<std::string, const KernelLine*> remounted;  // by device
   for (const KernelLine& line : evidence.kernel_log().lines) {
-    if (const auto device = read_remount(Scan(line.text))) remounted.insert(std::string(*device));
+    if (const auto device = read_remount(Scan(line.text))) remounted.emplace(*device, &line);
   }
   std::set<const Mount*> watched;
   std::vector<std::string> paths = {
@@ -90,6 +90,9 @@ Result check_disk_ro(Evidence& evidence) {
       why = "is read-only, and expect.mounts says rw";
     } else if (said && (watched.contains(&mount) || disk_severity(root, name) == Severity::critical)) {
       why = "the kernel made it read-only after an error";
+      for (const auto& [of, line] : remounted) {
+        if (of == device || of == source) evidence.mark_judged(*line);
+      }
     } else if (!watched.contains(&mount)) {
       continue;
     } else if (writable.contains(mount.path)) {

@@ -1,6 +1,7 @@
 // The check gpu.busy (check.h): GPU memory that is in use.
 #include "health/checks/check.h"
 #include "health/checks/gpu_common.h"
+#include "health/evidence/processes.h"
 
 namespace ms::health {
 namespace {
@@ -11,13 +12,21 @@ constexpr double kMib = 1 << 20;
 Result check_gpu_busy(Evidence& evidence) {
   return each_gpu(
       evidence, "memory in use", [](const Gpu& gpu) { return gpu.memory_used_bytes.has_value(); },
-      [](const Gpu& gpu, std::vector<Finding>& findings) {
+      [&](const Gpu& gpu, std::vector<Finding>& findings) {
         const std::uint64_t used = *gpu.memory_used_bytes;
         if (used <= kIdleMemoryBytes) return;
-        findings.push_back(about(gpu, Severity::warning,
-                                 fmt::format("{:.0f} MiB of its memory are in use", static_cast<double>(used) / kMib),
-                                 static_cast<double>(used) / kMib, static_cast<double>(kIdleMemoryBytes) / kMib,
-                                 "MiB"));
+        std::vector<std::string> users;
+        for (const int pid : gpu.processes) {
+          const std::optional<Process> process = read_process(evidence.root(), std::to_string(pid));
+          users.push_back(process ? fmt::format("process {}, {}", pid, describe_process(evidence.root(), *process))
+                                  : fmt::format("process {}", pid));
+        }
+        findings.push_back(
+            about(gpu, Severity::warning,
+                  fmt::format("{} of its memory are in use, and {}", format_size(static_cast<double>(used)),
+                              users.empty() ? "the driver names no process"
+                                            : fmt::format("used by {}", fmt::join(users, "; "))),
+                  static_cast<double>(used) / kMib, static_cast<double>(kIdleMemoryBytes) / kMib, "MiB"));
       });
 }
 
@@ -33,8 +42,12 @@ extern constinit const Check kGpuBusy = {
     .explain =
         "More than 1 GiB of a GPU's memory is in use. Before a job that has the node for itself this is a process "
         "that an earlier job left behind, or memory that the driver did not get back. On nodes that jobs share, "
-        "or when it is run by hand beside a job, it is normal. A user can cause it, so it never drains.",
-    .remedy = "Find the process with nvidia-smi or fuser -v /dev/nvidia*, and end it.",
+        "or when it is run by hand beside a job, it is normal. The processes are those that the driver names. A user "
+        "can cause it, so it never drains.",
+    .remedy =
+        "Ask the user of the process, or end it (kill PID, then kill -9 PID). Where none is named, fuser -v "
+        "/dev/nvidia* "
+        "may show it; where nothing does, the driver kept the memory: reset the GPU.",
     .run = check_gpu_busy};
 
 }  // namespace ms::health

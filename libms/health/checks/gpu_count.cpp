@@ -36,7 +36,9 @@ extern constinit const Check kGpuCount = {
         "controllers on the PCI bus. Fewer is critical: Slurm would give jobs a GPU that is not there. A GPU that "
         "the driver lost while it ran is still counted here and found by gpu.lost. Without the library nothing "
         "is compared; that is gpu.driver's finding.",
-    .remedy = "Look for the missing GPU with lspci and in the kernel's log; boot the node, then reseat the GPU.",
+    .remedy =
+        "Look for the missing GPU with lspci and in the kernel's log; reboot the node; if it stays away, reseat the "
+        "GPU.",
     .run = check_gpu_count};
 
 }  // namespace ms::health

@@ -38,7 +38,7 @@ extern constinit const Check kGpuEcc = {
         "uncorrectable error is critical: data was lost, the program that had it was ended, and the damaged row "
         "is only replaced by a reset. Corrected errors are the memory doing its work; more than "
         "limits.ecc_correctable of them are a warning.",
-    .remedy = "Reset the GPU (nvidia-smi --gpu-reset) or boot the node, which remaps the row and clears the counter.",
+    .remedy = "Reset the GPU (nvidia-smi --gpu-reset) or reboot the node, which remaps the row and clears the counter.",
     .run = check_gpu_ecc};
 
 }  // namespace ms::health

@@ -33,7 +33,7 @@ extern constinit const Check kGpuLost = {
         "the job's. GPUs are matched by the number that Slurm gives (SLURM_JOB_GPUS), which is NVML's only where "
         "gres.conf lists the devices in order: nvidia0 first, which is the lowest PCI address. A GPU that is off "
         "the bus has no number any more, and counts for every job.",
-    .remedy = "Boot the node; if the GPU is lost again, check its seat, its power and its temperature.",
+    .remedy = "Reboot the node; if the GPU is lost again, check its seat, its power and its temperature.",
     .run = check_gpu_lost};
 
 }  // namespace ms::health

@@ -18,7 +18,7 @@ bool read_sxid(Scan line, LogTally& tally) {
   if (!sxid || !line.literal(", ")) return false;
   const bool fatal = line.literal("Fatal, ");
   tally.add(Severity::warning, fmt::format("switch {}", *number),
-            fmt::format("{} SXid {} at {}", fatal ? "fatal" : "non-fatal", *sxid, pci));
+            fmt::format("{} error SXid {} of the NVSwitch at {}", fatal ? "fatal" : "non-fatal", *sxid, pci));
   return true;
 }
 
@@ -27,7 +27,9 @@ Result check_gpu_sxid(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
-  for (const KernelLine& line : log.lines) read_sxid(Scan(line.text), tally);
+  for (const KernelLine& line : log.lines) {
+    if (read_sxid(Scan(line.text), tally)) evidence.mark_judged(line);
+  }
   return judged(tally.findings());
 }
 
@@ -38,12 +40,14 @@ extern constinit const Check kGpuSxid = {
     .lane = Lane::kernel,
     .summary = "errors that NVSwitches reported",
     .needs = "/dev/kmsg",
+    .blame = Blame::gpu,
     .explain =
         "Reads the SXids in the kernel's log, what the NVIDIA driver says of an NVSwitch: fatal ones, after "
         "which NVLinks of the node are down until the GPUs and switches are reset, and others, which are "
         "counted. Never seen on hardware here, so it warns and never drains.",
     .remedy =
-        "After a fatal SXid reset the GPUs and switches together (nvidia-smi -r) or boot the node; if it returns, have "
+        "After a fatal SXid reset the GPUs and switches together (nvidia-smi -r) or reboot the node; if it returns, "
+        "have "
         "the baseboard tested.",
     .run = check_gpu_sxid};
 

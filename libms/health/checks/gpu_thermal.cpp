@@ -10,9 +10,12 @@ Result check_gpu_thermal(Evidence& evidence) {
   return each_gpu(
       evidence, "reasons for lower clocks", [](const Gpu& gpu) { return gpu.clocks_event_reasons.has_value(); },
       [](const Gpu& gpu, std::vector<Finding>& findings) {
-        std::vector<std::string_view> reasons;
+        std::vector<std::string> reasons;
         const std::uint64_t bits = *gpu.clocks_event_reasons;
-        if (bits & nvml::kHwThermalSlowdown) reasons.push_back("it is too hot");
+        if (bits & nvml::kHwThermalSlowdown) {
+          reasons.push_back(gpu.temperature_c ? fmt::format("it is too hot, {:.0f} C", *gpu.temperature_c)
+                                              : "it is too hot");
+        }
         if (bits & nvml::kHwPowerBrakeSlowdown) reasons.push_back("the power brake of the machine is asserted");
         if (reasons.empty() && bits & nvml::kHwSlowdown) reasons.push_back("the hardware protects itself");
         if (reasons.empty()) return;

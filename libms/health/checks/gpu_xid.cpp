@@ -21,6 +21,7 @@ Result check_gpu_xid(Evidence& evidence) {
   };
   LogTally tally;
   std::map<std::string, XidLine> last_action;  // by PCI address: a later Xid 154 takes back an earlier one
+  std::multimap<std::string, const KernelLine*> action_lines;
   std::size_t seen = 0;
   for (const KernelLine& line : log.lines) {
     const std::optional<XidLine> xid = parse_xid(line.text);
@@ -28,17 +29,21 @@ Result check_gpu_xid(Evidence& evidence) {
     ++seen;
     if (xid->number == 154) {
       last_action[xid->pci] = *xid;
+      action_lines.emplace(xid->pci, &line);
       continue;
     }
     const XidRow* row = find_xid(xid->number);
     if (row != nullptr && (row->user_can_cause || row->severity == Severity::note)) continue;
     tally.add(row ? row->severity : Severity::warning, entity_at(xid->pci),
               fmt::format("Xid {}: {}", xid->number, row ? row->meaning : "not known to us"));
+    evidence.mark_judged(line);
   }
   for (const auto& [pci, xid] : last_action) {
     if (xid.action == RecoveryAction::none) continue;
     const RecoveryAdvice advice = xid.action ? advice_for(*xid.action) : RecoveryAdvice{Severity::warning, "something"};
     tally.add(advice.severity, entity_at(pci), fmt::format("Xid 154: the driver asks for {}", advice.words));
+    const auto [first, last] = action_lines.equal_range(pci);
+    for (auto line = first; line != last; ++line) evidence.mark_judged(*line->second);
   }
   std::vector<Finding> findings = tally.findings();
   if (findings.empty() && seen == 0 && on_bus.empty()) return skipped("no NVIDIA GPU here, and no Xid in the log");
@@ -61,7 +66,9 @@ extern constinit const Check kGpuXid = {
         "What a program can cause by itself never counts: 13, 31, 43, 45, 109 and the like. Only lines of the "
         "kernel itself count, from their first character on, and none from before the node's boot or its last "
         "undrain: after a reset of the GPU, undrain the node.",
-    .remedy = "Look the number up in NVIDIA's Xid catalog; reset the GPU, or boot the node after Xid 79.",
+    .remedy =
+        "Reset the GPU (nvidia-smi --gpu-reset -i N), or reboot the node after Xid 79; if it returns, have the GPU "
+        "replaced. NVIDIA's Xid catalog says what the number means.",
     .run = check_gpu_xid};
 
 }  // namespace ms::health

@@ -55,7 +55,7 @@ extern constinit const Check kHostFrag = {
         "Adds up the free memory by the size of its blocks. Where less than one percent of it is in blocks of 2 "
         "MiB and more, although more than 1 GiB is free, huge pages and large registrations fail or take "
         "seconds.",
-    .remedy = "echo 1 >/proc/sys/vm/compact_memory; if it returns, drop caches between jobs, or boot the node.",
+    .remedy = "echo 1 >/proc/sys/vm/compact_memory; if it returns, drop caches between jobs, or reboot the node.",
     .run = check_host_frag};
 
 }  // namespace ms::health

@@ -67,7 +67,10 @@ Result check_host_hung(Evidence& evidence) {
   LogTally tally;
   for (const KernelLine& line : log.lines) {
     const bool today = line.since_boot_s >= day_began_s;
-    if (today && read_blocked_task(Scan(line.text), tally)) continue;
+    if (today && read_blocked_task(Scan(line.text), tally)) {
+      evidence.mark_judged(line);
+      continue;
+    }
     for (const KernelTrouble& trouble : kernel_troubles()) {
       Scan scan(line.text);
       if ((trouble.passes && !today) || !scan.one_of(trouble.prefixes)) continue;
@@ -77,6 +80,7 @@ Result check_host_hung(Evidence& evidence) {
                            ? scan.number()
                            : std::nullopt;
       tally.add(Severity::warning, cpu ? fmt::format("cpu {}", *cpu) : "kernel", std::string(trouble.message));
+      evidence.mark_judged(line);
       break;
     }
   }
@@ -96,7 +100,7 @@ extern constinit const Check kHostHung = {
         "log. Blocked tasks and stalls count for a day; they are often a job that waits for a slow file system, so "
         "this only warns. A kernel that hit a bug of its own works on with damaged parts: it counts until the node "
         "boots.",
-    .remedy = "Read the kernel's log around the line; a node whose kernel hit a bug should be booted.",
+    .remedy = "Read the kernel's log around the line; a node whose kernel hit a bug should be rebooted.",
     .run = check_host_hung};
 
 }  // namespace ms::health

@@ -18,15 +18,23 @@ Result check_host_kmsg(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped(log.error);
   LogTally tally;
-  std::size_t errors = 0;
+  std::size_t errors = 0, of_others = 0;
   for (const KernelLine& line : log.lines) {
     if (line.level > kErrorLevel) continue;
     ++errors;
+    if (evidence.is_judged(line)) {
+      ++of_others;
+      continue;
+    }
     const bool is_known = std::ranges::any_of(
         known, [&](const std::string& pattern) { return fnmatch(pattern.c_str(), line.text.c_str(), 0) == 0; });
     if (!is_known) tally.add(Severity::warning, "kernel", "said " + ms::printable(line.text, 120));
   }
-  return judged(tally.findings(), plural(errors, "error line") + ", all known");
+  return judged(tally.findings(), plural(errors, "error line") +
+                                      (of_others == 0 ? ", all known"
+                                                      : fmt::format(", {} of them in findings of other checks, the "
+                                                                    "others known",
+                                                                    of_others)));
 }
 
 }  // namespace
@@ -40,11 +48,12 @@ extern constinit const Check kHostKmsg = {
     .explain =
         "Every line that the kernel itself logged as an error, or worse, must match a pattern of expect.kernel_lines: "
         "what is harmless on this hardware, one line a pattern, as in *ACPI BIOS Error*. What matches none is a "
-        "warning, and like lines are counted. It finds what no other check has a row for, at the price of a list that "
+        "warning, and like lines are counted. A line that another check of the same run made a finding of is left to "
+        "that. It finds what no other check has a row for, at the price of a list that "
         "the site keeps.",
     .remedy =
-        "If no other finding explains it, look the line up. Only what is harmless on this hardware belongs into "
-        "expect.kernel_lines.",
+        "No other finding was made from this line: look it up, and read what stands around it (dmesg -T). Only what is "
+        "harmless on this hardware belongs into expect.kernel_lines.",
     .run = check_host_kmsg};
 
 }  // namespace ms::health

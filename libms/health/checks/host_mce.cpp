@@ -85,10 +85,15 @@ struct FirmwareReport {
   bool pcie = false;
 };
 
-bool read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) {
-  if (!line.literal("{")) return false;
-  const auto number = line.number();
-  if (!number || !line.literal("}[Hardware Error]:")) return false;
+std::optional<std::uint64_t> firmware_number(Scan line) {
+  const auto number = line.literal("{") ? line.number() : std::nullopt;
+  return line.literal("}[Hardware Error]:") ? number : std::nullopt;
+}
+
+void read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) {
+  const auto number = firmware_number(line);
+  if (!number) return;
+  line.literal(line.rest().substr(0, line.rest().find(':') + 1));
   line.blanks();
   if (line.literal("event severity: ")) {
     for (const std::string_view severity : {"fatal", "recoverable", "corrected"}) {
@@ -101,7 +106,6 @@ bool read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) 
     }
     if (line.rest() == "PCIe error") reports[*number].pcie = true;
   }
-  return true;
 }
 
 // A recoverable error of a PCIe device can be a driver's or a device's mishap; one of memory or processor is not.
@@ -120,11 +124,40 @@ std::vector<Finding> firmware_findings(const std::map<std::uint64_t, FirmwareRep
   std::vector<Finding> findings = memory_or_processor.findings();
   for (Finding& finding : other.findings()) {
     finding.remedy =
-        "The report in the kernel's log ([Hardware Error] lines) names the device; reseat or replace that, and boot "
+        "The report in the kernel's log ([Hardware Error] lines) names the device; reseat or replace that, and reboot "
         "the node.";
     findings.push_back(std::move(finding));
   }
   return findings;
+}
+
+// The DIMMs of a controller whose own counter `file` is not 0, by the board's label where EDAC has one. Many drivers
+// count for the controller alone.
+std::vector<std::string> dimms_with(const Sysroot& root, const std::string& controller, std::string_view file) {
+  std::vector<std::string> dimms;
+  for (const std::string& name : root.list(controller)) {
+    if (!name.starts_with("dimm")) continue;
+    const std::string directory = fmt::format("{}/{}", controller, name);
+    if (root.read_int(fmt::format("{}/{}", directory, file)).value_or(0) <= 0) continue;
+    const std::string label = root.read(directory + "/dimm_label", 256).value_or("");
+    dimms.push_back(label.empty() ? name : printable(label));
+  }
+  return dimms;
+}
+
+constexpr std::string_view kUnknownDimm =
+    "Which DIMM it is, the board's event log tells (ipmitool sel list), or rasdaemon (ras-mc-ctl --errors). Replace "
+    "that one; then reboot the node, which also clears the counters.";
+
+// Completes a finding about memory errors of a controller.
+Finding on_dimms(Finding finding, const std::vector<std::string>& dimms) {
+  if (dimms.empty()) {
+    finding.message += "; only the controller is known, not the DIMM";
+    finding.remedy = kUnknownDimm;
+  } else {
+    finding.message += fmt::format(" on DIMM {}", fmt::join(dimms, ", "));
+  }
+  return finding;
 }
 
 // Since the driver was loaded, or somebody wrote reset_counters.
@@ -137,23 +170,26 @@ std::size_t read_controllers(Evidence& evidence, std::vector<Finding>& findings,
     const auto corrected = evidence.root().read_int(directory + "/ce_count");
     controllers += uncorrected || corrected ? 1u : 0u;
     if (uncorrected && *uncorrected > 0) {
-      findings.push_back({.severity = Severity::critical,
-                          .entity = "memory controller " + name,
-                          .message = plural(static_cast<std::size_t>(*uncorrected), "uncorrected memory error"),
-                          .measured = static_cast<double>(*uncorrected),
-                          .limit = 0.0,
-                          .unit = "errors"});
+      findings.push_back(
+          on_dimms({.severity = Severity::critical,
+                    .entity = "memory controller " + name,
+                    .message = plural(static_cast<std::size_t>(*uncorrected), "uncorrected memory error"),
+                    .measured = static_cast<double>(*uncorrected),
+                    .limit = 0.0,
+                    .unit = "errors"},
+                   dimms_with(evidence.root(), directory, "dimm_ue_count")));
     }
     if (!corrected) continue;
     const auto rate =
         growth_per_window(evidence, "host.mce corrected " + name, static_cast<double>(*corrected), kHour_s, keep);
     if (rate && *rate > kCorrectedPerHour) {
-      findings.push_back({.severity = Severity::warning,
-                          .entity = "memory controller " + name,
-                          .message = fmt::format("{:.0f} corrected memory errors an hour", *rate),
-                          .measured = *rate,
-                          .limit = kCorrectedPerHour,
-                          .unit = "errors/h"});
+      findings.push_back(on_dimms({.severity = Severity::warning,
+                                   .entity = "memory controller " + name,
+                                   .message = fmt::format("{:.0f} corrected memory errors an hour", *rate),
+                                   .measured = *rate,
+                                   .limit = kCorrectedPerHour,
+                                   .unit = "errors/h"},
+                                  dimms_with(evidence.root(), directory, "dimm_ce_count")));
     }
   }
   return controllers;
@@ -167,10 +203,18 @@ Result check_host_mce(Evidence& evidence) {
   std::map<std::uint64_t, FirmwareReport> reports;
   for (const KernelLine& line : log.lines) {
     const Scan scan(line.text);
-    if (read_bank(scan, tally) || read_whole_line(line.text, tally) || read_edac(scan, tally)) continue;
-    read_firmware(scan, reports);
+    if (read_bank(scan, tally) || read_whole_line(line.text, tally) || read_edac(scan, tally)) {
+      evidence.mark_judged(line);
+    } else {
+      read_firmware(scan, reports);
+    }
   }
   std::erase_if(reports, [](const auto& report) { return report.second.severity.empty(); });
+  for (const KernelLine& line : log.lines) {
+    if (const auto number = firmware_number(Scan(line.text)); number && reports.contains(*number)) {
+      evidence.mark_judged(line);
+    }
+  }
   findings = tally.findings();
   for (Finding& finding : firmware_findings(reports)) findings.push_back(std::move(finding));
   const std::size_t controllers = read_controllers(evidence, findings, keep);
@@ -194,10 +238,12 @@ extern constinit const Check kHostMce = {
         "ce_count "
         "of every memory controller. An uncorrected error is critical: data was lost, and what failed once fails "
         "again. Corrected errors are the memory doing its work; more than 100 an hour of one controller are a "
-        "warning, because DIMMs that die begin so.\n\n"
+        "warning, because DIMMs that die begin so. The DIMM is named where EDAC counts for each; else only the "
+        "controller "
+        "is known.\n\n"
         "Lines of the log from before the last undrain do not count, but ue_count stays until the node boots or "
         "somebody writes to reset_counters beside it.",
-    .remedy = "Replace the DIMM or processor that is named; then boot the node, which also clears the counters.",
+    .remedy = "Replace the DIMM or processor that is named; then reboot the node, which also clears the counters.",
     .run = check_host_mce};
 
 }  // namespace ms::health

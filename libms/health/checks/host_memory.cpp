@@ -83,7 +83,9 @@ extern constinit const Check kHostMemory = {
         "plugged in, "
         "and too little is only a warning. Pages that the kernel took out of use after memory errors "
         "(HardwareCorrupted) are a warning too.",
-    .remedy = "Look into the board's event log for a DIMM that was mapped out; reseat or replace it.",
+    .remedy =
+        "Look for a DIMM that is missing or that the BIOS switched off: dmidecode -t memory, the board's event log "
+        "(ipmitool sel list). Reseat or replace it.",
     .run = check_host_memory};
 
 }  // namespace ms::health

@@ -19,7 +19,13 @@ Result check_host_modules(Evidence& evidence) {
     std::string name = module;  // the kernel writes '_' for '-'
     std::replace(name.begin(), name.end(), '-', '_');
     if (root.exists("/sys/module/" + name)) continue;
-    findings.push_back({.severity = Severity::warning, .entity = module, .message = "the module is not loaded"});
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = module,
+         .message = "this kernel module is not loaded",
+         .remedy = fmt::format("modprobe {} loads it, or says why not (dmesg). After an update of the kernel "
+                               "its package may be missing for the new one.",
+                               module)});
   }
   return judged(std::move(findings), plural(expected.size(), "module"));
 }

@@ -43,7 +43,7 @@ Result check_host_pcie(Evidence& evidence) {
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   for (const KernelLine& line : log.lines) {
-    if (!read_aer(Scan(line.text), tally)) read_hotplug(Scan(line.text), tally);
+    if (read_aer(Scan(line.text), tally) || read_hotplug(Scan(line.text), tally)) evidence.mark_judged(line);
   }
   return judged(tally.findings());
 }
@@ -59,7 +59,8 @@ extern constinit const Check kHostPcie = {
         "Reads what the kernel's AER and hot-plug code say: uncorrected errors, fatal or not, and a slot whose "
         "link went down or whose card is gone. Corrected errors are passed over: links retry.",
     .remedy =
-        "Reseat the device that is named, or its riser; if it returns, replace it. After a fatal error boot the node.",
+        "Reseat the device that is named, or its riser; if it returns, replace it. After a fatal error reboot the "
+        "node.",
     .run = check_host_pcie};
 
 }  // namespace ms::health

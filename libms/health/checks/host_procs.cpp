@@ -24,7 +24,12 @@ Result check_host_procs(Evidence& evidence) {
   std::vector<Finding> findings;
   for (const std::string& name : expected) {
     if (running.contains(name.substr(0, kNameBytes))) continue;
-    findings.push_back({.severity = Severity::warning, .entity = name, .message = "no such process runs"});
+    findings.push_back({.severity = Severity::warning,
+                        .entity = name,
+                        .message = "no such process runs",
+                        .remedy = fmt::format("systemctl status {0} says why it ended; start it again "
+                                              "(systemctl start {0}).",
+                                              name)});
   }
   return judged(std::move(findings), plural(expected.size(), "service"));
 }

@@ -1,13 +1,12 @@
 // The check host.strays (check.h): busy processes of users that belong to no job.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "health/checks/check.h"
+#include "health/evidence/processes.h"
 #include "health/evidence/scan.h"
 
 namespace ms::health {
@@ -62,45 +61,14 @@ bool jobs_have_cgroups(const Sysroot& root) {
   return false;
 }
 
-struct Stray {
-  std::string name;
-  std::uint64_t user = 0;
-  double cpu_s = 0;
-  double mib = 0;
-};
-
 // A process of a user's, numbered from `first` on, that is in no cgroup of a job; nullopt: it is none, or gone.
-std::optional<Stray> stray_of(const Sysroot& root, const std::string& pid, std::uint64_t first) {
-  const std::string directory = "/proc/" + pid;
-  const auto status = root.read(directory + "/status", 8192);
-  const auto cgroup = root.read(directory + "/cgroup", 8192);
-  const auto stat = root.read(directory + "/stat", 4096);
-  if (!status || !cgroup || !stat || cgroup->find("/job_") != std::string::npos) return std::nullopt;
-  if (is_service(*cgroup)) return std::nullopt;
-  Stray stray;
-  for (const std::string& line : split(*status, '\n')) {
-    Scan scan(line);
-    if (scan.literal("Uid:\t")) stray.user = scan.number().value_or(0);
-    if (scan.literal("VmRSS:")) {
-      scan.blanks();
-      scan.literal("\t");
-      scan.blanks();
-      stray.mib = static_cast<double>(scan.number().value_or(0)) / 1024;
-    }
-  }
-  const bool dynamic = stray.user >= kFirstDynamic && stray.user <= kLastDynamic;
-  if (stray.user < first || dynamic || stray.user == kNobody) return std::nullopt;
-  const std::size_t begin = stat->find('('), end = stat->rfind(") ");
-  if (begin == std::string::npos || end == std::string::npos || end < begin) return std::nullopt;
-  stray.name = stat->substr(begin + 1, end - begin - 1);
-  const std::vector<std::string> fields = split(stat->substr(end + 2), ' ');
-  constexpr std::size_t kUserTime = 11, kSystemTime = 12;  // proc(5) counts 14 and 15, with those before the name's end
-  if (fields.size() > kSystemTime) {
-    stray.cpu_s =
-        (std::strtod(fields[kUserTime].c_str(), nullptr) + std::strtod(fields[kSystemTime].c_str(), nullptr)) /
-        static_cast<double>(::sysconf(_SC_CLK_TCK));
-  }
-  return stray;
+std::optional<Process> stray_of(const Sysroot& root, const std::string& pid, std::uint64_t first) {
+  const auto cgroup = root.read(fmt::format("/proc/{}/cgroup", pid), 8192);
+  if (!cgroup || cgroup->find("/job_") != std::string::npos || is_service(*cgroup)) return std::nullopt;
+  const std::optional<Process> process = read_process(root, pid);
+  if (!process || process->user < first || process->user == kNobody) return std::nullopt;
+  const bool dynamic = process->user >= kFirstDynamic && process->user <= kLastDynamic;
+  return dynamic ? std::nullopt : process;
 }
 
 Result check_host_strays(Evidence& evidence) {
@@ -109,30 +77,35 @@ Result check_host_strays(Evidence& evidence) {
   const std::vector<std::string>& may = evidence.policy().expect.strays;
   const std::uint64_t first = first_user(root);
   std::vector<Finding> findings;
-  std::vector<std::pair<std::string, Stray>> suspects;
+  std::vector<std::pair<std::string, Process>> suspects;
   std::size_t seen = 0;
   for (const std::string& pid : root.list("/proc")) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::optional<Stray> stray = stray_of(root, pid, first);
+    const std::optional<Process> stray = stray_of(root, pid, first);
     if (!stray || std::ranges::find(may, stray->name) != may.end()) continue;
     ++seen;
-    if (stray->cpu_s >= kBusy_s || stray->mib >= kLarge_mib) suspects.emplace_back(pid, *stray);
+    if (stray->cpu_s >= kBusy_s || stray->memory_mib >= kLarge_mib) suspects.emplace_back(pid, *stray);
   }
   const double looked_s = monotonic_s();
   if (!suspects.empty()) SystemClock().sleep_s(kLook_s);
   for (const auto& [pid, before] : suspects) {
-    const std::optional<Stray> stray = stray_of(root, pid, first);
+    const std::optional<Process> stray = stray_of(root, pid, first);
     if (!stray || findings.size() >= kMostStrays) continue;
     const double cores = (stray->cpu_s - before.cpu_s) / (monotonic_s() - looked_s);
-    const bool large = stray->mib >= kLarge_mib;
+    const bool large = stray->memory_mib >= kLarge_mib;
     if (cores < kBusyCores && !large) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "process " + pid,
-                        .message = fmt::format("{} of user {} is in no job, busy on {:.1f} cores, {:.0f} MiB",
-                                               printable(stray->name), stray->user, cores, stray->mib),
-                        .measured = large ? stray->mib : cores,
-                        .limit = large ? kLarge_mib : kBusyCores,
-                        .unit = large ? "MiB" : "cores"});
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = "process " + pid,
+         .message = fmt::format("{} is in no job and {}holds {}", describe_process(root, *stray),
+                                cores < kBusyCores ? "" : fmt::format("is busy on {:.1f} cores, ", cores),
+                                format_size(stray->memory_mib * 1024 * 1024)),
+         .measured = large ? stray->memory_mib : cores,
+         .limit = large ? kLarge_mib : kBusyCores,
+         .unit = large ? "MiB" : "cores",
+         .remedy = fmt::format("Ask its user, or end it (kill {0}, then kill -9 {0}). pam_slurm_adopt keeps users off "
+                               "nodes where they have no job.",
+                               pid)});
   }
   return judged(std::move(findings), plural(seen, "process") + " of users outside jobs, none of them busy");
 }
@@ -144,6 +117,7 @@ extern constinit const Check kHostStrays = {
     .lane = Lane::files,
     .summary = "busy processes of users that belong to no job",
     .needs = "cgroups of Slurm (ProctrackType=proctrack/cgroup)",
+    .blame = Blame::user,
     .user_can_cause = true,
     .explain =
         "A process of a user that is in no cgroup of a job and is busy, or holds 1 GiB of memory, is a warning: what "
@@ -153,7 +127,7 @@ extern constinit const Check kHostStrays = {
         "names of expect.strays, services in system.slice but those that start commands of users (sshd, cron, atd, "
         "slurmd), and whatever merely waits. Where Slurm tracks processes without cgroups nobody can tell, and nothing "
         "is judged.",
-    .remedy = "Ask its user, or end it; pam_slurm_adopt keeps users off nodes where they have no job.",
+    .remedy = "Ask its user, or end it. pam_slurm_adopt keeps users off nodes where they have no job.",
     .run = check_host_strays};
 
 }  // namespace ms::health

@@ -26,7 +26,9 @@ bool read_throttling(Scan line, LogTally& tally) {
 Result check_host_thermal(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   LogTally tally;
-  for (const KernelLine& line : log.lines) read_throttling(Scan(line.text), tally);
+  for (const KernelLine& line : log.lines) {
+    if (read_throttling(Scan(line.text), tally)) evidence.mark_judged(line);
+  }
   std::vector<Finding> findings = tally.findings();
   std::int64_t events = 0, counters = 0;
   constexpr const char* kCpus = "/sys/devices/system/cpu";

@@ -30,7 +30,8 @@ extern constinit const Check kHostTimer = {
         "Reads which clock source the kernel uses. hpet, acpi_pm and jiffies mean that it gave up the "
         "processors' own counters (TSC), mostly because they drifted apart: reading the time then takes "
         "microseconds, which every framework and NCCL do all the time.",
-    .remedy = "Look in the kernel's log for 'Marking clocksource tsc as unstable'; update the BIOS, or boot the node.",
+    .remedy =
+        "Look in the kernel's log for 'Marking clocksource tsc as unstable'; update the BIOS, or reboot the node.",
     .run = check_host_timer};
 
 }  // namespace ms::health

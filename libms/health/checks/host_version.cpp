@@ -9,14 +9,21 @@
 namespace ms::health {
 namespace {
 
+constexpr std::string_view kWrongKernel =
+    "The node runs another kernel, or another image, than the others: install or choose the expected one, and reboot "
+    "the "
+    "node into it.";
+constexpr std::string_view kWrongBios = "Update the BIOS to what the other nodes have; it takes a reboot of the node.";
+
 Result check_host_version(Evidence& evidence) {
   const ExpectConfig& expect = evidence.policy().expect;
   struct Row {
     std::string_view entity, file;
     const std::string& expected;
+    std::string_view remedy;
   };
-  const Row rows[] = {{"kernel", "/proc/sys/kernel/osrelease", expect.kernel},
-                      {"BIOS", "/sys/class/dmi/id/bios_version", expect.bios}};
+  const Row rows[] = {{"kernel", "/proc/sys/kernel/osrelease", expect.kernel, kWrongKernel},
+                      {"BIOS", "/sys/class/dmi/id/bios_version", expect.bios, kWrongBios}};
   std::vector<Finding> findings;
   std::size_t compared = 0;
   for (const Row& row : rows) {
@@ -26,7 +33,8 @@ Result check_host_version(Evidence& evidence) {
     if (*is == row.expected) continue;
     findings.push_back({.severity = Severity::warning,
                         .entity = std::string(row.entity),
-                        .message = fmt::format("is {}, expected {}", printable(*is), row.expected)});
+                        .message = fmt::format("is {}, expected {}", printable(*is), row.expected),
+                        .remedy = std::string(row.remedy)});
   }
   if (compared == 0) return skipped("the policy names neither expect.kernel nor expect.bios, or they cannot be read");
   return judged(std::move(findings));
@@ -42,7 +50,7 @@ extern constinit const Check kHostVersion = {
     .explain =
         "Compares the kernel's release with expect.kernel and the BIOS's version with expect.bios, where the "
         "policy names them. ms-diag fleet finds nodes that differ without being told what is right.",
-    .remedy = "Install what the other nodes have, and boot the node.",
+    .remedy = "Install what the other nodes have, and reboot the node.",
     .run = check_host_version};
 
 }  // namespace ms::health

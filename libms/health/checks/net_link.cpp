@@ -33,21 +33,49 @@ struct LinkState {
   bool up = false;
   bool switched_off = false;  // by whoever administers it
   std::string said;
+  Blame blame = Blame::node;
+  std::string_view remedy = {};  // where it is not up
 };
 
-LinkState state_of(const Sysroot& root, const Link& link) {
-  if (link.is_port) {
-    const std::uint64_t physical = state_number(root, link.directory + "/phys_state");
-    return {.up = state_number(root, link.directory + "/state") == kActive && physical == kPhysLinkUp,
-            .switched_off = physical == kPhysDisabled,
-            .said = fmt::format("state {}, physical state {}", text_of(root, link.directory + "/state"),
-                                text_of(root, link.directory + "/phys_state"))};
+constexpr std::string_view kNoSignal =
+    "No signal comes from the other end: reseat or replace the cable and its transceivers; if that does not help, try "
+    "another switch port.";
+constexpr std::string_view kNoSubnetManager =
+    "The cable carries a signal, so it is not the cable: no subnet manager makes the port active. See whether one runs "
+    "(sminfo, opensm's log) and whether the switch port is enabled.";
+constexpr std::string_view kNoEthernet =
+    "The cable carries a signal, so it is not the cable: see whether the port's network interface is up (ip link) and "
+    "whether the switch port is enabled.";
+constexpr std::string_view kPortDisabled =
+    "Somebody or the driver switched the port off: enable it (mlxlink -d DEVICE -a UP, or ibportstate), and see "
+    "whether "
+    "other nodes have it on.";
+constexpr std::string_view kInterfaceDisabled = "Somebody switched it off on this node: ip link set NAME up.";
+
+// A port that has a signal waits for somebody in the network: the subnet manager, or the switch.
+LinkState port_state(const Sysroot& root, const Link& link) {
+  const std::uint64_t physical = state_number(root, link.directory + "/phys_state");
+  LinkState state{.up = state_number(root, link.directory + "/state") == kActive && physical == kPhysLinkUp,
+                  .switched_off = physical == kPhysDisabled,
+                  .said = fmt::format("state {}, physical state {}", text_of(root, link.directory + "/state"),
+                                      text_of(root, link.directory + "/phys_state")),
+                  .remedy = kNoSignal};
+  if (state.switched_off) state.remedy = kPortDisabled;
+  if (physical == kPhysLinkUp) {
+    state.blame = Blame::fabric;
+    state.remedy = text_of(root, link.directory + "/link_layer") == "Ethernet" ? kNoEthernet : kNoSubnetManager;
   }
+  return state;
+}
+
+LinkState state_of(const Sysroot& root, const Link& link) {
+  if (link.is_port) return port_state(root, link);
   const auto carrier = root.read_int(link.directory + "/carrier");  // EINVAL while the interface is switched off
   const std::string operstate = text_of(root, link.directory + "/operstate");
   return {.up = carrier == 1 && (operstate == "up" || operstate == "unknown"),
           .switched_off = !carrier,
-          .said = carrier ? fmt::format("operstate {}, carrier {}", operstate, *carrier) : "it is switched off"};
+          .said = carrier ? fmt::format("operstate {}, carrier {}", operstate, *carrier) : "it is switched off",
+          .remedy = carrier ? kNoSignal : kInterfaceDisabled};
 }
 
 // Gb/s; nullopt: it is not said (a link that is down, a virtual one).
@@ -74,12 +102,16 @@ std::vector<Finding> judge_expected(const Evidence& evidence) {
       return findings.back();
     };
     if (!is_link_name(name) || !root.exists(link.directory)) {
-      add("is not there");
+      add("is not there").remedy =
+          "Look for its adapter with lspci and in the kernel's log (driver, firmware); reboot the node; if it stays "
+          "away, reseat the card.";
       continue;
     }
     const LinkState state = state_of(root, link);
     if (!state.up) {
-      add(fmt::format("is down: {}", state.said));
+      Finding& down = add(fmt::format("is down: {}", state.said));
+      down.blame = state.blame;
+      down.remedy = state.remedy;
       continue;
     }
     const auto gbps = rate_of(root, link);
@@ -111,8 +143,10 @@ std::vector<Finding> judge_found(const Evidence& evidence, const std::vector<Lin
     if (physical < kPhysTraining && !was_up) continue;  // polling: without a cable, or with a broken one
     findings.push_back(
         {.severity = Severity::warning,
+         .blame = state.blame,
          .entity = link.name,
-         .message = fmt::format("{}: {}", was_up ? "was up and is not" : "is connected but not active", state.said)});
+         .message = fmt::format("{}: {}", was_up ? "was up and is not" : "is connected but not active", state.said),
+         .remedy = std::string(state.remedy)});
   }
   return findings;
 }
@@ -145,7 +179,10 @@ extern constinit const Check kNetLink = {
         "that have a signal and are not active, which mostly means that no subnet manager answers, and of links "
         "that "
         "were up within the last day. A port that polls without ever having been up may simply have no cable.",
-    .remedy = "Check cable, transceiver and switch port; compare with ibstat or ethtool on a healthy node.",
+    .remedy =
+        "Reseat or replace the cable and its transceivers, then look at the switch port; compare with ibstat or "
+        "ethtool "
+        "on a healthy node.",
     .run = check_net_link};
 
 }  // namespace ms::health

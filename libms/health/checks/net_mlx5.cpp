@@ -41,7 +41,9 @@ Result check_net_mlx5(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
-  for (const KernelLine& line : log.lines) read_mlx5(Scan(line.text), tally);
+  for (const KernelLine& line : log.lines) {
+    if (read_mlx5(Scan(line.text), tally)) evidence.mark_judged(line);
+  }
   return judged(tally.findings());
 }
 

@@ -32,13 +32,17 @@ Result check_net_mtu(Evidence& evidence) {
       if (expected < 0 && other.speed == link.speed) normal = std::max(normal, other.mtu);
     }
     if (link.mtu >= normal) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = link.name,
-                        .message = fmt::format("has an MTU of {}, {} {}", link.mtu,
-                                               expected < 0 ? "a link of the same speed" : "expected", normal),
-                        .measured = static_cast<double>(link.mtu),
-                        .limit = static_cast<double>(normal),
-                        .unit = "bytes"});
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = link.name,
+         .message = fmt::format("has an MTU of {}, {} {}", link.mtu,
+                                expected < 0 ? "while a link of the same speed has" : "expected is", normal),
+         .measured = static_cast<double>(link.mtu),
+         .limit = static_cast<double>(normal),
+         .unit = "bytes",
+         .remedy = fmt::format("ip link set {} mtu {} sets it until the next boot; set it in the node's network "
+                               "configuration, too, and see that the switch port allows it.",
+                               link.name, normal)});
   }
   return judged(std::move(findings), plural(links.size(), "link"));
 }
@@ -54,7 +58,9 @@ extern constinit const Check kNetMtu = {
         "Compares the MTU of the links that are up with expect.mtu, or, where the policy names none, links of "
         "the same speed with each other. One port with 1500 among others with 9000 is slow, or loses large "
         "packets.",
-    .remedy = "Set the MTU in the node's network configuration, and at the switch port.",
+    .remedy =
+        "Set the MTU of the others, now (ip link set NAME mtu N) and in the node's network configuration; see that the "
+        "switch port allows it.",
     .run = check_net_mtu};
 
 }  // namespace ms::health

@@ -97,7 +97,7 @@ extern constinit const Check kNetPcie = {
         "its speed, with what the device and the bridge above it can both do. Fewer lanes are a warning, half or "
         "less "
         "of them critical: the device works, but every transfer is slow, and so is every node that waits for it.",
-    .remedy = "Boot the node; if that does not help, reseat the card or its riser.",
+    .remedy = "Reboot the node; if that does not help, reseat the card or its riser.",
     .run = check_net_pcie};
 
 }  // namespace ms::health

@@ -1,5 +1,5 @@
 // The list of the passive checks, in the order in which ms-diag list shows them. A check is a file of this folder,
-// named by its code, with one line here.
+// named by its code, with one line here. kHostKmsg is the last: it leaves to the others the lines that they judged.
 #include "health/checks/registry.h"
 
 #include <algorithm>
@@ -44,7 +44,6 @@
   X(kHostVersion)            \
   X(kHostBoots)              \
   X(kHostStrays)             \
-  X(kHostKmsg)               \
   X(kDiskMounts)             \
   X(kDiskErrors)             \
   X(kDiskRo)                 \
@@ -59,7 +58,8 @@
   X(kNetMlx5)                \
   X(kNetMtu)                 \
   X(kNetHcas)                \
-  X(kSlurmGres)
+  X(kSlurmGres)              \
+  X(kHostKmsg)
 
 namespace ms::health {
 

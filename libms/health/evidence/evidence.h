@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,10 @@ class Evidence {
   double now_wall_s() const { return now_wall_s_; }
   const GpuSnapshot& gpus();
   const KernelLog& kernel_log();  // since boot and not before not_before_wall_s
+  // A check that makes a finding from a line of kernel_log() marks it; host.kmsg, the last of the lane, leaves it to
+  // that.
+  void mark_judged(const KernelLine& line) { judged_lines_.insert(&line); }
+  bool is_judged(const KernelLine& line) const { return judged_lines_.contains(&line); }
   std::optional<Counter> before(std::string_view name) const;
 
  private:
@@ -54,6 +59,7 @@ class Evidence {
   Asked asked_;
   std::optional<GpuSnapshot> gpus_;
   std::optional<KernelLog> kernel_log_;
+  std::set<const KernelLine*> judged_lines_;
 };
 
 }  // namespace ms::health

@@ -196,6 +196,19 @@ class Asker {
       gpu_.memory_used_bytes = coarse.used;
       gpu_.memory_total_bytes = coarse.total;
     }
+    if (gpu_.memory_used_bytes.value_or(0) > 0) processes();
+  }
+
+  void processes() {
+    for (const char* name : {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"}) {
+      std::array<ProcessInfo, kMaxProcesses> running{};
+      unsigned count = kMaxProcesses;
+      if (!call<nvmlDeviceGetComputeRunningProcesses_t>(name, &count, running.data())) continue;
+      for (unsigned i = 0; i < std::min(count, kMaxProcesses); ++i) {
+        gpu_.processes.push_back(static_cast<int>(running[i].pid));
+      }
+      return;
+    }
   }
 
   void sensors() {

@@ -90,7 +90,7 @@ std::vector<FstabLine> read_fstab(const Sysroot& root) {
     std::vector<std::string> words = split(line, ' ');
     std::erase(words, "");
     if (words.size() < 4 || words[0].starts_with('#') || !words[1].starts_with('/')) continue;
-    lines.push_back({without_slash(words[1]), split(words[3], ',')});
+    lines.push_back({words[0], without_slash(words[1]), words[2], split(words[3], ',')});
   }
   return lines;
 }

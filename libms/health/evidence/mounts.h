@@ -41,7 +41,9 @@ std::vector<ExpectedMount> required_mounts(const Evidence& evidence);
 std::vector<std::string> expected_mounts(const Evidence& evidence);
 
 struct FstabLine {
+  std::string source;  // "server:/export"
   std::string path;
+  std::string type;
   std::vector<std::string> options;
 };
 

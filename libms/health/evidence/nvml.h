@@ -42,6 +42,14 @@ struct MemoryV2 {  // nvmlMemory_v2_t
 static_assert(sizeof(MemoryV2) == 40);
 inline constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | 2U << 24;  // NVML_STRUCT_VERSION(Memory, 2)
 
+struct ProcessInfo {  // nvmlProcessInfo_v2_t, which version 3 of the call kept
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(ProcessInfo) == 24);
+inline constexpr unsigned kMaxProcesses = 64;  // of a GPU: where there are more, none is named
+
 struct Utilization {  // nvmlUtilization_t, in percent of the last sample period
   unsigned gpu, memory;
 };
@@ -136,4 +144,6 @@ using nvmlDeviceGetUtilizationRates_t = ms::health::nvml::Return(ms::health::nvm
                                                                  ms::health::nvml::Utilization*);
 using nvmlDeviceGetMemoryInfo_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::Memory*);
 using nvmlDeviceGetMemoryInfo_v2_t = ms::health::nvml::Return(ms::health::nvml::Device, ms::health::nvml::MemoryV2*);
+using nvmlDeviceGetComputeRunningProcesses_t = ms::health::nvml::Return(ms::health::nvml::Device, unsigned*,
+                                                                        ms::health::nvml::ProcessInfo*);
 }

@@ -29,8 +29,9 @@ constexpr double kEndedGrace_s = 0.2;    // a process that closed its pipe may t
 constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it sleeps uninterruptibly
 
 constexpr std::string_view kDriverHangs =
-    "The GPUs' driver does not answer, and nothing is known of them; nvidia-smi will hang, too. Look for an Xid in "
-    "dmesg, and boot the node when no job uses it.";
+    "Nothing is known of the GPUs: their driver does not answer, and nvidia-smi will hang, too. Look for an Xid in "
+    "dmesg, "
+    "and reboot the node when no job uses it; if it comes back, the GPU that the Xid names is bad.";
 
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {
@@ -223,7 +224,7 @@ class Runner {
                                         format_duration(deadline_s))));
     } else if (hung) {
       deliver(lane, judged({{.severity = check.on_hang,
-                             .entity = "the check",
+                             .entity = lane.lane == Lane::gpu ? "GPU driver" : "the check",
                              .message = fmt::format("did not answer within {}", format_duration(deadline_s)),
                              .measured = now - lane.started_s,
                              .limit = deadline_s,
@@ -251,7 +252,7 @@ class Runner {
     result.code = check.code;
     for (Finding& finding : result.findings) {
       finding.code = check.code;
-      finding.blame = check.blame;
+      if (finding.blame == Blame::bug) finding.blame = check.blame;
       if (finding.remedy.empty()) finding.remedy = check.remedy;
     }
     result.level = check.level;

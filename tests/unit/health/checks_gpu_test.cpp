@@ -2,6 +2,7 @@
 // skipped where it has nothing to look at. GPUs are filled in by hand, the rest is a fake root.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -79,9 +80,10 @@ TEST(GpuChecks, OneBadGpu) {
       {"driver unloads", "gpu.persist", [](Gpu& g) { g.persistent = false; }, warn, "persistence mode is off"},
       {"corrupt InfoROM", "gpu.inforom", [](Gpu& g) { g.inforom_valid = false; }, warn, "its InfoROM is corrupt"},
       {"no fabric", "gpu.fabric", [](Gpu& g) { g.fabric_ready = false; }, warn, "has not joined the fabric"},
-      {"capped", "gpu.mixed", [](Gpu& g) { g.power_limit_w = 300; }, warn, "300 W, the others are"},
-      {"slower", "gpu.mixed", [](Gpu& g) { g.clock_max_mhz = 1200; }, warn, "up to 1200 MHz"},
-      {"other VBIOS", "gpu.mixed", [](Gpu& g) { g.vbios = "1"; }, warn, "VBIOS 1,"},
+      {"capped", "gpu.mixed", [](Gpu& g) { g.power_limit_w = 300; }, warn,
+       "its power limit is 300 W, that of the others 700 W"},
+      {"slower", "gpu.mixed", [](Gpu& g) { g.clock_max_mhz = 1200; }, warn, "highest clock is 1200 MHz"},
+      {"other VBIOS", "gpu.mixed", [](Gpu& g) { g.vbios = "1"; }, warn, "VBIOS is 1, that"},
       {"reset", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::gpu_reset; }, critical,
        "a reset of the GPU"},
       {"reboot", "gpu.recovery", [](Gpu& g) { g.recovery_action = RecoveryAction::node_reboot; }, critical, "a reboot"},
@@ -103,7 +105,7 @@ TEST(GpuChecks, OneBadGpu) {
       {"power cap, set clocks", "gpu.thermal", [](Gpu& g) { g.clocks_event_reasons = 0x1 | 0x2 | 0x4 | 0x20; }, pass,
        ""},
       {"memory in use", "gpu.busy", [](Gpu& g) { g.memory_used_bytes = (std::uint64_t{1} << 30) + (1 << 20); }, warn,
-       "1025 MiB", 1025, 1024},
+       "1.0 GiB of its memory are in use, and the driver names no process", 1025, 1024},
       {"a little memory in use", "gpu.busy", [](Gpu& g) { g.memory_used_bytes = std::uint64_t{1} << 30; }, pass, ""},
   };
   for (const Injection& row : rows) {
@@ -121,6 +123,38 @@ TEST(GpuChecks, OneBadGpu) {
     EXPECT_EQ(result.findings[0].limit, row.limit) << row.what;
     EXPECT_EQ(result.findings[0].unit.empty(), !row.measured) << row.what;
   }
+}
+
+// The finding says which GPU differs in what, and how to mend that; without a majority, that nobody can know.
+TEST(GpuMixed, SaysWhichDiffersAndWhatToDo) {
+  GpuNode node(4);
+  node.snapshot.gpus[1].power_limit_w = 500;
+  node.snapshot.gpus[2].memory_total_bytes = std::uint64_t{40} << 30;
+  const Result result = node.run("gpu.mixed");
+  ASSERT_THAT(entities(result), ElementsAre("gpu 2", "gpu 1"));
+  EXPECT_EQ(result.findings[0].message, "its memory is 40.0 GiB, that of the others 80.0 GiB");
+  EXPECT_THAT(result.findings[0].remedy, HasSubstr("replaced"));
+  EXPECT_THAT(result.findings[1].remedy, HasSubstr("nvidia-smi -i 1 -pl 700 "));
+  node.snapshot.gpus[3].power_limit_w = 500;
+  const Result even = node.run("gpu.mixed");
+  ASSERT_THAT(entities(even), ElementsAre("gpu 2", "gpus"));
+  EXPECT_THAT(even.findings[1].message, HasSubstr("gpu 1, 3 have 500 W; gpu 0, 2 have 700 W; no majority"));
+}
+
+TEST(GpuBusy, NamesTheProcessAndItsUser) {
+  GpuNode node(2);
+  node.snapshot.gpus[1].memory_used_bytes = std::uint64_t{40} << 30;
+  node.snapshot.gpus[1].processes = {77, 78};
+  node.fake.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1234:100::/:/bin/sh\n");
+  node.fake.write("/proc/uptime", "8000.00 1.0\n");
+  node.fake.write("/proc/77/status", "Uid:\t1234\t1234\t1234\t1234\nVmRSS:\t   2000 kB\n");
+  node.fake.write("/proc/77/stat",
+                  fmt::format("77 (py (x) thon) S 1 1 1 0 -1 4194304 1 2 3 4 0 0 0 0 20 0 1 0 {} 1 1\n",
+                              800 * ::sysconf(_SC_CLK_TCK)));
+  const Result result = node.run("gpu.busy");
+  EXPECT_EQ(result.findings.at(0).message,
+            "40.0 GiB of its memory are in use, and used by process 77, py (x) thon of user alice (uid 1234, started "
+            "2h00m ago); process 78");
 }
 
 TEST(GpuChecks, TheWorstOfSeveralCounts) {

@@ -1,4 +1,4 @@
-// host.mce and host.hung: what of the kernel's log counts, and what does not, however much it looks like it.
+// host.mce, host.hung and host.kmsg: what of the kernel's log counts, and what does not, however much it looks like it.
 #include "fake_node.h"
 
 namespace ms::health {
@@ -14,6 +14,7 @@ struct LineRow {
 
 class HostMce : public FakeNode {};
 class HostHung : public FakeNode {};
+class HostKmsg : public FakeNode {};
 
 TEST_F(HostMce, JudgesLines) {
   const LineRow rows[] = {
@@ -87,6 +88,20 @@ TEST_F(HostMce, FirmwareReportsAreReadTogether) {
   EXPECT_OUTCOME(report("corrected", "memory error"), Outcome::warn);
   EXPECT_OUTCOME(report("info", "memory error"), Outcome::pass);
   EXPECT_EQ(report("fatal", "memory error").findings[0].entity, "firmware");
+}
+
+TEST_F(HostMce, NamesTheDimmWhereItIsKnown) {
+  const std::string controller = "/sys/devices/system/edac/mc/mc0";
+  put(controller + "/ue_count", "2");
+  put(controller + "/dimm0/dimm_label", "CPU1_DIMM_A1");
+  put(controller + "/dimm1/dimm_label", "CPU1_DIMM_B1");
+  const Result unknown = run("host.mce");
+  EXPECT_THAT(unknown.findings.at(0).message, HasSubstr("only the controller is known"));
+  EXPECT_THAT(unknown.findings[0].remedy, HasSubstr("ipmitool sel list"));
+  put(controller + "/dimm0/dimm_ue_count", "0");
+  put(controller + "/dimm1/dimm_ue_count", "2");
+  const Result known = run("host.mce");
+  EXPECT_EQ(known.findings.at(0).message, "2 uncorrected memory errors on DIMM CPU1_DIMM_B1");
 }
 
 TEST_F(HostMce, EqualLinesAreOneFinding) {
@@ -173,6 +188,45 @@ TEST_F(HostHung, WhatPassesCountsForADay) {
 }
 
 TEST_F(HostHung, SkipsWithoutALog) { EXPECT_OUTCOME(run("host.hung"), Outcome::skip); }
+
+// A line that another check of the run made a finding of is left to that; what no check knows stands alone.
+TEST_F(HostKmsg, LeavesToOthersWhatTheyJudged) {
+  policy.expect.kernel_lines = {"*ACPI BIOS Error*"};
+  put("/sys/bus/pci/devices/0000:11:00.0/vendor", "0x10de");
+  put("/sys/bus/pci/devices/0000:11:00.0/class", "0x030200");
+  put("/sys/class/nvme/nvme0/transport", "pcie");
+  const struct {
+    const char* code;
+    std::string line;
+  } rows[] = {
+      {"gpu.xid", "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."},
+      {"gpu.xid",
+       "NVRM: Xid (PCI:0000:11:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU "
+       "Reset Required)"},
+      {"gpu.sxid", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 42 LTSSM Fault Up"},
+      {"host.mce", "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400"},
+      {"host.mce", "{7}[Hardware Error]: event severity: fatal"},
+      {"host.hung", "INFO: task python3:4711 blocked for more than 120 seconds."},
+      {"host.hung", "BUG: unable to handle page fault for address: ffff"},
+      {"host.pcie", "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:17:00.0"},
+      {"host.thermal", "mce: CPU3: Core temperature/speed above threshold, cpu clock throttled (total events = 1)"},
+      {"disk.errors", "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"},
+      {"disk.errors", "ata1.00: failed command: READ FPDMA QUEUED"},
+      {"disk.nfs", "nfs: server fs1 not responding, still trying"},
+      {"disk.lustre", "LustreError: a-MDT0000-mdc-ff: This client was evicted by a-MDT0000; in progress"},
+      {"net.mlx5", "mlx5_core 0000:3b:00.1: device's health compromised - reached miss count"}};
+  for (const auto& row : rows) {
+    log({row.line, "something new"});
+    Evidence evidence(policy, kNow_s, 0, {});
+    EXPECT_THAT(find_check(passive_checks(), row.code)->run(evidence).findings, testing::Not(testing::IsEmpty()))
+        << row.line;
+    const Result rest = find_check(passive_checks(), "host.kmsg")->run(evidence);
+    ASSERT_EQ(rest.findings.size(), 1U) << row.line << describe(rest);
+    EXPECT_THAT(rest.findings[0].message, HasSubstr("something new"));
+    EXPECT_EQ(run("host.kmsg").findings.size(), 2U) << "alone it knows of no other check";
+  }
+  EXPECT_EQ(passive_checks().back().code, "host.kmsg") << "the others come before it";
+}
 
 }  // namespace
 }  // namespace ms::health

@@ -92,8 +92,16 @@ TEST_F(NetLink, ExpectedPorts) {
   EXPECT_EQ(run("net.link").findings.at(0).measured, 2.5);
   port("1: DOWN", "2: Polling");
   EXPECT_THAT(run("net.link").findings.at(0).message, HasSubstr("2: Polling"));
+  EXPECT_THAT(run("net.link").findings.at(0).remedy, HasSubstr("replace the cable"));
+  port("1: DOWN", "3: Disabled");
+  EXPECT_THAT(run("net.link").findings.at(0).remedy, HasSubstr("switched the port off"));
   port("2: INIT", "5: LinkUp");
-  EXPECT_OUTCOME(run("net.link"), Outcome::critical);
+  const Result waits = run("net.link");
+  EXPECT_OUTCOME(waits, Outcome::critical);
+  EXPECT_THAT(waits.findings.at(0).remedy, HasSubstr("no subnet manager"));
+  EXPECT_EQ(waits.findings[0].blame, Blame::fabric);
+  put("/sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet");
+  EXPECT_THAT(run("net.link").findings.at(0).remedy, HasSubstr("network interface is up"));
 }
 
 TEST_F(NetLink, AnExpectationThatIsNoNameIsNotThere) {
