@@ -189,7 +189,7 @@ fails disk.ro warn "nothing says whether" sh -c 'sed -i "s/data rw - ext4 .* rw/
 fails host.mce critical "The report in the kernel" log "{1}[Hardware Error]: event severity: fatal
 3,3,2000001,-;{1}[Hardware Error]:  section_type: PCIe error"
 fails gpu.sxid warn "switch 0.*" log "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 42 LTSSM Fault Up"
-fails gpu.mixed warn "some are" gpu 1 memory_total_bytes=40000000000
+fails gpu.mixed warn "no majority" gpu 1 memory_total_bytes=40000000000
 fails host.pcie warn "0000:17:00.0" log "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:17:00.0"
 fails host.pcie warn "slot 4" log "pcieport 0000:00:01.0: pciehp: Slot(4): Link Down"
 fails host.thermal warn "throttled" log "mce: CPU12: Package temperature/speed above threshold, cpu clock throttled (total events = 1)"
@@ -220,7 +220,8 @@ fails disk.lustre warn "scratch-OST0001" log "LustreError: 167-0: scratch-OST000
 fails disk.lustre warn "LBUG" put /sys/fs/lustre/health_check "LBUG"
 fails disk.raid warn "md0" put /proc/mdstat "md0 : active raid1 sdb1[1](F) sda1[0]
       976630464 blocks super 1.2 [2/1] [U_]"
-fails disk.nvme warn "nvme0" put /sys/class/nvme/nvme0/state dead
+fails disk.nvme warn "nvme0" put /sys/class/nvme/nvme0/state resetting
+fails disk.nvme critical "is dead" put /sys/class/nvme/nvme0/state dead
 fails net.mlx5 warn "0000:17:00.0" log "mlx5_core 0000:17:00.0: poll_health:821:(pid 0): device's health compromised - reached miss count"
 fails net.mtu warn "eth1" put /sys/class/net/eth1/mtu 1500
 fails net.hcas warn "mlx5_1|28.38" put /sys/class/infiniband/mlx5_1/fw_ver 28.38.1000
@@ -250,7 +251,7 @@ done
 # A check that hangs or crashes the driver's library is cut, and the others go on.
 healthy
 gpu 1 hang
-expect 2 "gpu.driver the check: did not answer within" run --config policy.toml --only 'gpu.*,disk.errors'
+expect 2 "gpu.driver GPU driver: did not answer within" run --config policy.toml --only 'gpu.*,disk.errors'
 [ "$(grep -c 'did not answer' out)" -eq 1 ] || fail "a driver that hangs is said once"
 grep -q 'nvidia-smi will hang, too' out || fail "a driver that hangs: what to do"
 grep -q "disk.errors" out && fail "a check that passed is shown without --verbose"
@@ -264,7 +265,9 @@ expect 0 "ok: [0-9]+ checks passed" run --config policy.toml --only 'gpu.*'
 expect 0 "pass +gpu.ecc" run --config policy.toml --only 'gpu.*' --verbose
 gpu 0 ecc_uncorrectable=4
 expect 2 "critical gpu.ecc gpu 0.*4 uncorrectable" run --config policy.toml --only 'gpu.*'
-grep -q ': call who repairs GPUs (gpu.ecc)$' out || fail "whom to call"
+grep -q ': call the GPU team (gpu.ecc)$' out || fail "whom to call"
+grep -q ": unfit for jobs, drain it: scontrol update NodeName=.* State=DRAIN Reason='ms-diag:gpu.ecc gpu 0" out ||
+  fail "how to drain"
 expect 2 "^CRITICAL - gpu.ecc gpu 0.*\| 'seconds'=.*'gpu.ecc gpu 0.*'=4" run --config policy.toml --only 'gpu.*' --nagios
 [ "$(wc -l <out)" -eq 1 ] || fail "--nagios is one line"
 expect 2 "" run --config policy.toml --only 'gpu.*' --prometheus "$scratch/ms.prom"

@@ -7,6 +7,7 @@
 #include "base/man.h"
 #include "base/text.h"
 #include "health/checks/registry.h"
+#include "health/commands/causes.h"
 
 namespace ms::health {
 namespace {
@@ -27,6 +28,7 @@ std::string facts(const Check& check) {
   }
   if (check.soaks) text += " The time of the soak comes on top.";
   if (check.user_can_cause) text += " A user's job can cause it, so it never drains a node.";
+  if (const std::string causes = causes_of(check.code); !causes.empty()) text += " " + causes;
   return text;
 }
 

@@ -8,6 +8,9 @@
 
 #include "base/escape.h"
 #include "base/text.h"
+#include "health/act/decide.h"
+#include "health/commands/causes.h"
+#include "slurm/hostlist.h"
 
 namespace ms::health {
 namespace {
@@ -128,15 +131,15 @@ namespace {
 std::string_view callee(Blame blame) {
   switch (blame) {
     case Blame::user:
-      return "the job's user";
+      return "the user of that process or job";
     case Blame::node:
-      return "who repairs nodes";
+      return "the node team";
     case Blame::gpu:
-      return "who repairs GPUs";
+      return "the GPU team";
     case Blame::fabric:
-      return "the network's operators";
+      return "the network team";
     case Blame::storage:
-      return "the storage's operators";
+      return "the storage team";
     case Blame::slurm:
       return "Slurm's administrators";
     case Blame::peer:
@@ -146,10 +149,11 @@ std::string_view callee(Blame blame) {
   return "the developers of ms";
 }
 
-// "who repairs nodes (host.mce, host.memory); the network's operators (net.link)", in the order of the findings.
-std::string callees(const std::vector<Finding>& findings) {
+// "the node team (host.mce, host.memory); the network team (net.link)": one team a cause, in the order of the findings.
+std::string callees(const std::vector<Explained>& findings) {
   std::vector<std::pair<std::string_view, std::vector<std::string>>> calls;
-  for (const Finding& finding : findings) {
+  for (const auto& [finding, cause, sure, depth] : findings) {
+    if (cause) continue;
     const std::string_view who = callee(finding.blame);
     auto call = std::ranges::find(calls, who, &std::pair<std::string_view, std::vector<std::string>>::first);
     if (call == calls.end()) call = calls.insert(call, {who, {}});
@@ -158,6 +162,24 @@ std::string callees(const std::vector<Finding>& findings) {
   std::vector<std::string> texts;
   for (const auto& [who, codes] : calls) texts.push_back(fmt::format("{} ({})", who, fmt::join(codes, ", ")));
   return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+// The remedy as it is shown: a finding that surely follows from another needs none of its own.
+std::string remedy_of(const Explained& explained, const std::vector<Explained>& all) {
+  const std::string& own = explained.finding.remedy;
+  if (!explained.cause) return own;
+  const Finding& cause = all[*explained.cause].finding;
+  return fmt::format("{} from {} {}: mend that first.{}", explained.sure ? "Follows" : "May follow", cause.code,
+                     cause.entity, explained.sure || own.empty() ? "" : " If this stays: " + own);
+}
+
+// How Slurm's operators take a node that is unfit out of service and back; empty: it is fit, or has no name for that.
+std::vector<std::string> drain_advice(const Report& report, const std::vector<Explained>& findings) {
+  const auto worst = std::ranges::find(findings, Severity::critical, [](const auto& f) { return f.finding.severity; });
+  if (worst == findings.end() || !slurm::is_host_name(report.node)) return {};
+  return {fmt::format("unfit for jobs, drain it: scontrol update NodeName={} State=DRAIN Reason='{}'", report.node,
+                      drain_reason({worst->finding})),
+          fmt::format("when it is mended: ms-diag undrain on {} (with --verified it looks first)", report.node)};
 }
 
 }  // namespace
@@ -171,10 +193,15 @@ std::string as_text(const Report& report, bool verbose) {
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
   };
-  for (const Finding& finding : report.findings()) {
-    add_line(fmt::format("{}: {:<8} {} {}: {}", report.node, to_string(finding.severity), finding.code, finding.entity,
-                         finding.message));
-    if (!finding.remedy.empty()) add_line(fmt::format("{}:          {}", report.node, finding.remedy));
+  const std::vector<Explained> findings = by_cause(report.findings());
+  for (const Explained& explained : findings) {
+    const Finding& finding = explained.finding;
+    const std::string indent(2 * explained.depth, ' ');
+    add_line(fmt::format("{}: {}{:<8} {} {}: {}", report.node, indent, to_string(finding.severity), finding.code,
+                         finding.entity, finding.message));
+    if (const std::string remedy = remedy_of(explained, findings); !remedy.empty()) {
+      add_line(fmt::format("{}: {}         {}", report.node, indent, remedy));
+    }
   }
   for (const Result& result : report.results) {
     const bool measured = result.level > 1;  // what was measured is worth a line even if it is normal
@@ -186,7 +213,8 @@ std::string as_text(const Report& report, bool verbose) {
   }
   add_line(
       fmt::format("{}: {}: {} in {}", report.node, report.outcome(), counts(report), format_duration(report.wall_s)));
-  if (!report.findings().empty()) add_line(fmt::format("{}: call {}", report.node, callees(report.findings())));
+  for (const std::string& advice : drain_advice(report, findings)) add_line(fmt::format("{}: {}", report.node, advice));
+  if (!findings.empty()) add_line(fmt::format("{}: call {}", report.node, callees(findings)));
   return text;
 }
 
@@ -201,7 +229,16 @@ Json measured_json(const std::vector<Measured>& measured) {
 Json report_json(const Report& report) {
   Json json{{"schema", 1}, {"node", report.node}, {"outcome", report.outcome()}, {"seconds", report.wall_s}};
   json["findings"] = Json::array();
-  for (const Finding& finding : report.findings()) json["findings"].push_back(finding_json(finding));
+  const std::vector<Explained> findings = by_cause(report.findings());
+  for (const Explained& explained : findings) {
+    Json finding = finding_json(explained.finding);
+    finding["follows_from"] = nullptr;
+    if (explained.cause) {
+      const Finding& cause = findings[*explained.cause].finding;
+      finding["follows_from"] = {{"code", cause.code}, {"entity", cause.entity}, {"sure", explained.sure}};
+    }
+    json["findings"].push_back(std::move(finding));
+  }
   json["checks"] = Json::array();
   for (const Result& result : report.results) {
     json["checks"].push_back({{"code", result.code},

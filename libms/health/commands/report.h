@@ -20,11 +20,13 @@ struct Report {
   std::vector<Finding> findings() const;
 };
 
-// Findings first, then one line that sums up. What was skipped is shown where it is all there is, and if verbose.
+// Findings first, what follows from another one below that (causes.h), then one line that sums up, how to drain a node
+// that is unfit, and which team to call for each cause. What was skipped is shown where it is all there is, and if
+// verbose.
 std::string as_text(const Report& report, bool verbose);
 // {"schema":1,"node":..,"outcome":"ok|warn|critical|unknown","findings":[{"code","severity","blame","entity","message",
-// "measured","limit","unit","remedy"}],"checks":[{"code","level","outcome","note",
-// "measured":[{"entity","value","unit"}],"seconds"}]}
+// "measured","limit","unit","remedy","follows_from":null|{"code","entity","sure"}}],"checks":[{"code","level","outcome",
+// "note","measured":[{"entity","value","unit"}],"seconds"}]}
 std::string as_json(const Report& report);
 // The same for several nodes: an array.
 std::string as_json(const std::vector<Report>& reports);

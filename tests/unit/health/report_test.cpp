@@ -68,8 +68,55 @@ TEST(Report, TextPutsTheWorstFirst) {
             "n1:          reset the GPU\n"
             "n1: warning  host.clock clock: off\n"
             "n1: critical: 1 check passed, 1 warned, 1 critical, 1 skipped in 500ms\n"
-            "n1: call who repairs GPUs (gpu.ecc); who repairs nodes (host.clock)\n");
+            "n1: unfit for jobs, drain it: scontrol update NodeName=n1 State=DRAIN Reason='ms-diag:gpu.ecc gpu 3: 4 "
+            "uncorrectable errors'\n"
+            "n1: when it is mended: ms-diag undrain on n1 (with --verified it looks first)\n"
+            "n1: call the GPU team (gpu.ecc); the node team (host.clock)\n");
   EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
+}
+
+// What follows from something else stands below it, and calls nobody of its own.
+TEST(Report, TextPutsTheCauseBeforeWhatFollows) {
+  const auto made = [](const char* code, Severity severity, Blame blame, const char* entity, const char* message) {
+    return Finding{.code = code,
+                   .severity = severity,
+                   .blame = blame,
+                   .entity = entity,
+                   .message = message,
+                   .remedy = fmt::format("Mend {}.", entity)};
+  };
+  const Report report{
+      .node = "n1",
+      .results = {
+          with("gpu.nvlink", Outcome::critical,
+               {made("gpu.nvlink", Severity::critical, Blame::gpu, "gpu 0", "16 of 18 NVLinks are active")}),
+          with("net.mtu", Outcome::warn, {made("net.mtu", Severity::warning, Blame::node, "eth1", "has 1500")}),
+          with("gpu.sxid", Outcome::warn,
+               {made("gpu.sxid", Severity::warning, Blame::gpu, "switch 0", "fatal SXid 20034 at 0000:c1:00.0")}),
+          with("gpu.fabric", Outcome::warn,
+               {made("gpu.fabric", Severity::warning, Blame::node, "gpu 1", "it has not joined")})}};
+  EXPECT_THAT(as_text(report, false),
+              testing::StartsWith("n1: warning  gpu.sxid switch 0: fatal SXid 20034 at 0000:c1:00.0\n"
+                                  "n1:          Mend switch 0.\n"
+                                  "n1:   critical gpu.nvlink gpu 0: 16 of 18 NVLinks are active\n"
+                                  "n1:            Follows from gpu.sxid switch 0: mend that first.\n"
+                                  "n1:   warning  gpu.fabric gpu 1: it has not joined\n"
+                                  "n1:            May follow from gpu.sxid switch 0: mend that first. If this stays: "
+                                  "Mend gpu 1.\n"
+                                  "n1: warning  net.mtu eth1: has 1500\n"));
+  EXPECT_THAT(as_text(report, false), HasSubstr("n1: call the GPU team (gpu.sxid); the node team (net.mtu)\n"));
+  const auto json = nlohmann::json::parse(as_json(report)).at("findings");
+  EXPECT_TRUE(json.at(0).at("follows_from").is_null());
+  EXPECT_EQ(json.at(1).at("follows_from"),
+            nlohmann::json({{"code", "gpu.sxid"}, {"entity", "switch 0"}, {"sure", true}}));
+  EXPECT_EQ(json.at(2).at("follows_from").at("sure"), false);
+  EXPECT_EQ(as_json(from_json(as_json(report))), as_json(report));
+}
+
+TEST(Report, TextOfNoHostNameHasNoCommand) {
+  Report report = kReport;
+  report.node = "n1;reboot";
+  EXPECT_THAT(as_text(report, false), Not(HasSubstr("scontrol")));
 }
 
 TEST(Report, TextSaysWhyNothingWasSeen) {
