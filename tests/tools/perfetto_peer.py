@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
 
-BEGIN, END = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END
+BEGIN, END, INSTANT = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_INSTANT
 
 
 class Read:
@@ -50,6 +50,8 @@ class Read:
                 self.flows[flow][kind] += 1
         if event.type == BEGIN:
             sequence["open"].append((sequence["names"][event.name_iid], sequence["time"]))
+        elif event.type == INSTANT:  # where an arrow ends
+            assert event.terminating_flow_ids and sequence["open"][-1][0].startswith("recv"), event
         else:
             assert event.type == END, event
             name, begin = sequence["open"].pop()

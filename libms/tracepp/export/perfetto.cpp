@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace ms::tracepp {
 namespace {
@@ -53,10 +54,16 @@ std::uint64_t PerfettoRun::track_of(int rank, std::size_t track) {
   return tracks_.try_emplace({rank, track}, tracks_.size() + 1).first->second;
 }
 
-PerfettoRun::Place PerfettoRun::place_of(std::uint64_t track) {
-  const std::uint64_t next = places_.size();
-  return places_.try_emplace(track, Place{.sequence = next / kIncrementals + 1, .clock = next % kIncrementals})
-      .first->second;
+PerfettoRun::Place PerfettoRun::place_of(std::uint64_t track, int lane) {
+  const auto [place, is_new] = places_.try_emplace(track);
+  if (is_new) {
+    Place& newest = newest_[lane];
+    const bool is_full = newest.sequence == 0 || newest.clock + 1 == kIncrementals;
+    newest = is_full ? Place{.sequence = ++sequences_, .clock = 0}
+                     : Place{.sequence = newest.sequence, .clock = newest.clock + 1};
+    place->second = newest;
+  }
+  return place->second;
 }
 
 std::uint64_t PerfettoRun::channel_of(const ProcessGroup& group) {
@@ -86,8 +93,8 @@ void PerfettoFile::write_track(std::uint64_t uuid, std::uint64_t parent, std::st
   add_packet();
 }
 
-void PerfettoFile::begin_track(std::uint64_t track, std::int64_t time_ns) {
-  const PerfettoRun::Place place = run_.place_of(track);
+void PerfettoFile::begin_track(std::uint64_t track, int lane, std::int64_t time_ns) {
+  const PerfettoRun::Place place = run_.place_of(track, lane);
   const auto [sequence, is_new] = sequences_.try_emplace(place.sequence);
   sequence_ = &sequence->second;
   sequence_->id = place.sequence;
@@ -124,10 +131,20 @@ void PerfettoFile::add_event(std::int64_t time_ns, std::uint64_t type) {
   add_packet();
 }
 
+// An arrow leads to an instant at the end of the receive. Perfetto takes the slice that begins first for the source of
+// an arrow, and drops an arrow that ends before it begins: most receives begin before their send.
 void PerfettoFile::end_until(std::int64_t time_ns) {
-  while (!open_.empty() && open_.back() <= time_ns) {
+  while (!open_.empty() && open_.back().end_ns <= time_ns) {
+    const auto [end_ns, arrow] = open_.back();
     part_.clear();
-    add_event(open_.back(), kSliceEnd);
+    if (arrow != 0) {
+      add_number(part_, field::kNameIid, intern("arrived"));
+      add_fixed(part_, field::kFlowEnd, arrow);
+      arrow_ends_.push_back(arrow);
+      add_event(end_ns, kInstant);
+      part_.clear();
+    }
+    add_event(end_ns, kSliceEnd);
     open_.pop_back();
   }
 }
@@ -164,16 +181,17 @@ void PerfettoFile::add(std::size_t rank, const RankPicture& picture, std::int32_
   for (std::size_t t = 0; t < by_track.size(); ++t) {
     if (by_track[t].empty()) continue;
     const std::uint64_t track = run_.track_of(of.rank, 1 + t);
-    write_track(track, root, picture.tracks[t].name, picture.tracks[t].order);
-    write_events(by_track[t], track, of.last_flush_ns);
+    const int order = picture.tracks[t].order;
+    write_track(track, root, picture.tracks[t].name, order);
+    write_events(by_track[t], track, order / static_cast<int>(kMaxTracks), of.last_flush_ns);
   }
 }
 
-void PerfettoFile::write_events(const std::vector<const Event*>& events, std::uint64_t track,
+void PerfettoFile::write_events(const std::vector<const Event*>& events, std::uint64_t track, int lane,
                                 std::int64_t last_flush_ns) {
   bool has_begun = false;
   const auto begin = [&](std::int64_t time_ns) {
-    if (!has_begun) begin_track(track, time_ns);
+    if (!has_begun) begin_track(track, lane, time_ns);
     has_begun = true;
   };
   for (const Event* const event : events) {
@@ -181,8 +199,8 @@ void PerfettoFile::write_events(const std::vector<const Event*>& events, std::ui
     const std::int64_t time_ns = event->begin_ns - run_.origin_ns;
     begin(time_ns);
     end_until(time_ns);
-    begin_slice(*event, time_ns, kSliceBegin);
-    if (event->state == State::ended) open_.push_back(time_ns + event->duration_ns);
+    const std::uint64_t arrow = begin_slice(*event, time_ns, kSliceBegin);
+    if (event->state == State::ended) open_.push_back({.end_ns = time_ns + event->duration_ns, .arrow = arrow});
     count(*event, time_ns);
   }
   end_until(std::numeric_limits<std::int64_t>::max());
@@ -205,32 +223,36 @@ std::uint64_t PerfettoFile::flow_of(const Event& event, const EventInfo& info) {
 
 std::uint64_t PerfettoFile::name_iid(const Event& event, const EventInfo& info) {
   const auto [known, is_new] = sequence_->known.try_emplace(std::uint64_t{event.info} << 16 | event.microbatch, 0);
-  if (!is_new) return known->second;
   // Groups of different ranks have events of the same name.
-  const auto [name, is_new_name] =
-      sequence_->names.try_emplace(name_of(trace_, info, event.microbatch), sequence_->names.size() + 1);
-  known->second = name->second;
-  if (is_new_name) {
-    std::string text;
-    add_number(text, field::kIid, name->second);
-    add_bytes(text, field::kText, name->first);
+  if (is_new) known->second = intern(name_of(trace_, info, event.microbatch));
+  return known->second;
+}
+
+std::uint64_t PerfettoFile::intern(std::string text) {
+  const auto [name, is_new] = sequence_->names.try_emplace(std::move(text), sequence_->names.size() + 1);
+  if (is_new) {
+    std::string entry;
+    add_number(entry, field::kIid, name->second);
+    add_bytes(entry, field::kText, name->first);
     std::string interned;
-    add_bytes(interned, field::kEventName, text);
+    add_bytes(interned, field::kEventName, entry);
     add_bytes(packet_, field::kInternedData, interned);
   }
   return name->second;
 }
 
-void PerfettoFile::begin_slice(const Event& event, std::int64_t time_ns, std::uint64_t type) {
+std::uint64_t PerfettoFile::begin_slice(const Event& event, std::int64_t time_ns, std::uint64_t type) {
   const EventInfo& info = trace_.info(event);
   part_.clear();
   add_number(part_, field::kNameIid, name_iid(event, info));
   const std::uint64_t arrow = flow_of(event, info);
-  if (arrow != 0) {
-    add_fixed(part_, info.kind == Kind::send ? field::kFlow : field::kFlowEnd, arrow);
+  const bool is_source = arrow != 0 && info.kind == Kind::send;
+  if (is_source) {
+    add_fixed(part_, field::kFlow, arrow);
     arrow_ends_.push_back(arrow);
   }
   add_event(time_ns, type);
+  return is_source ? 0 : arrow;
 }
 
 std::int64_t first_begin_ns(const RunTrace& trace) {

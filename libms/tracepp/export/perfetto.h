@@ -20,11 +20,12 @@ struct PerfettoRun {
   // Returns the number of a rank's own track, 0, or of one of its picture, from 1 on. Small numbers take few bytes.
   std::uint64_t track_of(int rank, std::size_t track);
   // Returns the place of a track's packets: a sequence, and which of its clocks. It is the same in all files, and so
-  // what a clock is set to in one file after the other never goes back.
+  // what a clock is set to in one file after the other never goes back. Tracks of a lane share sequences, each of which
+  // tells the names of its events: those of other lanes are others.
   struct Place {
     std::uint64_t sequence = 0, clock = 0;  // from 1 on; from 0 on
   };
-  Place place_of(std::uint64_t track);
+  Place place_of(std::uint64_t track, int lane);
   // Returns the number of a channel, whichever part of the run tells of it.
   std::uint64_t channel_of(const ProcessGroup& group);
 
@@ -33,6 +34,8 @@ struct PerfettoRun {
  private:
   std::map<std::pair<int, std::size_t>, std::uint64_t> tracks_;
   std::map<std::uint64_t, Place> places_;
+  std::map<int, Place> newest_;  // by lane
+  std::uint64_t sequences_ = 0;
   std::map<std::pair<std::string, std::vector<int>>, std::uint64_t> channels_;
 };
 
@@ -62,17 +65,24 @@ class PerfettoFile {
     std::unordered_map<std::uint64_t, std::uint64_t> known;  // the same by what and microbatch
   };
 
+  struct Open {
+    std::int64_t end_ns = 0;
+    std::uint64_t arrow = 0;  // that leads to its end; 0: none
+  };
+
   void add_packet();
   void write_track(std::uint64_t uuid, std::uint64_t parent, std::string_view name, int order);
   // The packets after it are of that track.
-  void begin_track(std::uint64_t track, std::int64_t time_ns);
-  void write_events(const std::vector<const Event*>& events, std::uint64_t track, std::int64_t last_flush_ns);
+  void begin_track(std::uint64_t track, int lane, std::int64_t time_ns);
+  void write_events(const std::vector<const Event*>& events, std::uint64_t track, int lane, std::int64_t last_flush_ns);
   // `part_` holds the fields of the event besides its type.
   void add_event(std::int64_t time_ns, std::uint64_t type);
   void end_until(std::int64_t time_ns);
-  void begin_slice(const Event& event, std::int64_t time_ns, std::uint64_t type);
+  // Returns the arrow that leads to the end of this event; 0: none.
+  std::uint64_t begin_slice(const Event& event, std::int64_t time_ns, std::uint64_t type);
   std::uint64_t flow_of(const Event& event, const EventInfo& info);  // 0: none
   std::uint64_t name_iid(const Event& event, const EventInfo& info);
+  std::uint64_t intern(std::string text);  // returns its number in the sequence
   void count(const Event& event, std::int64_t time_ns);
 
   PerfettoRun& run_;
@@ -84,7 +94,7 @@ class PerfettoFile {
   std::map<std::uint64_t, Sequence> sequences_;  // that this file has
   Sequence* sequence_ = nullptr;                 // of the track
   std::int64_t time_ns_ = 0;                     // of the track's newest packet
-  std::vector<std::int64_t> open_;               // ends of the track's slices that have begun
+  std::vector<Open> open_;                       // the track's slices that have begun
   std::uint64_t events_ = 0;
   std::int64_t begin_ns_ = 0, end_ns_ = 0;
   std::vector<std::uint64_t> arrow_ends_;

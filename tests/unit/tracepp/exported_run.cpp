@@ -177,11 +177,15 @@ Decoded decode_perfetto(const std::string& text) {
         break;
       case 2:
         stack.back().end = sequence.time;
+        EXPECT_TRUE(stack.back().arrived == 0 || stack.back().arrived == stack.back().end);
         decoded.slices.push_back(stack.back());
         stack.pop_back();
         break;
       default:
         decoded.instants.push_back(sequence.names.at(find(event, 10)->value));
+        if (find(event, 48) == nullptr) break;
+        EXPECT_EQ(decoded.instants.back(), "arrived");
+        stack.back().arrived = sequence.time;
     }
   }
   for (const auto& [track, stack] : stacks) {

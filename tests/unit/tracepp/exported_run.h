@@ -20,6 +20,7 @@ RunTrace exported_run();
 struct Slice {
   std::string track, name;
   std::int64_t begin = 0, end = 0;
+  std::int64_t arrived = 0;  // where an arrow leads to, of a receive that has one
 };
 
 // Expects that those of a track are apart or inside each other.
