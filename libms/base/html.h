@@ -22,6 +22,7 @@ struct Page {
   std::vector<const PagePart*> styles = {};   // beside the style of all pages
   std::vector<const PagePart*> scripts = {};  // run in this order, after the body
   bool asks_its_server = false;               // scripts may send requests to where the page came from
+  std::string late = {};                      // HTML after the scripts, which may begin before all of it is there
 };
 
 // Returns the document. Its content security policy allows these styles and scripts by their checksums, and nothing

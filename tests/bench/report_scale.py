@@ -1,5 +1,5 @@
 """What ms-tracepp draws of simulated runs of 8, 1,000 and 10,000 ranks, a table: seconds and memory of report -o, heatmap and
-a sharded export, size of the page, how long a browser takes to draw it, and a frame of zooming its timeline.
+a sharded export, size of the page, how long a browser takes to draw it and its timeline, and a frame of zooming its timeline.
 
 usage: tests/bench/report_scale.py BUILD/bin DIR [RANKS|TRACE...]; traces that are in DIR already are used again, and so is
 another one that is named. Without Chromium two columns are empty."""
@@ -39,7 +39,8 @@ def simulate(tool, ranks, trace, steps=6):
 def main():
     binaries, directory, *ranks = sys.argv[1:]
     tracepp = os.path.join(binaries, "ms-tracepp")
-    print("ranks or trace | report s | heatmap s | export s | memory MiB | page bytes | drawn ms | frame ms | bytes an event, largest file")
+    print("ranks or trace | report s | heatmap s | export s | memory MiB | page bytes | drawn, timeline ms | frame ms | "
+          "bytes an event, largest file")
     for what in ranks or map(str, MESHES):
         name = os.path.basename(what)
         trace, page, shards = (os.path.join(directory, file) for file in (name, f"{name}.html", f"{name}-shards"))
@@ -56,7 +57,7 @@ def main():
         largest = max(f["bytes"] for f in files)
         drawn, frame = "", ""
         if browser.find():
-            window, drawn = report_page.opened(page)
+            window, *drawn = report_page.opened(page)
             frame = f"{window.evaluate(report_page.FRAMES):.1f}"
             window.close()
         print(f"{name} | {report_s:.1f} | {heatmap_s:.1f} | {export_s:.1f} | {memory:.0f} | {os.path.getsize(page)} | {drawn} | "

@@ -46,7 +46,7 @@ def follows(tool, half, whole, metrics, directory):
     with open(os.path.join(run, "metrics.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(lines[:len(lines) // 2])
     followed = Followed(tool, "--listen", "127.0.0.1:0", run)
-    window, _ = report_page.opened(followed.url)
+    window, *_ = report_page.opened(followed.url)
     until(window, f"{SAID}.startsWith('The data were read')", "the page says how old it is")
     few = window.evaluate(STEPS)
 
@@ -97,7 +97,7 @@ def harmless(tool, directory):
     os.mkdir(traces)
     trace = report_page.attacking_trace(traces)
     followed = Followed(tool, "--listen", "127.0.0.1:0", traces)
-    window, _ = report_page.opened(followed.url)
+    window, *_ = report_page.opened(followed.url)
     version = window.evaluate("document.querySelector('#followed').dataset.version")
     shutil.copy(trace, trace + ".new")
     with open(trace + ".new", "a", encoding="ascii") as file:

@@ -1,7 +1,13 @@
 // All views share these: a canvas that follows its width and the theme, a range that zooms, colours.
 "use strict";
 
-const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+const themeColours = new Map();  // of the drawing in hand: to ask the style for each stroke takes longer than drawing it
+function theme(name) {
+  if (!themeColours.has(name)) {
+    themeColours.set(name, getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+  }
+  return themeColours.get(name);
+}
 
 // A drawing in <section id>: its canvas, the line of text below it, and what redraws them.
 class View {
@@ -46,6 +52,7 @@ class View {
   }
   drawNow() {
     this.pending = false;
+    themeColours.clear();
     const scale = devicePixelRatio || 1;
     this.width = this.section.clientWidth;
     this.height = this.heightOf(this.width);

@@ -1,18 +1,27 @@
 // The data of the page: a JSON document, and columns of numbers that are packed and compressed.
 "use strict";
 
-// Returns the run of a page: its JSON document, with `column(name)` for its typed arrays.
-async function loadRun(page) {
-  const run = JSON.parse(page.getElementById("run").textContent);
-  const packed = Uint8Array.from(atob(page.getElementById("numbers").textContent), (c) => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const bytes = await new Response(stream).arrayBuffer();
+// Returns a function of a column's name that returns its typed array, from an element of packed columns.
+async function unpack(element, columns) {
+  const characters = atob(element.textContent), packed = new Uint8Array(characters.length);
+  for (let i = 0; i < packed.length; ++i) packed[i] = characters.charCodeAt(i);
+  const stream = new DecompressionStream("gzip"), writer = stream.writable.getWriter();
+  writer.write(packed);
+  writer.close();
+  const bytes = await new Response(stream.readable).arrayBuffer();
   const types = { f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array,
     u8: Uint8Array };
-  run.column = (name) => {
-    const entry = run.columns[name];
+  return (name) => {
+    const entry = columns[name];
     return entry ? new types[entry.type](bytes, entry.at, entry.count) : null;
   };
+}
+
+// Returns the run of a page: its JSON document, with `column(name)` for its typed arrays. Those of the timeline come
+// later: loadTimeline().
+async function loadRun(page) {
+  const run = JSON.parse(page.getElementById("run").textContent);
+  run.column = await unpack(page.getElementById("numbers"), run.columns);
   run.ranks = run.column("ranks");
   run.hosts = run.column("hosts");
   run.endings = run.column("endings");
@@ -29,6 +38,11 @@ async function loadRun(page) {
   run.indexOf = new Map(Array.from(run.ranks, (rank, index) => [rank, index]));
   run.whyMarked = new Map(run.marks.map((mark) => [mark.rank, mark.why]));
   return run;
+}
+
+// The whole page must be there.
+async function loadTimeline(run, page) {
+  run.timeline.column = await unpack(page.getElementById("events"), run.timeline.columns);
 }
 
 // tp is the fastest axis, then dp, then pp: mesh/mesh.h.

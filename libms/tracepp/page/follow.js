@@ -10,6 +10,7 @@ const kPatience_ms = 60000;
 async function takeUp(html, past) {
   const page = new DOMParser().parseFromString(html, "text/html");
   const run = await loadRun(page);
+  await loadTimeline(run, page);
   for (const script of page.querySelectorAll("script")) script.remove();
   const shown = document.activeElement;
   const focus = shown.closest("section") ? `#${shown.closest("section").id} canvas`
@@ -24,6 +25,7 @@ async function takeUp(html, past) {
   View.retire();
   document.body.replaceChildren(...page.body.childNodes);
   const selection = drawRun(run, past);
+  timelineView(run, selection);
   document.querySelector("#search input").value = typed;
   document.getElementById("tables").open = isOpen;
   for (const view of View.drawn) view.drawNow();  // before the browser shows it: nothing jumps

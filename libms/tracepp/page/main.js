@@ -35,14 +35,13 @@ function slowest(run) {
   return run.ranks[above.reduce((most, value, index) => (value > above[most] ? index : most), 0)];
 }
 
-// Draws a run into the page. Returns the selection.
+// Draws a run into the page, without its timeline. Returns the selection.
 function drawRun(run, past) {
   const selection = new Selection(run, past);
   stepsView(run);
   curvesView(run);
   rankMap(run, selection);
   meshMaps(run, selection);
-  timelineView(run, selection);
   gridView(run, selection);
   const search = document.getElementById("search");
   search.hidden = false;
@@ -54,12 +53,20 @@ function drawRun(run, past) {
   return selection;
 }
 
+// Marks when what was drawn until now is shown.
+async function shown(mark) {
+  for (let frame = 0; frame < 2; ++frame) await new Promise(requestAnimationFrame);
+  document.documentElement.dataset[mark] = Math.round(performance.now());
+}
+
 async function main() {
-  const selection = drawRun(await loadRun(document), null);
+  const run = await loadRun(document), selection = drawRun(run, null);
+  await shown("drawn_ms");
+  if (document.readyState === "loading") await new Promise((done) => addEventListener("DOMContentLoaded", done));
+  await loadTimeline(run, document);
+  timelineView(run, selection);
   if (document.getElementById("followed")) followRun(selection);
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    document.documentElement.dataset.drawn_ms = Math.round(performance.now());
-  }));
+  await shown("whole_ms");
 }
 
 main().catch((error) => {

@@ -185,7 +185,10 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   run["steps"] = steps_data(analysis);
   run["curves"] = curves_data(curves, columns);
   run["hang"] = hang_data(trace, analysis.hang, columns);
-  run["timeline"] = timeline_data(trace, choose_timeline(trace, marks, asked), columns);
+  // The events are most of the page: the other views are drawn before they are there.
+  Columns events;
+  Json& timeline = run["timeline"] = timeline_data(trace, choose_timeline(trace, marks, asked), events);
+  timeline["columns"] = events.directory();
   Json& marked = run["marks"] = Json::array();
   for (const Mark& mark : marks) marked.push_back({{"rank", mark.rank}, {"why", mark.why}, {"step", mark.first_step}});
   run["columns"] = columns.directory();
@@ -210,7 +213,8 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
             .styles = {&kReportStyle},
             .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
                         &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript},
-            .asks_its_server = !version.empty()};
+            .asks_its_server = !version.empty(),
+            .late = page_bytes("events", gzip(events.bytes()))};
   if (page.asks_its_server) page.scripts.insert(page.scripts.end() - 1, &kReportFollowScript);
   return html_page(page);
 }

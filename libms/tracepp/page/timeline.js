@@ -6,9 +6,10 @@ function timelineView(run, selection) {
   const isMarked = (track) => run.whyMarked.has(run.ranks[track.rank]);
   const tracks = [...run.timeline.tracks.filter(isMarked), ...run.timeline.tracks.filter((track) => !isMarked(track))];
   if (tracks.length === 0) return;
-  const begin = run.column("event.begin"), length = run.column("event.length"), info = run.column("event.info");
-  const microbatch = run.column("event.microbatch"), stepOf = run.column("event.step"), open = run.column("event.open");
-  const arrows = run.column("arrows");
+  const { column } = run.timeline;
+  const begin = column("event.begin"), length = column("event.length"), info = column("event.info");
+  const microbatch = column("event.microbatch"), stepOf = column("event.step"), open = column("event.open");
+  const arrows = column("arrows");
   const kMostArrows = 1500;  // more than that hide the events
   const kNoMicrobatch = 0xffff;
   const left = 190, top = 22, row = tracks.length > 120 ? 9 : 14;
