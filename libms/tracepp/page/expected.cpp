@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -31,7 +32,9 @@ constexpr double kSimulation_s = 600;  // a simulation of every stage of a large
 constexpr double kAsExpected = 0.1;    // of a step: the simulator is no more exact than that
 constexpr double kVaries = 2;          // times the spread of single steps: a difference below that may be chance
 constexpr double kSure = 0.75;         // confidence of a culprit that is named
+constexpr std::size_t kMostNamed = 3;  // ranks that are sure
 constexpr double kPart = 0.2;          // of the difference: what has less of it is not its cause
+constexpr double kStalls = 0.02;       // of a simulated step: its ranks share cores
 constexpr double kSingleVaries = 8;    // times that spread: a single step that takes so much longer is not chance
 constexpr double kFarOff = 2;          // times as long or as short: then the cluster file describes another machine
 
@@ -66,18 +69,37 @@ std::string config_of(const std::string& path) {
                    "--expected needs run.dir of a run of ms-train, or its trace directory");
 }
 
-// Returns the fault that the time goes to, with its host where it is on one; empty where none is surely at fault.
-std::string culprit_of(const RunTrace& trace, const Analysis& analysis, double more_s) {
-  if (!analysis.diagnosis) return "";
-  for (const Finding& finding : analysis.diagnosis->findings) {
-    if (!is_fault(finding) || finding.confidence < kSure || finding.cost_s < kPart * more_s) continue;
-    std::set<std::string> hosts;
-    for (const int rank : finding.ranks)
-      if (const RankTrace* const of = trace.rank(rank); of != nullptr) hosts.insert(of->host);
-    const bool on_one = hosts.size() == 1 && !hosts.begin()->empty();
-    return finding.evidence + (on_one ? ", on " + printable(*hosts.begin(), 80) : "");
+// Returns what a fault is, how sure that is, and its host where it is on one.
+std::string fault_text(const RunTrace& trace, const Finding& finding) {
+  std::set<std::string> hosts;
+  for (const int rank : finding.ranks)
+    if (const RankTrace* const of = trace.rank(rank); of != nullptr) hosts.insert(of->host);
+  const bool on_one = hosts.size() == 1 && !hosts.begin()->empty();
+  return fmt::format("{}{}, confidence {:.2f}", finding.evidence, on_one ? ", on " + printable(*hosts.begin(), 80) : "",
+                     finding.confidence);
+}
+
+// Returns the faults that are sure; empty where none is. A rank that computes longer than its peers is one whatever the
+// mean says: they had the same steps, so that what all of them waited for does not hide it. Other faults must explain
+// what a step takes more.
+std::string culprit_of(const RunTrace& trace, const Diagnosis& diagnosis, double more_s) {
+  std::string text;
+  std::size_t named = 0;
+  for (const Finding& finding : diagnosis.findings) {
+    if (named == kMostNamed) break;
+    if (!is_fault(finding) || finding.confidence < kSure) continue;
+    const bool explains = more_s > 0 && finding.cost_s >= kPart * more_s;
+    if (finding.code != FindingCode::slow_rank && (!explains || named > 0)) continue;
+    text += (text.empty() ? "" : "; ") + fault_text(trace, finding);
+    ++named;
   }
-  return "";
+  return text;
+}
+
+// Returns why nobody is named.
+std::string unknown_of(const Diagnosis& diagnosis) {
+  return std::ranges::any_of(diagnosis.findings, is_fault) ? "nothing is sure enough to be named as the cause"
+                                                           : quiet_text(diagnosis);
 }
 
 double spread_of(const Breakdown& breakdown) {
@@ -121,14 +143,14 @@ std::string mean_sentence(const Expected& expected) {
     return text + "; so far apart, the file does not describe these machines, or much else ran on them";
   if (std::abs(step.change()) < kVaries * expected.varies_s) {
     return text +
-           fmt::format("; but single steps vary by {}, so that may be chance", format_duration(expected.varies_s));
+           fmt::format("; but single steps vary by {}, so the mean may be chance", format_duration(expected.varies_s));
   }
   std::string parts;
   for (const PartDiff& part : expected.diff.parts) {
     if (part.s.change() * off <= 0 || std::abs(part.s.change()) < kPart * std::abs(step.change())) continue;
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", part.part, signed_duration(part.s.change()));
   }
-  return text + (parts.empty() ? "" : ": " + parts) + (expected.culprit.empty() ? "" : "; " + expected.culprit);
+  return text + (parts.empty() ? "" : ": " + parts);
 }
 
 }  // namespace
@@ -156,15 +178,42 @@ Expected ExpectedStep::compare_with(const RunTrace& observed, const Analysis& an
   Expected expected{.cluster = cluster_,
                     .diff = compare({trace_, breakdown_, comms_}, {observed, analysis.breakdown, analysis.comms}),
                     .varies_s = spread_of(analysis.breakdown)};
-  if (const double more_s = expected.diff.mean_step_s.change(); more_s > 0)
-    expected.culprit = culprit_of(observed, analysis, more_s);
-  if (analysis.diagnosis && expected.culprit.empty())
-    expected.single_step = single_step_of(*analysis.diagnosis, expected.varies_s);
+  join_waits_for_cores(expected.diff);
+  name_causes(expected, observed, analysis);
   return expected;
 }
 
+void join_waits_for_cores(Diff& diff) {
+  const auto stalled = std::ranges::find(diff.parts, "stalled", &PartDiff::part);
+  const auto for_tp = std::ranges::find(diff.parts, "waiting for tp", &PartDiff::part);
+  if (stalled == diff.parts.end() || for_tp == diff.parts.end()) return;
+  if (stalled->s.before < kStalls * diff.mean_step_s.before) return;
+  for_tp->part = "waiting for a core or for tp";
+  for_tp->s.before += stalled->s.before;
+  for_tp->s.after += stalled->s.after;
+  diff.parts.erase(stalled);
+  std::ranges::stable_sort(diff.parts, std::greater<>{},
+                           [](const PartDiff& part) { return std::abs(part.s.change()); });
+}
+
+void name_causes(Expected& expected, const RunTrace& observed, const Analysis& analysis) {
+  const BeforeAfter& step = expected.diff.mean_step_s;
+  const bool is_slower = step.change() > kAsExpected * step.before;
+  if (!analysis.diagnosis) {
+    if (is_slower) expected.unknown = "which rank it is cannot be known: " + analysis.no_diagnosis;
+    return;
+  }
+  expected.culprit = culprit_of(observed, *analysis.diagnosis, step.change());
+  if (expected.culprit.empty()) expected.single_step = single_step_of(*analysis.diagnosis, expected.varies_s);
+  if (is_slower && expected.culprit.empty() && expected.single_step.empty())
+    expected.unknown = unknown_of(*analysis.diagnosis);
+}
+
 std::string expected_sentence(const Expected& expected) {
-  return mean_sentence(expected) + (expected.single_step.empty() ? "" : "; " + expected.single_step);
+  std::string text = mean_sentence(expected);
+  for (const std::string* part : {&expected.culprit, &expected.single_step, &expected.unknown})
+    if (!part->empty()) text += "; " + *part;
+  return text;
 }
 
 std::string known_sentence(const Expected& expected) {

@@ -14,9 +14,10 @@ struct Expected {
   std::string cluster;  // the file that says what the machines can do
   Diff diff;            // before: expected; after: observed
   double varies_s = 0;  // standard deviation of a single observed step, without extremes
-  // A fault that explains what a step takes more; empty: none surely does. And the single step that a pause or a late
-  // batch made longest, with its ranks; empty: there is none that stands out.
-  std::string culprit = {}, single_step = {};
+  // The ranks that surely compute longer than their peers, or another fault that explains what a step takes more;
+  // empty: there is none. Else the single step that a pause or a late batch made longest, with its ranks. Else, of a
+  // step that takes longer than expected, why nobody is named.
+  std::string culprit = {}, single_step = {}, unknown = {};
 };
 
 // A simulated step of a run, to compare its traces with.
@@ -38,8 +39,14 @@ class ExpectedStep {
   CommReport comms_;
 };
 
+// Compares as one part what the simulator cannot tell apart. A simulated rank stalls only where ranks share cores;
+// there chance decides which rank of a tp group waits for a core, and which ones for that rank.
+void join_waits_for_cores(Diff& diff);
+// Sets culprit, single_step and unknown of a comparison with this run.
+void name_causes(Expected& expected, const RunTrace& observed, const Analysis& analysis);
+
 // "a step takes 6.90s, 0.50s (8 %) more than expected: waiting for dp +0.40s; ranks 17, 33 ...". It says where the
-// simulator is too far off to be an expectation, and where steps vary by as much.
+// simulator is too far off to be an expectation, where steps vary by as much, and who is surely slow all the same.
 std::string expected_sentence(const Expected& expected);
 // The same, empty where it cannot be known: the numbers cannot be compared, or no step is over.
 std::string known_sentence(const Expected& expected);

@@ -1,5 +1,6 @@
 #include "tracepp/page/page.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,6 +43,8 @@ TEST(Page, NamesTheSlowRankAndMarksIt) {
   EXPECT_EQ(data.at("maps").size(), 3U);
   for (const char* column : {"cells.forward", "cells.waiting", "measure0", "measure0.medians"})
     EXPECT_TRUE(data.at("columns").contains(column)) << column;
+  EXPECT_TRUE(data.at("timeline").at("columns").contains("event.begin"));
+  EXPECT_GT(page.find("id=\"events\""), page.rfind("<script>")) << "the scripts begin before the events are there";
 }
 
 TEST(Page, AHealthyRunHasNoMark) {
@@ -86,11 +89,77 @@ TEST(Expected, NamesThePartThatTakesLonger) {
   expected.culprit = "rank 5 computes longer, on n17";
   EXPECT_THAT(sentence(6.4, 7.4), HasSubstr("waiting for dp +1.0s; rank 5 computes longer, on n17"));
   expected.varies_s = 0.6;
-  EXPECT_THAT(sentence(6.4, 7.4), EndsWith("single steps vary by 600ms, so that may be chance"));
+  EXPECT_THAT(sentence(6.4, 7.4),
+              EndsWith("single steps vary by 600ms, so the mean may be chance; " + expected.culprit))
+      << "who is slower than its peers is so whatever the mean says";
+  EXPECT_THAT(sentence(6.4, 6.5), EndsWith("as expected: 6.4s; " + expected.culprit));
+  expected.culprit = "";
+  expected.unknown = "nothing stands out";
+  EXPECT_THAT(sentence(6.4, 7.4), EndsWith("so the mean may be chance; nothing stands out"));
+  expected.unknown = "";
   expected.single_step = "step 37 took 900ms more than its neighbours";
   EXPECT_THAT(sentence(6.4, 6.5), EndsWith("as expected: 6.4s; step 37 took 900ms more than its neighbours"));
   expected.diff.not_comparable = {"the mesh differs"};
   EXPECT_EQ(known_sentence(expected), "");
+}
+
+// A run whose sections vary as on busy machines: a tenth of them take up to twice as long.
+SyntheticRun busy_run(std::uint64_t seed) {
+  return {.mesh = {.dp = 2, .pp = 2, .tp = 2}, .steps = 30, .seed = seed, .noise = 0.04, .outlier_rate = 0.1};
+}
+
+Expected compared_to_itself(const SyntheticRun& run) {
+  RunTrace trace = make_run(run);
+  const Analysis analysis = analyse(trace);
+  Expected expected{.cluster = "c.toml", .diff = {}};
+  expected.diff.mean_step_s = {analysis.effective.median_step_s, analysis.effective.median_step_s};
+  name_causes(expected, trace, analysis);
+  return expected;
+}
+
+TEST(Expected, NamesARankThatIsSurelySlowThoughTheMeanIsAsExpected) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    SyntheticRun run = busy_run(seed);
+    const int slow = static_cast<int>(seed % 8);
+    run.faults = {{.kind = Fault::Kind::slow_rank, .rank = slow, .factor = seed % 2 == 0 ? 1.5 : 1.25}};
+    const Expected expected = compared_to_itself(run);
+    EXPECT_THAT(expected.culprit, HasSubstr(fmt::format("rank {} (", slow))) << seed;
+    EXPECT_THAT(expected.culprit, HasSubstr("longer than ranks with the same work"));
+    EXPECT_THAT(expected.culprit, HasSubstr(", confidence 0.")) << expected.culprit;
+    EXPECT_THAT(expected.culprit, Not(HasSubstr("; "))) << "no other rank: " << expected.culprit;
+    EXPECT_THAT(expected_sentence(expected), HasSubstr("as expected"));
+  }
+}
+
+TEST(Expected, AccusesNobodyInHealthyRuns) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(compared_to_itself(busy_run(seed)).culprit, "") << seed;
+}
+
+TEST(Expected, JoinsWaitsThatOnlyChanceTellsApart) {
+  Diff diff;
+  diff.mean_step_s = {1, 1.2};
+  diff.parts = {{"waiting for tp", {0.02, 0.45}}, {"stalled", {0.5, 0.2}}, {"waiting for pp", {0.1, 0.18}}};
+  join_waits_for_cores(diff);
+  ASSERT_EQ(diff.parts.size(), 2U);
+  EXPECT_EQ(diff.parts[0].part, "waiting for a core or for tp");
+  EXPECT_NEAR(diff.parts[0].s.change(), 0.13, 1e-9);
+  EXPECT_EQ(diff.parts[1].part, "waiting for pp") << "the largest change first";
+  diff.parts = {{"waiting for tp", {0.02, 0.45}}, {"stalled", {0, 0.2}}};
+  join_waits_for_cores(diff);
+  EXPECT_EQ(diff.parts.size(), 2U) << "ranks with cores of their own";
+}
+
+TEST(Expected, SaysWhyNobodyIsNamed) {
+  RunTrace trace = make_run(busy_run(1));
+  Analysis analysis = analyse(trace);
+  Expected expected{.cluster = "c.toml", .diff = {}};
+  expected.diff.mean_step_s = {1, 1.5};
+  name_causes(expected, trace, analysis);
+  EXPECT_THAT(expected_sentence(expected), HasSubstr("; nothing ")) << expected_sentence(expected);
+  analysis.diagnosis.reset();
+  analysis.no_diagnosis = "one rank has no trace";
+  name_causes(expected, trace, analysis);
+  EXPECT_THAT(expected_sentence(expected), EndsWith("; which rank it is cannot be known: one rank has no trace"));
 }
 
 TEST(Curves, OfALongRunAreMeans) {
