@@ -252,7 +252,7 @@ done
 healthy
 gpu 1 hang
 expect 2 "gpu.driver GPU driver: did not answer within" run --config policy.toml --only 'gpu.*,disk.errors'
-[ "$(grep -c 'did not answer' out)" -eq 1 ] || fail "a driver that hangs is said once"
+[ "$(grep -c 'critical gpu.*did not answer' out)" -eq 1 ] || fail "a driver that hangs is said once"
 grep -q 'nvidia-smi will hang, too' out || fail "a driver that hangs: what to do"
 grep -q "disk.errors" out && fail "a check that passed is shown without --verbose"
 healthy

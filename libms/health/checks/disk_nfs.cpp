@@ -47,7 +47,8 @@ extern constinit const Check kDiskNfs = {
         "passed over. Users may mount servers of their own, so it never drains.",
     .remedy =
         "See whether the server answers other nodes. If it answers none, it is down: that is the storage team's. If it "
-        "does, look at this node's network (ping it, net.link); the mounts go on by themselves when it answers again.",
+        "does, look at this node's network (ping it, net.link). When it answers again, mounts that hang go on by "
+        "themselves; mount again what is not mounted.",
     .run = check_disk_nfs};
 
 }  // namespace ms::health

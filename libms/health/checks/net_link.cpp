@@ -41,8 +41,8 @@ constexpr std::string_view kNoSignal =
     "No signal comes from the other end: reseat or replace the cable and its transceivers; if that does not help, try "
     "another switch port.";
 constexpr std::string_view kNoSubnetManager =
-    "The cable carries a signal, so it is not the cable: no subnet manager makes the port active. See whether one runs "
-    "(sminfo, opensm's log) and whether the switch port is enabled.";
+    "The cable carries a signal, so it is not the cable: mostly no subnet manager answers, which makes ports active. "
+    "See whether one runs (sminfo, opensm's log) and whether the switch port is enabled.";
 constexpr std::string_view kNoEthernet =
     "The cable carries a signal, so it is not the cable: see whether the port's network interface is up (ip link) and "
     "whether the switch port is enabled.";

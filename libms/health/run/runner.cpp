@@ -31,7 +31,7 @@ constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it s
 constexpr std::string_view kDriverHangs =
     "Nothing is known of the GPUs: their driver does not answer, and nvidia-smi will hang, too. Look for an Xid in "
     "dmesg, "
-    "and reboot the node when no job uses it; if it comes back, the GPU that the Xid names is bad.";
+    "and reboot the node when no job uses it; if it comes back, suspect the GPU that the Xid names.";
 
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {
