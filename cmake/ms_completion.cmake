@@ -10,6 +10,7 @@ function(ms_completion tool part)
     COMMAND ${tool} --completion bash > ${dir}/${tool}
     COMMAND ${tool} --completion zsh > ${dir}/_${tool}
     COMMAND ${tool} --completion fish > ${dir}/${tool}.fish
+    DEPENDS ${tool}
     COMMENT "Completion of ${tool}" VERBATIM)
   add_custom_target(completion_${tool} DEPENDS ${dir}/${tool})
   add_dependencies(completion completion_${tool})
