@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The packages of this build, and of another one of the same sources: in another folder, later, compiled anew, by somebody with
-# another umask, time zone and home. They are the same bytes. Compiles all but CUDA, or what these parts need: for the night.
+# another umask, time zone and home. They are the same bytes. Compiles all, or what these parts need: for the night. Not CUDA,
+# whose compiler makes names of symbols from the folder of a source.
 # usage: reproducible.sh CPACK BUILD [PART...]
 set -euo pipefail
 cpack=$1 build=$(realpath "$2")
