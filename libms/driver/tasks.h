@@ -39,13 +39,13 @@ struct TaskLook {
 };
 TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds);
 
-// Has PyTorch write the flight recorders of the attempt's ranks: it does so when a byte comes through the pipe that
-// TORCH_NCCL_DEBUG_INFO_PIPE_FILE names. Returns the files of those that took one, as they were before; without a path
-// where none is named.
+// A flight recorder's file as it was before it was asked for anew; without a path where none is named.
 struct FlightFile {
   std::string path;
   std::optional<std::pair<double, std::int64_t>> before;  // time and size; nullopt: there was none
 };
+// Has PyTorch write the flight recorders of the attempt's ranks: it does so when a byte comes through the pipe that
+// TORCH_NCCL_DEBUG_INFO_PIPE_FILE names. Returns the files of those that took one.
 std::vector<FlightFile> dump_flight_recorders(const Sysroot& root, int job, int attempt);
 // Waits until all of them are written anew, for `seconds` at most: the thread that writes NCCL's looks for the byte
 // once a second.
