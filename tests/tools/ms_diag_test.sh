@@ -265,7 +265,7 @@ expect 0 "ok: [0-9]+ checks passed" run --config policy.toml --only 'gpu.*'
 expect 0 "pass +gpu.ecc" run --config policy.toml --only 'gpu.*' --verbose
 gpu 0 ecc_uncorrectable=4
 expect 2 "critical gpu.ecc gpu 0.*4 uncorrectable" run --config policy.toml --only 'gpu.*'
-grep -q ': call the GPU team (gpu.ecc)$' out || fail "whom to call"
+grep -q ': if that does not help, call the GPU team (gpu.ecc)$' out || fail "whom to call"
 grep -q ": unfit for jobs, drain it: scontrol update NodeName=.* State=DRAIN Reason='ms-diag:gpu.ecc gpu 0" out ||
   fail "how to drain"
 expect 2 "^CRITICAL - gpu.ecc gpu 0.*\| 'seconds'=.*'gpu.ecc gpu 0.*'=4" run --config policy.toml --only 'gpu.*' --nagios

@@ -27,7 +27,7 @@ slow_gpu() {
   gpu 1 clocks_event_reasons=64 temperature_c=92
 }
 no_subnet_manager() {
-  put /sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"
+  put /sys/class/infiniband/mlx5_0/ports/1/state "2: INIT"
   put /sys/class/net/eth1/mtu 1500
 }
 silent_server() {

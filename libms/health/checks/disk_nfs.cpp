@@ -10,6 +10,11 @@
 namespace ms::health {
 namespace {
 
+constexpr auto kSilentServer =
+    "Try it on another node: showmount -e {0}. If it fails there, too, the server is down: that is the storage team's. "
+    "If it answers there, look at this node's network: ping {0}, ip link. When {0} answers again, mounts that hang go "
+    "on by themselves; mount again (mount PATH) what is not mounted.";
+
 Result check_disk_nfs(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
@@ -30,7 +35,9 @@ Result check_disk_nfs(Evidence& evidence) {
     tally.add(Severity::warning, server, "the NFS server does not respond to this node");
     for (const KernelLine* line : lines) evidence.mark_judged(*line);
   }
-  return judged(tally.findings());
+  std::vector<Finding> findings = tally.findings();
+  for (Finding& finding : findings) finding.remedy = fmt::format(kSilentServer, finding.entity);
+  return judged(std::move(findings));
 }
 
 }  // namespace
@@ -47,7 +54,7 @@ extern constinit const Check kDiskNfs = {
         "passed over. Users may mount servers of their own, so it never drains.",
     .remedy =
         "See whether the server answers other nodes. If it answers none, it is down: that is the storage team's. If it "
-        "does, look at this node's network (ping it, net.link). When it answers again, mounts that hang go on by "
+        "does, look at this node's network (ping, ip link). When it answers again, mounts that hang go on by "
         "themselves; mount again what is not mounted.",
     .run = check_disk_nfs};
 

@@ -32,7 +32,7 @@ Result check_disk_nvme(Evidence& evidence) {
     findings.push_back({.severity = dead && here ? Severity::critical : Severity::warning,
                         .entity = disk,
                         .message = dead
-                                       ? "is dead: the kernel gave its controller up, and what is on it is out of reach"
+                                       ? "is dead: the kernel dropped its controller, and what is on it is out of reach"
                                        : fmt::format("is {}, not live", printable(*state))});
   }
   return judged(std::move(findings), plural(disks.size(), "NVMe disk"));
@@ -51,8 +51,8 @@ extern constinit const Check kDiskNvme = {
         "reach "
         "until it is reset or replaced. It drains only where the site puts it on act.allow.",
     .remedy =
-        "Reboot the node; if the disk is dead again, reseat it, then replace it. nvme list and the kernel's log say "
-        "more.",
+        "findmnt shows which mounts are on it. Reboot the node when its jobs have ended or are cancelled; if the disk "
+        "is still dead, or dead again, reseat it, then replace it. nvme list and the kernel's log say more.",
     .run = check_disk_nvme};
 
 }  // namespace ms::health

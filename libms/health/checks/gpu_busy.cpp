@@ -21,12 +21,12 @@ Result check_gpu_busy(Evidence& evidence) {
           users.push_back(process ? fmt::format("process {}, {}", pid, describe_process(evidence.root(), *process))
                                   : fmt::format("process {}", pid));
         }
-        findings.push_back(
-            about(gpu, Severity::warning,
-                  fmt::format("{} of its memory are in use, and {}", format_size(static_cast<double>(used)),
-                              users.empty() ? "the driver names no process"
-                                            : fmt::format("used by {}", fmt::join(users, "; "))),
-                  static_cast<double>(used) / kMib, static_cast<double>(kIdleMemoryBytes) / kMib, "MiB"));
+        findings.push_back(about(gpu, Severity::warning,
+                                 fmt::format("{} of its memory are in use{}", format_size(static_cast<double>(used)),
+                                             users.empty() ? ", and the driver names no process"
+                                                           : fmt::format(" by {}", fmt::join(users, "; "))),
+                                 static_cast<double>(used) / kMib, static_cast<double>(kIdleMemoryBytes) / kMib,
+                                 "MiB"));
       });
 }
 

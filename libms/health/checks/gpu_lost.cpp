@@ -33,7 +33,9 @@ extern constinit const Check kGpuLost = {
         "the job's. GPUs are matched by the number that Slurm gives (SLURM_JOB_GPUS), which is NVML's only where "
         "gres.conf lists the devices in order: nvidia0 first, which is the lowest PCI address. A GPU that is off "
         "the bus has no number any more, and counts for every job.",
-    .remedy = "Reboot the node; if the GPU is lost again, check its seat, its power and its temperature.",
+    .remedy =
+        "Reboot the node when its jobs have ended or are cancelled; if the GPU is still missing, or lost again, check "
+        "its seat, its power and its temperature.",
     .run = check_gpu_lost};
 
 }  // namespace ms::health

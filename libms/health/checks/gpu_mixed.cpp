@@ -70,11 +70,11 @@ Finding no_majority(const Trait& trait, const Groups& groups) {
   }
   return {.severity = Severity::warning,
           .entity = "gpus",
-          .message = fmt::format("differ in {}: {}; no majority, so which is right cannot be said here", trait.name,
+          .message = fmt::format("differ in {}: {}; no majority: compare with another node", trait.name,
                                  fmt::join(values, "; ")),
-          .remedy = fmt::format("See what the GPUs of the site's other nodes have (nvidia-smi -q there, or ms-diag "
-                                "fleet); bring the {} that differs to theirs, or have that GPU replaced.",
-                                trait.name)};
+          .remedy = fmt::format("See the {} of such GPUs in another node (nvidia-smi -q there), here VALUE; for each "
+                                "GPU N that has another: {}",
+                                trait.name, trait.advice("N", "VALUE"))};
 }
 
 Result check_gpu_mixed(Evidence& evidence) {

@@ -29,7 +29,9 @@ extern constinit const Check kGpuPcie = {
         "Compares the width of the link with the most that GPU and slot can do together. Half of the lanes or "
         "fewer is critical: copies to the GPU take twice as long, and every other GPU of a job waits. The link's "
         "speed is not looked at, because GPUs lower it when they are idle.",
-    .remedy = "Reseat the GPU or its riser; if that does not help, try another slot to tell which of them is bad.",
+    .remedy =
+        "When no job runs, power the node off and on: that trains the link anew. If lanes are still missing, somebody "
+        "must go to the node: reseat the GPU or its riser, then try another slot to tell which of them is bad.",
     .run = check_gpu_pcie};
 
 }  // namespace ms::health

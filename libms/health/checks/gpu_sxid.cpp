@@ -17,8 +17,10 @@ bool read_sxid(Scan line, LogTally& tally) {
   const auto sxid = line.number();
   if (!sxid || !line.literal(", ")) return false;
   const bool fatal = line.literal("Fatal, ");
+  // Only fatal ones are rare enough to be told apart by the driver's words.
   tally.add(Severity::warning, fmt::format("switch {}", *number),
-            fmt::format("{} error SXid {} of the NVSwitch at {}", fatal ? "fatal" : "non-fatal", *sxid, pci));
+            fmt::format("{} error SXid {} of the NVSwitch at {}{}", fatal ? "fatal" : "non-fatal", *sxid, pci,
+                        fatal ? fmt::format(" ({})", printable(line.rest())) : ""));
   return true;
 }
 
@@ -46,9 +48,9 @@ extern constinit const Check kGpuSxid = {
         "which NVLinks of the node are down until the GPUs and switches are reset, and others, which are "
         "counted. Never seen on hardware here, so it warns and never drains.",
     .remedy =
-        "After a fatal SXid reset the GPUs and switches together (nvidia-smi -r) or reboot the node; if it returns, "
-        "have "
-        "the baseboard tested.",
+        "After a fatal SXid, when no job runs, reset the GPUs and switches together (nvidia-smi -r) or reboot the "
+        "node; "
+        "if the SXid comes again after that, have the baseboard tested.",
     .run = check_gpu_sxid};
 
 }  // namespace ms::health

@@ -6,6 +6,10 @@
 namespace ms::health {
 namespace {
 
+constexpr std::string_view kTooHot =
+    "It is above its own limit (nvidia-smi -q -d TEMPERATURE shows that, and the other GPUs). If others are hot, too, "
+    "check the node's fans, air flow or coolant; if only this one, its heat sink and how it is seated.";
+
 Result check_gpu_thermal(Evidence& evidence) {
   return each_gpu(
       evidence, "reasons for lower clocks", [](const Gpu& gpu) { return gpu.clocks_event_reasons.has_value(); },
@@ -20,6 +24,7 @@ Result check_gpu_thermal(Evidence& evidence) {
         if (reasons.empty() && bits & nvml::kHwSlowdown) reasons.push_back("the hardware protects itself");
         if (reasons.empty()) return;
         findings.push_back(about(gpu, Severity::warning, fmt::format("slowed down: {}", fmt::join(reasons, ", "))));
+        if (bits & nvml::kHwThermalSlowdown) findings.back().remedy = kTooHot;
         findings.back().measured = gpu.temperature_c;
         if (gpu.temperature_c) findings.back().unit = "C";
       });
@@ -38,7 +43,9 @@ extern constinit const Check kGpuThermal = {
         "means that it is too hot, or that the machine's power supply pulled the brake: it then runs at half of "
         "its clock or less, and the whole job with it. It is the state of this moment, so a job that has just "
         "ended can be the reason; that is why it only warns.",
-    .remedy = "Check fans, air flow or coolant, and the power supplies.",
+    .remedy =
+        "If it is too hot, check fans, air flow or coolant; else the power supplies (ipmitool sdr type \"Power "
+        "Supply\").",
     .run = check_gpu_thermal};
 
 }  // namespace ms::health

@@ -9,6 +9,7 @@
 namespace ms::health {
 namespace {
 
+constexpr std::string_view kNoNewJobs = " Slurm starts no new job here until slurmd runs.";
 constexpr std::size_t kNameBytes = 15;  // that the kernel keeps
 
 Result check_host_procs(Evidence& evidence) {
@@ -28,8 +29,8 @@ Result check_host_procs(Evidence& evidence) {
                         .entity = name,
                         .message = "no such process runs",
                         .remedy = fmt::format("systemctl status {0} says why it ended; start it again "
-                                              "(systemctl start {0}).",
-                                              name)});
+                                              "(systemctl start {0}).{1}",
+                                              name, name == "slurmd" ? kNoNewJobs : "")});
   }
   return judged(std::move(findings), plural(expected.size(), "service"));
 }

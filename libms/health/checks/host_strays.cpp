@@ -97,15 +97,16 @@ Result check_host_strays(Evidence& evidence) {
     findings.push_back(
         {.severity = Severity::warning,
          .entity = "process " + pid,
-         .message = fmt::format("{} is in no job and {}holds {}", describe_process(root, *stray),
+         .message = fmt::format("{} is in no job and {}holds {} of the node's memory", describe_process(root, *stray),
                                 cores < kBusyCores ? "" : fmt::format("is busy on {:.1f} cores, ", cores),
                                 format_size(stray->memory_mib * 1024 * 1024)),
          .measured = large ? stray->memory_mib : cores,
          .limit = large ? kLarge_mib : kBusyCores,
          .unit = large ? "MiB" : "cores",
-         .remedy = fmt::format("Ask its user, or end it (kill {0}, then kill -9 {0}). pam_slurm_adopt keeps users off "
+         .remedy = fmt::format("Ask {1} whether it is still needed: most were left behind by a job. If not, or if "
+                               "nobody answers, end it: kill {0}, then kill -9 {0}. pam_slurm_adopt keeps users off "
                                "nodes where they have no job.",
-                               pid)});
+                               pid, user_of(root, *stray))});
   }
   return judged(std::move(findings), plural(seen, "process") + " of users outside jobs, none of them busy");
 }

@@ -10,20 +10,24 @@ namespace ms::health {
 namespace {
 
 constexpr std::string_view kWrongKernel =
-    "The node runs another kernel, or another image, than the others: install or choose the expected one, and reboot "
-    "the "
-    "node into it.";
-constexpr std::string_view kWrongBios = "Update the BIOS to what the other nodes have; it takes a reboot of the node.";
+    "See what other nodes run (uname -r there). If the new kernel was rolled out on purpose, change expect.kernel in "
+    "that file. If not, this node booted a wrong image or kernel: choose the expected one at the boot server, or "
+    "with grub-reboot on a node that boots from its disk, and reboot when no job runs.";
+constexpr std::string_view kWrongBios =
+    "See what other nodes have (dmidecode -s bios-version there). If that BIOS was rolled out on purpose, change "
+    "expect.bios in that file. If not, flash the expected one when no job runs, and reboot the node.";
 
 Result check_host_version(Evidence& evidence) {
   const ExpectConfig& expect = evidence.policy().expect;
+  const std::string& path = evidence.policy().file;
+  const std::string file = path.empty() ? "ms-diag.toml" : path;
   struct Row {
-    std::string_view entity, file;
+    std::string_view entity, file, key;
     const std::string& expected;
     std::string_view remedy;
   };
-  const Row rows[] = {{"kernel", "/proc/sys/kernel/osrelease", expect.kernel, kWrongKernel},
-                      {"BIOS", "/sys/class/dmi/id/bios_version", expect.bios, kWrongBios}};
+  const Row rows[] = {{"kernel", "/proc/sys/kernel/osrelease", "expect.kernel", expect.kernel, kWrongKernel},
+                      {"BIOS", "/sys/class/dmi/id/bios_version", "expect.bios", expect.bios, kWrongBios}};
   std::vector<Finding> findings;
   std::size_t compared = 0;
   for (const Row& row : rows) {
@@ -31,10 +35,11 @@ Result check_host_version(Evidence& evidence) {
     if (!is) continue;
     ++compared;
     if (*is == row.expected) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = std::string(row.entity),
-                        .message = fmt::format("is {}, expected {}", printable(*is), row.expected),
-                        .remedy = std::string(row.remedy)});
+    findings.push_back(
+        {.severity = Severity::warning,
+         .entity = std::string(row.entity),
+         .message = fmt::format("is {}, but {} in {} is {}", printable(*is), row.key, file, row.expected),
+         .remedy = std::string(row.remedy)});
   }
   if (compared == 0) return skipped("the policy names neither expect.kernel nor expect.bios, or they cannot be read");
   return judged(std::move(findings));

@@ -28,20 +28,23 @@ Result check_net_mtu(Evidence& evidence) {
   std::vector<Finding> findings;
   for (const MtuOf& link : links) {
     std::int64_t normal = expected;
+    std::string from = "expected is (expect.mtu)";
     for (const MtuOf& other : links) {
-      if (expected < 0 && other.speed == link.speed) normal = std::max(normal, other.mtu);
+      if (expected >= 0 || other.speed != link.speed || other.mtu <= normal) continue;
+      normal = other.mtu;
+      from = fmt::format("while {} of the same speed has", other.name);
     }
     if (link.mtu >= normal) continue;
     findings.push_back(
         {.severity = Severity::warning,
          .entity = link.name,
-         .message = fmt::format("has an MTU of {}, {} {}", link.mtu,
-                                expected < 0 ? "while a link of the same speed has" : "expected is", normal),
+         .message = fmt::format("has an MTU of {}, {} {}", link.mtu, from, normal),
          .measured = static_cast<double>(link.mtu),
          .limit = static_cast<double>(normal),
          .unit = "bytes",
-         .remedy = fmt::format("ip link set {} mtu {} sets it until the next boot; set it in the node's network "
-                               "configuration, too, and see that the switch port allows it.",
+         .remedy = fmt::format("If other nodes have {1}, too (ip link there): ip link set {0} mtu {1} sets it until "
+                               "the next boot; set it in the node's network configuration, too, and see that the "
+                               "switch port allows it.",
                                link.name, normal)});
   }
   return judged(std::move(findings), plural(links.size(), "link"));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <utility>
 
 namespace ms::health {
 namespace {
@@ -142,7 +143,11 @@ std::vector<Explained> by_cause(const std::vector<Finding>& findings) {
     }
     return severity;
   };
-  std::ranges::stable_sort(roots, [&](std::size_t a, std::size_t b) { return worst(a) > worst(b); });
+  const auto rank = [&](std::size_t of) {
+    return std::pair(worst(of),
+                     std::ranges::any_of(links, [&](const auto& link) { return link && link->cause == of; }));
+  };
+  std::ranges::stable_sort(roots, [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
   std::vector<Explained> list;
   const std::function<void(std::size_t, std::optional<std::size_t>, std::size_t)> add =
       [&](std::size_t of, std::optional<std::size_t> cause, std::size_t depth) {

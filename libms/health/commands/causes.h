@@ -1,4 +1,4 @@
-// Says which findings of a node follow from which others, so that a person mends the cause and calls one team for it. A
+// Says which findings of a node follow from which others, so that a person fixes the cause and calls one team for it. A
 // table of pairs of codes decides; it changes no outcome, and nothing that is drained. Pure functions.
 #pragma once
 
@@ -38,7 +38,8 @@ struct Explained {
   std::size_t depth = 0;                  // 0: nothing explains it
 };
 
-// Each cause with what follows from it behind it, the groups by their worst severity, else in the order given.
+// Each cause with what follows from it behind it, the groups by their worst severity, then
+// causes of something before others, else in the order given.
 std::vector<Explained> by_cause(const std::vector<Finding>& findings);
 
 // "Its findings follow from those of disk.nvme, and may follow from those of disk.raid."; empty: no row has this code

@@ -231,7 +231,7 @@ int check_site_command(const Args& args) {
     print_out("note: {} is there: until it is removed nothing is checked at the start of jobs\n",
               policy.act.kill_switch);
   }
-  print_out("{}\n", report.outcome() == "critical" ? "not ready: until this is mended, mode = \"act\" drains nothing"
+  print_out("{}\n", report.outcome() == "critical" ? "not ready: until this is fixed, mode = \"act\" drains nothing"
                     : !problems.empty()            ? "ready, with what is said above"
                     : policy.may_act()             ? "ready: mode = \"act\" is set"
                                                    : "ready: mode = \"act\" may be set");

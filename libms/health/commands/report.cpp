@@ -8,9 +8,8 @@
 
 #include "base/escape.h"
 #include "base/text.h"
-#include "health/act/decide.h"
+#include "health/commands/advice.h"
 #include "health/commands/causes.h"
-#include "slurm/hostlist.h"
 
 namespace ms::health {
 namespace {
@@ -125,65 +124,6 @@ std::vector<Finding> Report::findings() const {
   return all;
 }
 
-namespace {
-
-// Whom an operator calls.
-std::string_view callee(Blame blame) {
-  switch (blame) {
-    case Blame::user:
-      return "the user of that process or job";
-    case Blame::node:
-      return "the node team";
-    case Blame::gpu:
-      return "the GPU team";
-    case Blame::fabric:
-      return "the network team";
-    case Blame::storage:
-      return "the storage team";
-    case Blame::slurm:
-      return "Slurm's administrators";
-    case Blame::peer:
-    case Blame::bug:
-      break;
-  }
-  return "the developers of ms";
-}
-
-// "the node team (host.mce, host.memory); the network team (net.link)": one team a cause, in the order of the findings.
-std::string callees(const std::vector<Explained>& findings) {
-  std::vector<std::pair<std::string_view, std::vector<std::string>>> calls;
-  for (const auto& [finding, cause, sure, depth] : findings) {
-    if (cause) continue;
-    const std::string_view who = callee(finding.blame);
-    auto call = std::ranges::find(calls, who, &std::pair<std::string_view, std::vector<std::string>>::first);
-    if (call == calls.end()) call = calls.insert(call, {who, {}});
-    if (std::ranges::find(call->second, finding.code) == call->second.end()) call->second.push_back(finding.code);
-  }
-  std::vector<std::string> texts;
-  for (const auto& [who, codes] : calls) texts.push_back(fmt::format("{} ({})", who, fmt::join(codes, ", ")));
-  return fmt::format("{}", fmt::join(texts, "; "));
-}
-
-// The remedy as it is shown: a finding that surely follows from another needs none of its own.
-std::string remedy_of(const Explained& explained, const std::vector<Explained>& all) {
-  const std::string& own = explained.finding.remedy;
-  if (!explained.cause) return own;
-  const Finding& cause = all[*explained.cause].finding;
-  return fmt::format("{} from {} {}: mend that first.{}", explained.sure ? "Follows" : "May follow", cause.code,
-                     cause.entity, explained.sure || own.empty() ? "" : " If this stays: " + own);
-}
-
-// How Slurm's operators take a node that is unfit out of service and back; empty: it is fit, or has no name for that.
-std::vector<std::string> drain_advice(const Report& report, const std::vector<Explained>& findings) {
-  const auto worst = std::ranges::find(findings, Severity::critical, [](const auto& f) { return f.finding.severity; });
-  if (worst == findings.end() || !slurm::is_host_name(report.node)) return {};
-  return {fmt::format("unfit for jobs, drain it: scontrol update NodeName={} State=DRAIN Reason='{}'", report.node,
-                      drain_reason({worst->finding})),
-          fmt::format("when it is mended: ms-diag undrain on {} (with --verified it looks first)", report.node)};
-}
-
-}  // namespace
-
 std::string as_text(const Report& report, bool verbose) {
   const bool nothing_seen = report.outcome() == "unknown" && count(report, Outcome::broken) == 0;
   std::string text;
@@ -213,8 +153,9 @@ std::string as_text(const Report& report, bool verbose) {
   }
   add_line(
       fmt::format("{}: {}: {} in {}", report.node, report.outcome(), counts(report), format_duration(report.wall_s)));
-  for (const std::string& advice : drain_advice(report, findings)) add_line(fmt::format("{}: {}", report.node, advice));
-  if (!findings.empty()) add_line(fmt::format("{}: call {}", report.node, callees(findings)));
+  if (findings.empty()) return text;
+  for (const std::string& advice : advice_of(report.node, findings))
+    add_line(fmt::format("{}: {}", report.node, advice));
   return text;
 }
 

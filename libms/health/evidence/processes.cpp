@@ -60,13 +60,17 @@ std::optional<Process> read_process(const Sysroot& root, const std::string& pid)
   return process;
 }
 
-std::string describe_process(const Sysroot& root, const Process& process) {
+std::string user_of(const Sysroot& root, const Process& process) {
   const std::string name = user_name(root, process.user);
+  return name.empty() ? std::to_string(process.user) : printable(name);
+}
+
+std::string describe_process(const Sysroot& root, const Process& process) {
+  const bool has_name = !user_name(root, process.user).empty();
   std::vector<std::string> more;
-  if (!name.empty()) more.push_back(fmt::format("uid {}", process.user));
+  if (has_name) more.push_back(fmt::format("uid {}", process.user));
   if (process.age_s) more.push_back(fmt::format("started {} ago", format_duration(*process.age_s)));
-  return fmt::format("{} of user {}{}", printable(process.name),
-                     name.empty() ? std::to_string(process.user) : printable(name),
+  return fmt::format("{} of user {}{}", printable(process.name), user_of(root, process),
                      more.empty() ? "" : fmt::format(" ({})", fmt::join(more, ", ")));
 }
 

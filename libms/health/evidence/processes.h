@@ -21,6 +21,9 @@ struct Process {
 // nullopt: it is gone, or /proc does not say enough.
 std::optional<Process> read_process(const Sysroot& root, const std::string& pid);
 
+// "alice", or the number where /etc/passwd has no name.
+std::string user_of(const Sysroot& root, const Process& process);
+
 // "python3 of user alice (uid 1234, started 2h ago)": the name where /etc/passwd has it, the time where it is known.
 std::string describe_process(const Sysroot& root, const Process& process);
 

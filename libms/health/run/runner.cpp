@@ -29,9 +29,11 @@ constexpr double kEndedGrace_s = 0.2;    // a process that closed its pipe may t
 constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it sleeps uninterruptibly
 
 constexpr std::string_view kDriverHangs =
-    "Nothing is known of the GPUs: their driver does not answer, and nvidia-smi will hang, too. Look for an Xid in "
-    "dmesg, "
-    "and reboot the node when no job uses it; if it comes back, suspect the GPU that the Xid names.";
+    "Nothing is known of the GPUs: their driver does not answer, so their checks are skipped, and nvidia-smi will "
+    "hang, "
+    "too. Look for an Xid in dmesg, which names a GPU, and write it down. Jobs that use the GPUs may never end: cancel "
+    "them (scancel), then reboot the node, also where they do not go away. If the driver hangs again after the reboot, "
+    "the GPU that the Xid names is suspect; without an Xid, install the driver anew.";
 
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {
@@ -224,6 +226,7 @@ class Runner {
                                         format_duration(deadline_s))));
     } else if (hung) {
       deliver(lane, judged({{.severity = check.on_hang,
+                             .blame = lane.lane == Lane::gpu ? Blame::gpu : check.blame,
                              .entity = lane.lane == Lane::gpu ? "GPU driver" : "the check",
                              .message = fmt::format("did not answer within {}", format_duration(deadline_s)),
                              .measured = now - lane.started_s,

@@ -58,7 +58,7 @@ std::string day_file_name(double wall_s) { return utc_text(wall_s).substr(0, 10)
 
 std::optional<double> day_of_file(std::string_view name) {
   if (name.size() != 10 + kDaySuffix.size() || !name.ends_with(kDaySuffix)) return std::nullopt;
-  return utc_seconds(std::string(name.substr(0, 10)) + "T00:00:00Z");
+  return utc_seconds(fmt::format("{}T00:00:00Z", name.substr(0, 10)));
 }
 
 KeptSample keep_sample(const std::string& directory, const std::string& node, const Sample& sample,

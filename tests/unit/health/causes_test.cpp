@@ -27,9 +27,9 @@ struct Example {
   bool follows, sure;
 };
 
-const Finding kOldKernel = said("host.version", "kernel", "is 6.1.0-2, expected 6.1.0-1");
+const Finding kOldKernel = said("host.version", "kernel", "is 6.1.0-2, but expect.kernel in policy.toml is 6.1.0-1");
 const Finding kBadDimm = said("host.mce", "memory controller mc0", "1 uncorrected memory error on DIMM A1");
-const Finding kDeadDisk = said("disk.nvme", "nvme0", "is dead: the kernel gave its controller up");
+const Finding kDeadDisk = said("disk.nvme", "nvme0", "is dead: the kernel dropped its controller");
 const Finding kSilentServer = said("disk.nfs", "fs1", "the NFS server does not respond to this node");
 const Finding kStray = said("host.strays", "process 77", "python3 of user 1234 is in no job");
 const Finding kFatalSwitch = said("gpu.sxid", "switch 0", "fatal error SXid 20034 of the NVSwitch at 0000:c1:00.0");
@@ -67,8 +67,8 @@ const std::vector<Example>& examples() {
       {said("gpu.nvlink", "gpu 0", "0 of 18"), said("gpu.fabric", "gpu 1", "it has not joined"), false, false},
       {said("gpu.fabric", "gpu 1", "it has not joined"), kFatalSwitch, true, false},
       {said("gpu.nverrors", "gpu 1", "many"), kFatalSwitch, true, false},
-      {said("gpu.busy", "gpu 1", "40 GiB of its memory are in use, and used by process 77, x"), kStray, true, true},
-      {said("gpu.busy", "gpu 1", "40 GiB of its memory are in use, and used by process 778, x"), kStray, false, false},
+      {said("gpu.busy", "gpu 1", "40 GiB of its memory are in use by process 77, x"), kStray, true, true},
+      {said("gpu.busy", "gpu 1", "40 GiB of its memory are in use by process 778, x"), kStray, false, false},
       {said("gpu.busy", "gpu 1", "40 GiB of its memory are in use, and the driver names no process"), kStray, true,
        false},
       {said("host.memory", "memory", "512 MiB are usable of 1024 MiB that are expected"),

@@ -153,7 +153,7 @@ TEST(GpuBusy, NamesTheProcessAndItsUser) {
                               800 * ::sysconf(_SC_CLK_TCK)));
   const Result result = node.run("gpu.busy");
   EXPECT_EQ(result.findings.at(0).message,
-            "40.0 GiB of its memory are in use, and used by process 77, py (x) thon of user alice (uid 1234, started "
+            "40.0 GiB of its memory are in use by process 77, py (x) thon of user alice (uid 1234, started "
             "2h00m ago); process 78");
 }
 

@@ -63,15 +63,18 @@ const Report kReport{.node = "n1",
                      .wall_s = 0.5};
 
 TEST(Report, TextPutsTheWorstFirst) {
-  EXPECT_EQ(as_text(kReport, false),
-            "n1: critical gpu.ecc gpu 3: 4 uncorrectable errors\n"
-            "n1:          reset the GPU\n"
-            "n1: warning  host.clock clock: off\n"
-            "n1: critical: 1 check passed, 1 warned, 1 critical, 1 skipped in 500ms\n"
-            "n1: unfit for jobs, drain it: scontrol update NodeName=n1 State=DRAIN Reason='ms-diag:gpu.ecc gpu 3: 4 "
-            "uncorrectable errors'\n"
-            "n1: when it is mended: ms-diag undrain on n1 (with --verified it looks first)\n"
-            "n1: call the GPU team (gpu.ecc); the node team (host.clock)\n");
+  EXPECT_EQ(
+      as_text(kReport, false),
+      "n1: critical gpu.ecc gpu 3: 4 uncorrectable errors\n"
+      "n1:          reset the GPU\n"
+      "n1: warning  host.clock clock: off\n"
+      "n1: critical: 1 check passed, 1 warned, 1 critical, 1 skipped in 500ms\n"
+      "n1: 2 faults, not known to be connected: fix each\n"
+      "n1: unfit for jobs, drain it: scontrol update NodeName=n1 State=DRAIN Reason='ms-diag:gpu.ecc gpu 3: 4 "
+      "uncorrectable errors'\n"
+      "n1: when it is fixed, log in to n1: ms-diag run checks again; when that says nothing critical, ms-diag undrain "
+      "brings it back\n"
+      "n1: if that does not help, call the GPU team (gpu.ecc); the node team (host.clock)\n");
   EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
 }
 
@@ -83,7 +86,7 @@ TEST(Report, TextPutsTheCauseBeforeWhatFollows) {
                    .blame = blame,
                    .entity = entity,
                    .message = message,
-                   .remedy = fmt::format("Mend {}.", entity)};
+                   .remedy = fmt::format("Reset {}.", entity)};
   };
   const Report report{
       .node = "n1",
@@ -95,22 +98,32 @@ TEST(Report, TextPutsTheCauseBeforeWhatFollows) {
                {made("gpu.sxid", Severity::warning, Blame::gpu, "switch 0", "fatal SXid 20034 at 0000:c1:00.0")}),
           with("gpu.fabric", Outcome::warn,
                {made("gpu.fabric", Severity::warning, Blame::node, "gpu 1", "it has not joined")})}};
-  EXPECT_THAT(as_text(report, false),
-              testing::StartsWith("n1: warning  gpu.sxid switch 0: fatal SXid 20034 at 0000:c1:00.0\n"
-                                  "n1:          Mend switch 0.\n"
-                                  "n1:   critical gpu.nvlink gpu 0: 16 of 18 NVLinks are active\n"
-                                  "n1:            Follows from gpu.sxid switch 0: mend that first.\n"
-                                  "n1:   warning  gpu.fabric gpu 1: it has not joined\n"
-                                  "n1:            May follow from gpu.sxid switch 0: mend that first. If this stays: "
-                                  "Mend gpu 1.\n"
-                                  "n1: warning  net.mtu eth1: has 1500\n"));
-  EXPECT_THAT(as_text(report, false), HasSubstr("n1: call the GPU team (gpu.sxid); the node team (net.mtu)\n"));
+  EXPECT_THAT(
+      as_text(report, false),
+      testing::StartsWith("n1: warning  gpu.sxid switch 0: fatal SXid 20034 at 0000:c1:00.0\n"
+                          "n1:          The cause of what is critical below. Reset switch 0.\n"
+                          "n1:   critical gpu.nvlink gpu 0: 16 of 18 NVLinks are active\n"
+                          "n1:            Follows from gpu.sxid switch 0: fix that first.\n"
+                          "n1:   warning  gpu.fabric gpu 1: it has not joined\n"
+                          "n1:            May follow from gpu.sxid switch 0, or be a fault of its own. Reset gpu "
+                          "1.\n"
+                          "n1: warning  net.mtu eth1: has 1500\n"));
+  EXPECT_THAT(as_text(report, false), HasSubstr("call the GPU team (gpu.sxid); the node team (net.mtu)\n"));
+  EXPECT_THAT(as_text(report, false), HasSubstr("Reason='ms-diag:gpu.sxid switch 0: fatal SXid 20034 at 0000:c1:00.0; "
+                                                "also gpu.nvlink gpu 0'\n"));
   const auto json = nlohmann::json::parse(as_json(report)).at("findings");
   EXPECT_TRUE(json.at(0).at("follows_from").is_null());
   EXPECT_EQ(json.at(1).at("follows_from"),
             nlohmann::json({{"code", "gpu.sxid"}, {"entity", "switch 0"}, {"sure", true}}));
   EXPECT_EQ(json.at(2).at("follows_from").at("sure"), false);
   EXPECT_EQ(as_json(from_json(as_json(report))), as_json(report));
+}
+
+TEST(Report, TextOfWarningsSaysThatNoDrainIsNeeded) {
+  const Report report{.node = "n1", .results = {with("host.clock", Outcome::warn, {warning()})}};
+  EXPECT_THAT(as_text(report, false), HasSubstr("n1: need not be drained: only warnings, and jobs that run may go on\n"
+                                                "n1: when it is fixed, log in to n1: ms-diag run checks again\n"
+                                                "n1: if that does not help, call the node team (host.clock)\n"));
 }
 
 TEST(Report, TextOfNoHostNameHasNoCommand) {
