@@ -72,8 +72,8 @@ Finding no_majority(const Trait& trait, const Groups& groups) {
           .entity = "gpus",
           .message = fmt::format("differ in {}: {}; no majority: compare with another node", trait.name,
                                  fmt::join(values, "; ")),
-          .remedy = fmt::format("See the {} of such GPUs in another node (nvidia-smi -q there), here VALUE; for each "
-                                "GPU N that has another: {}",
+          .remedy = fmt::format("nvidia-smi -q on another node with such GPUs shows the right {0} (VALUE). On each GPU "
+                                "of this node that differs from it (number N): {1}",
                                 trait.name, trait.advice("N", "VALUE"))};
 }
 

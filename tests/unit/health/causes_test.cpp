@@ -198,6 +198,16 @@ TEST(Causes, GroupsComeByTheirWorstAndChainsNest) {
   EXPECT_THAT(order, ElementsAre("0 net.link", "1 disk.nfs", "2 disk.mounts", "0 net.mtu"));
 }
 
+// A cause of something comes before what stands alone and is as bad.
+TEST(Causes, ACauseComesBeforeALoneFault) {
+  const Finding alone = said("net.mtu", "eth1", "has an MTU of 1500");
+  const Finding busy = said("gpu.busy", "gpu 1", "40 GiB of its memory are in use by process 77, x");
+  const std::vector<Explained> list = by_cause({alone, busy, kStray});
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0].finding.code, "host.strays");
+  EXPECT_EQ(list[2].finding.code, "net.mtu");
+}
+
 // Else a finding could explain itself, and would be printed nowhere.
 TEST(Causes, NoCodeIsItsOwnCause) {
   const std::function<bool(std::string_view, std::string_view)> leads = [&](std::string_view from,

@@ -125,7 +125,7 @@ TEST(GpuChecks, OneBadGpu) {
   }
 }
 
-// The finding says which GPU differs in what, and how to mend that; without a majority, that nobody can know.
+// The finding says which GPU differs in what, and how to fix that; without a majority, that nobody can know.
 TEST(GpuMixed, SaysWhichDiffersAndWhatToDo) {
   GpuNode node(4);
   node.snapshot.gpus[1].power_limit_w = 500;
@@ -139,6 +139,7 @@ TEST(GpuMixed, SaysWhichDiffersAndWhatToDo) {
   const Result even = node.run("gpu.mixed");
   ASSERT_THAT(entities(even), ElementsAre("gpu 2", "gpus"));
   EXPECT_THAT(even.findings[1].message, HasSubstr("gpu 1, 3 have 500 W; gpu 0, 2 have 700 W; no majority"));
+  EXPECT_THAT(even.findings[1].remedy, HasSubstr("nvidia-smi -i N -pl VALUE "));
 }
 
 TEST(GpuBusy, NamesTheProcessAndItsUser) {

@@ -16,7 +16,7 @@ class LogChecks : public FakeNode {};
 TEST_F(LogChecks, JudgeLines) {
   const LogRow rows[] = {
       {"gpu.sxid", "nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 42 LTSSM Fault Up", "switch 2",
-       "fatal error SXid 20034"},
+       "fatal error SXid 20034 of the NVSwitch at 0000:c1:00.0 (Link 42 LTSSM Fault Up)"},
       {"gpu.sxid", "nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 4 egress", "switch 2",
        "non-fatal"},
       {"gpu.sxid", "nvidia-nvswitch2: open (major=510)", "", ""},
