@@ -11,9 +11,9 @@ namespace ms::health {
 namespace {
 
 constexpr auto kSilentServer =
-    "Try it on another node: showmount -e {0}. If it fails there, too, the server is down: that is the storage team's. "
-    "If it answers there, look at this node's network: ping {0}, ip link. When {0} answers again, mounts that hang go "
-    "on by themselves; mount again (mount PATH) what is not mounted.";
+    "Try it on another node: ls a directory of {0} there. If that hangs, too, the server is down: that is the storage "
+    "team's. If it works, this node's network is at fault: ping {0}, ip link, and the network team. When {0} answers "
+    "again, mounts that hang go on by themselves; mount again (mount PATH) what is not mounted.";
 
 Result check_disk_nfs(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();

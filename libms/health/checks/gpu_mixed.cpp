@@ -42,7 +42,7 @@ constexpr Trait kTraits[] = {
      }},
     {"power limit", [](const Gpu& gpu) { return gpu.power_limit_w ? fmt::format("{:.0f} W", *gpu.power_limit_w) : ""; },
      [](const std::string& numbers, const std::string& usual) {
-       return fmt::format("nvidia-smi -i {} -pl {} sets its power limit to that of the others.", numbers,
+       return fmt::format("nvidia-smi -i {} -pl {} sets its power limit, until the node boots.", numbers,
                           usual.substr(0, usual.find(' ')));
      }}};
 

@@ -147,8 +147,8 @@ std::vector<std::string> dimms_with(const Sysroot& root, const std::string& cont
 
 constexpr std::string_view kUnknownDimm =
     "The board's event log (ipmitool sel list) says which DIMM it is, or rasdaemon (ras-mc-ctl --errors). If neither "
-    "does, test the DIMMs of that controller one by one. Power the node off, replace the DIMM, and boot the node, "
-    "which also clears the counters.";
+    "does, test the DIMMs of that controller one by one. Power the node off when no job runs, replace the DIMM, "
+    "and boot the node. A boot without that hides the fault, as it clears the counters.";
 
 // Completes a finding about memory errors of a controller.
 Finding on_dimms(Finding finding, const std::vector<std::string>& dimms) {

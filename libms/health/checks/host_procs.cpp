@@ -9,7 +9,8 @@
 namespace ms::health {
 namespace {
 
-constexpr std::string_view kNoNewJobs = " Slurm starts no new job here until slurmd runs.";
+constexpr std::string_view kNoNewJobs =
+    " Slurm starts no new job here until slurmd runs, and takes the node for down after SlurmdTimeout.";
 constexpr std::size_t kNameBytes = 15;  // that the kernel keeps
 
 Result check_host_procs(Evidence& evidence) {

@@ -104,8 +104,9 @@ Result check_host_strays(Evidence& evidence) {
          .limit = large ? kLarge_mib : kBusyCores,
          .unit = large ? "MiB" : "cores",
          .remedy = fmt::format("Ask {1} whether it is still needed: most were left behind by a job. If not, or if "
-                               "nobody answers, end it: kill {0}, then kill -9 {0}. pam_slurm_adopt keeps users off "
-                               "nodes where they have no job.",
+                               "nobody answers and a job needs the node, end it: kill {0}, and a minute later, if it "
+                               "is still there, kill -9 {0}. pam_slurm_adopt keeps users off nodes where they have no "
+                               "job.",
                                pid, user_of(root, *stray))});
   }
   return judged(std::move(findings), plural(seen, "process") + " of users outside jobs, none of them busy");

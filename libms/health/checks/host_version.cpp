@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kWrongKernel =
     "See what other nodes run (uname -r there). If the new kernel was rolled out on purpose, change expect.kernel in "
     "that file. If not, this node booted a wrong image or kernel: choose the expected one at the boot server, or "
-    "with grub-reboot on a node that boots from its disk, and reboot when no job runs.";
+    "with grub-reboot on a node that boots from its disk, drain the node, and reboot it when no job runs.";
 constexpr std::string_view kWrongBios =
     "See what other nodes have (dmidecode -s bios-version there). If that BIOS was rolled out on purpose, change "
     "expect.bios in that file. If not, flash the expected one when no job runs, and reboot the node.";

@@ -44,7 +44,8 @@ constexpr std::string_view kNoSubnetManager =
     "The cable carries a signal, so it is not the cable. See whether ports of other nodes are so, too (ibstat there). "
     "If "
     "they are, no subnet manager makes ports active: sminfo on any node names the one that runs, or fails; start it on "
-    "its host or switch. If only this port is so, see whether its switch port is enabled, then reboot the node.";
+    "its host or switch. If only this port is so, see whether its switch port is enabled, then reboot the node "
+    "when no job runs.";
 constexpr std::string_view kNoEthernet =
     "The cable carries a signal, so it is not the cable: see whether the port's network interface is up (ip link) and "
     "whether the switch port is enabled.";

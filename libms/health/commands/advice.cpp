@@ -85,10 +85,12 @@ std::vector<std::string> advice_of(const std::string& node, const std::vector<Ex
     lines.push_back(fmt::format("unfit for jobs, drain it: scontrol update NodeName={} State=DRAIN Reason='{}'", node,
                                 drain_reason(reasons)));
   }
-  if (!unfit) lines.emplace_back("need not be drained: only warnings, and jobs that run may go on");
+  if (!unfit)
+    lines.emplace_back(
+        "need not be drained for warnings; where a fix needs a reboot, drain it first, so that its jobs end");
   if (named) {
-    lines.push_back(fmt::format("when it is fixed, log in to {}: ms-diag run checks again{}", node,
-                                unfit ? "; when that says nothing critical, ms-diag undrain brings it back" : ""));
+    lines.push_back(fmt::format("when it is fixed, log in to {} and look again: \"ms-diag run\"{}", node,
+                                unfit ? "; if nothing is critical, \"ms-diag undrain\" brings it back" : ""));
   }
   lines.push_back(fmt::format("if that does not help, call {}", callees(findings)));
   return lines;

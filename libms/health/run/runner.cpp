@@ -30,10 +30,10 @@ constexpr double kKilledGrace_s = 0.02;  // and one that was killed, unless it s
 
 constexpr std::string_view kDriverHangs =
     "Nothing is known of the GPUs: their driver does not answer, so their checks are skipped, and nvidia-smi will "
-    "hang, "
-    "too. Look for an Xid in dmesg, which names a GPU, and write it down. Jobs that use the GPUs may never end: cancel "
-    "them (scancel), then reboot the node, also where they do not go away. If the driver hangs again after the reboot, "
-    "the GPU that the Xid names is suspect; without an Xid, install the driver anew.";
+    "hang, too. Look for an Xid in dmesg, which names a GPU, and write it down. If the driver hangs when you look "
+    "again, cancel the jobs that use the GPUs (scancel), as they may never end, and reboot the node, even if they "
+    "stay. If it hangs after the reboot, have the GPU that the Xid names tested; without an Xid, install the driver "
+    "anew.";
 
 // One lane: its checks, the process that runs them, and which one it is at.
 struct LaneRun {

@@ -72,7 +72,7 @@ TEST(Report, TextPutsTheWorstFirst) {
       "n1: 2 faults, not known to be connected: fix each\n"
       "n1: unfit for jobs, drain it: scontrol update NodeName=n1 State=DRAIN Reason='ms-diag:gpu.ecc gpu 3: 4 "
       "uncorrectable errors'\n"
-      "n1: when it is fixed, log in to n1: ms-diag run checks again; when that says nothing critical, ms-diag undrain "
+      "n1: when it is fixed, log in to n1 and look again: \"ms-diag run\"; if nothing is critical, \"ms-diag undrain\" "
       "brings it back\n"
       "n1: if that does not help, call the GPU team (gpu.ecc); the node team (host.clock)\n");
   EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
@@ -121,9 +121,11 @@ TEST(Report, TextPutsTheCauseBeforeWhatFollows) {
 
 TEST(Report, TextOfWarningsSaysThatNoDrainIsNeeded) {
   const Report report{.node = "n1", .results = {with("host.clock", Outcome::warn, {warning()})}};
-  EXPECT_THAT(as_text(report, false), HasSubstr("n1: need not be drained: only warnings, and jobs that run may go on\n"
-                                                "n1: when it is fixed, log in to n1: ms-diag run checks again\n"
-                                                "n1: if that does not help, call the node team (host.clock)\n"));
+  EXPECT_THAT(as_text(report, false),
+              HasSubstr("n1: need not be drained for warnings; where a fix needs a reboot, drain it "
+                        "first, so that its jobs end\n"
+                        "n1: when it is fixed, log in to n1 and look again: \"ms-diag run\"\n"
+                        "n1: if that does not help, call the node team (host.clock)\n"));
 }
 
 TEST(Report, TextOfNoHostNameHasNoCommand) {
