@@ -4,15 +4,13 @@
 
 #include <algorithm>
 
-#include "vector.cuh"
+#include "amax.cuh"
 
 namespace ms::kernels {
 namespace {
 
 constexpr int kThreads = 256;
 
-// Returns |x| as bits, which sort like magnitudes; infinities and NaN are above all else.
-__device__ unsigned magnitude(float x) { return __float_as_uint(x) & 0x7fffffffU; }
 constexpr unsigned kInfinite = 0x7f800000U;
 
 // Iterates over the vectors of a matrix, row by row, in strides of the grid, without a division per step.
@@ -33,14 +31,14 @@ struct Walk {
   }
 };
 
-__global__ void clear_kernel(unsigned* word) { *word = 0; }
+__global__ void clear_kernel(float* number) { *number = 0; }
 
 constexpr int kAtOnce = 4;  // vectors that a thread loads together
 
 template <int kL>
 __global__ void __launch_bounds__(kThreads)
-    amax_kernel(unsigned* out, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
-  __shared__ unsigned shared[kThreads];
+    amax_kernel(float* out, const __nv_bfloat16* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
+  __shared__ unsigned shared[kWarp];
   unsigned amax = 0;
   for (Walk at(cols / kL); at.row < rows;) {
     Packed<__nv_bfloat16, kL> vectors[kAtOnce] = {};
@@ -55,14 +53,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < kL; ++j) amax = max(amax, magnitude(vectors[i][j]));
     }
   }
-  shared[threadIdx.x] = amax;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half)
-      shared[threadIdx.x] = max(shared[threadIdx.x], shared[threadIdx.x + static_cast<unsigned>(half)]);
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) atomicMax(out, shared[0]);  // a maximum is the same in any order
+  block_amax<__nv_bfloat16>(amax, shared, out);
 }
 
 struct Scale {
@@ -174,18 +165,18 @@ __global__ void __launch_bounds__(kThreads) round_kernel(__nv_bfloat16* to, cons
 
 }  // namespace
 
+void clear_amax(Stream stream, float* amax) { launch(clear_kernel, 1, 1, stream, amax); }
+
 void compute_amax(Stream stream, float* amax, Matrix x) {
-  // Non-negative floats sort like their bits.
-  auto* out = reinterpret_cast<unsigned*>(amax);
   const auto* from = as<__nv_bfloat16>(x);
-  launch(clear_kernel, 1, 1, stream, out);
+  clear_amax(stream, amax);
   const auto start = [&](auto* kernel, std::int64_t vectors) {
     if (vectors == 0) return;
     // Enough blocks to fill any GPU, and few that contend for one word.
     constexpr int kTurns = 2;
     constexpr unsigned kMostBlocks = 2048;
-    launch(kernel, std::min(blocks_for(vectors, kThreads * kAtOnce * kTurns), kMostBlocks), kThreads, stream, out, from,
-           x.rows, x.cols, x.ld);
+    launch(kernel, std::min(blocks_for(vectors, kThreads * kAtOnce * kTurns), kMostBlocks), kThreads, stream, amax,
+           from, x.rows, x.cols, x.ld);
   };
   if (is_aligned(x)) {
     start(amax_kernel<8>, x.rows * x.cols / 8);

@@ -37,25 +37,27 @@ inline std::size_t total_bytes() { return kTotals * 2 * sizeof(double); }
 
 // norms.cu. y, x, gain, bias of one type; gain, bias of one row, of at most kMostNormColumns (norm_rows.h). With
 // several heads, each part of a row that is as wide as gain is normed as a row. Bytes moved forward: x read, y written;
-// with a residual: a and b read, x = a + b (+ bias) and y written.
+// with a residual: a and b read, x = a + b (+ bias) and y written. Here and in pointwise.cu, `amax`, unless it is null,
+// becomes what compute_amax() would find in the result, without another read.
 struct Residual {
   Matrix a, b, bias;  // no a: x is an input
 };
 void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
-                   const Residual& residual);
+                   const Residual& residual, float* amax = nullptr);
 void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual,
-                 int heads);
+                 int heads, float* amax = nullptr);
 // Backward: x and dy read, dx written (read, too, if it accumulates). `scratch`: column_sums_bytes(cols, 2).
 void layernorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, Matrix x, const float* mean,
-                   const float* rstd, Matrix gain, bool accumulate, void* scratch);
+                   const float* rstd, Matrix gain, bool accumulate, void* scratch, float* amax = nullptr);
 void rmsnorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
-                 bool accumulate, void* scratch, int heads);  // column_sums_bytes(gain.cols, 1)
+                 bool accumulate, void* scratch, int heads,
+                 float* amax = nullptr);  // scratch: column_sums_bytes(gain.cols, 1)
 
 // pointwise.cu. Every input is read once, every output written once.
-void gelu_fwd(Stream stream, Matrix y, Matrix x);
-void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x);
-void swiglu_fwd(Stream stream, Matrix y, Matrix x);
-void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x);
+void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr);
+void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr);
+void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr);
+void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr);
 void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse);
 void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias);
 void convert(Stream stream, Matrix dst, Matrix src);  // between types, or between leading dimensions

@@ -2,6 +2,7 @@
 // over rows and keep column sums of theirs; a second launch adds those up, in block order.
 #include <algorithm>
 
+#include "amax.cuh"
 #include "column_sums.cuh"
 #include "norm_rows.h"
 #include "vector.cuh"
@@ -56,8 +57,9 @@ __device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std
 template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
     norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
-             const T* bias, int cols, float eps, Sum<T> residual, int heads) {
+             const T* bias, int cols, float eps, Sum<T> residual, int heads, float* amax) {
   __shared__ float shared[kWarp];
+  __shared__ unsigned magnitudes[kWarp];
   const std::int64_t row = blockIdx.x;
   const auto at = [&](std::int64_t ld) { return start_of(row, heads, ld, cols); };
   Lanes<T, kL> v[kPacks];
@@ -85,6 +87,7 @@ __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
     if constexpr (kCentred) mean_out[row] = mean;
     rstd_out[row] = rstd;
   }
+  unsigned most = 0;
   each_pack<kL, kPacks>(cols, [&](int p, int col) {
     Packed<T, kL> b;
     if constexpr (kCentred) b.load(bias + col);
@@ -94,7 +97,9 @@ __global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
       if constexpr (kCentred) v[p].v[i] += b[i];
     }
     v[p].store(y + at(y_ld) + col);
+    if (amax != nullptr) most = v[p].amax(most);
   });
+  if (amax != nullptr) block_amax<T>(most, magnitudes, amax);
 }
 
 // A thread's part of a row of x and dy, as stored in memory, with the row's mean (if centred) and rstd.
@@ -109,8 +114,13 @@ template <class T, int kL, int kPacks, bool kCentred>
 __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
     norm_bwd(T* dx, std::int64_t dx_ld, float* partials, const T* dy, std::int64_t dy_ld, const T* x, std::int64_t x_ld,
              const float* mean_in, const float* rstd_in, const T* gain, std::int64_t rows, int cols, bool accumulate,
-             int heads) {
+             int heads, float* amax) {
   __shared__ float shared[2 * kWarp];
+  __shared__ unsigned magnitudes[kWarp];
+  // The amax of what each thread has stored: what is read needs the registers.
+  __shared__ unsigned most[most_norm_threads(true, kL, kPacks)];
+  if (amax != nullptr) most[threadIdx.x] = 0;
+  if constexpr (kCentred) heads = 1;  // known to the compiler, it saves registers
   float dgain[kPacks][kL] = {}, dbias[kPacks][kL] = {};
   // Everything that a row needs is read before anything is used: otherwise a multiprocessor has too few bytes in
   // flight. Rows of up to two packs a thread are prefetched while the previous row is processed; for more there are no
@@ -162,8 +172,10 @@ __global__ void __launch_bounds__(most_norm_threads(true, kL, kPacks))
         out.v[i] = (accumulate ? old[p][i] : 0) + rstd * (e - mean_e - h * mean_eh);
       }
       out.store(to + col);
+      if (amax != nullptr) most[threadIdx.x] = out.amax(most[threadIdx.x]);
     });
   }
+  if (amax != nullptr) block_amax<T>(most[threadIdx.x], magnitudes, amax);
   float* mine = partials + static_cast<std::int64_t>(blockIdx.x) * (kCentred ? 2 : 1) * cols;
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
@@ -195,22 +207,24 @@ void by_row(bool backward, bool aligned, std::int64_t cols, F&& f) {
 
 template <bool kCentred>
 void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
-             const Residual& residual, int heads = 1) {
+             const Residual& residual, float* amax, int heads = 1) {
   const auto& [a, b, added_bias] = residual;
+  if (amax != nullptr) clear_amax(stream, amax);
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
                          is_aligned(b) && is_aligned(added_bias);
     const Sum<T> sum{as<T>(a), as<T>(b), as<T>(added_bias), a.ld, b.ld};
     by_row<T>(false, aligned, gain.cols, [&]<int kL, int kPacks>(int threads) {
       launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows * heads), threads, stream, as<T>(y), y.ld,
-             mean, rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(gain.cols), eps, sum, heads);
+             mean, rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(gain.cols), eps, sum, heads, amax);
     });
   });
 }
 
 template <bool kCentred>
 void backward(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, Matrix x, const float* mean,
-              const float* rstd, Matrix gain, bool accumulate, void* scratch, int heads = 1) {
+              const float* rstd, Matrix gain, bool accumulate, void* scratch, float* amax, int heads = 1) {
+  if (amax != nullptr) clear_amax(stream, amax);
   auto* partials = static_cast<float*>(scratch);
   const std::int64_t rows = x.rows * heads;
   const int blocks = static_cast<int>(std::min<std::int64_t>(rows, partials_of(gain.cols)));
@@ -219,7 +233,7 @@ void backward(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, M
     by_row<T>(true, aligned, gain.cols, [&]<int kL, int kPacks>(int threads) {
       launch(norm_bwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(blocks), threads, stream, as<T>(dx), dx.ld,
              partials, as<T>(dy), dy.ld, as<T>(x), x.ld, mean, rstd, as<T>(gain), rows, static_cast<int>(gain.cols),
-             accumulate, heads);
+             accumulate, heads, amax);
     });
   });
   add_partials(stream, dgain, dbias, partials, blocks, true);
@@ -228,20 +242,20 @@ void backward(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, M
 }  // namespace
 
 void layernorm_fwd(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
-                   const Residual& residual) {
-  forward<true>(stream, y, mean, rstd, x, gain, bias, eps, residual);
+                   const Residual& residual, float* amax) {
+  forward<true>(stream, y, mean, rstd, x, gain, bias, eps, residual, amax);
 }
 void rmsnorm_fwd(Stream stream, Matrix y, float* rstd, Matrix x, Matrix gain, float eps, const Residual& residual,
-                 int heads) {
-  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, residual, heads);
+                 int heads, float* amax) {
+  forward<false>(stream, y, nullptr, rstd, x, gain, {}, eps, residual, amax, heads);
 }
 void layernorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dbias, Matrix dy, Matrix x, const float* mean,
-                   const float* rstd, Matrix gain, bool accumulate, void* scratch) {
-  backward<true>(stream, dx, dgain, dbias, dy, x, mean, rstd, gain, accumulate, scratch);
+                   const float* rstd, Matrix gain, bool accumulate, void* scratch, float* amax) {
+  backward<true>(stream, dx, dgain, dbias, dy, x, mean, rstd, gain, accumulate, scratch, amax);
 }
 void rmsnorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dy, Matrix x, const float* rstd, Matrix gain,
-                 bool accumulate, void* scratch, int heads) {
-  backward<false>(stream, dx, dgain, {}, dy, x, nullptr, rstd, gain, accumulate, scratch, heads);
+                 bool accumulate, void* scratch, int heads, float* amax) {
+  backward<false>(stream, dx, dgain, {}, dy, x, nullptr, rstd, gain, accumulate, scratch, amax, heads);
 }
 
 }  // namespace ms::kernels

@@ -1,6 +1,9 @@
 // Pointwise kernels: activations, rotary positions, additions, conversions. A thread processes one vector of 16 bytes
 // of a row at a time and strides by the grid.
-#include "vector.cuh"
+#include <algorithm>
+#include <type_traits>
+
+#include "amax.cuh"
 
 namespace ms::kernels {
 namespace {
@@ -35,6 +38,19 @@ template <int kL, class Body>
 void launch_vectors(Stream stream, std::int64_t rows, std::int64_t cols, Body body) {
   launch(each_vector<kL, Body>, blocks_for(rows * cols / kL, kThreads), kThreads, stream, rows, cols, body);
 }
+// The same, of a body that returns the amax of what it stores.
+template <class T, int kL, class Body>
+__global__ void __launch_bounds__(kThreads)
+    each_vector_amax(std::int64_t rows, std::int64_t cols, Body body, float* amax) {
+  __shared__ unsigned shared[kWarp];
+  const std::int64_t vectors = cols / kL, all = rows * vectors, step = std::int64_t{gridDim.x} * kThreads;
+  unsigned most = 0;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
+    const std::int64_t row = row_of(i, vectors);
+    most = max(most, body(row, (i - row * vectors) * kL));
+  }
+  block_amax<T>(most, shared, amax);
+}
 
 template <class T>
 Rows<T> argument(const Matrix& m) {
@@ -64,6 +80,27 @@ void flatten(Matrix& first, M&... others) {
   for (Matrix* m : {&first, &others...}) *m = {m->data, 1, m->rows * m->cols, m->rows * m->cols, m->type};
 }
 
+// As run(), and finds the amax of the result unless that is null. With as many blocks as a GPU runs at once, few
+// contend for it.
+template <template <class, int> class Body, class... Arguments>
+void run_activation(Stream stream, float* amax, Type type, bool aligned, std::int64_t rows, std::int64_t cols,
+                    const Arguments&... arguments) {
+  if (amax == nullptr) return run<Body>(stream, type, aligned, rows, cols, arguments...);
+  constexpr unsigned kMostBlocks = 2048;
+  clear_amax(stream, amax);
+  by_type(type, [&]<class T>(T) {
+    const auto start = [&]<int kL>(std::integral_constant<int, kL>) {
+      launch(each_vector_amax<T, kL, Body<T, kL>>, std::min(blocks_for(rows * cols / kL, kThreads), kMostBlocks),
+             kThreads, stream, rows, cols, Body<T, kL>{argument<T>(arguments)...}, amax);
+    };
+    if (aligned) {
+      start(std::integral_constant<int, kLanes<T, true>>());
+    } else {
+      start(std::integral_constant<int, 1>());
+    }
+  });
+}
+
 constexpr float kGeluA = 0.7978845608028654F, kGeluB = 0.044715F;  // sqrt(2 / pi)
 
 // bf16 uses the fast instructions, exact to about 2^-20: with the others, instructions, not memory, limit the kernel.
@@ -87,25 +124,27 @@ __device__ float gelu_slope(float x) {
 template <class T, int kL>
 struct GeluFwd {
   Rows<T> y, x;
-  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+  __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> v;
     v.load(x.at(row, col));
 #pragma unroll
     for (int i = 0; i < kL; ++i) v.v[i] = gelu<T>(v.v[i]);
     v.store(y.at(row, col));
+    return v.amax(0);
   }
 };
 
 template <class T, int kL>
 struct GeluBwd {
   Rows<T> dx, dy, x;
-  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+  __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> v, d;
     v.load(x.at(row, col));
     d.load(dy.at(row, col));
 #pragma unroll
     for (int i = 0; i < kL; ++i) v.v[i] = d.v[i] * gelu_slope<T>(v.v[i]);
     v.store(dx.at(row, col));
+    return v.amax(0);
   }
 };
 
@@ -113,13 +152,14 @@ template <class T, int kL>
 struct SwigluFwd {
   Rows<T> y, x;
   std::int64_t half;
-  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+  __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> gate, up;
     gate.load(x.at(row, col));
     up.load(x.at(row, half + col));
 #pragma unroll
     for (int i = 0; i < kL; ++i) up.v[i] *= gate.v[i] * sigmoid<T>(gate.v[i]);
     up.store(y.at(row, col));
+    return up.amax(0);
   }
 };
 
@@ -127,7 +167,7 @@ template <class T, int kL>
 struct SwigluBwd {
   Rows<T> dx, dy, x;
   std::int64_t half;
-  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+  __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> gate, up, d;
     gate.load(x.at(row, col));
     up.load(x.at(row, half + col));
@@ -140,6 +180,7 @@ struct SwigluBwd {
     }
     gate.store(dx.at(row, col));
     up.store(dx.at(row, half + col));
+    return up.amax(gate.amax(0));
   }
 };
 
@@ -234,20 +275,21 @@ struct Convert {
 
 }  // namespace
 
-void gelu_fwd(Stream stream, Matrix y, Matrix x) {
+void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax) {
   flatten(y, x);
-  run<GeluFwd>(stream, x.type, is_aligned(x) && is_aligned(y), x.rows, x.cols, y, x);
+  run_activation<GeluFwd>(stream, amax, x.type, is_aligned(x) && is_aligned(y), x.rows, x.cols, y, x);
 }
-void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x) {
+void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax) {
   flatten(dx, dy, x);
-  run<GeluBwd>(stream, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), x.rows, x.cols, dx, dy, x);
+  run_activation<GeluBwd>(stream, amax, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), x.rows, x.cols, dx,
+                          dy, x);
 }
-void swiglu_fwd(Stream stream, Matrix y, Matrix x) {
-  run<SwigluFwd>(stream, x.type, is_aligned(x) && is_aligned(y), y.rows, y.cols, y, x, y.cols);
+void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax) {
+  run_activation<SwigluFwd>(stream, amax, x.type, is_aligned(x) && is_aligned(y), y.rows, y.cols, y, x, y.cols);
 }
-void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x) {
-  run<SwigluBwd>(stream, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), dy.rows, dy.cols, dx, dy, x,
-                 dy.cols);
+void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax) {
+  run_activation<SwigluBwd>(stream, amax, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), dy.rows, dy.cols,
+                            dx, dy, x, dy.cols);
 }
 void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse) {
   const std::int64_t half = head_dim / 2;

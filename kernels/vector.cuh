@@ -30,6 +30,9 @@ __device__ inline double from_float<double>(float x) {
   return x;
 }
 
+// Returns |x| as bits, which sort like magnitudes; infinities and NaN are above all else.
+__device__ inline unsigned magnitude(float x) { return __float_as_uint(x) & 0x7fffffffU; }
+
 // kLanes elements of T are one access: 16 bytes, or one element if memory is not aligned. Vectors are stored by
 // __stwb(), which is one instruction: the compiler takes an assignment of a uint4 apart, and may leave four stores of
 // 32 bits.
@@ -60,6 +63,12 @@ struct Lanes {
       for (int i = 0; i < kCount; ++i) elements[i] = from_float<T>(v[i]);
       __stwb(reinterpret_cast<uint4*>(to), bits);
     }
+  }
+  // Returns the largest of the magnitudes, and of another.
+  __device__ unsigned amax(unsigned other) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) other = max(other, magnitude(v[i]));
+    return other;
   }
 };
 // The same as stored in memory: half the registers if elements are bf16.

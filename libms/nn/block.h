@@ -13,19 +13,24 @@ void attention_backward(const Layer& layer);
 // acts.up -> acts.act.
 void activation_forward(const Layer& layer);
 // The gradient of the layer's output, dx, through the last matmul's weight and the activation -> grads.dup. Gathers dx
-// into `into` and returns that, or returns dx if nothing is gathered.
-Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into);
+// into `into` and returns that, or returns dx if nothing is gathered. `has_amax`: acts.amax.dout is dx's already.
+Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into, bool has_amax);
 
 // An operand of a matmul, with its amax if that is known, and rounded to fp8 if that is kept.
 struct Operand {
   Tensor value, amax, rounded = {};
 };
+// Where activation_forward() and activation_backward() leave the amax of acts.act and of grads.dup; absent if they do
+// not.
+Tensor activation_amax(const Layer& layer);
+Tensor activation_gradient_amax(const Layer& layer);
 // Return the matmuls c = x W^T (+ bias), and c = dy W, the gradient of x. layer.on issues them and may set the operand.
 tensor::Matmul forward_matmul(const Tensor& c, const Operand& x, const Weight& weight, const Weight& bias = {});
 tensor::Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight& weight);
-// Issue grad += dy^T x, and the bias gradient, the sum of dy's rows, if there is a bias; or set them (layer.on).
-void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x);
-void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy);
+// Issues grad += dy^T x, and the gradient of the bias, if there is one, += the sums of the rows `summed` of dy, all or
+// this rank's; or sets them (layer.on).
+void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x, const Weight& bias,
+                     const Tensor& summed);
 
 // Returns this rank's rows of a gathered [T,n]: [Ts,n].
 Tensor own_rows(const Layer& layer, const Tensor& gathered);
@@ -35,10 +40,10 @@ void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathere
 
 // Like the functions of layer.h that start with "layer".
 Residual serial_forward(const Layer& layer, const Residual& residual);
-void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
+void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes);
 void serial_weight_gradients(const Layer& layer);
 Residual parallel_forward(const Layer& layer, const Residual& residual);
-void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
+void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes);
 void parallel_weight_gradients(const Layer& layer);
 
 }  // namespace ms::nn

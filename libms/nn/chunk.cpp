@@ -205,6 +205,8 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
   const auto passed = [&](std::size_t place) {
     if (after) after(static_cast<std::int64_t>(place));
   };
+  // Where the norm whose backward makes the gradient of a layer's output leaves its amax.
+  const auto dout_amax = [&](std::size_t layer) { return on.fused_amax_of_gathered(slot.layers[layer].amax.dout); };
   if (part_.last) {
     head_loss(on, slot, input, scratch, head, loss_sum, loss_scale);
     on.compute.submit(LossBackward{head.logits, head.lse, input.targets, vocab_.row0, vocab_.logical_rows(),
@@ -216,11 +218,13 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
     on.compute.submit(
         Matmul{.c = head_.grad, .a = head.logits, .b = normed, .transpose_a = true, .accumulate = !on.sets_gradients});
     norm_backward(on.compute, *shape_.model, final_norm_, dx, on.arrived(dnormed), slot.out, head.mean, head.rstd,
-                  false);
+                  false, dout_amax(layers_.size() - 1));
   }
   passed(layers_.size());
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_backward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, dx, when);
+    const bool is_made_here = i + 1 < layers_.size() || part_.last;  // dx; otherwise it was received
+    layer_backward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, dx, when,
+                   {is_made_here && dout_amax(i), i > 0 ? dout_amax(i - 1) : Tensor{}});
     if (i > 0) passed(i);
   }
   if (part_.first) {

@@ -135,8 +135,9 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .max = 1e8},
     {.key = "fused",
      .member = &ModelConfig::fused,
-     .doc = "Element-wise work is fused into the matmul or the norm beside it, and a parallel block's matmuls of the "
-            "same input into one; off, for comparison, each is an operation of its own."},
+     .doc = "Element-wise work and sums for biases' gradients are fused into the matmul or the norm beside them, and a "
+            "parallel block's matmuls of the same input into one; off, for comparison, each is an operation of its "
+            "own."},
     {.key = "init_std",
      .member = &ModelConfig::init_std,
      .doc = "Standard deviation of initial weights; outputs into the residual stream get it / sqrt(2 layers).",

@@ -9,26 +9,28 @@ namespace ms::nn {
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Residual& residual) {
+                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Residual& residual,
+                  const Tensor& amax) {
   if (residual && !model.fused) {
     stream.submit(Add{x, residual.a, residual.b, residual.bias});
-    return norm_forward(stream, model, weights, x, y, mean, rstd);
+    return norm_forward(stream, model, weights, x, y, mean, rstd, {}, amax);
   }
   const auto eps = static_cast<float>(model.norm_eps);
   if (model.is_gpt()) {
-    stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps, residual});
+    stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps, residual, amax});
   } else {
-    stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps, residual});
+    stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps, residual, 1, amax});
   }
 }
 
 void norm_backward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& dx,
-                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate) {
+                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate,
+                   const Tensor& amax) {
   if (model.is_gpt()) {
-    stream.submit(
-        LayerNormBwd{dx, weights.gain.grad, weights.bias.grad, dy, x, mean, rstd, weights.gain.value, accumulate});
+    stream.submit(LayerNormBwd{dx, weights.gain.grad, weights.bias.grad, dy, x, mean, rstd, weights.gain.value,
+                               accumulate, amax});
   } else {
-    stream.submit(RmsNormBwd{dx, weights.gain.grad, dy, x, rstd, weights.gain.value, accumulate});
+    stream.submit(RmsNormBwd{dx, weights.gain.grad, dy, x, rstd, weights.gain.value, accumulate, 1, amax});
   }
 }
 
@@ -128,26 +130,34 @@ void attention_backward(const Layer& layer) {
   if (layer.acts.q) norm_heads_backward(layer, gradients);
 }
 
+Tensor activation_amax(const Layer& layer) { return layer.on.fused_amax(layer.acts.amax.act); }
+
 void activation_forward(const Layer& layer) {
+  const Tensor amax = activation_amax(layer);
   if (layer.on.shape.model->gated()) {
-    layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up});
+    layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax});
   } else {
-    layer.on.compute.submit(GeluFwd{layer.acts.act, layer.acts.up});
+    layer.on.compute.submit(GeluFwd{layer.acts.act, layer.acts.up, amax});
   }
 }
 
-Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into) {
+Tensor activation_gradient_amax(const Layer& layer) {
+  return layer.on.shape.joins_gelu() ? Tensor{} : layer.on.fused_amax(layer.acts.amax.dup);
+}
+
+Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into, bool has_amax) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   Matmul matmul = gradient_matmul(scratch.dact, {{}, acts.amax.dout, acts.grads.rounded.dout}, weights.down);
   if (on.shape.joins_gelu()) {
     matmul.c = acts.grads.dup, matmul.gelu_x = acts.up;
-    return on.gather_matmul(matmul, dx, into);
+    return on.gather_matmul(matmul, dx, into, has_amax);
   }
-  const Tensor dout = on.gather_matmul(matmul, dx, into);
+  const Tensor dout = on.gather_matmul(matmul, dx, into, has_amax);
+  const Tensor amax = activation_gradient_amax(layer);
   if (on.shape.model->gated()) {
-    on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up});
+    on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up, amax});
   } else {
-    on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up});
+    on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up, amax});
   }
   return dout;
 }
@@ -173,20 +183,21 @@ Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight& weight)
           .b_rounded = weight.rounded.value};
 }
 
-void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x) {
-  layer.on.compute.submit(Matmul{.c = weight.grad,
-                                 .a = dy.value,
-                                 .b = x.value,
-                                 .transpose_a = true,
-                                 .accumulate = !layer.on.sets_gradients,
-                                 .operands = layer.on.operands(true),
-                                 .a_amax = dy.amax,
-                                 .b_amax = x.amax,
-                                 .a_rounded = dy.rounded});
-}
-
-void bias_gradient(const Layer& layer, const Weight& bias, const Tensor& dy) {
-  if (bias.grad) layer.on.compute.submit(ColumnSum{bias.grad, dy, !layer.on.sets_gradients});
+void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x, const Weight& bias,
+                     const Tensor& summed) {
+  const TensorParallel& on = layer.on;
+  const bool joins_sums = on.shape.model->fused && !on.fp8 && summed.rows == dy.value.rows;
+  if (bias.grad && !joins_sums) on.compute.submit(ColumnSum{bias.grad, summed, !on.sets_gradients});
+  on.compute.submit(Matmul{.c = weight.grad,
+                           .a = dy.value,
+                           .b = x.value,
+                           .transpose_a = true,
+                           .accumulate = !on.sets_gradients,
+                           .operands = on.operands(true),
+                           .a_sums = joins_sums ? bias.grad : Tensor{},
+                           .a_amax = dy.amax,
+                           .b_amax = x.amax,
+                           .a_rounded = dy.rounded});
 }
 
 Tensor own_rows(const Layer& layer, const Tensor& gathered) {
@@ -210,9 +221,10 @@ Residual layer_forward(const Layer& layer, const Residual& residual) {
   return layer.on.shape.model->parallel_block ? parallel_forward(layer, residual) : serial_forward(layer, residual);
 }
 
-void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
+void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes) {
   MS_ASSERT(when == WeightGradients::now || layer.on.shape.split_backward, "nothing is kept for later");
-  return layer.on.shape.model->parallel_block ? parallel_backward(layer, dx, when) : serial_backward(layer, dx, when);
+  return layer.on.shape.model->parallel_block ? parallel_backward(layer, dx, when, amaxes)
+                                              : serial_backward(layer, dx, when, amaxes);
 }
 
 void layer_weight_gradients(const Layer& layer) {

@@ -32,7 +32,8 @@ struct NormWeights {
 struct RoundedWeights {
   Rounded qkv, out, up, down, in;
 };
-// f32 each, if shape.fp8: the amax of every other operand, computed before the first matmul that reads it.
+// f32 each, if shape.fp8: the amax of every other operand, computed before the first matmul that reads it, by the op
+// that makes the operand or by one of its own (TensorParallel::fused_amax()).
 struct ActAmaxes {
   Tensor n1, o, n2, act;
   Tensor dout, dmid, dup, dqkv, din;
@@ -97,11 +98,14 @@ RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape);  // if s
 LayerScratch carve_scratch(Arena& arena, const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
 
-// Computes y = norm(x). If `residual` is not empty, x first becomes its sum.
+// Computes y = norm(x). If `residual` is not empty, x first becomes its sum. `amax` receives that of y, or of dx, if it
+// is present.
 void norm_forward(tensor::Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& x,
-                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Residual& residual = {});
+                  const Tensor& y, const Tensor& mean, const Tensor& rstd, const Residual& residual = {},
+                  const Tensor& amax = {});
 void norm_backward(tensor::Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& dx,
-                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate);
+                   const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate,
+                   const Tensor& amax = {});
 
 // The positions that attention knows.
 struct Positions {
@@ -126,8 +130,13 @@ void round_weights(tensor::Stream& stream, const LayerWeights& weights);
 Residual layer_forward(const Layer& layer, const Residual& residual);
 // When the gradients of the matmuls' weights are computed; those of the norms are always computed at once.
 enum class WeightGradients : std::uint8_t { now, later };
+// Whether acts.amax.dout is that of dx on entry already, and where the amax of dx on return goes, if it is to be found.
+struct GradientAmaxes {
+  bool has_dout = false;
+  Tensor dx = {};
+};
 // dx[Ts,H] is the gradient of the output on entry and of acts.x on return. `later` only if shape.split_backward.
-void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when);
+void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes);
 // Issues the gradients that `later` has left. Recomputes what the recompute policy did not keep.
 void layer_weight_gradients(const Layer& layer);
 

@@ -17,7 +17,7 @@ void input_matmuls(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   if (on.shape.model->fused) {
     on.gather_matmul(forward_matmul(acts.in, {{}, acts.amax.n1}, weights.in, weights.in_bias), acts.n1,
-                     scratch.gathered);
+                     scratch.gathered, static_cast<bool>(on.fused_amax_of_gathered(acts.amax.n1)));
     return;
   }
   const Tensor n = on.gather_matmul(forward_matmul(acts.qkv, {{}, acts.amax.n1}, weights.qkv, weights.qkv_bias),
@@ -44,7 +44,7 @@ Arriving input_gradient(const Layer& layer) {
 void normed(const Layer& layer, const Residual& residual) {
   const LayerActs& acts = layer.acts;
   norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1,
-               residual);
+               residual, layer.on.fused_amax_of_gathered(acts.amax.n1));
 }
 
 // acts.x, summed from `residual` unless that is empty -> acts.o and acts.act: up to the matmuls that end the branches.
@@ -69,20 +69,19 @@ void recompute(const Layer& layer) {
 // The gather of n may still be in flight.
 void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& gathered) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  bias_gradient(layer, weights.down_bias, own_rows(layer, dout));
-  bias_gradient(layer, weights.out_bias, own_rows(layer, dout));
   const ActAmaxes& amax = acts.amax;
   const auto& rounded = acts.grads.rounded;
-  weight_gradient(layer, weights.down, {dout, amax.dout, rounded.dout}, {acts.act, amax.act});
-  weight_gradient(layer, weights.out, {dout, amax.dout, rounded.dout}, {acts.o, amax.o});
+  const Tensor own = own_rows(layer, dout);
+  weight_gradient(layer, weights.down, {dout, amax.dout, rounded.dout}, {acts.act, amax.act}, weights.down_bias, own);
+  weight_gradient(layer, weights.out, {dout, amax.dout, rounded.dout}, {acts.o, amax.o}, weights.out_bias, own);
   const Operand n{on.arrived(gathered), amax.n1};
   if (on.shape.model->fused) {
-    weight_gradient(layer, weights.in, {acts.grads.din, amax.din, rounded.din}, n);
+    weight_gradient(layer, weights.in, {acts.grads.din, amax.din, rounded.din}, n, weights.in_bias, acts.grads.din);
   } else {
-    weight_gradient(layer, weights.qkv, {acts.grads.dqkv, amax.dqkv, rounded.dqkv}, n);
-    weight_gradient(layer, weights.up, {acts.grads.dup, amax.dup, rounded.dup}, n);
+    const auto& [dup, dqkv] = std::pair(acts.grads.dup, acts.grads.dqkv);
+    weight_gradient(layer, weights.qkv, {dqkv, amax.dqkv, rounded.dqkv}, n, weights.qkv_bias, dqkv);
+    weight_gradient(layer, weights.up, {dup, amax.dup, rounded.dup}, n, weights.up_bias, dup);
   }
-  bias_gradient(layer, weights.in_bias, acts.grads.din);
 }
 
 }  // namespace
@@ -93,19 +92,19 @@ Residual parallel_forward(const Layer& layer, const Residual& residual) {
   on.local_matmul(forward_matmul(scratch.partial, {acts.o, acts.amax.o}, weights.out));
   Matmul down = forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down);
   down.accumulate = true;
-  const Arriving sum = on.matmul_reduce(down, scratch.reduced);
+  const Arriving sum = on.matmul_reduce(down, scratch.reduced, static_cast<bool>(activation_amax(layer)));
   if (scratch.out_biases) {
     on.compute.submit(Add{scratch.out_biases, weights.out_bias.value, weights.down_bias.value, {}});
   }
   return {acts.x, on.arrived(sum), scratch.out_biases};
 }
 
-void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
+void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const bool now = when == WeightGradients::now;
   recompute(layer);
   // Gathers n again while its gradient is computed, and reduces that gradient while those of the weights are computed.
-  const Tensor dout = activation_backward(layer, dx, acts.grads.dout);
+  const Tensor dout = activation_backward(layer, dx, acts.grads.dout, amaxes.has_dout);
   const Arriving n = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
   Matmul dattn = gradient_matmul(scratch.dattn, {dout, acts.amax.dout, acts.grads.rounded.dout}, weights.out);
   dattn.operands = on.operands(true);
@@ -117,7 +116,8 @@ void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients whe
   } else {
     keep_gradient(layer, acts.grads.dout, dout);
   }
-  norm_backward(on.compute, *on.shape.model, weights.norm1, dx, on.arrived(dn), acts.x, acts.mean1, acts.rstd1, true);
+  norm_backward(on.compute, *on.shape.model, weights.norm1, dx, on.arrived(dn), acts.x, acts.mean1, acts.rstd1, true,
+                amaxes.dx);
 }
 
 void parallel_weight_gradients(const Layer& layer) {

@@ -40,6 +40,8 @@ struct Ring {
                               const tensor::Tensor& reduced) const;
 
  private:
+  // Returns a block's rows of the matmul, which runs while blocks are on their way.
+  tensor::Matmul rows_of(const tensor::Matmul& matmul, int block) const;
   // Returns the block `steps` ranks before this rank's own.
   int before(int steps) const { return (rank + size - steps) % size; }
 };

@@ -11,12 +11,18 @@ namespace {
 void norm1(const Layer& layer, const Residual& residual) {
   const LayerActs& acts = layer.acts;
   norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm1, acts.x, acts.n1, acts.mean1, acts.rstd1,
-               residual);
+               residual, layer.on.fused_amax_of_gathered(acts.amax.n1));
 }
 void norm2(const Layer& layer, const Residual& residual) {
   const LayerActs& acts = layer.acts;
   norm_forward(layer.on.compute, *layer.on.shape.model, layer.weights.norm2, acts.mid, acts.n2, acts.mean2, acts.rstd2,
-               residual);
+               residual, layer.on.fused_amax_of_gathered(acts.amax.n2));
+}
+
+// Tells whether the first matmul of the MLP makes its second one's operand.
+bool makes_gelu(const Layer& layer) {
+  const Shape& shape = layer.on.shape;
+  return shape.joins_gelu() && shape.recompute != Recompute::selective;  // recomputed, it must have the same bits
 }
 
 // acts.x, summed from `residual` unless that is empty -> the residual terms of acts.mid.
@@ -24,7 +30,7 @@ Residual attention_half(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   norm1(layer, residual);
   on.gather_matmul(forward_matmul(acts.qkv, {{}, acts.amax.n1}, weights.qkv, weights.qkv_bias), acts.n1,
-                   scratch.gathered);
+                   scratch.gathered, static_cast<bool>(on.fused_amax_of_gathered(acts.amax.n1)));
   attention_forward(layer);
   const Tensor reduced = on.arrived(
       on.matmul_reduce(forward_matmul(scratch.partial, {acts.o, acts.amax.o}, weights.out), scratch.reduced));
@@ -36,11 +42,9 @@ void mlp_half(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   norm2(layer, residual);
   Matmul matmul = forward_matmul(acts.up, {{}, acts.amax.n2}, weights.up, weights.up_bias);
-  // A recomputed activation must give the same bits.
-  const bool makes_gelu = on.shape.joins_gelu() && on.shape.recompute != Recompute::selective;
-  if (makes_gelu) matmul.gelu_y = acts.act;
-  on.gather_matmul(matmul, acts.n2, scratch.gathered);
-  if (!makes_gelu) activation_forward(layer);
+  if (makes_gelu(layer)) matmul.gelu_y = acts.act;
+  on.gather_matmul(matmul, acts.n2, scratch.gathered, static_cast<bool>(on.fused_amax_of_gathered(acts.amax.n2)));
+  if (!makes_gelu(layer)) activation_forward(layer);
 }
 
 // Recomputes what the policy did not keep and the MLP's backward needs, which excludes the layer's output. Under `full`
@@ -61,21 +65,19 @@ void recompute_norm1(const Layer& layer) {
 // The input's gather, n1 or n2, may still be in flight.
 void mlp_weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& n2) {
   const LayerActs& acts = layer.acts;
-  bias_gradient(layer, layer.weights.down_bias, own_rows(layer, dout));
   const auto& rounded = acts.grads.rounded;
-  weight_gradient(layer, layer.weights.down, {dout, acts.amax.dout, rounded.dout}, {acts.act, acts.amax.act});
+  weight_gradient(layer, layer.weights.down, {dout, acts.amax.dout, rounded.dout}, {acts.act, acts.amax.act},
+                  layer.weights.down_bias, own_rows(layer, dout));
   weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.amax.dup, rounded.dup},
-                  {layer.on.arrived(n2), acts.amax.n2});
-  bias_gradient(layer, layer.weights.up_bias, acts.grads.dup);
+                  {layer.on.arrived(n2), acts.amax.n2}, layer.weights.up_bias, acts.grads.dup);
 }
 void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Arriving& n1) {
   const LayerActs& acts = layer.acts;
-  bias_gradient(layer, layer.weights.out_bias, own_rows(layer, dmid));
   const auto& rounded = acts.grads.rounded;
-  weight_gradient(layer, layer.weights.out, {dmid, acts.amax.dmid, rounded.dmid}, {acts.o, acts.amax.o});
+  weight_gradient(layer, layer.weights.out, {dmid, acts.amax.dmid, rounded.dmid}, {acts.o, acts.amax.o},
+                  layer.weights.out_bias, own_rows(layer, dmid));
   weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.amax.dqkv, rounded.dqkv},
-                  {layer.on.arrived(n1), acts.amax.n1});
-  bias_gradient(layer, layer.weights.qkv_bias, acts.grads.dqkv);
+                  {layer.on.arrived(n1), acts.amax.n1}, layer.weights.qkv_bias, acts.grads.dqkv);
 }
 
 }  // namespace
@@ -83,34 +85,39 @@ void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Ar
 Residual serial_forward(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   mlp_half(layer, attention_half(layer, residual));
-  const Tensor reduced = on.arrived(
-      on.matmul_reduce(forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down), scratch.reduced));
+  const bool has_amax = !makes_gelu(layer) && activation_amax(layer);
+  const Tensor reduced = on.arrived(on.matmul_reduce(
+      forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down), scratch.reduced, has_amax));
   return {acts.mid, reduced, weights.down_bias.value};
 }
 
 // Gathers the input of a matmul again while its gradient is computed, and reduces that gradient while those of the
 // weights are computed.
-void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when) {
+void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   const ModelConfig& model = *on.shape.model;
   const bool now = when == WeightGradients::now;
   recompute_mlp(layer);
 
-  const Tensor dout = activation_backward(layer, dx, grads.dout);
+  const Tensor dout = activation_backward(layer, dx, grads.dout, amaxes.has_dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   const Operand dup{grads.dup, acts.amax.dup, grads.rounded.dup};
-  const Arriving dn2 = on.matmul_reduce(gradient_matmul(scratch.partial, dup, weights.up), scratch.reduced);
+  const Arriving dn2 = on.matmul_reduce(gradient_matmul(scratch.partial, dup, weights.up), scratch.reduced,
+                                        static_cast<bool>(activation_gradient_amax(layer)));
   if (now) {
     mlp_weight_gradients(layer, dout, n2);
   } else {
     keep_gradient(layer, grads.dout, dout);
   }
-  norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true);
+  const Tensor dmid_amax = on.fused_amax_of_gathered(acts.amax.dmid);
+  norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true,
+                dmid_amax);
 
   recompute_norm1(layer);
-  const Tensor dmid = on.gather_matmul(
-      gradient_matmul(scratch.dattn, {{}, acts.amax.dmid, grads.rounded.dmid}, weights.out), dx, grads.dmid);
+  const Tensor dmid =
+      on.gather_matmul(gradient_matmul(scratch.dattn, {{}, acts.amax.dmid, grads.rounded.dmid}, weights.out), dx,
+                       grads.dmid, static_cast<bool>(dmid_amax));
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
   const Operand dqkv{grads.dqkv, acts.amax.dqkv, grads.rounded.dqkv};
@@ -120,7 +127,7 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when)
   } else {
     keep_gradient(layer, grads.dmid, dmid);
   }
-  norm_backward(on.compute, model, weights.norm1, dx, on.arrived(dn1), acts.x, acts.mean1, acts.rstd1, true);
+  norm_backward(on.compute, model, weights.norm1, dx, on.arrived(dn1), acts.x, acts.mean1, acts.rstd1, true, amaxes.dx);
 }
 
 void serial_weight_gradients(const Layer& layer) {

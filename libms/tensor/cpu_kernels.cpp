@@ -95,7 +95,8 @@ void compute(const LossCombine& op) {
 
 void compute(const Amax& op) { *op.out.as<float>() = amax_of(op.x); }
 void compute(const RoundToFp8& op) {
-  const float amax = *op.amax.as<float>() = amax_of(op.x);
+  float& amax = *op.amax.as<float>();
+  if (!op.has_amax) amax = amax_of(op.x);
   round_tensor_to_fp8(op.out, op.x, amax, op.is_gradient ? Fp8::e5m2 : Fp8::e4m3);
 }
 
@@ -157,6 +158,19 @@ void compute(const InitNormal& op, const KernelTable& table) {
   }
 }
 
+// Writes the amax of a result, if that was asked for.
+template <class Row>
+void write_amax(const Row& op) {
+  if constexpr (requires { op.amax; }) {
+    if (!op.amax) return;
+    if constexpr (requires { op.dx; }) {
+      *op.amax.template as<float>() = amax_of(op.dx);
+    } else {
+      *op.amax.template as<float>() = amax_of(op.y);
+    }
+  }
+}
+
 template <const KernelTable& (*kTable)()>
 void run_op(const Op& op) {
   check_op(op);
@@ -165,6 +179,7 @@ void run_op(const Op& op) {
         const KernelTable& table = kTable();
         if constexpr (requires { table(row); }) {
           table(row);
+          write_amax(row);
         } else if constexpr (requires { compute(row, table); }) {
           compute(row, table);
         } else if constexpr (requires { compute(row); }) {

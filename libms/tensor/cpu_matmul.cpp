@@ -371,6 +371,7 @@ bool MatmulCache::rows_stand_alone() const { return Impl::cpu_is_at_least(dnnl::
 void MatmulCache::run(const Matmul& op) {
   check_op(op);
   if (op.c.numel() > 0) impl_->run(op);
+  if (op.a_sums) cpu_kernels().run(ColumnSum{.out = op.a_sums, .x = op.a, .accumulate = op.accumulate});
 }
 
 }  // namespace ms::tensor

@@ -32,6 +32,7 @@ std::vector<MatmulBlock> matmul_cuts(std::int64_t m, std::int64_t n, int threads
 Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const MatmulBlock& block) {
   const std::int64_t rows = std::min(block.rows, op.c.rows - row), cols = std::min(block.cols, op.c.cols - col);
   Matmul part = op;
+  part.a_sums = {};  // the whole's
   part.c = op.c.slice_rows(row, rows).slice_cols(col, cols);
   part.a = op.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
   if (op.transpose_a) part.a.ld = rows;  // packed

@@ -18,7 +18,7 @@ struct MatmulBlock {
 std::vector<MatmulBlock> matmul_cuts(std::int64_t m, std::int64_t n, int threads);
 
 // Returns the block of the matmul at this row and column of its output, clipped at the edges. A transposed a counts as
-// packed, without gaps between rows.
+// packed, without gaps between rows. A block has no a_sums: those are the whole's.
 Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const MatmulBlock& block);
 
 }  // namespace ms::tensor

@@ -31,6 +31,12 @@ struct Rule {
   void like(const char* name, const Tensor& x, const Tensor& model) const {
     tensor(name, x, model.rows, model.cols, model.dtype);
   }
+  // Checks the amax of a result, if it is present.
+  void amax(const Tensor& x, const Tensor& result) const {
+    if (!x) return;
+    tensor("amax", x, 1, x.cols, DType::f32);
+    type("a result with an amax", result, {DType::bf16});
+  }
 };
 
 void check_residual(const Rule& rule, const Residual& residual, const Tensor& x) {
@@ -93,6 +99,10 @@ void check(const Rule& rule, const Matmul& op) {
             "{}: gelu_y and gelu_x exclude each other and accumulate", rule.op);
   if (op.gelu_y) rule.like("gelu_y", op.gelu_y, op.c);
   if (op.gelu_x) rule.like("gelu_x", op.gelu_x, op.c);
+  if (!op.a_sums) return;
+  rule.tensor("a_sums", op.a_sums, 1, op.c.rows, op.c.dtype);
+  MS_ASSERT(op.transpose_a && op.operands == Operands::as_given && !op.bias && !op.gelu_y && !op.gelu_x,
+            "{}: a_sums of a matmul that is not a weight's gradient in its operands' type", rule.op);
 }
 void check(const Rule& rule, const Amax& op) {
   rule.tensor("out", op.out, 1, 1, DType::f32);
@@ -117,6 +127,7 @@ void check(const Rule& rule, const LayerNormFwd& op) {
   check_norm(rule, op.x, op.y, op.rstd, op.gain);
   rule.like("mean", op.mean, op.rstd);
   rule.like("bias", op.bias, op.gain);
+  rule.amax(op.amax, op.y);
   check_residual(rule, op.residual, op.x);
 }
 void check(const Rule& rule, const LayerNormBwd& op) {
@@ -125,34 +136,41 @@ void check(const Rule& rule, const LayerNormBwd& op) {
   rule.like("mean", op.mean, op.rstd);
   rule.accumulator("dgain", op.dgain, 1, op.x.cols);
   rule.like("dbias", op.dbias, op.dgain);
+  rule.amax(op.amax, op.dx);
 }
 void check(const Rule& rule, const RmsNormFwd& op) {
   check_norm(rule, op.x, op.y, op.rstd, op.gain, op.heads);
   MS_ASSERT(op.heads == 1 || !op.residual, "{}: a residual of {} heads", rule.op, op.heads);
+  rule.amax(op.amax, op.y);
   check_residual(rule, op.residual, op.x);
 }
 void check(const Rule& rule, const RmsNormBwd& op) {
   check_norm(rule, op.x, op.dx, op.rstd, op.gain, op.heads);
   rule.like("dy", op.dy, op.x);
   rule.accumulator("dgain", op.dgain, 1, op.gain.cols);
+  rule.amax(op.amax, op.dx);
 }
 void check(const Rule& rule, const GeluFwd& op) {
   rule.activation("x", op.x);
   rule.like("y", op.y, op.x);
+  rule.amax(op.amax, op.y);
 }
 void check(const Rule& rule, const GeluBwd& op) {
   rule.activation("x", op.x);
   rule.like("dy", op.dy, op.x);
   rule.like("dx", op.dx, op.x);
+  rule.amax(op.amax, op.dx);
 }
 void check(const Rule& rule, const SwigluFwd& op) {
   rule.activation("x", op.x);
   rule.tensor("x", op.x, op.y.rows, 2 * op.y.cols, op.y.dtype);
+  rule.amax(op.amax, op.y);
 }
 void check(const Rule& rule, const SwigluBwd& op) {
   rule.activation("x", op.x);
   rule.tensor("x", op.x, op.dy.rows, 2 * op.dy.cols, op.dy.dtype);
   rule.like("dx", op.dx, op.x);
+  rule.amax(op.amax, op.dx);
 }
 void check(const Rule& rule, const RotaryTable& op) {
   rule.type("table", op.table, {DType::f32});

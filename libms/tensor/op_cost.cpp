@@ -32,14 +32,14 @@ OpCost count(const Matmul& op) {
   }
   op_cost.half = op.a.dtype == DType::bf16;
   op_cost.flops = 2.0 * static_cast<double>(op.c.numel()) * static_cast<double>(op.transpose_a ? op.a.rows : op.a.cols);
-  if (op.accumulate) op_cost.bytes += bytes_of(op.c);
+  if (op.accumulate) op_cost.bytes += bytes_of(op.c) + bytes_of(op.a_sums);
   return op_cost;
 }
 
-// Reads x for its amax, too.
+// Reads x for its amax, too, unless that is known.
 OpCost count(const RoundToFp8& op) {
   OpCost op_cost = plain(op);
-  op_cost.bytes += bytes_of(op.x);
+  if (!op.has_amax) op_cost.bytes += bytes_of(op.x);
   return op_cost;
 }
 

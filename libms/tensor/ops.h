@@ -6,7 +6,8 @@
 // f32 or bf16 unless a type is given. Arithmetic is in f32. Sums of many terms are in f32 with a fixed order, or in f64
 // where the op says so. "+=" accumulates; an accumulator is f32 or bf16, and receives the op's sum, which is in f32, in
 // one addition that is rounded once. An optional tensor is absent when its data is null. Results never depend on the
-// number of threads.
+// number of threads. `amax`, if present, receives what Amax computes from the op's result y or dx, which is then in
+// bf16: f32 [1,1], or the first number of a [1,2].
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <variant>
 
 #include "cost/op_class.h"
+#include "tensor/rotary_scaling.h"
 #include "tensor/tensor.h"
 
 namespace ms::tensor {
@@ -40,19 +42,22 @@ enum class Operands : std::uint8_t { as_given, fp8, fp8_gradient };
 // and b have the same type; c is f32 or that type; sums are in f32. `accumulate` adds into c. bias has a's type. If
 // gelu_y is present, like c, it receives what GeluFwd computes from c. If gelu_x is present, like c, then c becomes
 // what GeluBwd computes from c and gelu_x. Both may be computed before c is rounded. Neither is allowed with
-// `accumulate`.
+// `accumulate`. If c is a weight's gradient, dy^T x, then a_sums [1,M], of c's type, may receive that of its bias: the
+// sums of the rows of a[K,M], as ColumnSum computes them, added if c is. Only with transpose_a, operands as given, no
+// bias and no GELU.
 struct Matmul {
   MS_OP("matmul", matmul)
   Tensor c, a = {}, b, bias = {};
   bool transpose_a = false, transpose_b = false, accumulate = false;
   Operands operands = Operands::as_given;
-  Tensor gelu_y = {}, gelu_x = {};
+  Tensor gelu_y = {}, gelu_x = {}, a_sums = {};
   Tensor a_amax = {}, b_amax = {};        // f32 [1,1], or as RoundToFp8 leaves it
   Tensor a_rounded = {}, b_rounded = {};  // RoundToFp8::out of a and b
+  int beside = 0;                         // the width (comm::Group) of messages that are in flight meanwhile
   void each(auto&& f) const {
     f(Access::read, a), f(Access::read, b), f(Access::read, bias), f(Access::read, gelu_x);
     f(Access::read, a_amax), f(Access::read, b_amax), f(Access::read, a_rounded), f(Access::read, b_rounded);
-    f(Access::write, c), f(Access::write, gelu_y);
+    f(Access::write, c), f(Access::write, gelu_y), f(Access::write, a_sums);
   }
 };
 
@@ -65,11 +70,12 @@ struct Amax {
 
 // Rounds x, in bf16, to fp8 once for several matmuls: to e5m2 if it is a gradient, otherwise to e4m3. `out` is like x,
 // without gaps, and holds the numbers as matmuls of the same device take them: in bf16, or, on a GPU with fp8 GEMMs, in
-// fp8 as they lie in x and then transposed. amax f32 [1,2] = amax of x, then a number that belongs to the device.
+// fp8 as they lie in x and then transposed. amax f32 [1,2] = amax of x, then a number that belongs to the device. With
+// `has_amax` the first number has been written: x is not read for it.
 struct RoundToFp8 {
   MS_OP("round_to_fp8", elementwise)
   Tensor out, amax, x;
-  bool is_gradient = false;
+  bool is_gradient = false, has_amax = false;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, out), f(Access::write, amax); }
 };
 
@@ -121,10 +127,11 @@ struct LayerNormFwd {
   Tensor y, mean, rstd, x, gain, bias;
   float eps = 1e-5F;
   Residual residual = {};
+  Tensor amax = {};  // of y
   void each(auto&& f) const {
     f(Access::read, residual.a), f(Access::read, residual.b), f(Access::read, residual.bias);
     f(residual ? Access::write : Access::read, x), f(Access::read, gain), f(Access::read, bias);
-    f(Access::write, y), f(Access::write, mean), f(Access::write, rstd);
+    f(Access::write, y), f(Access::write, mean), f(Access::write, rstd), f(Access::write, amax);
   }
 };
 // dx (+)= gradient through the norm (`accumulate` adds to dx); dgain, dbias [1,C] += (rows added in row order).
@@ -132,9 +139,10 @@ struct LayerNormBwd {
   MS_OP("layernorm_bwd", norm)
   Tensor dx, dgain, dbias, dy, x, mean, rstd, gain;
   bool accumulate = false;
+  Tensor amax = {};  // of dx
   void each(auto&& f) const {
     f(Access::read, dy), f(Access::read, x), f(Access::read, mean), f(Access::read, rstd), f(Access::read, gain);
-    f(Access::write, dx), f(Access::write, dgain), f(Access::write, dbias);
+    f(Access::write, dx), f(Access::write, dgain), f(Access::write, dbias), f(Access::write, amax);
   }
 };
 
@@ -146,10 +154,11 @@ struct RmsNormFwd {
   float eps = 1e-5F;
   Residual residual = {};
   std::int64_t heads = 1;
+  Tensor amax = {};  // of y
   void each(auto&& f) const {
     f(Access::read, residual.a), f(Access::read, residual.b), f(Access::read, residual.bias);
     f(residual ? Access::write : Access::read, x), f(Access::read, gain);
-    f(Access::write, y), f(Access::write, rstd);
+    f(Access::write, y), f(Access::write, rstd), f(Access::write, amax);
   }
 };
 struct RmsNormBwd {  // dx may be dy, unless it accumulates
@@ -157,45 +166,37 @@ struct RmsNormBwd {  // dx may be dy, unless it accumulates
   Tensor dx, dgain, dy, x, rstd, gain;
   bool accumulate = false;
   std::int64_t heads = 1;
+  Tensor amax = {};  // of dx
   void each(auto&& f) const {
     f(Access::read, dy), f(Access::read, x), f(Access::read, rstd), f(Access::read, gain);
-    f(Access::write, dx), f(Access::write, dgain);
+    f(Access::write, dx), f(Access::write, dgain), f(Access::write, amax);
   }
 };
 
 // GELU, tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 struct GeluFwd {
   MS_OP("gelu_fwd", activation)
-  Tensor y, x;
-  void each(auto&& f) const { f(Access::read, x), f(Access::write, y); }
+  Tensor y, x, amax = {};
+  void each(auto&& f) const { f(Access::read, x), f(Access::write, y), f(Access::write, amax); }
 };
 struct GeluBwd {  // dx = dy * gelu'(x); dx may be dy
   MS_OP("gelu_bwd", activation)
-  Tensor dx, dy, x;
-  void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx); }
+  Tensor dx, dy, x, amax = {};
+  void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx), f(Access::write, amax); }
 };
 
 // y[T,F] = silu(x[:, :F]) * x[:, F:], x[T,2F] holds gate then up.
 struct SwigluFwd {
   MS_OP("swiglu_fwd", activation)
-  Tensor y, x;
-  void each(auto&& f) const { f(Access::read, x), f(Access::write, y); }
+  Tensor y, x, amax = {};
+  void each(auto&& f) const { f(Access::read, x), f(Access::write, y), f(Access::write, amax); }
 };
 struct SwigluBwd {  // dx[T,2F] overwritten
   MS_OP("swiglu_bwd", activation)
-  Tensor dx, dy, x;
-  void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx); }
+  Tensor dx, dy, x, amax = {};
+  void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx), f(Access::write, amax); }
 };
 
-// How rotary frequencies are lowered, so that a model reads longer sequences than it was first trained on: all by the
-// same factor, or, as in Llama 3.1, those with fewer than low_freq turns in original_seq by the factor, those with more
-// than high_freq not at all, and those between by a blend of the two.
-struct RotaryScaling {
-  enum class Kind : std::uint8_t { none, linear, llama3 };
-  Kind kind = Kind::none;
-  double factor = 1, low_freq = 1, high_freq = 4;
-  std::int64_t original_seq = 8192;
-};
 // table f32 [seq, head_dim]: cos(pos * base^(-2i/head_dim)), scaled, for i < head_dim/2, then the sines.
 struct RotaryTable {
   MS_OP("rotary_table", init)

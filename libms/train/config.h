@@ -75,10 +75,11 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
     {.key = "fp8",
      .member = &TrainConfig::fp8,
      .doc = "true: GEMMs of the layers, not of the head, round their operands to FP8, each tensor with a scale of its "
-            "own, from its current amax: e4m3, and e5m2 for gradients. A step rounds weights once, and keeps them so: "
-            "2 bytes for each parameter of a layer's matrices. GPUs from H100 on have FP8 GEMMs; others and the CPU "
-            "compute the same numbers in bf16, slower than without. What it gains has not been measured on a GPU. Only "
-            "with dtype = \"bf16\"."},
+            "own, from its current amax: e4m3, and e5m2 for gradients. Norms and activations find the amax of what "
+            "they write, unless model.fused is off; other tensors are read for it. A step rounds weights once, and "
+            "keeps them so: 2 bytes for each parameter of a layer's matrices. GPUs from H100 on have FP8 GEMMs; others "
+            "and the CPU compute the same numbers in bf16, slower than without. What it gains has not been measured on "
+            "a GPU. Only with dtype = \"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
      .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "

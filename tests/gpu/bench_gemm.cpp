@@ -19,7 +19,7 @@ constexpr Model kModels[] = {{"llama-8b", 8192, 4096, 1024, 14336, 128256, false
 enum class Gelu : std::uint8_t { none, of_y, of_dx };
 
 // y = x w', dx = dy w, dw += dy' x. Rounding the operands to fp8 counts as part of the matmul. A matmul with a fused
-// GELU is also measured without it.
+// GELU, or with the bias's gradient, is also measured without it.
 void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, std::int64_t in, std::int64_t out,
                    bool bias, bool fp8, Gelu gelu) {
   const Operands forward = fp8 ? Operands::fp8 : Operands::as_given;
@@ -65,6 +65,15 @@ void measure_layer(Bench& bench, const std::string& name, std::int64_t tokens, s
                   .transpose_a = true,
                   .accumulate = true,
                   .operands = gradient};
+  });
+  if (!bias || fp8) return;
+  product("dw and bias", [=](Tensors& t) -> Op {
+    return Matmul{.c = t.zeros(kF32, out, in),
+                  .a = x(t, out),
+                  .b = x(t, in),
+                  .transpose_a = true,
+                  .accumulate = true,
+                  .a_sums = t.zeros(kF32, 1, out)};
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <string_view>
 
 #include "bench.h"
 
@@ -21,22 +22,33 @@ Case at(std::string shape, Make make, std::string remark = {}, double bytes = 0)
   return {.shape = std::move(shape), .remark = std::move(remark), .make = std::move(make), .bytes = bytes};
 }
 
+Tensor amax_of(Tensors& make, std::string_view remark) {
+  return remark.ends_with("amax") ? make.zeros(kF32, 1, 1) : Tensor{};
+}
+
 void measure_norms(Bench& bench, std::int64_t rows, std::int64_t cols) {
   const std::string shape = shape_of(rows, cols);
   const auto x = [=](Tensors& make) { return make.normal(kBf16, rows, cols); };
   const auto by_col = [=](Tensors& make) { return make.normal(kBf16, 1, cols); };
   const auto sum = [=](Tensors& make) { return make.zeros(kF32, 1, cols); };
   const auto by_row = [=](Tensors& make, float value) { return make.filled(kF32, 1, rows, value); };
-  for (const bool of_sum : {false, true}) {
+  for (const char* remark : {"", "of a sum", "of a sum, amax"}) {
+    const bool of_sum = *remark != 0;
     bench.moves(at(
         shape,
         [=](Tensors& t) -> Op {
           const Residual residual = of_sum ? Residual{x(t), x(t), {}} : Residual{};
-          return RmsNormFwd{.y = x(t), .rstd = by_row(t, 1), .x = x(t), .gain = by_col(t), .residual = residual};
+          return RmsNormFwd{.y = x(t),
+                            .rstd = by_row(t, 1),
+                            .x = x(t),
+                            .gain = by_col(t),
+                            .residual = residual,
+                            .amax = amax_of(t, remark)};
         },
-        of_sum ? "of a sum" : ""));
+        remark));
   }
-  for (const bool accumulate : {false, true}) {
+  for (const char* remark : {"", "+=", "+=, amax"}) {
+    const bool accumulate = *remark != 0;
     bench.moves(at(
         shape,
         [=](Tensors& t) -> Op {
@@ -46,9 +58,10 @@ void measure_norms(Bench& bench, std::int64_t rows, std::int64_t cols) {
                             .x = x(t),
                             .rstd = by_row(t, 1),
                             .gain = by_col(t),
-                            .accumulate = accumulate};
+                            .accumulate = accumulate,
+                            .amax = amax_of(t, remark)};
         },
-        accumulate ? "+=" : ""));
+        remark));
   }
   for (const bool of_sum : {false, true}) {
     bench.moves(at(
@@ -88,8 +101,14 @@ void measure_activations(Bench& bench, std::int64_t rows, std::int64_t ffn) {
   const auto two = [=](Tensors& make) { return make.normal(kBf16, rows, 2 * ffn); };
   bench.moves(at(shape, [=](Tensors& t) -> Op { return GeluFwd{.y = one(t), .x = one(t)}; }));
   bench.moves(at(shape, [=](Tensors& t) -> Op { return GeluBwd{.dx = one(t), .dy = one(t), .x = one(t)}; }));
-  bench.moves(at(shape, [=](Tensors& t) -> Op { return SwigluFwd{.y = one(t), .x = two(t)}; }));
-  bench.moves(at(shape, [=](Tensors& t) -> Op { return SwigluBwd{.dx = two(t), .dy = one(t), .x = two(t)}; }));
+  for (const char* remark : {"", "amax"}) {
+    const auto amax = [=](Tensors& t) { return amax_of(t, remark); };
+    const auto forward = [=](Tensors& t) -> Op { return SwigluFwd{.y = one(t), .x = two(t), .amax = amax(t)}; };
+    bench.moves(at(shape, forward, remark));
+    bench.moves(at(
+        shape, [=](Tensors& t) -> Op { return SwigluBwd{.dx = two(t), .dy = one(t), .x = two(t), .amax = amax(t)}; },
+        remark));
+  }
 }
 
 void measure_elementwise(Bench& bench, std::int64_t rows, std::int64_t cols, std::int64_t kv) {

@@ -160,6 +160,50 @@ TEST_F(Choices, GeluMayBeSeparate) {
   EXPECT_EQ(gelu_bits(), chosen);
 }
 
+// A bias gradient is a part of the matmul, or separate if that is faster or if cuBLASLt has no such matmul.
+TEST_F(Choices, BiasGradientMayBeSeparate) {
+  const OneMatmul matmul;
+  Matmul op = OneMatmul::at(matmul.memory->data());
+  op.a = op.a.flat().reshape(kK, kM), op.transpose_a = true, op.accumulate = true;
+  op.a_sums = {op.b.data + op.b.size_bytes(), 1, kM, kM, DType::f32};
+  const auto sums = [&] {
+    const Tensor here{matmul.host->data(), 1, kM, kM, DType::f32};
+    matmul.stream->submit(Fill{.x = op.a, .value = 0.25F});
+    matmul.stream->submit(Fill{.x = op.b, .value = 0.5F});
+    matmul.stream->submit(Fill{.x = op.c, .value = 0});
+    matmul.stream->submit(Fill{.x = op.a_sums, .value = 3});
+    matmul.stream->submit(op);
+    matmul.stream->submit(Copy{.dst = here, .src = op.a_sums});
+    matmul.stream->synchronize();
+    return std::vector<float>(here.as<float>(), here.as<float>() + kM);
+  };
+  const std::vector<float> want(kM, 3 + 0.25F * kK);
+  MatmulChoices choices;
+  matmul.device->prepare(std::vector<Op>{op}, choices, true);
+  EXPECT_EQ(sums(), want);
+  const auto joined = std::ranges::find_if(
+      choices.algorithms, [](const auto& choice) { return choice.first.find(" sums ") != std::string::npos; });
+  if (joined == choices.algorithms.end() && !choices.library.starts_with("emulated"))
+    GTEST_SKIP() << "this GPU has no matmul that sums an operand";
+  ASSERT_NE(joined, choices.algorithms.end());
+  joined->second = "apart";
+  matmul.device->prepare(std::vector<Op>{op}, choices, true);
+  EXPECT_EQ(joined->second, "apart");
+  EXPECT_EQ(choices.algorithms.size(), 2U);  // the separate matmul needs an algorithm too
+  EXPECT_EQ(sums(), want);
+
+  setenv("MS_EMULATED_CUBLASLT_SUMS", "0", 1);
+  MatmulChoices none;
+  matmul.device->prepare(std::vector<Op>{op}, none, true);
+  unsetenv("MS_EMULATED_CUBLASLT_SUMS");
+  ASSERT_FALSE(none.algorithms.empty());
+  if (none.library.starts_with("emulated")) {
+    EXPECT_EQ(none.algorithms.size(), 1U);
+    EXPECT_THAT(none.algorithms.begin()->first, Not(HasSubstr(" sums ")));
+  }
+  EXPECT_EQ(sums(), want);
+}
+
 TEST_F(Choices, IgnoresThoseOfAnotherLibrary) {
   OneMatmul matmul;
   const std::vector<Op> ops{OneMatmul::at(matmul.memory->data())};

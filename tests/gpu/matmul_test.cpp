@@ -31,6 +31,14 @@ TEST(Matmul, FusesGelu) {
     });
   });
 }
+TEST(Matmul, SumsItsOperand) {
+  for_each_sums([](Memory& memory, const Matmul& op, const Mat& c, const Mat& sums) {
+    everywhere(memory, op, [&] {
+      EXPECT_TRUE(close(op.c, c, tolerance_of(op.c.dtype, kF32)));
+      EXPECT_TRUE(close(op.a_sums, sums, 2 * tolerance_of(op.c.dtype, kF32)));  // may be rounded before it is added
+    });
+  });
+}
 TEST(Matmul, Fp8FusesGelu) {
   for (const bool forward : {true, false}) {
     for (const bool bias : {true, false}) {

@@ -65,6 +65,9 @@ ranks processes MS_EMULATED_NCCL_COUNTS=1 MS_EMULATED_CUBLASLT_COUNTS=1 MS_EMULA
 [[ $(grep -c '^emulated NCCL: [1-9][0-9]* operations, 0 threads for them$' "$work/processes.log") == 8 ]] ||
   fail "processes: $(grep 'emulated NCCL' "$work/processes.log")"
 multiprocessors processes 130
+# Matmuls of weights' gradients compute those of biases.
+[[ $(grep -c '^emulated cuBLASLt: [1-9][0-9]* GEMMs summed an operand$' "$work/processes.log") == 8 ]] ||
+  fail "processes: $(grep 'summed an operand' "$work/processes.log")"
 # Ranks that share a GPU build each of attention's plans once, as one rank does.
 plans() { sed -n 's/^emulated cuDNN: \([1-9][0-9]*\) plans$/\1/p' "$work/$1.log" | sort -u; }
 [[ -n $(plans threads) && $(plans threads) == "$(plans processes)" ]] ||
@@ -80,8 +83,9 @@ settings=(--set mesh.chunks=2 --set overlap.tp=true --set overlap.dp=true --set 
 settings+=(--set run.nccl_register=true)
 ranks registered MS_EMULATED_NCCL_ONLY_REGISTERED=1 MS_EMULATED_CUBLASLT_COUNTS=1 ||
   fail "registered: $(tail -n 3 "$work/registered.log")"
-# With chunks the pipeline is a ring: every stage receives in both directions.
-multiprocessors registered 128
+# With chunks the pipeline is a ring: every stage receives in both directions. The matmuls around a ring of tp leave
+# multiprocessors to that, too.
+multiprocessors registered 112 128
 [[ $(losses rings | wc -l) == 4 ]] || fail "rings: losses of $(losses rings | wc -l) steps, not 4"
 diff <(losses rings) <(losses registered) || fail "registered: other losses than threads have"
 ranks refused MS_EMULATED_NCCL_REGISTERS_NOTHING=1 && fail "refused: no error"
@@ -96,7 +100,7 @@ grep -q "an abort ends a deregistration" "$work/deregistering.log" || fail "dere
 # Groups fit on a smaller GPU too: the emulated NCCL refuses channels without a multiprocessor.
 settings+=(--set train.steps=1)
 ranks small MS_EMULATED_GPU_PROCESSORS=40 MS_EMULATED_CUBLASLT_COUNTS=1 || fail "small: $(tail -n 3 "$work/small.log")"
-multiprocessors small 38
+multiprocessors small 32 38
 settings=()
 
 ranks hung MS_FAULT='step=2 rank=5 hang' && fail "hung: no error"

@@ -36,9 +36,11 @@ class Rounding : public testing::Test {
     stream_->submit(Copy{.dst = there, .src = here});
     return there;
   }
-  Tensor rounded(const Tensor& x, const Tensor& amax, bool is_gradient) {
+  // `has_amax`: the amax is found before, by another op.
+  Tensor rounded(const Tensor& x, const Tensor& amax, bool is_gradient, bool has_amax) {
     const Tensor out = arena_->take(x.dtype, x.rows, x.cols);
-    stream_->submit(RoundToFp8{.out = out, .amax = amax, .x = x, .is_gradient = is_gradient});
+    if (has_amax) stream_->submit(Amax{.out = amax.slice_cols(0, 1), .x = x});
+    stream_->submit(RoundToFp8{.out = out, .amax = amax, .x = x, .is_gradient = is_gradient, .has_amax = has_amax});
     return out;
   }
   std::vector<std::uint32_t> bits_of(const Matmul& op) {
@@ -79,7 +81,7 @@ TEST_F(Rounding, OnceGivesTheBitsOfEachTime) {
                   .operands = Operands::fp8_gradient};
         const std::vector<std::uint32_t> want = bits_of(op);
         op.a_amax = arena_->take(DType::f32, 1, 2), op.b_amax = arena_->take(DType::f32, 1, 2);
-        op.a_rounded = rounded(op.a, op.a_amax, true), op.b_rounded = rounded(op.b, op.b_amax, false);
+        op.a_rounded = rounded(op.a, op.a_amax, true, true), op.b_rounded = rounded(op.b, op.b_amax, false, false);
         EXPECT_EQ(bits_of(op), want);
         if (!c.reads_rounded) continue;
         stream_->submit(Fill{.x = op.a, .value = 1});

@@ -106,6 +106,29 @@ inline Mat matmul_reference(const Matmul& op, const Shape& s) {
   return c;
 }
 
+// Calls f(memory, op, expected c, expected a_sums) for weights' gradients that sum their biases' too.
+inline void for_each_sums(auto&& f) {
+  for (const auto& [type, c_type] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}}) {
+    for (const Shape& s : {Shape{1, 1, 1}, {17, 5, 129}, {48, 32, 64}, {80, 96, 144}, {200, 40, 1025}}) {
+      for (const std::int64_t gap : {0, 8}) {
+        for (const bool accumulate : {false, true}) {
+          SCOPED_TRACE(testing::Message() << to_string(type) << "->" << to_string(c_type) << " " << s.m << "x" << s.n
+                                          << "x" << s.k << " gap " << gap << (accumulate ? " +=" : ""));
+          Memory memory;
+          Matmul op = make(memory, s, {type, c_type, true, false, accumulate, false}, gap);
+          op.a_sums = memory.tensor(c_type, 1, s.m);
+          Mat sums = accumulate ? read(op.a_sums) : Mat(1, s.m);
+          for (std::int64_t i = 0; i < s.m; ++i) {
+            for (std::int64_t k = 0; k < s.k; ++k) sums(0, i) += get(op.a, k, i);
+          }
+          f(memory, op, matmul_reference(op, s), sums);
+        }
+      }
+    }
+  }
+}
+
 // A matmul with a fused GELU, forward or backward, and its expected results.
 struct GeluCase {
   Matmul op;

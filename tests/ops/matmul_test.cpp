@@ -144,6 +144,27 @@ TEST(Matmul, FusesGelu) {
   }
 }
 
+// The sums of a weight gradient's operand have the bits of the separate op, and leave those of the gradient alone.
+TEST(Matmul, SumsItsOperand) {
+  MatmulCache cache;
+  for_each_sums([&](Memory& memory, const Matmul& op, const Mat& c, const Mat& sums) {
+    const Memory::Image before = memory.save();
+    set_team_threads(2);
+    cache.run(op);
+    EXPECT_TRUE(close(op.c, c, tolerance_of(op.c.dtype, kF32)));
+    EXPECT_TRUE(close(op.a_sums, sums, tolerance_of(op.c.dtype, kF32)));
+    EXPECT_TRUE(memory.guards_intact());
+    EXPECT_TRUE(memory.inputs_as_in(before, op));
+    const Memory::Image joined = memory.save();
+    memory.restore(before);
+    Matmul alone = op;
+    alone.a_sums = {};
+    cache.run(alone);
+    cpu_kernels().run(ColumnSum{.out = op.a_sums, .x = op.a, .accumulate = op.accumulate});
+    EXPECT_TRUE(memory.save() == joined);
+  });
+}
+
 TEST(Matmul, FusesGeluInBlocks) {
   MatmulCache cache;
   const Shape shape{512, 384, 256};

@@ -84,11 +84,13 @@ TEST(Norms, LayerNormForward) {
                           .x = m.tensor(dtype, c.rows, c.cols, c.gap, 3.0),
                           .gain = m.tensor(dtype, 1, c.cols),
                           .bias = m.tensor(dtype, 1, c.cols),
-                          .eps = 1e-5F};
+                          .eps = 1e-5F,
+                          .amax = amax_place(m, dtype)};
     const Mat bias = read(op.bias);
     const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
     everywhere(m, op, [&] {
       EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kNormF32)));
+      EXPECT_TRUE(is_amax(op.amax, op.y));
       EXPECT_TRUE(close(op.mean, want.mean, kNormF32));
       EXPECT_TRUE(close(op.rstd, want.rstd, kNormF32));
     });
@@ -118,10 +120,12 @@ TEST(Norms, RmsNormForward) {
                         .rstd = m.tensor(DType::f32, 1, c.rows),
                         .x = m.tensor(dtype, c.rows, c.cols, c.gap, 0.5),
                         .gain = m.tensor(dtype, 1, c.cols),
-                        .eps = 1e-5F};
+                        .eps = 1e-5F,
+                        .amax = amax_place(m, dtype)};
     const Norm want = norm(read(op.x), read(op.gain), nullptr, 1e-5, false);
     everywhere(m, op, [&] {
       EXPECT_TRUE(close(op.y, want.y, tolerance_of(dtype, kNormF32)));
+      EXPECT_TRUE(is_amax(op.amax, op.y));
       EXPECT_TRUE(close(op.rstd, want.rstd, kNormF32));
     });
   });
@@ -176,7 +180,8 @@ LayerNormBwd layernorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accum
                         .mean = m.tensor(DType::f32, 1, c.rows),
                         .rstd = m.tensor(DType::f32, 1, c.rows),
                         .gain = m.tensor(dtype, 1, c.cols),
-                        .accumulate = accumulate};
+                        .accumulate = accumulate,
+                        .amax = amax_place(m, dtype)};
   const Norm forward = norm(read(op.x), read(op.gain), nullptr, 1e-5, true);
   write(op.mean, forward.mean), write(op.rstd, forward.rstd);
   return op;
@@ -188,7 +193,8 @@ RmsNormBwd rmsnorm_bwd(Memory& m, DType dtype, const NormCase& c, bool accumulat
                       .x = m.tensor(dtype, c.rows, c.cols, c.gap),
                       .rstd = m.tensor(DType::f32, 1, c.rows),
                       .gain = m.tensor(dtype, 1, c.cols),
-                      .accumulate = accumulate};
+                      .accumulate = accumulate,
+                      .amax = amax_place(m, dtype)};
   write(op.rstd, norm(read(op.x), read(op.gain), nullptr, 1e-5, false).rstd);
   return op;
 }
@@ -209,6 +215,7 @@ TEST(Norms, Backward) {
           if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, f32))); }
           EXPECT_TRUE(close(op.dgain, dgain, tolerance_of(sums, f32)));
           EXPECT_TRUE(close(op.dbias, dbias, tolerance_of(sums, 2 * kNormF32)));
+          EXPECT_TRUE(is_amax(op.amax, op.dx));
         });
       }
       Memory m;
@@ -221,6 +228,7 @@ TEST(Norms, Backward) {
       everywhere(m, op, [&] {
         if (c.cols > 1 || accumulate) { EXPECT_TRUE(close(op.dx, want.dx, tolerance_of(dtype, 2 * kNormF32))); }
         EXPECT_TRUE(close(op.dgain, dgain, tolerance_of(sums, 2 * kNormF32)));
+        EXPECT_TRUE(is_amax(op.amax, op.dx));
       });
     }
   });

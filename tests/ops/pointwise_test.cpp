@@ -45,11 +45,17 @@ TEST(Pointwise, Gelu) {
   for_each_case([](DType dtype, const Case& c) {
     Memory m;
     const Tensor x = m.tensor(dtype, c.rows, c.cols, c.gap, 3.0), dy = m.tensor(dtype, c.rows, c.cols, c.gap);
-    const GeluFwd forward{.y = m.tensor(dtype, c.rows, c.cols, c.gap), .x = x};
+    const GeluFwd forward{.y = m.tensor(dtype, c.rows, c.cols, c.gap), .x = x, .amax = amax_place(m, dtype)};
     const Mat y = map(read(x), gelu), dx = zip(read(dy), map(read(x), gelu_slope), std::multiplies<>());
-    everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32))); });
-    const GeluBwd backward{.dx = forward.y, .dy = dy, .x = x};
-    everywhere(m, backward, [&] { EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, kPointwiseF32))); });
+    everywhere(m, forward, [&] {
+      EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32)));
+      EXPECT_TRUE(is_amax(forward.amax, forward.y));
+    });
+    const GeluBwd backward{.dx = forward.y, .dy = dy, .x = x, .amax = forward.amax};
+    everywhere(m, backward, [&] {
+      EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, kPointwiseF32)));
+      EXPECT_TRUE(is_amax(backward.amax, backward.dx));
+    });
     const GeluBwd in_place{.dx = dy, .dy = dy, .x = x};
     everywhere(m, in_place, [&] { EXPECT_TRUE(close(dy, dx, tolerance_of(dtype, kPointwiseF32))); });
   });
@@ -78,16 +84,23 @@ TEST(Pointwise, Swiglu) {
   for_each_case([](DType dtype, const Case& c) {
     Memory m;
     const SwigluFwd forward{.y = m.tensor(dtype, c.rows, c.cols, c.gap),
-                            .x = m.tensor(dtype, c.rows, 2 * c.cols, c.gap, 2.0)};
-    const SwigluBwd backward{
-        .dx = m.tensor(dtype, c.rows, 2 * c.cols, c.gap), .dy = m.tensor(dtype, c.rows, c.cols), .x = forward.x};
+                            .x = m.tensor(dtype, c.rows, 2 * c.cols, c.gap, 2.0),
+                            .amax = amax_place(m, dtype)};
+    const SwigluBwd backward{.dx = m.tensor(dtype, c.rows, 2 * c.cols, c.gap),
+                             .dy = m.tensor(dtype, c.rows, c.cols),
+                             .x = forward.x,
+                             .amax = forward.amax};
     const Mat gate = read(forward.x.slice_cols(0, c.cols)), up = read(forward.x.slice_cols(c.cols, c.cols)),
               dy = read(backward.dy);
     const Mat y = zip(map(gate, silu), up, std::multiplies<>());
     const Mat dgate = zip(zip(map(gate, silu_slope), up, std::multiplies<>()), dy, std::multiplies<>());
     const Mat dup = zip(map(gate, silu), dy, std::multiplies<>());
-    everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32))); });
+    everywhere(m, forward, [&] {
+      EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32)));
+      EXPECT_TRUE(is_amax(forward.amax, forward.y));
+    });
     everywhere(m, backward, [&] {
+      EXPECT_TRUE(is_amax(backward.amax, backward.dx));
       EXPECT_TRUE(close(backward.dx.slice_cols(0, c.cols), dgate, tolerance_of(dtype, kPointwiseF32)));
       EXPECT_TRUE(close(backward.dx.slice_cols(c.cols, c.cols), dup, tolerance_of(dtype, kPointwiseF32)));
     });

@@ -167,6 +167,17 @@ testing::AssertionResult close(const Tensor& got, const Mat& want, double tolera
   return close(read(got), want, tolerance);
 }
 
+Tensor amax_place(Memory& memory, DType dtype) {
+  return dtype == DType::bf16 ? memory.tensor(DType::f32, 1, 1) : Tensor{};
+}
+testing::AssertionResult is_amax(const Tensor& amax, const Tensor& x) {
+  if (!amax) return testing::AssertionSuccess();
+  double want = 0;
+  for (const double value : read(x).values) want = std::max(want, std::abs(value));
+  if (get(amax, 0, 0) == want) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "amax " << get(amax, 0, 0) << ", not " << want;
+}
+
 std::vector<const CpuKernels*> variants() {
   std::vector<const CpuKernels*> all(8);
   all.resize(static_cast<std::size_t>(cpu_kernel_variants(all.data(), static_cast<int>(all.size()))));

@@ -69,6 +69,11 @@ class Memory {
 testing::AssertionResult close(const Mat& got, const Mat& want, double tolerance);
 testing::AssertionResult close(const Tensor& got, const Mat& want, double tolerance);
 
+// Returns where an op leaves the amax of a result of this type: absent if that is not bf16.
+Tensor amax_place(Memory& memory, DType dtype);
+// Succeeds if `amax` is absent, or the largest magnitude of x exactly.
+testing::AssertionResult is_amax(const Tensor& amax, const Tensor& x);
+
 // A result in bf16 is the f32 result rounded once: half a unit in the last place (2^-9), doubled because the f32 result
 // may lie on the other side of a tie than the reference.
 inline constexpr double kBf16Tolerance = 1.0 / 256;

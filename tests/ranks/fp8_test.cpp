@@ -28,6 +28,11 @@ class Check final : public tensor::OpObserver {
  public:
   explicit Check(bool in_pieces) : in_pieces_(in_pieces) {}
   void ran(const tensor::Op& op, double) override {
+    forwards += std::holds_alternative<tensor::AttentionFwd>(op) ? 1 : 0;
+    backwards += std::holds_alternative<tensor::AttentionBwd>(op) ? 1 : 0;
+    const auto* rounding = std::get_if<tensor::RoundToFp8>(&op);
+    const bool reads_gradient = rounding != nullptr && rounding->is_gradient && !rounding->has_amax;
+    amax_passes += reads_gradient || std::holds_alternative<tensor::Amax>(op) ? 1 : 0;
     const auto* product = std::get_if<Matmul>(&op);
     if (product == nullptr || product->operands == Operands::as_given) return;
     ++products;
@@ -41,7 +46,9 @@ class Check final : public tensor::OpObserver {
     }
     expect_known(product->b, product->b_amax);
   }
-  int products = 0, ready = 0;  // ready: operands that were rounded before
+  int products = 0, ready = 0;      // ready: operands that were rounded before
+  int forwards = 0, backwards = 0;  // of layers
+  int amax_passes = 0;              // reads of activations and their gradients for an amax alone
 
  private:
   void expect_rounded(const Tensor& factor, const Tensor& known, const Tensor& rounded, tensor::Fp8 format) {
@@ -113,6 +120,44 @@ TEST(Fp8Amax, EqualsThatOfTheOperandsOnManyRanks) {
   }
 }
 
+// An amax costs a pass of its own only where no kernel of ours makes the operand: what attention makes, what a GEMM
+// makes with its GELU, and what is gathered.
+struct Passes {
+  const char* family;
+  const char* recompute;
+  Layout layout;
+  bool fused;
+  int forward, backward;  // of a layer
+};
+void PrintTo(const Passes& p, std::ostream* out) {
+  *out << p.family << " " << p.recompute << " " << p.layout.name() << (p.fused ? "" : " unfused");
+}
+class Fp8AmaxPasses : public testing::TestWithParam<Passes> {};
+TEST_P(Fp8AmaxPasses, AreThoseThatNoOpSaves) {
+  const Passes& passes = GetParam();
+  train::Settings settings = fp8_settings(passes.family, passes.layout);
+  settings.model.layers = 2;
+  settings.model.fused = passes.fused;
+  settings.train.recompute = passes.recompute;
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    Check check(false);
+    device.set_observer(&check);
+    Outcome outcome;
+    run_rank(plan, world, device, 1, outcome);
+    device.set_observer(nullptr);
+    EXPECT_GT(check.backwards, 0);
+    EXPECT_EQ(check.amax_passes, passes.forward * check.forwards + passes.backward * check.backwards);
+  });
+}
+INSTANTIATE_TEST_SUITE_P(All, Fp8AmaxPasses,
+                         testing::Values(Passes{"llama", "none", {}, false, 4, 4},
+                                         Passes{"llama", "none", {}, true, 1, 1},
+                                         Passes{"llama", "selective", {}, true, 1, 1},
+                                         Passes{"gpt", "none", {}, false, 4, 4}, Passes{"gpt", "none", {}, true, 2, 2},
+                                         Passes{"gpt", "selective", {}, true, 1, 2},
+                                         Passes{"llama", "none", {.tp = 2}, true, 3, 3},
+                                         Passes{"llama", "none", {.tp = 2, .sequence_parallel = false}, true, 1, 1}));
+
 void expect_same(const train::Settings& a, const train::Settings& b) {
   constexpr int kSteps = 2;
   const Outcome one = run_threads(a, kSteps), other = run_threads(b, kSteps);
@@ -128,6 +173,17 @@ TEST(Fp8Bits, DoNotDependOnRecomputationOrSplitBackward) {
   expect_same(plain, again);
   halves.mesh.schedule = "zb-h1";
   expect_same(plain, halves);
+}
+
+// An amax is the same number whichever op finds it.
+TEST(Fp8Bits, DoNotDependOnFusion) {
+  for (const std::string family : {"gpt", "llama"}) {
+    SCOPED_TRACE(family);
+    const train::Settings fused = fp8_settings(family, {1, 1, 2, 1, true, 1});
+    train::Settings apart = fused;
+    apart.model.fused = false;
+    expect_same(fused, apart);
+  }
 }
 
 // Parts of a GEMM whose operand the rank holds completely are quantised like the whole.

@@ -119,6 +119,43 @@ void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& wha
   EXPECT_TRUE(same_bits(a.parameters, b.parameters)) << what;
 }
 
+class BiasSums final : public tensor::OpObserver {
+ public:
+  void ran(const tensor::Op& op, double) override {
+    const auto* product = std::get_if<tensor::Matmul>(&op);
+    joined += product != nullptr && product->a_sums ? 1 : 0;
+    apart += std::holds_alternative<tensor::ColumnSum>(op) ? 1 : 0;
+    layers += std::holds_alternative<tensor::AttentionBwd>(op) ? 1 : 0;
+  }
+  int joined = 0, apart = 0, layers = 0;
+};
+
+// The matmul of a weight's gradient computes that of its bias, unless a rank sums a part of the rows only.
+TEST(BiasGradients, ArePartsOfMatmuls) {
+  struct Case {
+    Model model;
+    Variant variant;
+    int joined, apart;  // of a layer
+  };
+  for (const Case& c : {Case{{"gpt", false, 0}, {.name = "one"}, 4, 0},
+                        {{"gpt", true, 0}, {.name = "parallel"}, 3, 0},
+                        {{"gpt", false, 0}, {.name = "unfused", .fused = false}, 0, 4},
+                        {{"gpt", false, 0}, {.name = "tp2", .layout = {.tp = 2}}, 2, 2}}) {
+    SCOPED_TRACE(c.variant.name);
+    on_threads(with(settings_of(c.model), c.variant),
+               [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+                 BiasSums sums;
+                 device.set_observer(&sums);
+                 Outcome outcome;
+                 run_rank(plan, world, device, 1, outcome);
+                 device.set_observer(nullptr);
+                 EXPECT_GT(sums.layers, 0);
+                 EXPECT_EQ(sums.joined, c.joined * sums.layers);
+                 EXPECT_EQ(sums.apart, c.apart * sums.layers);
+               });
+  }
+}
+
 // A row of two documents is two rows of half the length.
 TEST(ModelDocuments, AreAsRowsOfTheirOwn) {
   for (const Model& model : {Model{"gpt", false, 0}, Model{"llama", true, 5}}) {

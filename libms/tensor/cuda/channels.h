@@ -16,10 +16,12 @@ inline int multiprocessors_of(int gpu) {
   return count;
 }
 
-// Returns the channels of a group of this width (comm::Group::width) on the GPU.
-inline int channels_on(int gpu, int width) {
+// Returns the channels of a group of this width (comm::Group::width) on a GPU of so many multiprocessors, or on the
+// GPU.
+inline int channels_among(int multiprocessors, int width) {
   constexpr int kMeantFor = 100;
-  return std::max(1, width * std::min(multiprocessors_of(gpu), kMeantFor) / kMeantFor);
+  return std::max(1, width * std::min(multiprocessors, kMeantFor) / kMeantFor);
 }
+inline int channels_on(int gpu, int width) { return channels_among(multiprocessors_of(gpu), width); }
 
 }  // namespace ms::tensor

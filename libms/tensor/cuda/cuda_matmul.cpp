@@ -1,10 +1,12 @@
 #include "tensor/cuda/cuda_matmul.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>
 
 #include "base/log.h"
+#include "tensor/cuda/channels.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/fp8.h"
 
@@ -51,7 +53,8 @@ CudaMatmul::Plan::~Plan() {
   for (cublasLtMatrixLayout_t layout : {left, right, result}) cublasLtMatrixLayoutDestroy(layout);
 }
 
-CudaMatmul::CudaMatmul(int multiprocessors) : major_(this_gpu().major), multiprocessors_(multiprocessors) {
+CudaMatmul::CudaMatmul(int multiprocessors)
+    : major_(this_gpu().major), all_(this_gpu().multiProcessorCount), multiprocessors_(multiprocessors) {
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   handle_.reset(handle);
@@ -65,10 +68,16 @@ std::string CudaMatmul::Key::text() const {
       fmt::format("{}x{}x{} {}{} {} to {}{}{} ld {},{},{} aligned {},{},{},{}", m, n, k, transpose_a ? "T" : "N",
                   transpose_b ? "T" : "N", type, to_string(out), accumulate ? " added" : "", bias ? " with bias" : "",
                   ld_a, ld_b, ld_c, alignment_a, alignment_b, alignment_c, alignment_bias);
+  if (sums) text += fmt::format(" sums of a aligned {}", alignment_bias);
   if (multiprocessors > 0) text += fmt::format(" for {} SMs", multiprocessors);
   if (gelu != Gelu::none)
     text += fmt::format(" {} ld {} aligned {}", gelu == Gelu::y ? "gelu" : "gelu'", ld_aux, alignment_aux);
   return text;
+}
+
+std::int32_t CudaMatmul::multiprocessors_for(const Matmul& matmul) const {
+  if (matmul.beside == 0) return multiprocessors_;
+  return std::max(1, (multiprocessors_ > 0 ? multiprocessors_ : all_) - channels_among(all_, matmul.beside));
 }
 
 CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) const {
@@ -83,9 +92,9 @@ CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) const {
           .alignment_a = alignment_of(matmul.a),
           .alignment_b = alignment_of(matmul.b),
           .alignment_c = alignment_of(to.result),
-          .alignment_bias = alignment_of(matmul.bias),
+          .alignment_bias = alignment_of(matmul.a_sums ? matmul.a_sums : matmul.bias),
           .alignment_aux = alignment_of(to.aux),
-          .multiprocessors = multiprocessors_,
+          .multiprocessors = multiprocessors_for(matmul),
           .in = matmul.a.dtype,
           .out = matmul.c.dtype,
           .operands = matmul.operands,
@@ -95,7 +104,8 @@ CudaMatmul::Key CudaMatmul::key_of(const Matmul& matmul) const {
           .transpose_a = matmul.transpose_a,
           .transpose_b = matmul.transpose_b,
           .accumulate = matmul.accumulate,
-          .bias = static_cast<bool>(matmul.bias)};
+          .bias = static_cast<bool>(matmul.bias),
+          .sums = static_cast<bool>(matmul.a_sums)};
 }
 
 std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, const Key& key,
@@ -111,10 +121,9 @@ std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, con
   std::uint32_t epilogue = key.gelu == Gelu::y   ? CUBLASLT_EPILOGUE_GELU_AUX
                            : key.gelu == Gelu::x ? CUBLASLT_EPILOGUE_DGELU
                                                  : CUBLASLT_EPILOGUE_DEFAULT;
-  if (key.bias) {
-    epilogue = key.gelu == Gelu::y ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS;
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(key.out)));
-  }
+  if (key.bias) { epilogue = key.gelu == Gelu::y ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS; }
+  if (key.sums) epilogue = CUBLASLT_EPILOGUE_BGRADB;  // its second operand is our first
+  if (key.bias || key.sums) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(key.out)));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (key.gelu != Gelu::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.ld_aux);
   const bool is_fp8 = key.operands != Operands::as_given;
@@ -138,7 +147,8 @@ void CudaMatmul::set_pointers(const Plan& plan, const Matmul& matmul, const Lowe
   const auto set = [&](cublasLtMatmulDescAttributes_t name, const void* pointer) {
     check(cublasLtMatmulDescSetAttribute(plan.operation, name, &pointer, sizeof pointer), "telling where things are");
   };
-  if (matmul.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.data);
+  if (matmul.bias || matmul.a_sums)
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias ? matmul.bias.data : matmul.a_sums.data);
   if (const Tensor aux = ResultAndAux(matmul).aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.data);
   if (matmul.operands == Operands::as_given) return;
   set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);  // its first operand is our second
@@ -186,7 +196,7 @@ const CudaMatmul::Plan* CudaMatmul::plan(const LoweredMatmul& lowered, const Key
   if (known != plans_.end()) return known->second.get();
   const auto keep = [&](std::unique_ptr<Plan> plan) { return (plans_[key] = std::move(plan)).get(); };
   const auto at = chosen_.find(key.text());
-  if (key.gelu != Gelu::none && at != chosen_.end() && at->second == kApart) return keep(nullptr);
+  if (key.fuses() && at != chosen_.end() && at->second == kApart) return keep(nullptr);
   std::unique_ptr<Plan> plan = describe(lowered.matmul(), key, lowered.scales());
   std::optional<cublasLtMatmulAlgo_t> chosen;
   if (at != chosen_.end()) {
@@ -206,7 +216,7 @@ const CudaMatmul::Plan* CudaMatmul::plan(const LoweredMatmul& lowered, const Key
     constexpr int kFew = 4;  // the heuristic may return some that then fail
     const std::vector<cublasLtMatmulAlgo_t> found = algorithms(*plan, key, kFew);
     if (found.empty()) {
-      if (key.operands != Operands::as_given && key.gelu == Gelu::none)
+      if (key.operands != Operands::as_given && !key.fuses())
         log::warn("tensor", "cuBLASLt has no fp8 algorithm for {}: using bf16", key.text());
       return keep(nullptr);
     }

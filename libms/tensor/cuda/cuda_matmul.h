@@ -27,7 +27,7 @@ void check(cublasStatus_t status, const char* what);
 
 class CudaMatmul {
  public:
-  // Uses the current GPU, and of it so many multiprocessors; 0: all.
+  // Uses the current GPU, and of it so many multiprocessors (0: all), fewer by those that Matmul::beside takes.
   explicit CudaMatmul(int multiprocessors);
   // Uses these algorithms from now on, if they belong to this GPU and this cuBLASLt; otherwise clears them.
   void take(MatmulChoices& choices);
@@ -54,8 +54,10 @@ class CudaMatmul {
     DType in, out;
     Operands operands;  // as_given: of type `in`
     Gelu gelu;
-    bool transpose_a, transpose_b, accumulate, bias;
+    bool transpose_a, transpose_b, accumulate, bias, sums;
     auto operator<=>(const Key&) const = default;
+    // Tells whether our kernels may do a part of it in another pass.
+    bool fuses() const { return gelu != Gelu::none || sums; }
     std::string text() const;
   };
   struct Plan {
@@ -70,9 +72,10 @@ class CudaMatmul {
   struct Close {
     void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
   };
-  // In place of an algorithm: for this form a separate GELU is faster.
+  // In place of an algorithm: for this form a separate GELU, or separate sums, are faster.
   static constexpr std::string_view kApart = "apart";
   Key key_of(const Matmul& matmul) const;
+  std::int32_t multiprocessors_for(const Matmul& matmul) const;  // as in Key
   // Returns the descriptors for cuBLASLt, without an algorithm.
   static std::unique_ptr<Plan> describe(const Matmul& matmul, const Key& key, const LoweredMatmul::Scales& scales);
   static void set_pointers(const Plan& plan, const Matmul& matmul, const LoweredMatmul::Scales& scales);
@@ -87,7 +90,8 @@ class CudaMatmul {
                           void* workspace, cudaStream_t stream) const;
 
   int major_;                     // of the GPU's compute capability
-  std::int32_t multiprocessors_;  // as in Key
+  std::int32_t all_;              // multiprocessors of the GPU
+  std::int32_t multiprocessors_;  // as in Key, if no messages are in flight beside the matmul
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Close> handle_;
   std::map<Key, std::unique_ptr<Plan>> plans_;           // null: none available, or slower than its parts
   std::map<std::string, std::string> chosen_;            // as in MatmulChoices

@@ -218,25 +218,6 @@ std::size_t scratch_of(const LambMoments&) { return kernels::total_bytes(); }
 
 }  // namespace
 
-void CudaScratch::free() noexcept {
-  if (data_ != nullptr && has_pools_) cudaFreeAsync(data_, stream_);
-  if (data_ != nullptr && !has_pools_) outgrown_.push_back(data_);
-  data_ = nullptr;
-  size_ = 0;
-}
-CudaScratch::~CudaScratch() {
-  for (void* data : outgrown_) cudaFree(data);
-}
-
-void* CudaScratch::take(std::size_t bytes) {
-  if (bytes <= size_) return data_;
-  free();
-  check(has_pools_ ? cudaMallocAsync(&data_, bytes, stream_) : cudaMalloc(&data_, bytes),
-        fmt::format("{} bytes of scratch memory", bytes));
-  size_ = bytes;
-  return data_;
-}
-
 class CudaOps::Impl {
  public:
   Impl(bool deterministic, int multiprocessors, SharedPlans* shared)
@@ -282,28 +263,33 @@ class CudaOps::Impl {
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_->run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {
     kernels::layernorm_fwd(stream, matrix(op.y), op.mean.as<float>(), op.rstd.as<float>(), matrix(op.x),
-                           matrix(op.gain), matrix(op.bias), op.eps, matrices(op.residual));
+                           matrix(op.gain), matrix(op.bias), op.eps, matrices(op.residual), op.amax.as<float>());
   }
   void run(const LayerNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::layernorm_bwd(stream, matrix(op.dx), matrix(op.dgain), matrix(op.dbias), matrix(op.dy), matrix(op.x),
                            op.mean.as<float>(), op.rstd.as<float>(), matrix(op.gain), op.accumulate,
-                           scratch.take(scratch_of(op)));
+                           scratch.take(scratch_of(op)), op.amax.as<float>());
   }
   void run(const RmsNormFwd& op, S stream, CudaScratch&) {
     kernels::rmsnorm_fwd(stream, matrix(op.y), op.rstd.as<float>(), matrix(op.x), matrix(op.gain), op.eps,
-                         matrices(op.residual), static_cast<int>(op.heads));
+                         matrices(op.residual), static_cast<int>(op.heads), op.amax.as<float>());
   }
   void run(const RmsNormBwd& op, S stream, CudaScratch& scratch) {
     kernels::rmsnorm_bwd(stream, matrix(op.dx), matrix(op.dgain), matrix(op.dy), matrix(op.x), op.rstd.as<float>(),
-                         matrix(op.gain), op.accumulate, scratch.take(scratch_of(op)), static_cast<int>(op.heads));
+                         matrix(op.gain), op.accumulate, scratch.take(scratch_of(op)), static_cast<int>(op.heads),
+                         op.amax.as<float>());
   }
-  void run(const GeluFwd& op, S stream, CudaScratch&) { kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x)); }
+  void run(const GeluFwd& op, S stream, CudaScratch&) {
+    kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>());
+  }
   void run(const GeluBwd& op, S stream, CudaScratch&) {
-    kernels::gelu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x));
+    kernels::gelu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>());
   }
-  void run(const SwigluFwd& op, S stream, CudaScratch&) { kernels::swiglu_fwd(stream, matrix(op.y), matrix(op.x)); }
+  void run(const SwigluFwd& op, S stream, CudaScratch&) {
+    kernels::swiglu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>());
+  }
   void run(const SwigluBwd& op, S stream, CudaScratch&) {
-    kernels::swiglu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x));
+    kernels::swiglu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>());
   }
   void run(const RotaryTable& op, S stream, CudaScratch&) { make_on_host(op, stream); }
   void run(const Rotary& op, S stream, CudaScratch&) {

@@ -31,14 +31,21 @@ bool has_gelu(const Matmul& op, int major) {
          is_aligned(gelu);
 }
 
+// cuBLASLt sums an operand's terms in 16 bits only, and not in fp8.
+bool has_sums(const Matmul& op, int major) {
+  return op.a_sums && major >= 8 && op.a.dtype == DType::bf16 && is_aligned(op.a) && is_aligned(op.b) &&
+         is_aligned(op.c);
+}
+
 }  // namespace
 
 std::vector<MatmulVariant> variants_of(const Matmul& op, int major) {
   std::vector<MatmulVariant> variants;
+  if (has_sums(op, major)) variants.push_back({.sums = true, .major = major});
   for (const bool fp8 : {true, false}) {
     if (fp8 && !supports_fp8(op, major)) continue;
-    if (has_gelu(op, major)) variants.push_back({fp8, true, major});
-    variants.push_back({fp8, false, major});
+    if (has_gelu(op, major)) variants.push_back({.fp8 = fp8, .gelu = true, .major = major});
+    variants.push_back({.fp8 = fp8, .major = major});
   }
   return variants;
 }
@@ -49,7 +56,7 @@ bool rounds_to_bytes(const Tensor& x, int major) {
 
 void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream) {
   auto* amax = op.amax.as<float>();
-  kernels::compute_amax(stream, amax, kernel_matrix(op.x));
+  if (!op.has_amax) kernels::compute_amax(stream, amax, kernel_matrix(op.x));
   if (rounds_to_bytes(op.x, major)) {
     kernels::fp8_quantize_both(stream, op.out.data, op.out.data + op.x.numel(), amax + 1, kernel_matrix(op.x), amax,
                                op.is_gradient);
@@ -63,6 +70,10 @@ void apply_gelu(const Matmul& op, cudaStream_t stream) {
   if (op.gelu_x) kernels::gelu_bwd(stream, kernel_matrix(op.c), kernel_matrix(op.c), kernel_matrix(op.gelu_x));
 }
 
+void apply_sums(const Matmul& op, void* scratch, cudaStream_t stream) {
+  kernels::column_sum(stream, kernel_matrix(op.a_sums), kernel_matrix(op.a), op.accumulate, scratch);
+}
+
 std::uint32_t alignment_of(const Tensor& t) {
   if (!t) return 0;
   constexpr std::uintptr_t kMost = 256;
@@ -74,6 +85,7 @@ LoweredMatmul::LoweredMatmul(const Matmul& op, MatmulVariant variant, void* scra
     : op_(op), variant_(variant), matmul_(op), scratch_(static_cast<std::byte*>(scratch)) {
   if (converts_bias(op)) matmul_.bias = {take(op.c.cols * size_of(op.c.dtype)), 1, op.c.cols, op.c.cols, op.c.dtype};
   if (!variant.gelu) matmul_.gelu_y = matmul_.gelu_x = {};
+  if (op.a_sums) place_sums();
   if (op.operands == Operands::as_given) return;
   // Rows of an fp8 operand are terms of sums.
   matmul_.a = place_operand(0, op.a, op.a_amax, op.a_rounded, op.transpose_a);
@@ -83,6 +95,16 @@ LoweredMatmul::LoweredMatmul(const Matmul& op, MatmulVariant variant, void* scra
     matmul_.transpose_b = true;
   } else {
     matmul_.operands = Operands::as_given;
+  }
+}
+
+// cuBLASLt cannot add to sums.
+void LoweredMatmul::place_sums() {
+  if (!variant_.sums) {
+    matmul_.a_sums = {};
+    sums_ = take(static_cast<std::int64_t>(sums_bytes(op_)));
+  } else if (op_.accumulate) {
+    matmul_.a_sums.data = take(op_.a_sums.size_bytes());
   }
 }
 
@@ -133,6 +155,10 @@ void LoweredMatmul::before(cudaStream_t stream) const {
 
 void LoweredMatmul::after(cudaStream_t stream) const {
   if (!variant_.gelu) apply_gelu(op_, stream);
+  if (sums_ != nullptr) return apply_sums(op_, sums_, stream);
+  if (!matmul_.a_sums || !op_.accumulate) return;
+  const kernels::Matrix sums = kernel_matrix(op_.a_sums);
+  kernels::add(stream, sums, sums, kernel_matrix(matmul_.a_sums), {});
 }
 
 }  // namespace ms::tensor

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/launch.h"
 #include "tensor/ops.h"
 
 namespace ms::tensor {
@@ -16,6 +17,7 @@ namespace ms::tensor {
 struct MatmulVariant {
   bool fp8 = false;   // an fp8 GEMM; otherwise rounded operands are multiplied as bf16
   bool gelu = false;  // fuses the GELU
+  bool sums = false;  // computes a_sums
   int major = 0;      // of the GPU's compute capability
 };
 // Returns the variants that this GPU and the matmul's shape allow, best first; the last one always works. `major` is
@@ -28,6 +30,9 @@ void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream);
 
 // Issues the GELU on a result that cuBLASLt has left in c.
 void apply_gelu(const Matmul& op, cudaStream_t stream);
+// Issues a_sums. `scratch`: sums_bytes().
+void apply_sums(const Matmul& op, void* scratch, cudaStream_t stream);
+inline std::size_t sums_bytes(const Matmul& op) { return kernels::column_sums_bytes(op.a.cols, 1); }
 
 // Returns the alignment of the first element in bytes, which is all that algorithms depend on; 0 if absent.
 std::uint32_t alignment_of(const Tensor& t);
@@ -48,7 +53,7 @@ class LoweredMatmul {
   LoweredMatmul(const Matmul& op, MatmulVariant variant, void* scratch);
   LoweredMatmul(const Matmul& op, MatmulVariant variant);
 
-  // The matmul that replaces the op. The types of fp8 operands are meaningless.
+  // The matmul that replaces the op. The types of fp8 operands are meaningless. Its a_sums are set, never added to.
   const Matmul& matmul() const { return matmul_; }
   // The factors that undo the scales of a and b, if they are fp8.
   struct Scales {
@@ -71,12 +76,15 @@ class LoweredMatmul {
   std::byte* take(std::int64_t bytes);
   Tensor place_operand(int i, const Tensor& from, const Tensor& known_amax, const Tensor& rounded, bool transposed);
 
+  void place_sums();
+
   const Matmul& op_;
   MatmulVariant variant_;
   Matmul matmul_;
   std::byte* scratch_;
   std::size_t used_ = kWorkspace;
-  Operand operands_[2];  // a, b
+  Operand operands_[2];        // a, b
+  std::byte* sums_ = nullptr;  // apply_sums()'s scratch
 };
 
 }  // namespace ms::tensor

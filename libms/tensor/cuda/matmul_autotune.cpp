@@ -58,14 +58,21 @@ class TrialMemory {
   void* data_ = nullptr;
 };
 
+// Returns those that are present and that cuBLASLt reads or writes.
+auto tensors_of(auto& matmul) {
+  std::vector<decltype(&matmul.a)> all{&matmul.a,      &matmul.b,      &matmul.c,     &matmul.bias,
+                                       &matmul.gelu_y, &matmul.gelu_x, &matmul.a_sums};
+  std::erase_if(all, [](const Tensor* t) { return !*t; });
+  return all;
+}
+
 // A matmul in other memory, bytes_of() long. Each tensor has the alignment, up to 256 bytes, that it has in the run.
 class Trial {
  public:
   Trial(const Matmul& like, std::byte* memory) : matmul_(like), memory_(memory) {
     std::size_t used = LoweredMatmul::kWorkspace;
-    for (Tensor* t : {&matmul_.a, &matmul_.b, &matmul_.c, &matmul_.bias, &matmul_.gelu_y, &matmul_.gelu_x}) {
-      if (*t) t->data = memory_ + place(*t, used);
-    }
+    for (Tensor* t : tensors_of(matmul_)) t->data = memory_ + place(*t, used);
+    sums_scratch_ = memory_ + (used + 255) / 256 * 256;
   }
   const Matmul& matmul() const { return matmul_; }
   LoweredMatmul::Scales scales() const {  // any will do
@@ -73,12 +80,11 @@ class Trial {
     return {numbers, numbers};
   }
   void* workspace() const { return memory_; }
+  void* sums_scratch() const { return sums_scratch_; }
   static std::size_t bytes_of(const Matmul& matmul) {
     std::size_t used = LoweredMatmul::kWorkspace;
-    for (const Tensor* t : {&matmul.a, &matmul.b, &matmul.c, &matmul.bias, &matmul.gelu_y, &matmul.gelu_x}) {
-      if (*t) place(*t, used);
-    }
-    return used;
+    for (const Tensor* t : tensors_of(matmul)) place(*t, used);
+    return matmul.a_sums ? (used + 255) / 256 * 256 + sums_bytes(matmul) : used;
   }
 
  private:
@@ -89,7 +95,7 @@ class Trial {
   }
 
   Matmul matmul_;
-  std::byte* memory_;
+  std::byte *memory_, *sums_scratch_ = nullptr;
 };
 
 }  // namespace
@@ -121,14 +127,15 @@ std::string CudaMatmul::autotuned(const Matmul& like) const {
   const Matmul& matmul = trial.matmul();
   const Timed whole = timed(matmul);
   if (!whole.found) return {};
-  if (!matmul.gelu_y && !matmul.gelu_x) return text_of(whole.plan->algorithm);
+  if (!key_of(matmul).fuses()) return text_of(whole.plan->algorithm);
   Matmul alone = matmul;
-  alone.gelu_y = alone.gelu_x = {};
+  alone.gelu_y = alone.gelu_x = alone.a_sums = {};
   const Timed part = timed(alone);
   const int faster = autotune(2, stream, [&](int variant) {
     if (variant == 0) return multiplies(*whole.plan, whole.plan->algorithm, matmul);
     if (!part.found || !multiplies(*part.plan, part.plan->algorithm, alone)) return false;
     apply_gelu(matmul, stream);
+    if (matmul.a_sums) apply_sums(matmul, trial.sums_scratch(), stream);
     return true;
   });
   return faster == 1 ? std::string(kApart) : text_of(whole.plan->algorithm);

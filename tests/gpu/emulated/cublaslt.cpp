@@ -2,7 +2,8 @@
 // our matmuls request and refuses everything else, and memory too short for a layout.
 //
 // MS_EMULATED_CUBLASLT_COUNTS  the process says at its end how many GEMMs it ran, by the number of multiprocessors that
-//     their descriptions leave them
+//     their descriptions leave them, and how many of them summed an operand
+// MS_EMULATED_CUBLASLT_SUMS=0  no algorithm sums an operand
 #include <cublasLt.h>
 
 #include <array>
@@ -113,19 +114,23 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   return sizes;
 }
 
-// The epilogue: nothing, or a GELU whose input is written, or the derivative of a GELU whose input is read.
+// The epilogue: nothing, or a GELU whose input is written, or the derivative of a GELU whose input is read, or the sums
+// of the terms of the second operand.
 struct Epilogue {
   explicit Epilogue(const Description& description)
       : kind(description.of(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_DEFAULT})),
         bias((kind & CUBLASLT_EPILOGUE_BIAS) != 0),
         gelu((kind & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX),
         slope(kind == CUBLASLT_EPILOGUE_DGELU),
+        sums(kind == CUBLASLT_EPILOGUE_BGRADB),
         aux_ld(description.of(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{0})) {}
   // fp8 has fewer combinations.
   bool is_known(const Layout& a, const Layout& b, const Layout& d) const {
     if (kind != CUBLASLT_EPILOGUE_DEFAULT && kind != CUBLASLT_EPILOGUE_BIAS && kind != CUBLASLT_EPILOGUE_GELU_AUX &&
-        kind != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && kind != CUBLASLT_EPILOGUE_DGELU)
+        kind != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && kind != CUBLASLT_EPILOGUE_DGELU && !sums)
       return false;
+    const char* allowed = std::getenv("MS_EMULATED_CUBLASLT_SUMS");
+    if (sums && (a.type != CUDA_R_16BF || (allowed != nullptr && *allowed == '0'))) return false;
     if ((gelu || slope) &&
         (d.type != CUDA_R_16BF || aux_ld % 8 != 0 || aux_ld < static_cast<std::int64_t>(d.rows) || d.ld % 8 != 0))
       return false;
@@ -133,7 +138,7 @@ struct Epilogue {
     return !(bias && (a.type == CUDA_R_8F_E5M2 || b.type == CUDA_R_8F_E5M2));
   }
   std::uint32_t kind;
-  bool bias, gelu, slope;
+  bool bias, gelu, slope, sums;
   std::int64_t aux_ld;
 };
 float gelu_of(float x) { return 0.5F * x * (1 + std::tanh(std::sqrt(2 / 3.14159265F) * (x + 0.044715F * x * x * x))); }
@@ -168,15 +173,18 @@ class Counts {
     if (std::getenv("MS_EMULATED_CUBLASLT_COUNTS") == nullptr) return;
     for (const auto& [left, gemms] : gemms_)
       std::fprintf(stderr, "emulated cuBLASLt: %d SMs for %d GEMMs\n", left, gemms);
+    std::fprintf(stderr, "emulated cuBLASLt: %d GEMMs summed an operand\n", sums_);
   }
-  void add(int left) {
+  void add(int left, bool sums) {
     const std::lock_guard lock(mutex_);
     ++gemms_[left];
+    sums_ += sums ? 1 : 0;
   }
 
  private:
   std::mutex mutex_;
   std::map<int, int> gemms_;
+  int sums_ = 0;
 } counts;
 
 // Returns the multiprocessors that a GEMM may take; 0 if it was told of a number that there cannot be.
@@ -297,9 +305,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const Layout aux_layout{ld.type, sizes.m, sizes.n, epilogue.aux_ld};
   if ((epilogue.gelu || epilogue.slope) && (aux == nullptr || reinterpret_cast<std::uintptr_t>(aux) % 16 != 0))
     return CUBLAS_STATUS_INVALID_VALUE;
-  const void* bias = nullptr;  // one per row of d
-  Layout bias_layout{CUDA_R_16BF, sizes.m, 1, static_cast<std::int64_t>(sizes.m)};
-  if (epilogue.bias) {
+  void* bias = nullptr;  // one per row of d, or, of sums, per column
+  const std::uint64_t biases = epilogue.sums ? sizes.n : sizes.m;
+  Layout bias_layout{CUDA_R_16BF, biases, 1, static_cast<std::int64_t>(biases)};
+  if (epilogue.bias || epilogue.sums) {
     bias = description.of(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     bias_layout.type = static_cast<cudaDataType>(
         description.of(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(ld.type)));
@@ -313,7 +322,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   constexpr std::array kOrders{dot<16>, dot<8>, dot<32>, dot<4>};
   static_assert(kOrders.size() == kAlgorithms);
   const auto ordered_dot = kOrders[algorithm->data[0] - 1];
-  counts.add(multiprocessors);
+  counts.add(multiprocessors, epilogue.sums);
   // Only for tests of autotuning: it would slow everything down.
   const bool waits = algorithm->data[0] == 1 && std::getenv("MS_EMULATED_SLOW_FIRST") != nullptr;
   // MS_EMULATED_FLIP=N: one bit of the result of GEMM N (1) is wrong.
@@ -335,12 +344,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
       for (std::uint64_t i = 0; i < sizes.m; ++i) {
         float sum = alpha * scale * ordered_dot(&left[i * sizes.k], &right[j * sizes.k], sizes.k);
         if (beta != 0) sum += beta * get(lc, c, i, j);
-        if (bias != nullptr) sum += get(bias_layout, bias, i, 0);
+        if (epilogue.bias) sum += get(bias_layout, bias, i, 0);
         if (epilogue.gelu) put(aux_layout, aux, i, j, sum);
         if (epilogue.gelu) sum = gelu_of(sum);
         if (epilogue.slope) sum *= gelu_slope(get(aux_layout, aux, i, j));
         put(ld, d, i, j, sum);
       }
+    }
+    for (std::uint64_t j = 0; epilogue.sums && j < sizes.n; ++j) {
+      float sum = 0;
+      for (std::uint64_t p = 0; p < sizes.k; ++p) sum += right[j * sizes.k + p];
+      put(bias_layout, bias, j, 0, sum);
     }
     if (flips) *static_cast<unsigned char*>(d) ^= 4;
   });

@@ -5,6 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 
@@ -64,6 +66,19 @@ class Kernels : public testing::TestWithParam<std::tuple<Type, bool>> {
   float* unwritten(std::int64_t n) { return reinterpret_cast<float*>(result(1, n, Type::f32).data); }
   void* scratch(std::size_t bytes) { return result(1, static_cast<std::int64_t>((bytes + 3) / 4), Type::f32).data; }
 
+  // Expects an amax, unless it is null, to be that of what a kernel has written.
+  static void expect_amax(const float* amax, const Matrix& of) {
+    if (amax == nullptr) return;
+    cudaDeviceSynchronize();
+    float want = 0;
+    for (std::int64_t i = 0; i < of.rows * of.cols; ++i) {
+      float value = 0;
+      const std::int64_t size = size_of(of.type);
+      std::memcpy(reinterpret_cast<std::byte*>(&value) + 4 - size, of.data + i * size, static_cast<std::size_t>(size));
+      want = std::max(want, std::abs(value));
+    }
+    EXPECT_EQ(*amax, want);
+  }
   // `most`: the sectors that requests may move for each that their bytes fill.
   static void expect_clean(double most = kMostSectors) {
     cudaDeviceSynchronize();
@@ -80,31 +95,49 @@ class Kernels : public testing::TestWithParam<std::tuple<Type, bool>> {
 
 TEST_P(Kernels, LayerNorm) {
   const Residual residual{operand(), operand(), row()};
-  layernorm_fwd(kStream, result(), unwritten(kRows), unwritten(kRows), operand(), row(), row(), 1e-5F, {});
-  layernorm_fwd(kStream, result(), unwritten(kRows), unwritten(kRows), result(), row(), row(), 1e-5F, residual);
-  for (const bool accumulate : {false, true}) {
-    layernorm_bwd(kStream, accumulate ? operand() : result(), row(), row(), operand(), operand(), floats(kRows),
-                  floats(kRows), row(), accumulate, scratch(column_sums_bytes(cols(), 2)));
+  for (float* amax : {static_cast<float*>(nullptr), unwritten(1)}) {
+    const Matrix y = result();
+    layernorm_fwd(kStream, y, unwritten(kRows), unwritten(kRows), operand(), row(), row(), 1e-5F, {}, amax);
+    layernorm_fwd(kStream, y, unwritten(kRows), unwritten(kRows), result(), row(), row(), 1e-5F, residual, amax);
+    expect_amax(amax, y);
+    for (const bool accumulate : {false, true}) {
+      const Matrix dx = accumulate ? operand() : result();
+      layernorm_bwd(kStream, dx, row(), row(), operand(), operand(), floats(kRows), floats(kRows), row(), accumulate,
+                    scratch(column_sums_bytes(cols(), 2)), amax);
+      expect_amax(amax, dx);
+    }
   }
   expect_clean();
 }
 TEST_P(Kernels, RmsNorm) {
-  rmsnorm_fwd(kStream, result(), unwritten(kRows), operand(), row(), 1e-5F, {}, 1);
-  rmsnorm_bwd(kStream, result(), row(), operand(), operand(), floats(kRows), row(), false,
-              scratch(column_sums_bytes(cols(), 1)), 1);
-  const Matrix gain = operand(1, cols() / (aligned() ? 4 : 3));
-  const std::int64_t heads = cols() / gain.cols;
-  rmsnorm_fwd(kStream, result(), unwritten(kRows * heads), operand(), gain, 1e-5F, {}, static_cast<int>(heads));
-  rmsnorm_bwd(kStream, result(), gain, operand(), operand(), floats(kRows * heads), gain, false,
-              scratch(column_sums_bytes(gain.cols, 1)), static_cast<int>(heads));
+  for (float* amax : {static_cast<float*>(nullptr), unwritten(1)}) {
+    const Matrix y = result(), dx = result();
+    rmsnorm_fwd(kStream, y, unwritten(kRows), operand(), row(), 1e-5F, {}, 1, amax);
+    expect_amax(amax, y);
+    rmsnorm_bwd(kStream, dx, row(), operand(), operand(), floats(kRows), row(), false,
+                scratch(column_sums_bytes(cols(), 1)), 1, amax);
+    expect_amax(amax, dx);
+    const Matrix gain = operand(1, cols() / (aligned() ? 4 : 3));
+    const std::int64_t heads = cols() / gain.cols;
+    rmsnorm_fwd(kStream, result(), unwritten(kRows * heads), operand(), gain, 1e-5F, {}, static_cast<int>(heads), amax);
+    rmsnorm_bwd(kStream, result(), gain, operand(), operand(), floats(kRows * heads), gain, false,
+                scratch(column_sums_bytes(gain.cols, 1)), static_cast<int>(heads), amax);
+  }
   expect_clean();
 }
 TEST_P(Kernels, Pointwise) {
   const std::int64_t half = aligned() ? cols() / 2 : 37;
-  gelu_fwd(kStream, result(), operand());
-  gelu_bwd(kStream, result(), operand(), operand());
-  swiglu_fwd(kStream, result(kRows, half), operand(kRows, 2 * half));
-  swiglu_bwd(kStream, result(kRows, 2 * half), operand(kRows, half), operand(kRows, 2 * half));
+  for (float* amax : {static_cast<float*>(nullptr), unwritten(1)}) {
+    const Matrix y = result(), narrow = result(kRows, half), wide = result(kRows, 2 * half);
+    gelu_fwd(kStream, y, operand(), amax);
+    expect_amax(amax, y);
+    gelu_bwd(kStream, y, operand(), operand(), amax);
+    expect_amax(amax, y);
+    swiglu_fwd(kStream, narrow, operand(kRows, 2 * half), amax);
+    expect_amax(amax, narrow);
+    swiglu_bwd(kStream, wide, operand(kRows, half), operand(kRows, 2 * half), amax);
+    expect_amax(amax, wide);
+  }
   add(kStream, result(), operand(), operand(), row());
   fill(kStream, result(), 1);
   for (const Type to : {Type::f32, Type::bf16, Type::f64}) convert(kStream, result(kRows, cols(), to), operand());

@@ -79,9 +79,22 @@ TEST(OpCosts, Matmuls) {
        matmul_cost(true, flops, 2 * c + a + (2 + 1 + 1) * b + 12)},
       {"what rounds", RoundToFp8{.out = bf16(3, 7), .amax = f32(1, 2), .x = bf16(3, 7)},
        moved(OpClass::elementwise, (2 + 2 + 2) * a + 8)},
+      {"what rounds, amax known", RoundToFp8{.out = bf16(3, 7), .amax = f32(1, 2), .x = bf16(3, 7), .has_amax = true},
+       moved(OpClass::elementwise, (2 + 2) * a + 8)},
       {"what finds them", Amax{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
       {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
        matmul_cost(true, flops, 2 * (a + b + 2 * c))},
+      // A bias gradient reads nothing more.
+      {"with sums", Matmul{.c = f32(3, 5), .a = bf16(7, 3), .b = bf16(7, 5), .transpose_a = true, .a_sums = f32(1, 3)},
+       matmul_cost(true, flops, 2 * (a + b) + 4 * (c + 3))},
+      {"with sums added",
+       Matmul{.c = f32(3, 5),
+              .a = bf16(7, 3),
+              .b = bf16(7, 5),
+              .transpose_a = true,
+              .accumulate = true,
+              .a_sums = f32(1, 3)},
+       matmul_cost(true, flops, 2 * (a + b) + 2 * 4 * (c + 3))},
   });
 }
 
@@ -205,6 +218,7 @@ TEST(OpCosts, InPlaceOpsReadAndWrite) {
        moved(OpClass::elementwise, 2 * x + 4 * 3 * 8)},
       {"gelu", GeluFwd{bf16(6, 16), bf16(6, 16)}, moved(OpClass::activation, 2 * x)},
       {"swiglu", SwigluFwd{bf16(6, 8), bf16(6, 16)}, moved(OpClass::activation, 1.5 * x)},
+      {"swiglu and its amax", SwigluFwd{bf16(6, 8), bf16(6, 16), f32(1, 1)}, moved(OpClass::activation, 1.5 * x + 4)},
       {"add", Add{bf16(6, 16), bf16(6, 16), bf16(6, 16), {}}, moved(OpClass::elementwise, 3 * x)},
       {"fill", Fill{.x = f32(6, 16)}, moved(OpClass::elementwise, 2 * x)},
       {"copy to another type", Copy{.dst = f32(6, 16), .src = bf16(6, 16)}, moved(OpClass::elementwise, 3 * x)},
