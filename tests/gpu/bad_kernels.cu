@@ -29,6 +29,14 @@ __global__ void column_partials(float4* y, const float4* x, int rows) {
   for (int i = 0; i < 32; ++i) __stwb(y + i * 256 + threadIdx.x, sums[i]);
 }
 
+// Each thread has its own maxima for the word that all threads share.
+template <class T, int kL>
+__global__ void amax_kernel(unsigned* amax, const uint4* x) {
+  const uint4 v = x[threadIdx.x];
+  atomicMax(amax, v.x), atomicMax(amax + 1, v.y);
+}
+
 template __global__ void indexes_an_array<float, 4>(float4*, const int*, int);
 template __global__ void stores_elements<float, 4>(float*, const float*);
 template __global__ void column_partials<float, 4>(float4*, const float4*, int);
+template __global__ void amax_kernel<float, 4>(unsigned*, const uint4*);

@@ -19,15 +19,15 @@ SCALAR = [
     (r"total_partials<|reduce_elements<", "types and addresses that vectors do not fit"),
     (r"normal_kernel<", "a row may begin within a thread's numbers, and cosine has a table: once a run"),
     (r"round_kernel<", "for GPUs without fp8, where speed does not matter"),
-    (r"each_vector<1, |each_vector_amax<\w+, 1, |(amax_kernel|backward_kernel|column_partials|stats_kernel|reduce_vectors|lookup|\w+_positions|sum_runs"
-     r"|adamw_kernel|lamb_\w+_kernel)<([\w, ]+, )?1>|norm_(fwd|bwd)<\w+, 1, ", "memory that is not aligned"),
+    (r"each_vector(_amax<\w+, |<)1, |(amax_kernel|backward_kernel|column_partials|stats_kernel|reduce_vectors|lookup|sum_runs"
+     r"|\w+_positions|adamw_kernel|lamb_\w+_kernel)<([\w, ]+, )?1>|norm_(fwd|bwd)<\w+, 1, ", "memory that is not aligned"),
     (r"cub::", "of CUB"),
 ]
 # Accesses below 64 bits in vectorised kernels: the most of them, and why.
 NARROW = [
     (r"sum_runs<", {"LDG32": 34}, "tokens and their positions, the same for all threads of a block"),
     (r"lookup<", {"LDG32": 1}, "the row's token"),
-    (r"(amax_kernel|each_vector_amax|norm_(fwd|bwd))<", {"ATOMG32": 1, "RED32": 1}, "the block's maximum"),
+    (r"(amax_kernel|each_vector_amax|norm_(fwd|bwd))<", {"REDG32": 1}, "the block's maximum"),
     (r"quantize_(rows|columns)<", {"LDG32": 1, "STG32": 1}, "amax and the factor of a tensor"),
     (r"stats_kernel<", {"LDG32": 3, "LDG16": 2, "STG32": 3}, "a row's target and results, and its end"),
     (r"backward_kernel<", {"LDG32": 2}, "a row's log of the sum and target"),
@@ -42,7 +42,8 @@ LOCAL = [
 ]
 # How many blocks of how many threads fit a multiprocessor at least.
 BLOCKS = [
-    (r"each_vector(_amax<\w+, |<)[48], |(squares_partials|reduce_vectors|lookup)<", 256, 4, "half of the threads hide memory's latency"),
+    (r"each_vector(_amax<\w+, |<)[48], |(squares_partials|reduce_vectors|lookup)<", 256, 4,
+     "half of the threads hide memory's latency"),
     (r"(adamw|lamb_\w+)_kernel<[\w, ]+, 4>", 256, 4, "likewise"),
     (r"column_partials<\w+, [48]>", 256, 4, "partials_of(): four if rows are short"),
     (r"norm_bwd<__nv_bfloat16, 8, 1, ", 192, 4, "partials_of(): four, up to 1536 columns"),
@@ -101,11 +102,12 @@ def registers(elf):
 
 
 def accesses(sass):
-    """How often a kernel's instructions access memory, by kind and bits: {"LDG128": 2, ...}."""
+    """How often a kernel's instructions access memory, by kind and bits: {"LDG128": 2, ...}. The G, for global memory, is
+    added to instructions without one."""
     counts = collections.Counter()
-    for kind, suffixes in re.findall(r"\*/ +(?:@!?U?P\d+ +)?((?:LD|ST)[GL]?|ATOMG?|RED)((?:\.\w+)*) ", sass):
+    for kind, suffixes in re.findall(r"\*/ +(?:@!?U?P\d+ +)?((?:LD|ST)[GL]?|(?:ATOM|RED)G?)((?:\.\w+)*) ", sass):
         bits = re.search(r"\.[USB]?(128|64|32|16|8)\b", suffixes)
-        counts[(kind if len(kind) > 2 else kind + "G") + (bits[1] if bits else "32")] += 1
+        counts[(kind if kind[-1] in "GL" else kind + "G") + (bits[1] if bits else "32")] += 1
     return counts
 
 
