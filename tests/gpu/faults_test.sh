@@ -21,7 +21,7 @@ expect() {
   while (($# > 0)) && [[ $1 != -- ]]; do variables+=("$1") && shift; done
   shift
   rm -rf "$work/run"
-  timeout 60 env "${variables[@]}" "$ms_train" run "$work/gpu.toml" "${fresh[@]+"${fresh[@]}"}" "$@" >"$work/out" 2>"$work/err"
+  timeout 150 env "${variables[@]}" "$ms_train" run "$work/gpu.toml" "${fresh[@]+"${fresh[@]}"}" "$@" >"$work/out" 2>"$work/err"
   got=$?
   if ((got != code)) || ! grep -qF "$text" "$work/err"; then
     echo "FAILED: $name: exit code $got, not $code, or not said: $text"
