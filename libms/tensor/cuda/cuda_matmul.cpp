@@ -121,7 +121,7 @@ std::unique_ptr<CudaMatmul::Plan> CudaMatmul::describe(const Matmul& matmul, con
   std::uint32_t epilogue = key.gelu == Gelu::y   ? CUBLASLT_EPILOGUE_GELU_AUX
                            : key.gelu == Gelu::x ? CUBLASLT_EPILOGUE_DGELU
                                                  : CUBLASLT_EPILOGUE_DEFAULT;
-  if (key.bias) { epilogue = key.gelu == Gelu::y ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS; }
+  if (key.bias) epilogue = key.gelu == Gelu::y ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS;
   if (key.sums) epilogue = CUBLASLT_EPILOGUE_BGRADB;  // its second operand is our first
   if (key.bias || key.sums) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(type_of(key.out)));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
