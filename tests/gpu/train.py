@@ -222,7 +222,7 @@ def measure(bench, name, variant, result, peak, ceilings):
     plan = bench.plan(config, changes)
     rows = bench.run(config, changes, f"{name} {variant}")
     result[variant] = {"failed": rows} if isinstance(rows, str) else speed(rows, plan, peak)
-    whole, part = result["deterministic"], result[variant]
+    whole, part = result.get("deterministic", {}), result[variant]
     if ceilings and variant == "deterministic" and "step_s" in part:
         part["where"] = where_time_goes(part, plan, peak, ceilings)
     if variant == "fewer layers" and "step_s" in whole and "step_s" in part:
@@ -301,8 +301,8 @@ def report(results, of_losses):
     print(f"{'model':22} {'variant':20} {'tokens/s':>9} {'gemm':>6} {'causal':>6} {'full':>6} {'reported':>8}")
     for result in results:
         model = f"{result['model']}, {result['layers']} layers"
-        for variant in VARIANTS:
-            row = result.get(variant, {"failed": "not come to"})
+        for variant in (name for name in VARIANTS if name in result):
+            row = result[variant]
             what = variant.replace("peer", "PyTorch")
             failed = f"failed: {row['failed']}" if "failed" in row else None
             print(f"{model:22} {what:20} {failed}" if failed else line(model, what, f"{row['tokens_per_s']:.0f}", row["mfu"]))
