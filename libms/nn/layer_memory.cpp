@@ -51,8 +51,7 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   return grads;
 }
 
-// Two numbers each: what is rounded for several matmuls comes with a second one.
-void take_amaxes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, 2)), ...); }
+void take_amaxes(Arena& arena, auto&... all) { ((all = arena.take(DType::f32, 1, tensor::kAmaxCols)), ...); }
 
 ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   ActAmaxes amax;
@@ -78,7 +77,7 @@ void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
 RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape) {
   const std::int64_t hidden = shape.model->hidden;
   const auto take = [&](std::int64_t rows, std::int64_t cols) {
-    return Rounded{arena.take(shape.dtype, rows, cols), arena.take(DType::f32, 1, 2)};
+    return Rounded{arena.take(shape.dtype, rows, cols), arena.take(DType::f32, 1, tensor::kAmaxCols)};
   };
   RoundedWeights weights;
   weights.out = take(hidden, shape.attn_cols());

@@ -89,7 +89,7 @@ void check(const Rule& rule, const Matmul& op) {
   if (op.bias) rule.tensor("bias", op.bias, 1, op.c.cols, op.a.dtype);
   if (op.operands != Operands::as_given) rule.type("a, to be rounded,", op.a, {DType::bf16});
   const auto check_known = [&](const char* name, const Tensor& x, const Tensor& amax, const Tensor& rounded) {
-    if (amax) rule.tensor(name, amax, 1, rounded ? 2 : amax.cols, DType::f32);
+    if (amax) rule.tensor(name, amax, 1, rounded ? kAmaxCols : amax.cols, DType::f32);
     if (rounded) rule.like(name, rounded, x);
     MS_ASSERT(amax || !rounded, "{}: {} is missing", rule.op, name);
   };
@@ -111,7 +111,7 @@ void check(const Rule& rule, const Amax& op) {
 void check(const Rule& rule, const RoundToFp8& op) {
   rule.type("x", op.x, {DType::bf16});
   rule.like("out", op.out, op.x);
-  rule.tensor("amax", op.amax, 1, 2, DType::f32);
+  rule.tensor("amax", op.amax, 1, kAmaxCols, DType::f32);
   MS_ASSERT(op.out.contiguous(), "{}: gaps between the rows of out", rule.op);
 }
 void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }

@@ -61,6 +61,10 @@ struct Matmul {
   }
 };
 
+// What belongs to an operand rounded to fp8: f32 [1,kAmaxCols], its amax and, at kAmaxOfDevice, a number of the
+// device's. cuBLASLt runs no fp8 GEMM whose scales are not aligned to 16 bytes, as those are that an arena aligns.
+inline constexpr std::int64_t kAmaxCols = 5, kAmaxOfDevice = 4;
+
 // out f32 [1,1] = amax of x, the largest |element|, x in bf16. Not finite if an element of x is not.
 struct Amax {
   MS_OP("amax", elementwise)
@@ -70,8 +74,8 @@ struct Amax {
 
 // Rounds x, in bf16, to fp8 once for several matmuls: to e5m2 if it is a gradient, otherwise to e4m3. `out` is like x,
 // without gaps, and holds the numbers as matmuls of the same device take them: in bf16, or, on a GPU with fp8 GEMMs, in
-// fp8 as they lie in x and then transposed. amax f32 [1,2] = amax of x, then a number that belongs to the device. With
-// `has_amax` the first number has been written: x is not read for it.
+// fp8 as they lie in x and then transposed. amax f32 [1,kAmaxCols]. With `has_amax` the amax has been written: x is not
+// read for it.
 struct RoundToFp8 {
   MS_OP("round_to_fp8", elementwise)
   Tensor out, amax, x;

@@ -1,5 +1,6 @@
 // Measures the CUDA device, op by op, relative to what the same GPU achieves in the same run: the bandwidth of a plain
-// copy, and the rate of the best large bf16 GEMM. usage: gpu_bench [--json FILE] [--small] [--gpu N]        77: no GPU
+// copy, and the rate of the best large bf16 GEMM. usage: gpu_bench [--json FILE] [--small] [--gpu N] [--only PART]
+// PART: memory, gemms, kernels or unordered. 77: no GPU
 //
 // The op list has no clock of its own, so an op is submitted repeatedly until the host's clock is exact enough. If
 // issuing may be most of its time, the row is marked "issue". "below" lists those that reach less than 85 % of the
@@ -106,7 +107,17 @@ void measure_ceilings(Bench& bench) {
   }
 }
 
-int run(int gpu, bool small, const std::string& json) {
+struct NamedPart {
+  std::string_view name;
+  void (*measure)(Bench&);
+};
+constexpr NamedPart kParts[] = {{"ceilings", measure_ceilings},
+                                {"memory", measure_memory},
+                                {"gemms", measure_gemms},
+                                {"kernels", measure_kernels},
+                                {"unordered", measure_unordered}};
+
+int run(int gpu, bool small, const std::string& json, std::string_view only) {
   std::unique_ptr<Device> device, unordered;
   try {
     device = make_cuda_device(gpu, {.time_ops = false});
@@ -119,8 +130,9 @@ int run(int gpu, bool small, const std::string& json) {
   const std::string name = name_of(gpu);
   fmt::print("GPU {}: {}{}\n", gpu, name, small ? ", small shapes: rates mean nothing" : "");
   Bench bench(*device, small);
-  for (const auto& measure : {measure_ceilings, measure_memory, measure_gemms, measure_kernels, measure_unordered}) {
-    if (measure == measure_unordered) bench.use(*unordered);
+  for (const auto& [part, measure] : kParts) {
+    if (!only.empty() && part != only && part != "ceilings") continue;
+    if (part == "unordered") bench.use(*unordered);
     measure(bench);
     if (!json.empty()) write_file_atomic(json, as_json(bench, name));  // later sections may be killed
   }
@@ -260,7 +272,7 @@ double Bench::moves(const KernelCase& measured) {
 int main(int argc, char** argv) {
   int gpu = 0;
   bool small = false;
-  std::string json;
+  std::string json, only;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
     if (arg == "--small") {
@@ -269,13 +281,15 @@ int main(int argc, char** argv) {
       json = argv[++i];
     } else if (arg == "--gpu" && i + 1 < argc) {
       gpu = std::atoi(argv[++i]);
+    } else if (arg == "--only" && i + 1 < argc) {
+      only = argv[++i];
     } else {
-      fmt::print(stderr, "usage: gpu_bench [--json FILE] [--small] [--gpu N]\n");
+      fmt::print(stderr, "usage: gpu_bench [--json FILE] [--small] [--gpu N] [--only PART]\n");
       return 2;
     }
   }
   try {
-    return ms::tensor::bench::run(gpu, small, json);
+    return ms::tensor::bench::run(gpu, small, json, only);
   } catch (const ms::Error& error) {
     fmt::print(stderr, "gpu_bench: {}\n", error.message());
     return 1;

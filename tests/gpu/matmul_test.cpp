@@ -6,6 +6,12 @@
 namespace ms::tensor::test {
 namespace {
 
+// cuBLASLt may round a sum to bf16, and once more after adding the bias or c to it (seen on an H200).
+double tolerance_for(const Matmul& op, double of_sums) {
+  const double once = tolerance_of(op.c.dtype, of_sums);
+  return op.c.dtype == DType::bf16 && (op.bias || op.accumulate) ? 2 * once : once;
+}
+
 TEST(Matmul, EveryFormAndShape) {
   for (const Form& f : forms()) {
     for (const Shape& s : kShapes) {
@@ -16,7 +22,7 @@ TEST(Matmul, EveryFormAndShape) {
         Memory memory;
         const Matmul op = make(memory, s, f, gap);
         const Mat want = matmul_reference(op, s);
-        everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32))); });
+        everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, tolerance_for(op, kF32))); });
       }
     }
   }
@@ -34,7 +40,7 @@ TEST(Matmul, FusesGelu) {
 TEST(Matmul, SumsItsOperand) {
   for_each_sums([](Memory& memory, const Matmul& op, const Mat& c, const Mat& sums) {
     everywhere(memory, op, [&] {
-      EXPECT_TRUE(close(op.c, c, tolerance_of(op.c.dtype, kF32)));
+      EXPECT_TRUE(close(op.c, c, tolerance_for(op, kF32)));
       EXPECT_TRUE(close(op.a_sums, sums, 2 * tolerance_of(op.c.dtype, kF32)));  // may be rounded before it is added
     });
   });
@@ -78,8 +84,7 @@ TEST(Matmul, Fp8) {
           op.operands = operands;
           if (is_part) set_known_amaxes(memory, op);
           const Mat want = matmul_reference(op, s);
-          everywhere(memory, op,
-                     [&] { EXPECT_TRUE(close(op.c, want, std::max(tolerance_of(f.c_type, 0), kEightBits))); });
+          everywhere(memory, op, [&] { EXPECT_TRUE(close(op.c, want, std::max(tolerance_for(op, 0), kEightBits))); });
         }
       }
     }

@@ -84,6 +84,7 @@ TEST_F(GpuParity, Fp8MatchesTheCpu) {
   train::Settings settings = settings_of("llama");
   settings.train.fp8 = true;
   const Outcome one = run_threads(settings, kSteps, gpu());
+  ASSERT_FALSE(HasFailure());
   // Near the middle of two fp8 numbers the least difference decides between them: for gradients a quarter.
   constexpr double kGradients = 0.25, kLosses = 0.04;
   const auto expect_near = [&](const Outcome& want) {

@@ -80,7 +80,7 @@ TEST_F(Rounding, OnceGivesTheBitsOfEachTime) {
                   .transpose_b = transpose_b,
                   .operands = Operands::fp8_gradient};
         const std::vector<std::uint32_t> want = bits_of(op);
-        op.a_amax = arena_->take(DType::f32, 1, 2), op.b_amax = arena_->take(DType::f32, 1, 2);
+        op.a_amax = arena_->take(DType::f32, 1, kAmaxCols), op.b_amax = arena_->take(DType::f32, 1, kAmaxCols);
         op.a_rounded = rounded(op.a, op.a_amax, true, true), op.b_rounded = rounded(op.b, op.b_amax, false, false);
         EXPECT_EQ(bits_of(op), want);
         if (!c.reads_rounded) continue;

@@ -21,32 +21,30 @@ Id add_starts(CudnnGraph& graph, const AttentionKey& key) {
   return key.documents ? graph.tensor(contiguous({key.batch, 1, key.seq, 1}), CUDNN_DATA_INT32) : 0;
 }
 
-// Sets scores of keys after the query, before its window or before its document to minus infinity.
+// Sets scores of keys after the query, before its window or before its document to minus infinity. Each mask has
+// indices of its own, as those of cuDNN's C++ interface do.
 Id masked(CudnnGraph& graph, const AttentionKey& key, Id scores, Id minus_infinity, Id window, Id starts) {
   const CudnnShape shape = scores_of(key);
-  const Id row = graph.between(shape, CUDNN_DATA_INT32), col = graph.between(shape, CUDNN_DATA_INT32);
-  graph.index(scores, 2, row);
-  graph.index(scores, 3, col);
-  const Id sees = graph.between(shape, CUDNN_DATA_BOOLEAN);
-  graph.pointwise(CUDNN_POINTWISE_CMP_GE, row, col, sees);
-  const auto keep = [&](Id from, Id condition) {
-    const Id result = graph.between(shape, CUDNN_DATA_FLOAT);
-    graph.select(from, minus_infinity, condition, result);
+  const auto index = [&](std::int64_t axis) {
+    const Id result = graph.between(shape, CUDNN_DATA_INT32);
+    graph.index(scores, axis, result);
     return result;
   };
-  Id result = keep(scores, sees);
+  const auto keep_where = [&](cudnnPointwiseMode_t comparison, Id left, Id right) {
+    const Id condition = graph.between(shape, CUDNN_DATA_BOOLEAN), result = graph.between(shape, CUDNN_DATA_FLOAT);
+    graph.pointwise(comparison, left, right, condition);
+    graph.select(scores, minus_infinity, condition, result);
+    scores = result;
+  };
+  const Id row = index(2), col = index(3);
+  keep_where(CUDNN_POINTWISE_CMP_GE, row, col);
   if (key.window > 0) {
-    const Id edge = graph.between(shape, CUDNN_DATA_FLOAT), near = graph.between(shape, CUDNN_DATA_BOOLEAN);
-    graph.pointwise(CUDNN_POINTWISE_ADD, col, window, edge);
-    graph.pointwise(CUDNN_POINTWISE_CMP_GT, edge, row, near);
-    result = keep(result, near);
+    const Id row_again = index(2), col_again = index(3), edge = graph.between(shape, CUDNN_DATA_FLOAT);
+    graph.pointwise(CUDNN_POINTWISE_ADD, col_again, window, edge);
+    keep_where(CUDNN_POINTWISE_CMP_GT, edge, row_again);
   }
-  if (key.documents) {
-    const Id within = graph.between(shape, CUDNN_DATA_BOOLEAN);
-    graph.pointwise(CUDNN_POINTWISE_CMP_GE, col, starts, within);
-    result = keep(result, within);
-  }
-  return result;
+  if (key.documents) keep_where(CUDNN_POINTWISE_CMP_GE, index(3), starts);
+  return scores;
 }
 
 }  // namespace

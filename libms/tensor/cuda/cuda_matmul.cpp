@@ -196,7 +196,7 @@ const CudaMatmul::Plan* CudaMatmul::plan(const LoweredMatmul& lowered, const Key
   if (known != plans_.end()) return known->second.get();
   const auto keep = [&](std::unique_ptr<Plan> plan) { return (plans_[key] = std::move(plan)).get(); };
   const auto at = chosen_.find(key.text());
-  if (key.fuses() && at != chosen_.end() && at->second == kApart) return keep(nullptr);
+  if (key.fuses() && (at == chosen_.end() ? key.is_slow() : at->second == kApart)) return keep(nullptr);
   std::unique_ptr<Plan> plan = describe(lowered.matmul(), key, lowered.scales());
   std::optional<cublasLtMatmulAlgo_t> chosen;
   if (at != chosen_.end()) {
@@ -208,8 +208,9 @@ const CudaMatmul::Plan* CudaMatmul::plan(const LoweredMatmul& lowered, const Key
         result.workspaceSize > LoweredMatmul::kWorkspace) {
       log::warn("tensor", "the algorithm that was chosen for {} is none here: cuBLASLt's first one is taken",
                 key.text());
-      chosen.reset();
       chosen_.erase(at);
+      if (key.is_slow()) return keep(nullptr);
+      chosen.reset();
     }
   }
   if (!chosen) {

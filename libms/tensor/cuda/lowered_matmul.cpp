@@ -58,8 +58,8 @@ void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream) {
   auto* amax = op.amax.as<float>();
   if (!op.has_amax) kernels::compute_amax(stream, amax, kernel_matrix(op.x));
   if (rounds_to_bytes(op.x, major)) {
-    kernels::fp8_quantize_both(stream, op.out.data, op.out.data + op.x.numel(), amax + 1, kernel_matrix(op.x), amax,
-                               op.is_gradient);
+    kernels::fp8_quantize_both(stream, op.out.data, op.out.data + op.x.numel(), amax + kAmaxOfDevice,
+                               kernel_matrix(op.x), amax, op.is_gradient);
   } else {
     kernels::fp8_round(stream, op.out.data, kernel_matrix(op.x), amax, op.is_gradient);
   }
@@ -115,7 +115,7 @@ Tensor LoweredMatmul::place_operand(int i, const Tensor& from, const Tensor& kno
   const std::int64_t rows = variant_.fp8 && transposed ? from.cols : from.rows, cols = from.numel() / rows;
   operand.is_ready = rounded && rounds_to_bytes(from, variant_.major) == variant_.fp8;
   if (operand.is_ready) {
-    operand.back = known_amax.as<float>() + 1;
+    operand.back = known_amax.as<float>() + kAmaxOfDevice;
     return {rounded.data + (variant_.fp8 && transposed ? from.numel() : 0), rows, cols, cols, from.dtype};
   }
   auto* const numbers = reinterpret_cast<float*>(take(2 * sizeof(float)));
