@@ -318,6 +318,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const float* scale_a = description.of(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, no_scale);
   const float* scale_b = description.of(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, no_scale);
   if (is_fp8(la.type) != (scale_a != nullptr && scale_b != nullptr)) return CUBLAS_STATUS_INVALID_VALUE;
+  // As cuBLASLt 13.1 on an H200, whose documentation does not say so.
+  for (const float* scale : {scale_a, scale_b})
+    if (reinterpret_cast<std::uintptr_t>(scale) % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   const float alpha = *static_cast<const float*>(alpha_at), beta = *static_cast<const float*>(beta_at);
   constexpr std::array kOrders{dot<16>, dot<8>, dot<32>, dot<4>};
   static_assert(kOrders.size() == kAlgorithms);
