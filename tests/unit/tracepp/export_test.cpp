@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -57,7 +58,7 @@ TEST(ExportChrome, IsValidJson) {
   EXPECT_EQ(processes[1], std::string("rank 1 (dp 0 pp 1 tp 0) ") + kHostile);
   EXPECT_EQ(phases["X"], 2 * 3 * 5);
   EXPECT_EQ(phases["B"], 2);
-  EXPECT_EQ(phases["i"], 2);
+  EXPECT_EQ(phases["i"], 2 + 3);  // the ops that were issued, and the ends of arrows
   EXPECT_EQ(phases["s"], 3);
   EXPECT_EQ(phases["f"], 3);
   expect_nested(slices);
@@ -71,6 +72,17 @@ TEST(ExportChrome, IsValidJson) {
     EXPECT_EQ(ends[0]["pid"], 0);
     EXPECT_EQ(ends[1]["pid"], 1);
     EXPECT_EQ(ends[1]["bp"], "e");
+    const auto ends_arrow = [&](const nlohmann::json& event) {
+      return event["name"] == "arrived" && event["pid"] == 1 && event["tid"] == ends[1]["tid"] &&
+             event["ts"] == ends[1]["ts"];
+    };
+    EXPECT_EQ(std::ranges::count_if(document["traceEvents"], ends_arrow), 1);
+    const auto ends_there = [&](const nlohmann::json& event) {
+      return event["ph"] == "X" && event["tid"] == ends[1]["tid"] && event["pid"] == 1 &&
+             std::abs(event["ts"].get<double>() + event["dur"].get<double>() - ends[1]["ts"].get<double>() - 0.001) <
+                 1e-6;
+    };
+    EXPECT_GE(std::ranges::count_if(document["traceEvents"], ends_there), 1);
   }
   EXPECT_EQ(std::ranges::count(slices, "forward c0", &Slice::name), 6);
   EXPECT_EQ(std::ranges::find(slices, "forward c0", &Slice::name)->begin, 1);
