@@ -13,6 +13,7 @@ struct Outlier {
   double excess = 0;                // 0.1: its values are 10 % above those of its peers,
   std::size_t first = 0, last = 0;  // in these steps
   double threshold = 0;             // threshold that the excess had to reach
+  bool is_size_known = true;        // false: hardly one of its values is undisturbed, and the excess is a guess
 };
 
 // values[unit][step], NaN if there is none. Units with the same number in `peers` do the same work: in each step the

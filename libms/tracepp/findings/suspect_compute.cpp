@@ -41,6 +41,12 @@ std::string_view than_whom(Compared compared) {
   }
 }
 
+std::string size_text(const Outlier& outlier, Compared compared) {
+  if (outlier.is_size_known) return fmt::format("{:.1f} % longer than {}", 100 * outlier.excess, than_whom(compared));
+  return "longer than ranks with the same work; by how much cannot be known, as hardly one of its computations is "
+         "undisturbed, and its waits for cores are in what it costs";
+}
+
 // Returns what else than more work may make stages slow, from where their ranks are; may be empty.
 std::string doubt_text(const Evidence& evidence, const std::set<int>& stages) {
   std::set<std::string> hosts;
@@ -132,8 +138,8 @@ std::vector<Finding> find_slow_ranks(const Evidence& evidence, const std::vector
         evidence.finding(FindingCode::slow_rank, worst.first, worst.last, evidence.what_if.measured_s() - without,
                          confidence_of(worst) / (ranks.size() > 1 ? 2 : 1));
     for (const Outlier* of : ranks) found.ranks.push_back(evidence.rank(of->unit));
-    found.evidence = fmt::format("{} computes {:.1f} % longer than {}{}", place_text(evidence, worst.unit),
-                                 100 * worst.excess, than_whom(compared), evidence.since(found));
+    found.evidence = fmt::format("{} computes {}{}", place_text(evidence, worst.unit), size_text(worst, compared),
+                                 evidence.since(found));
     if (ranks.size() > 1) {
       const mesh::Coord at = evidence.mesh().coord(worst.unit);
       const bool is_cell = slow.size() == 1 && ranks.size() == static_cast<std::size_t>(evidence.mesh().tp);

@@ -22,6 +22,7 @@ constexpr double kOfOthers = 0.75, kTimesOthers = 4;
 constexpr double kMeanOfLeast = 0.37;  // of squares of normal values, of the part kOfOthers that is least
 constexpr double kFalseAlarms = 1e-2;  // of a run
 constexpr double kMuchLonger = 1.5;    // times: by more than work differs
+constexpr double kVeryBest = 0.01;  // share of computations: much shorter than the kBest, they leave the size unknown
 
 class BaselineSearch {
  public:
@@ -91,7 +92,7 @@ class BaselineSearch {
   }
 
   // [work]: how long the shortest computations take in these steps, all of a step together; NaN where not known.
-  std::vector<double> best(std::size_t unit, std::size_t first, std::size_t last) {
+  std::vector<double> best(std::size_t unit, std::size_t first, std::size_t last, double share = kBest) {
     std::vector<double> bests;
     std::size_t begin = 0;
     for (const std::size_t count : works(unit)) {
@@ -102,7 +103,7 @@ class BaselineSearch {
       }
       begin += count;
       bests.push_back(some_.empty() ? std::numeric_limits<double>::quiet_NaN()
-                                    : static_cast<double>(quantile(some_, kBest)) * static_cast<double>(count));
+                                    : static_cast<double>(quantile(some_, share)) * static_cast<double>(count));
     }
     return bests;
   }
@@ -181,6 +182,8 @@ class BaselineSearch {
     outlier.excess = all.front().excess - middle;
     outlier.threshold = std::max(least_excess_, kTimesOthers * quantile(differ, kOfOthers));
     if (!(outlier.excess >= outlier.threshold)) return 0;
+    outlier.is_size_known =
+        sum(all.front().best) <= kMuchLonger * sum(best(all.front().unit, outlier.first, outlier.last, kVeryBest));
     for (Measured& one : all) count_long(one, outlier, 1 + middle + outlier.excess / 2);
     return surprise(all.front(), others);
   }
