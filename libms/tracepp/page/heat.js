@@ -5,12 +5,12 @@
 function rankMap(run, selection) {
   const count = run.ranks.length;
   if (count === 0 || run.measures.length === 0) return;
-  const left = 190, top = 20, row = 18;
+  const left = 190, top = 20, row = 18, bottom = 18;
   const range = new Range(0, count, Math.min(4, count));
   const rows = run.measures.map((measure) => ({ measure, above: aboveStage(measure) }));
   const most = run.full_difference;
   const cellAt = (index) => (index - range.low) / (range.high - range.low);
-  const view = new View("ranks", top + rows.length * row + 6, (context, width) => {
+  const view = new View("ranks", top + rows.length * row + bottom, (context, width, height) => {
     const colour = differenceColours();
     const x = (index) => left + cellAt(index) * (width - left);
     const wide = (width - left) / (range.high - range.low);
@@ -28,6 +28,11 @@ function rankMap(run, selection) {
         context.fillRect(x(from), top + r * row, Math.max(1, x(to) - x(from) - (wide > 4 ? 1 : 0)), row - 1);
       }
     });
+    context.fillStyle = theme("quiet");
+    context.textAlign = "center";
+    const every = Math.ceil((range.high - range.low) / 10);
+    for (let i = Math.ceil(range.low / every) * every; i < Math.min(range.high, count); i += every)
+      context.fillText("rank " + run.ranks[i], Math.min(Math.max(x(i) + wide / 2, left + 18), width - 34), height - 8);
     const bar = (rank, style, text) => {
       const index = run.indexOf.get(rank);
       if (index === undefined || index < range.low - 1 || index > range.high) return;
@@ -44,10 +49,11 @@ function rankMap(run, selection) {
   const tell = (index, r) => {
     if (index < 0 || index >= count) return;
     const parts = (r === null ? rows.filter(({ measure }) => measure.part) : [rows[r]]).map(({ measure, above }) =>
-      `${measure.name} ${duration(measure.values[index])} a step, ${above[index] < 0 ? "-" : "+"}` +
-      `${duration(Math.abs(above[index]))} against the median of its stage`);
+      `${measure.name} ${duration(measure.values[index])} (${above[index] < 0 ? "-" : "+"}` +
+      `${duration(Math.abs(above[index]))})`);
     const why = run.whyMarked.get(run.ranks[index]);
-    view.say(`${rankName(run, run.ranks[index])}${why ? ", " + why : ""}: ${parts.join("; ")}`);
+    view.say(`${rankName(run, run.ranks[index])}${why ? ", " + why : ""}: in a step, ${parts.join(", ")}; ` +
+      "in brackets, against the median of its stage");
   };
   const hit = (px, py) => [Math.floor(range.low + (px - left) / (view.width - left) * (range.high - range.low)),
     Math.floor((py - top) / row)];
