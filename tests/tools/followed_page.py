@@ -77,7 +77,9 @@ def follows(tool, half, whole, metrics, directory):
     until(window, f"{STEPS} !== '{few}'", "new steps are seen")
     until(window, "[...document.querySelectorAll('td')].some((cell) => cell.textContent === '40')", "losses of new steps")
     after = kept(window)
-    check(before == after, f"the view is kept: {before}, then {after}")
+    # A browser scrolls by whole pixels, and lines of text may end between two.
+    moved = after["top"] - before["top"]
+    check({**before, "top": 0} == {**after, "top": 0} and abs(moved) <= 1, f"the view is kept: {before}, then {after}")
     timeline = "View.drawn.find((view) => view.section.id === 'timeline').save()"
     check(window.evaluate(f"{timeline}.event?.step") is not None and window.evaluate(f"{timeline}.range !== null"),
           "the chosen event and the zoom of the timeline are kept")
