@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/man.h"
+#include "base/other_names.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "base/unexpected.h"
@@ -240,6 +241,10 @@ const Command& find_command(const Tool& tool, const std::string& name) {
   }
   if (name.starts_with('-')) throw Misuse{fmt::format("unknown option '{}'", name)};
   if (name.ends_with(".toml")) throw Misuse{fmt::format("a command is missing before '{}'", name)};
+  for (const auto& [tool_name, theirs, ours] : kOtherCommands) {
+    if (tool_name == tool.name && std::ranges::count(split(theirs, ' '), name) > 0)
+      throw Misuse{fmt::format("unknown command '{}'\nhint: {}", name, ours)};
+  }
   throw Misuse{fmt::format("unknown command '{}'{}", name, or_nearest(name, names))};
 }
 

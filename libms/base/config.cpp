@@ -182,6 +182,7 @@ class ConfigSchema::Loader {
         [&](auto* target) {
           std::remove_pointer_t<decltype(target)> result{};
           Refusal refused = read(entry, value, result);
+          if (!refused) refused = steps_or_seconds(entry, value);
           if (!refused && store) *target = std::move(result);
           return refused;
         },
@@ -192,6 +193,16 @@ class ConfigSchema::Loader {
       entry.where = where;
     }
     return refusal;
+  }
+
+  // Where `every_steps` stands beside `every`, a number alone may be meant as either. 0 is the same in both.
+  Refusal steps_or_seconds(const Entry& entry, const toml::value& value) const {
+    if (entry.unit != Unit::seconds || value.is_string()) return std::nullopt;
+    const Entry* steps = schema_.find(entry.name() + "_steps");
+    const double number = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();
+    if (steps == nullptr || number == 0) return std::nullopt;
+    return fmt::format("{}: {} needs a unit, as \"{}s\" or \"{}m\"; {} counts steps", entry.name(), number, number,
+                       number, steps->name());
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::int64_t& result) {

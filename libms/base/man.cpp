@@ -186,11 +186,13 @@ std::string tool_page(const Tool& tool) {
 
 std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows) {
   std::string text = header(page.name, 5, page.summary);
-  text += ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
-          prose(
-              "The file is TOML. Every key has a place in one of the sections below; an unknown key is an error. "
-              "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds. Sizes are strings with a "
-              "unit (64MiB, 1GB) or plain bytes. All problems are reported at once, with file, line and column.");
+  text +=
+      ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
+      prose(
+          "The file is TOML. Every key has a place in one of the sections below; an unknown key is an error. "
+          "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds; a key beside which another "
+          "of the same name counts steps, as every_steps beside every, has to have its unit. Sizes are strings with "
+          "a unit (64MiB, 1GB) or plain bytes. All problems are reported at once, with file, line and column.");
   text += ".Sh KEYS\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConfigRow& row = rows[i];

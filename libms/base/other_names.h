@@ -1,4 +1,4 @@
-// Names that users of Megatron-LM, NeMo and transformers have for our sections and keys, for suggestions only.
+// Names that users of other programs have for our sections, keys and commands, for suggestions only.
 #pragma once
 
 #include <string_view>
@@ -73,6 +73,23 @@ inline constexpr OtherNames kOtherNames[] = {
     {"checkpoint.every_steps", "save_interval save_steps every_n_train_steps"},
     {"checkpoint.keep_last", "save_total_limit save_top_k"},
     {"metrics.tensorboard", "tensorboard_dir use_tensorboard"},
+};
+
+// Words that people type as a command of `tool`, separated by blanks, and what does that here.
+struct OtherCommands {
+  std::string_view tool, theirs, ours;
+};
+
+inline constexpr OtherCommands kOtherCommands[] = {
+    {"ms-train", "resume restart continue train",
+     "ms-train run CONFIG trains, and resumes from the newest checkpoint in checkpoint.dir"},
+    {"ms-train", "infer inference chat sample", "ms-train generate CHECKPOINTS continues a prompt"},
+    {"ms-driver", "resume restart continue start",
+     "ms-driver run -- COMMAND starts the run, which resumes from its newest checkpoint"},
+    {"ms-ckpt", "list", "ms-ckpt ls DIR lists checkpoints"},
+    {"ms-ckpt", "convert", "ms-ckpt import and export convert from and to Hugging Face, reshard to another layout"},
+    {"ms-ckpt", "delete remove rm", "ms-ckpt prune removes checkpoints"},
+    {"ms-data", "tokenize preprocess prepare", "ms-data encode writes text as tokens"},
 };
 
 }  // namespace ms

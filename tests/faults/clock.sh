@@ -19,7 +19,8 @@ fail() {
   failures=$((failures + 1))
 }
 training_text 400 >/dev/null 2>err || { echo "FAILED: ms-data encode" && exit 1; }
-tiny_config mesh.dp=2 mesh.tp=2 train.steps=30 'run.comm_timeout="20s"' 'checkpoint.dir="checkpoints"' checkpoint.every=10 >c.toml
+tiny_config mesh.dp=2 mesh.tp=2 train.steps=30 'run.comm_timeout="20s"' 'checkpoint.dir="checkpoints"' \
+  'checkpoint.every="10s"' >c.toml
 
 # trained RUN [FAULT]: to step 20, and on to step 30 by another process.
 trained() {

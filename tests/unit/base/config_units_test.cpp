@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include "base/config.h"
+
+namespace ms {
+namespace {
+
+TEST(ConfigUnits, ANumberThatMayBeStepsOrSecondsNeedsAUnit) {
+  struct SavesConfig {
+    double every_s = 1800;
+    std::int64_t every_steps = 0;
+    double most_s = 60;
+  };
+  constexpr Field<SavesConfig> kFields[] = {
+      {.key = "every", .member = &SavesConfig::every_s, .doc = "Time.", .unit = Unit::seconds, .min = 0},
+      {.key = "every_steps", .member = &SavesConfig::every_steps, .doc = "Steps.", .min = 0},
+      {.key = "most",
+       .member = &SavesConfig::most_s,
+       .doc = "Time, which no steps are beside.",
+       .unit = Unit::seconds}};
+  const struct {
+    const char* assignment;
+    double every_s;
+    const char* message;
+  } rows[] = {
+      {"saves.every=30s", 30, ""},
+      {"saves.every=0", 0, ""},
+      {"saves.most=30", 1800, ""},
+      {"saves.every_steps=30", 1800, ""},
+      {"saves.every=30", 1800,
+       "--set saves.every=30: saves.every: 30 needs a unit, as \"30s\" or \"30m\"; saves.every_steps counts "
+       "steps"},
+      {"saves.every=1.5", 1800,
+       "--set saves.every=1.5: saves.every: 1.5 needs a unit, as \"1.5s\" or \"1.5m\"; saves.every_steps counts "
+       "steps"}};
+  for (const auto& row : rows) {
+    SavesConfig saves;
+    ConfigSchema schema;
+    schema.section("saves", "When.", saves, kFields);
+    schema.set(row.assignment);
+    const std::vector<ConfigProblem> problems = schema.problems();
+    EXPECT_EQ(problems.empty() ? "" : problems[0].str(), row.message) << row.assignment;
+    EXPECT_EQ(saves.every_s, row.every_s) << row.assignment;
+  }
+}
+
+}  // namespace
+}  // namespace ms
