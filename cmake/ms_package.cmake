@@ -58,7 +58,7 @@ ms_part(diag admin "checks of nodes before, beside and after Slurm jobs"
   SUGGESTS "ms-spank, ms-tools, ms-notify, ms-doc")
 ms_part(tools science "training of LLMs on Slurm clusters: trainer, driver and analysis"
   "ms-train, ms-data, ms-ckpt, ms-tracepp, ms-netcheck, ms-driver and ms-loan, and the library that they share."
-  RECOMMENDS "ms-diag ${same_version}, openmpi-bin" SUGGESTS "ms-doc, ms-cuda, libxgboost0, libgd3")
+  RECOMMENDS "ms-diag ${same_version}, openmpi-bin, libpmix-dev" SUGGESTS "ms-doc, ms-cuda, libxgboost0, libgd3")
 if(MS_CURL_ENABLED)
   ms_part(notify admin "alerts of ms-diag to Alertmanager and Slack"
     "What ms-diag notify loads, and a service that runs it as a user of its own."

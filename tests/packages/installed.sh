@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All packages in trees of Debian: clean of lintian's errors; installed alone and all together, upgraded, removed and purged;
-# and on the test cluster, where slurmd and a job go on meanwhile. With another Debian than this one, which has another Slurm,
+# and on the test cluster, where slurmd and jobs go on meanwhile. With another Debian than this one, which has another Slurm,
 # the packages are the two that nodes need, and compiled there. Takes root and Debian's mirror: for the night.
 # usage: installed.sh CPACK BUILD [RELEASE]
 set -euo pipefail
@@ -21,7 +21,7 @@ if command -v lintian >/dev/null; then
   step "lintian finds no errors"
 fi
 
-make_tree "$release" slurmd slurm-client slurmctld munge iproute2 util-linux procps gawk systemd
+make_tree "$release" slurmd slurm-client slurmctld munge iproute2 util-linux procps gawk systemd libpmix-dev
 step "a tree of $release"
 install() { in_tree apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends install "$@" >>log 2>&1; }
 files() { (cd "$tree" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt -o -path ./tmp -o -path ./run/systemd \) \
@@ -80,28 +80,11 @@ left=$(files | grep -Ev '^./(debs|usr/share/locale)/' | grep -E '/(ms|ms[-_][a-z
 [[ -z $left ]] || fail "left behind: $left"
 step "upgraded and purged"
 
-# On a cluster whose nodes run from the tree: slurmd and a job go on while the plugin is upgraded and removed.
+# On a cluster whose nodes run from the tree: slurmd and jobs go on while packages are upgraded and removed.
 if ! "$here/../cluster/run" --check --slurm-root "$dir/cluster"; then
   echo "the cluster is skipped"
   exit 0
 fi
-# shellcheck disable=SC2016 # is for the inner shell
 "$here/../cluster/run" 1 --slurm-root "$dir/cluster" --conf <(echo MpiDefault=none) --plugstack "optional /usr/lib/ms/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
-  bash -euxo pipefail -c '
-    on-node node01 sh -c "install -D -m 644 /dev/null /etc/ms/ms-diag.toml"
-    daemon() { on-node node01 cat /run/slurmd.pid; }
-    before=$(daemon)
-    job=$(sbatch --parsable -D / -o /dev/null --wrap "sleep 600")
-    wait-until 60 bash -c "squeue -h -j $job -o %T | grep -qx RUNNING"
-    srun --overlap --jobid "$job" --ms-preflight=on true
-    on-node node01 sh -c "dpkg -i \$(ls /debs/next/*.deb | grep -E /ms-\(diag\|spank\|notify\)_)"
-    [[ $(srun --overlap --jobid "$job" hostname) == node01 ]]
-    on-node node01 dpkg --remove ms-spank
-    [[ $(srun --overlap --jobid "$job" hostname) == node01 ]]
-    [[ $(daemon) == "$before" ]]
-    on-node node01 kill -0 "$before"
-    [[ $(squeue -h -j "$job" -o %T) == RUNNING ]]
-    scancel "$job"
-    srun hostname
-  ' || fail "the daemon or the job was hurt"
-step "slurmd and a job went on"
+  bash "$here/upgraded.sh" || fail "the daemon or a job was hurt"
+step "slurmd and the jobs went on"

@@ -61,3 +61,18 @@ if said=$(asks 99.05.3); then fail "another Slurm is not refused"; fi
 [[ $said == *"built for Slurm $release"*"of 99.05.3"* ]] || fail "it does not say why: $said"
 rm path/slurmd
 env -i PATH="$dir/path" /bin/sh control/preinst install || fail "without Slurm it is refused"
+
+# A plugin that is required does not go; one that is optional goes, with a word about its line.
+printf '#!/bin/sh\necho "PlugStackConfig         = %s/slurm/plugstack.conf"\n' "$dir" >path/scontrol
+chmod +x path/scontrol
+mkdir -p slurm/plugstack.conf.d
+removed() { # LINE: what the script before the removal says where this is one of plugstack's
+  echo "$1" >slurm/plugstack.conf.d/ms.conf
+  env -i PATH="$dir/path:/usr/bin:/bin" /bin/sh control/prerm remove 2>&1
+}
+if said=$(removed 'required /usr/lib/ms/ms_spank.so config=/etc/ms/ms-diag.toml'); then fail "a required plugin goes"; fi
+[[ $said == "ms-spank: required in $dir/slurm/plugstack.conf.d/ms.conf - "*"Take that line out"* ]] || fail "it says: $said"
+env -i PATH="$dir/path:/usr/bin:/bin" /bin/sh control/prerm upgrade || fail "a required plugin is not upgraded"
+said=$(removed ' optional /usr/lib/ms/ms_spank.so') || fail "an optional plugin stays"
+[[ $said == *"still named in $dir/slurm/plugstack.conf.d/ms.conf "* ]] || fail "it says: $said"
+[[ -z $(removed '#required /usr/lib/ms/ms_spank.so') ]] || fail "a comment keeps it"
