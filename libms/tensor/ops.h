@@ -6,8 +6,7 @@
 // f32 or bf16 unless a type is given. Arithmetic is in f32. Sums of many terms are in f32 with a fixed order, or in f64
 // where the op says so. "+=" accumulates; an accumulator is f32 or bf16, and receives the op's sum, which is in f32, in
 // one addition that is rounded once. An optional tensor is absent when its data is null. Results never depend on the
-// number of threads. `amax`, if present, receives what Amax computes from the op's result y or dx, which is then in
-// bf16: f32 [1,1], or the first number of a [1,2].
+// number of threads. `amax`, if present, f32 [1,1] or [1,kAmaxCols], receives Amax of the result, y or dx, in bf16.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +60,7 @@ struct Matmul {
   }
 };
 
-// What belongs to an operand rounded to fp8: f32 [1,kAmaxCols], its amax and, at kAmaxOfDevice, a number of the
+// An operand rounded to fp8 comes with f32 [1,kAmaxCols]: its amax and, at kAmaxOfDevice, a number of the
 // device's. cuBLASLt runs no fp8 GEMM whose scales are not aligned to 16 bytes, as those are that an arena aligns.
 inline constexpr std::int64_t kAmaxCols = 5, kAmaxOfDevice = 4;
 
@@ -74,8 +73,7 @@ struct Amax {
 
 // Rounds x, in bf16, to fp8 once for several matmuls: to e5m2 if it is a gradient, otherwise to e4m3. `out` is like x,
 // without gaps, and holds the numbers as matmuls of the same device take them: in bf16, or, on a GPU with fp8 GEMMs, in
-// fp8 as they lie in x and then transposed. amax f32 [1,kAmaxCols]. With `has_amax` the amax has been written: x is not
-// read for it.
+// fp8 as they lie in x and then transposed. amax f32 [1,kAmaxCols]. With `has_amax` it is there already.
 struct RoundToFp8 {
   MS_OP("round_to_fp8", elementwise)
   Tensor out, amax, x;
@@ -255,8 +253,7 @@ struct LossStats {
   std::int64_t first = 0, valid = 0;
   void each(auto&& f) const { f(Access::read, logits), f(Access::read, targets), f(Access::write, stats); }
 };
-// Part two: the stats of all shards, gathered [3*shards, T], give lse and loss, f32 [1,T]. Shards are combined in
-// order.
+// Part two: the stats of all shards, gathered [3*shards, T], in order give lse and loss, f32 [1,T].
 struct LossCombine {
   MS_OP("loss_combine", loss)
   Tensor loss, lse, gathered;
