@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The packages of this build, and of another one of the same sources: in another folder, later, compiled anew, by somebody with
-# another umask, time zone and home. They are the same bytes. Compiles all, or what these parts need: for the night. Not CUDA,
-# whose compiler makes names of symbols from the folder of a source.
+# another umask, time zone and home. They are the same bytes. Compiles all, or what these parts need: for the night. CUDA's takes
+# longest, and is made where it is named.
 # usage: reproducible.sh CPACK BUILD [PART...]
 set -euo pipefail
 cpack=$1 build=$(realpath "$2")
@@ -31,7 +31,9 @@ cd elsewhere/in/a/deeper/folder
 git -C "$repo" ls-files -z | (cd "$repo" && tar --null --files-from=- --ignore-failed-read -c 2>/dev/null) | tar -x
 umask 077
 export CCACHE_DISABLE=1 TZ=Pacific/Auckland LC_ALL=C.UTF-8 HOME=$dir
-cmake --preset release -DMS_TESTS=OFF -DMS_CUDA=OFF >log
+cuda=OFF
+if [[ " ${parts[*]} " == *' cuda '* ]]; then cuda=ON; fi
+cmake --preset release -DMS_TESTS=OFF -DMS_CUDA=$cuda >log
 ninja -C build/release "${parts[@]/#/installed_}" >log || { tail -n 30 log && fail "it does not build"; }
 again=$PWD/build/release
 cd "$dir"
