@@ -17,12 +17,18 @@ struct Sum {
   std::int64_t a_ld, b_ld;
 };
 
+// Returns the threads of a row: kThreads, or if that is 0, those of the block.
+template <int kThreads>
+__device__ int threads_of_row() {
+  return kThreads > 0 ? kThreads : static_cast<int>(blockDim.x);
+}
+
 // Calls f(p, column) for this thread's packs of a row.
-template <int kL, int kPacks, class F>
+template <int kL, int kPacks, int kThreads = 0, class F>
 __device__ void each_pack(int cols, F&& f) {
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
-    const int col = (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kL;
+    const int col = (p * threads_of_row<kThreads>() + static_cast<int>(threadIdx.x)) * kL;
     if (col < cols) f(p, col);
   }
 }
@@ -32,72 +38,134 @@ __device__ std::int64_t start_of(std::int64_t row, int heads, std::int64_t ld, i
   return heads == 1 ? row * ld : row / heads * ld + row % heads * cols;
 }
 
-// Loads this thread's part of a row of x, after summing and storing it if there is a residual. Everything is read
-// before anything is written, so that no read waits for a write.
-template <class T, int kL, int kPacks>
-__device__ void load_row(Lanes<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std::int64_t row, int cols) {
-  const T* from = sum.a != nullptr ? sum.a + row * sum.a_ld : x;
-  each_pack<kL, kPacks>(cols, [&](int p, int col) { v[p].load(from + col); });
-  if (sum.a == nullptr) return;
-  Packed<T, kL> b[kPacks];
-  each_pack<kL, kPacks>(cols, [&](int p, int col) { b[p].load(sum.b + row * sum.b_ld + col); });
-  each_pack<kL, kPacks>(cols, [&](int p, int col) {
-    Packed<T, kL> bias;
-    if (sum.bias != nullptr) bias.load(sum.bias + col);
+// Numbers as they lie in memory: half of the registers if they are bf16, and the same bits, as sums are rounded anyway.
+template <class T, int kL>
+__device__ Packed<T, kL> packed(const Lanes<T, kL>& numbers) {
+  Packed<T, kL> to;
 #pragma unroll
-    for (int i = 0; i < kL; ++i) {
-      v[p].v[i] += b[p][i];
-      if (sum.bias != nullptr) v[p].v[i] += bias[i];
-      v[p].v[i] = to_float(from_float<T>(v[p].v[i]));
-    }
-  });
-  each_pack<kL, kPacks>(cols, [&](int p, int col) { v[p].store(x + col); });
+  for (int i = 0; i < kL; ++i) reinterpret_cast<T*>(&to)[i] = from_float<T>(numbers.v[i]);
+  return to;
+}
+template <class T, int kL>
+__device__ void store(T* to, const Packed<T, kL>& numbers) {
+  if constexpr (kL == 1) {
+    *to = numbers.v;
+  } else {
+    __stwb(reinterpret_cast<uint4*>(to), numbers.bits);
+  }
 }
 
-template <class T, int kL, int kPacks, bool kCentred>
-__global__ void __launch_bounds__(most_norm_threads(false, kL, kPacks))
-    norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
-             const T* bias, int cols, float eps, Sum<T> residual, int heads, float* amax) {
-  __shared__ float shared[kWarp];
-  __shared__ unsigned magnitudes[kWarp];
-  const std::int64_t row = blockIdx.x;
-  const auto at = [&](std::int64_t ld) { return start_of(row, heads, ld, cols); };
-  Lanes<T, kL> v[kPacks];
-  load_row(v, x + at(x_ld), residual, row, cols);
-  float sum[1] = {0};
-  each_pack<kL, kPacks>(cols, [&](int p, int) {
+constexpr int kTogether = 2;  // packs of a second operand that are read at once; there are no registers for more
+
+// Loads this thread's part of a row of x, after summing and storing it if there is a residual. Everything is read
+// before anything is written, so that no read waits for a write.
+template <int kThreads, class T, int kL, int kPacks>
+__device__ void load_row(Packed<T, kL> (&v)[kPacks], T* x, const Sum<T>& sum, std::int64_t row, int cols) {
+  const T* from = sum.a != nullptr ? sum.a + row * sum.a_ld : x;
+  each_pack<kL, kPacks, kThreads>(cols, [&](int p, int col) { v[p].load(from + col); });
+  if (sum.a == nullptr) return;
 #pragma unroll
-    for (int i = 0; i < kL; ++i) sum[0] += v[p].v[i];
-  });
-  float mean = 0;
-  if constexpr (kCentred) {
-    block_sum(sum, shared);
-    mean = sum[0] / static_cast<float>(cols);
+  for (int first = 0; first < kPacks; first += kTogether) {
+    const auto each = [&](auto&& f) {
+      each_pack<kL, kPacks, kThreads>(cols, [&](int p, int col) {
+        if (p >= first && p < first + kTogether) f(p, col, p % kTogether);
+      });
+    };
+    Packed<T, kL> b[kTogether];
+    each([&](int, int col, int i) { b[i].load(sum.b + row * sum.b_ld + col); });
+    each([&](int p, int col, int i) {
+      Packed<T, kL> bias;
+      if (sum.bias != nullptr) bias.load(sum.bias + col);
+      Lanes<T, kL> total;
+#pragma unroll
+      for (int j = 0; j < kL; ++j) {
+        total.v[j] = v[p][j] + b[i][j];
+        if (sum.bias != nullptr) total.v[j] += bias[j];
+      }
+      v[p] = packed(total);
+    });
   }
-  float squares[1] = {0};
-  each_pack<kL, kPacks>(cols, [&](int p, int) {
+  each_pack<kL, kPacks, kThreads>(cols, [&](int p, int col) { store(x + col, v[p]); });
+}
+
+// The mean of a row, or 0 unless the norm is centred, and the sum of the squares of x - mean.
+struct Moments {
+  float mean, squares;
+};
+
+// Returns the moments of the row of which this thread has `v`. Each warp finds those of its columns; one barrier later
+// they are combined (Chan, Golub, LeVeque 1979): with n columns, their sum s and squares q of each warp, mean = sum(s)
+// / cols, squares = sum(q + n (s / n - mean)^2). If a row has one warp there is no barrier.
+template <int kThreads, bool kCentred, class T, int kL, int kPacks>
+__device__ Moments moments_of(const Packed<T, kL> (&v)[kPacks], int cols, float* shared) {
+  const auto columns_of = [&](int warp) {
+    int columns = 0;
 #pragma unroll
-    for (int i = 0; i < kL; ++i) squares[0] += (v[p].v[i] - mean) * (v[p].v[i] - mean);
+    for (int p = 0; p < kPacks; ++p)
+      columns += min(max(cols - (p * threads_of_row<kThreads>() + warp * kWarp) * kL, 0), kWarp * kL);
+    return static_cast<float>(max(columns, 1));
+  };
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warps = threads_of_row<kThreads>() / kWarp;
+  float sum = 0, mean = 0, squares = 0;
+  if constexpr (kCentred) {
+    each_pack<kL, kPacks, kThreads>(cols, [&](int p, int) {
+#pragma unroll
+      for (int i = 0; i < kL; ++i) sum += v[p][i];
+    });
+    sum = warp_sum(sum);
+    mean = sum / columns_of(warp);
+  }
+  each_pack<kL, kPacks, kThreads>(cols, [&](int p, int) {
+#pragma unroll
+    for (int i = 0; i < kL; ++i) squares += (v[p][i] - mean) * (v[p][i] - mean);
   });
-  Packed<T, kL> gains[kPacks];  // loaded while other threads reach the barrier
-  each_pack<kL, kPacks>(cols, [&](int p, int col) { gains[p].load(gain + col); });
-  block_sum(squares, shared);
-  const float rstd = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
+  squares = warp_sum(squares);
+  if (warps == 1) return {mean, squares};
+  if (lane == 0) shared[warp] = sum, shared[kWarp + warp] = squares;
+  __syncthreads();
+  sum = lane < warps ? shared[lane] : 0;
+  squares = lane < warps ? shared[kWarp + lane] : 0;
+  if constexpr (kCentred) {
+    mean = warp_sum(sum) / static_cast<float>(cols);
+    const float columns = columns_of(lane), apart = sum / columns - mean;
+    if (lane < warps) squares += columns * apart * apart;
+  }
+  return {mean, warp_sum(squares)};
+}
+
+// A block has blockDim.y rows of blockDim.x threads each: several if kThreads says that a row is one warp's.
+template <class T, int kL, int kPacks, bool kCentred, int kThreads>
+__global__ void __launch_bounds__(most_fwd_threads(kL, kPacks, kThreads), least_fwd_blocks(kL, kPacks, kThreads))
+    norm_fwd(T* y, std::int64_t y_ld, float* mean_out, float* rstd_out, T* x, std::int64_t x_ld, const T* gain,
+             const T* bias, std::int64_t rows, int cols, float eps, Sum<T> residual, int heads, float* amax) {
+  __shared__ float shared[2 * kWarp];
+  __shared__ unsigned magnitudes[kWarp];
+  if constexpr (kCentred) heads = 1;  // known to the compiler, it saves registers
+  const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (row >= rows) return;
+  const auto at = [&](std::int64_t ld) { return start_of(row, heads, ld, cols); };
+  Packed<T, kL> v[kPacks];
+  load_row<kThreads>(v, x + at(x_ld), residual, row, cols);
+  const auto [mean, squares] = moments_of<kThreads, kCentred>(v, cols, shared);
+  const float rstd = rsqrtf(squares / static_cast<float>(cols) + eps);
   if (threadIdx.x == 0) {
     if constexpr (kCentred) mean_out[row] = mean;
     rstd_out[row] = rstd;
   }
   unsigned most = 0;
-  each_pack<kL, kPacks>(cols, [&](int p, int col) {
-    Packed<T, kL> b;
+  each_pack<kL, kPacks, kThreads>(cols, [&](int p, int col) {
+    Packed<T, kL> g, b;
+    g.load(gain + col);
     if constexpr (kCentred) b.load(bias + col);
+    Lanes<T, kL> out;
 #pragma unroll
     for (int i = 0; i < kL; ++i) {
-      v[p].v[i] = (v[p].v[i] - mean) * rstd * gains[p][i];
-      if constexpr (kCentred) v[p].v[i] += b[i];
+      out.v[i] = (v[p][i] - mean) * rstd * g[i];
+      if constexpr (kCentred) out.v[i] += b[i];
     }
-    v[p].store(y + at(y_ld) + col);
-    if (amax != nullptr) most = v[p].amax(most);
+    out.store(y + at(y_ld) + col);
+    if (amax != nullptr) most = out.amax(most);
   });
   if (amax != nullptr) block_amax<T>(most, magnitudes, amax);
 }
@@ -209,14 +277,23 @@ template <bool kCentred>
 void forward(Stream stream, Matrix y, float* mean, float* rstd, Matrix x, Matrix gain, Matrix bias, float eps,
              const Residual& residual, float* amax, int heads = 1) {
   const auto& [a, b, added_bias] = residual;
+  const std::int64_t rows = x.rows * heads;
   if (amax != nullptr) clear_amax(stream, amax);
   by_type(x.type, [&]<class T>(T) {
     const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(gain) && is_aligned(bias) && is_aligned(a) &&
                          is_aligned(b) && is_aligned(added_bias);
     const Sum<T> sum{as<T>(a), as<T>(b), as<T>(added_bias), a.ld, b.ld};
     by_row<T>(false, aligned, gain.cols, [&]<int kL, int kPacks>(int threads) {
-      launch(norm_fwd<T, kL, kPacks, kCentred>, static_cast<unsigned>(x.rows * heads), threads, stream, as<T>(y), y.ld,
-             mean, rstd, as<T>(x), x.ld, as<T>(gain), as<T>(bias), static_cast<int>(gain.cols), eps, sum, heads, amax);
+      const auto run = [&](auto* kernel, int each) {
+        launch(kernel, static_cast<unsigned>((rows + each - 1) / each),
+               dim3(static_cast<unsigned>(threads), static_cast<unsigned>(each)), stream, as<T>(y), y.ld, mean, rstd,
+               as<T>(x), x.ld, as<T>(gain), as<T>(bias), rows, static_cast<int>(gain.cols), eps, sum, heads, amax);
+      };
+      if constexpr (kL > 1) {
+        if (threads == kWarp) return run(norm_fwd<T, kL, kPacks, kCentred, kWarp>, kRowsOfBlock);
+      }
+      // Rows of less than four packs a thread are one warp's.
+      if constexpr (kPacks >= 4) run(norm_fwd<T, kL, kPacks, kCentred, 0>, 1);
     });
   });
 }

@@ -37,7 +37,9 @@ NARROW = [
 ]
 # Accesses of local memory: the most of them, and why.
 LOCAL = [
-    (r"norm_(fwd|bwd)<\w+, \d+, 8, ", 2000, "rows of more than 12,288 columns, wider than those of models"),
+    (r"norm_bwd<\w+, \d+, 8, ", 2000, "rows of more than 12,288 columns, wider than those of models"),
+    (r"norm_fwd<\w+, \d+, 8, \w+, 0>", 2000, "rows of more than 16,384 columns, wider than those of models"),
+    (r"norm_fwd<float, 4, 8, ", 100, "a model's activations are in bf16"),
     (r"norm_bwd<__nv_bfloat16, 8, 4, true>", 16, "a counter and addresses, once a row"),
 ]
 # How many blocks of how many threads fit a multiprocessor at least.
@@ -50,8 +52,10 @@ BLOCKS = [
     (r"norm_bwd<__nv_bfloat16, 8, 2, ", 128, 4, "partials_of(): four, up to 2048 columns"),
     (r"norm_bwd<__nv_bfloat16, 8, 2, ", 256, 2, "partials_of(): two, up to 4096 columns"),
     (r"norm_bwd<__nv_bfloat16, 8, 4, ", 384, 1, "partials_of(): one, of 12288 columns"),
-    (r"norm_fwd<__nv_bfloat16, 8, 4, ", 128, 4, "4096 columns: blocks read while others wait at a barrier"),
-    (r"norm_fwd<__nv_bfloat16, 8, 4, ", 640, 1, "most_norm_threads()"),
+    (r"norm_fwd<__nv_bfloat16, 8, 8, \w+, 32>", 128, 7, "up to 2048 columns: 28 rows, of which some are read while others are used"),
+    (r"norm_fwd<__nv_bfloat16, 8, 4, \w+, 0>", 128, 8, "4096 columns: 64 KiB of rows"),
+    (r"norm_fwd<__nv_bfloat16, 8, 4, \w+, 0>", 384, 3, "12288 columns: 72 KiB of rows"),
+    (r"norm_fwd<__nv_bfloat16, 8, 4, \w+, 0>", 576, 2, "most_norm_threads()"),
 ]
 REGISTERS, THREADS, MOST_BLOCKS = 65536, 2048, 32  # of a multiprocessor of A100, H100, H200
 

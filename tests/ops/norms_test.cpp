@@ -15,8 +15,9 @@ struct NormCase {
 };
 // One element, less than a vector, odd, whole vectors, more than one block of rows, large enough for a team; as wide as
 // models are.
-constexpr NormCase kNormCases[] = {{1, 1, 0},     {3, 5, 2},     {2, 16, 0},   {7, 64, 0},    {33, 96, 32},
-                                   {100, 257, 1}, {131, 768, 0}, {3, 4096, 0}, {2, 12288, 0}, {1, 20000, 8}};
+constexpr NormCase kNormCases[] = {{1, 1, 0},    {3, 5, 2},     {2, 16, 0},    {7, 64, 0},
+                                   {33, 96, 32}, {100, 257, 1}, {131, 768, 0}, {7, 1600, 0},
+                                   {3, 4096, 0}, {2, 12288, 0}, {1, 20000, 8}};
 
 template <class Body>
 void for_each_norm(Body&& body) {
@@ -98,19 +99,25 @@ TEST(Norms, LayerNormForward) {
 }
 
 TEST(Norms, LayerNormKeepsDigitsUnderLargeOffsets) {  // E[x^2] - E[x]^2 would lose them
-  Memory m;
-  const std::int64_t cols = 512;
-  const LayerNormFwd op{.y = m.tensor(DType::f32, 1, cols),
-                        .mean = m.tensor(DType::f32, 1, 1),
-                        .rstd = m.tensor(DType::f32, 1, 1),
-                        .x = m.tensor(DType::f32, 1, cols),
-                        .gain = m.tensor(DType::f32, 1, cols),
-                        .bias = m.tensor(DType::f32, 1, cols)};
-  for (std::int64_t j = 0; j < cols; ++j) put(op.x, 0, j, 4096.0 + get(op.x, 0, j));
-  const Mat bias = read(op.bias);
-  const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
-  // The mean of numbers near 4096 is exact to 4096 * 2^-24, about 2.4e-4 of a deviation; plus some roundings.
-  everywhere(m, op, [&] { EXPECT_TRUE(close(op.y, want.y, 2e-3)); });
+  struct Case {
+    std::int64_t cols;
+    double offset;
+  };
+  for (const auto& [cols, offset] : {Case{512, 4096}, Case{5120, 256}}) {
+    Memory m;
+    const LayerNormFwd op{.y = m.tensor(DType::f32, 1, cols),
+                          .mean = m.tensor(DType::f32, 1, 1),
+                          .rstd = m.tensor(DType::f32, 1, 1),
+                          .x = m.tensor(DType::f32, 1, cols),
+                          .gain = m.tensor(DType::f32, 1, cols),
+                          .bias = m.tensor(DType::f32, 1, cols)};
+    for (std::int64_t j = 0; j < cols; ++j) put(op.x, 0, j, offset + get(op.x, 0, j));
+    const Mat bias = read(op.bias);
+    const Norm want = norm(read(op.x), read(op.gain), &bias, 1e-5, true);
+    // The mean of numbers near 4096 is exact to 4096 * 2^-24, about 2.4e-4 of a deviation; plus some roundings, more of
+    // more numbers.
+    everywhere(m, op, [&] { EXPECT_TRUE(close(op.y, want.y, 2e-3)); });
+  }
 }
 
 TEST(Norms, RmsNormForward) {

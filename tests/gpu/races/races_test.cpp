@@ -125,6 +125,20 @@ TEST_P(Kernels, RmsNorm) {
   }
   expect_clean();
 }
+// Rows of several warps: their threads wait for each other.
+TEST_P(Kernels, NormsOfWideRows) {
+  const std::int64_t rows = 2, width = 2304 - (aligned() ? 0 : 3);
+  const Matrix gain = operand(1, width), bias = operand(1, width);
+  const Residual residual{operand(rows, width), operand(rows, width), bias};
+  for (float* amax : {static_cast<float*>(nullptr), unwritten(1)}) {
+    const Matrix y = result(rows, width);
+    layernorm_fwd(kStream, y, unwritten(rows), unwritten(rows), operand(rows, width), gain, bias, 1e-5F, {}, amax);
+    layernorm_fwd(kStream, y, unwritten(rows), unwritten(rows), result(rows, width), gain, bias, 1e-5F, residual, amax);
+    rmsnorm_fwd(kStream, y, unwritten(rows), operand(rows, width), gain, 1e-5F, {}, 1, amax);
+    expect_amax(amax, y);
+  }
+  expect_clean();
+}
 TEST_P(Kernels, Pointwise) {
   const std::int64_t half = aligned() ? cols() / 2 : 37;
   for (float* amax : {static_cast<float*>(nullptr), unwritten(1)}) {
