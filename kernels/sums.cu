@@ -9,6 +9,7 @@ namespace ms::kernels {
 namespace {
 
 constexpr int kColumns = 32, kParts = 32;  // of a block that adds up partial sums
+constexpr int kReadAtOnce = 16;            // partial sums of a thread: all of them, if there are 512 rows
 constexpr int kThreads = 256;
 
 // One thread adds part p of a column's partials, in order; then the parts are added, in order.
@@ -23,7 +24,14 @@ __global__ void __launch_bounds__(kColumns* kParts)
   partials += blockIdx.y * cols;
   float sum = 0;
   if (col < cols) {
-    for (int b = first; b < min(first + each, blocks); ++b) sum += partials[b * stride + col];
+    const int end = min(first + each, blocks);
+    for (int b = first; b < end; b += kReadAtOnce) {
+      float v[kReadAtOnce];
+#pragma unroll
+      for (int i = 0; i < kReadAtOnce; ++i) v[i] = b + i < end ? partials[(b + i) * stride + col] : 0;
+#pragma unroll
+      for (int i = 0; i < kReadAtOnce; ++i) sum += v[i];
+    }
   }
   parts[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
@@ -32,10 +40,12 @@ __global__ void __launch_bounds__(kColumns* kParts)
   out[col] = from_float<T>(accumulate ? to_float(out[col]) + sum : sum);
 }
 
-// Sums rows b, b + gridDim.y, ... of a strip of columns; several are read at once and added in order.
-constexpr int kAtOnce = 4;
+// Sums rows b, b + gridDim.y, ... of a strip of columns; several are read at once and added in order. Two blocks of a
+// multiprocessor that read eight have as many bytes in flight as four that read four, and write half of the partial
+// sums.
+constexpr int kAtOnce = 8, kMostPartials = 256;
 template <class T, int kL>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)  // tells the compiler that it may have the registers
     column_partials(float* partials, const T* x, std::int64_t rows, std::int64_t cols, std::int64_t ld) {
   const std::int64_t col = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kL;
   if (col >= cols) return;
@@ -129,7 +139,7 @@ void add_partials(Stream stream, Matrix out, Matrix second_out, const float* par
 
 void column_sum(Stream stream, Matrix out, Matrix x, bool accumulate, void* scratch) {
   auto* partials = static_cast<float*>(scratch);
-  const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, partials_of(x.cols)));
+  const int blocks = static_cast<int>(std::min<std::int64_t>(x.rows, kMostPartials));
   by_type(x.type, [&]<class T>(T) {
     const auto run = [&]<int kL>(std::integral_constant<int, kL>) {
       const std::int64_t strips = (x.cols + kThreads * kL - 1) / (kThreads * kL);
