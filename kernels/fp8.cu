@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "amax.cuh"
+#include "column_sums.cuh"
 
 namespace ms::kernels {
 namespace {
@@ -107,14 +108,29 @@ __global__ void __launch_bounds__(kThreads)
 
 // Tiles of kTile x kTile, read along the rows and written along the columns. The pitch of `shared` lets at most two of
 // the bytes that a warp writes at once share a bank.
-constexpr int kTile = 64, kPitch = kTile + 4;
+constexpr int kTile = static_cast<int>(kFp8Tile), kPitch = kTile + 4;
 
-// With kBoth, the tile goes to `as_is` too, along the rows.
+// Adds, of a thread's first kCount sums, one half of this thread's to that of the thread whose index differs by `bit`,
+// which does so with the other half. The thread whose bit is set keeps the second half.
+template <int kCount>
+__device__ void share_sums(float* sums, unsigned bit) {
+  const bool second = (threadIdx.x & bit) != 0;
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) {
+    const float keeps = second ? sums[i + kCount / 2] : sums[i], gives = second ? sums[i] : sums[i + kCount / 2];
+    sums[i] = keeps + __shfl_xor_sync(~0U, gives, static_cast<int>(bit));
+  }
+}
+
+// With kBoth, the tile goes to `as_is` too, along the rows, and, unless `partials` is null, the sums of its columns to
+// row blockIdx.y of partials: of each thread's rows, of the rows of a warp's threads, and of warps, in order.
 template <bool kE5m2, bool kBoth>
 __global__ void __launch_bounds__(kThreads)
     quantize_columns(unsigned char* to, unsigned char* as_is, float* back, const __nv_bfloat16* x, std::int64_t rows,
-                     std::int64_t cols, std::int64_t ld, const float* amax) {
+                     std::int64_t cols, std::int64_t ld, const float* amax, float* partials) {
   __shared__ unsigned words[kTile * kPitch / 4];
+  __shared__ float of_warps[kThreads / kWarp][kTile];
+  float sums[8] = {};
   auto* tile = reinterpret_cast<unsigned char*>(words);  // [column][row]
   const Scale scale = scale_of(*amax, kE5m2);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *back = scale.back;
@@ -130,10 +146,24 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < 8; ++j) {
       numbers[j] = to_fp8<kE5m2>(v.v[j] * scale.forth);
       tile[(col + j) * kPitch + row] = numbers[j];
+      if constexpr (kBoth) sums[j] += v.v[j];
     }
     if constexpr (kBoth) __stwb(reinterpret_cast<uint2*>(as_is + (row0 + row) * cols + col0 + col), bits);
   }
+  if (kBoth && partials != nullptr) {
+    // A warp's threads have eight columns each, of four rows; two columns remain for each.
+    share_sums<8>(sums, 8), share_sums<4>(sums, 16);
+    const unsigned lane = threadIdx.x % kWarp, col = lane % 8 * 8 + (lane & 8) / 2 + (lane & 16) / 8;
+    float* mine = &of_warps[threadIdx.x / kWarp][col];
+    mine[0] = sums[0], mine[1] = sums[1];
+  }
   __syncthreads();
+  if (kBoth && partials != nullptr && threadIdx.x < kTile && col0 + threadIdx.x < cols) {
+    float sum = 0;
+#pragma unroll
+    for (const auto& of_warp : of_warps) sum += of_warp[threadIdx.x];
+    partials[blockIdx.y * cols + col0 + threadIdx.x] = sum;
+  }
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / kPerVector; i += kThreads) {
     const int col = i / (kTile / kPerVector), row = i % (kTile / kPerVector) * kPerVector;
     if (row0 + row >= rows || col0 + col >= cols) continue;  // rows is a multiple of 16
@@ -190,7 +220,7 @@ void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* a
   const auto* from = as<__nv_bfloat16>(x);
   if (transposed) {
     launch(is_e5m2 ? quantize_columns<true, false> : quantize_columns<false, false>, tiles_of(x), kThreads, stream,
-           numbers, nullptr, back, from, x.rows, x.cols, x.ld, amax);
+           numbers, nullptr, back, from, x.rows, x.cols, x.ld, amax, nullptr);
   } else {
     launch(is_e5m2 ? quantize_rows<true> : quantize_rows<false>,
            blocks_for(x.rows * x.cols / kPerVector, kThreads * kAtOnce), kThreads, stream, numbers, back, from, x.rows,
@@ -198,11 +228,14 @@ void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* a
   }
 }
 
-void fp8_quantize_both(Stream stream, void* rows, void* columns, float* back, Matrix x, const float* amax,
-                       bool is_e5m2) {
-  launch(is_e5m2 ? quantize_columns<true, true> : quantize_columns<false, true>, tiles_of(x), kThreads, stream,
+void fp8_quantize_both(Stream stream, void* rows, void* columns, float* back, Matrix x, const float* amax, bool is_e5m2,
+                       const Fp8Sums& sums) {
+  const dim3 tiles = tiles_of(x);
+  auto* partials = sums.out.data != nullptr ? static_cast<float*>(sums.scratch) : nullptr;
+  launch(is_e5m2 ? quantize_columns<true, true> : quantize_columns<false, true>, tiles, kThreads, stream,
          static_cast<unsigned char*>(columns), static_cast<unsigned char*>(rows), back, as<__nv_bfloat16>(x), x.rows,
-         x.cols, x.ld, amax);
+         x.cols, x.ld, amax, partials);
+  if (partials != nullptr) add_partials(stream, sums.out, {}, partials, static_cast<int>(tiles.y), sums.accumulate);
 }
 
 void fp8_round(Stream stream, void* to, Matrix x, const float* amax, bool is_e5m2) {

@@ -115,9 +115,20 @@ void compute_amax(Stream stream, float* amax, Matrix x);
 // Quantizes x to to[rows, cols], or transposed to to[cols, rows], in fp8 without gaps; *back is the factor that undoes
 // the scale. x must allow vectors of 16 bytes, and the columns of `to` must be a multiple of 16.
 void fp8_quantize(Stream stream, void* to, float* back, Matrix x, const float* amax, bool is_e5m2, bool transposed);
-// Both at once: to rows[rows, cols] and columns[cols, rows]. Rows and columns of x must be multiples of 16.
-void fp8_quantize_both(Stream stream, void* rows, void* columns, float* back, Matrix x, const float* amax,
-                       bool is_e5m2);
+// Both at once: to rows[rows, cols] and columns[cols, rows]. Rows and columns of x must be multiples of 16. If there
+// are sums, they receive the column sums of x, too, for a 32nd more bytes: tile by tile, so that their bits are not
+// column_sum()'s.
+constexpr std::int64_t kFp8Tile = 64;  // rows and columns of a block
+struct Fp8Sums {
+  Matrix out;  // f32 or bf16, of one row; or absent
+  bool accumulate = false;
+  void* scratch = nullptr;  // fp8_sums_bytes()
+};
+inline std::size_t fp8_sums_bytes(std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>((rows + kFp8Tile - 1) / kFp8Tile * cols) * sizeof(float);
+}
+void fp8_quantize_both(Stream stream, void* rows, void* columns, float* back, Matrix x, const float* amax, bool is_e5m2,
+                       const Fp8Sums& sums = {});
 // Rounds x to fp8 and scales it back, as bf16 in to[rows, cols] without gaps. For GPUs and shapes without an fp8 GEMM,
 // where speed does not matter: element by element.
 void fp8_round(Stream stream, void* to, Matrix x, const float* amax, bool is_e5m2);

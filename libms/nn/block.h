@@ -16,10 +16,13 @@ void activation_forward(const Layer& layer);
 // into `into` and returns that, or returns dx if nothing is gathered. `has_amax`: acts.amax.dout is dx's already.
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into, bool has_amax);
 
-// An operand of a matmul, with its amax if that is known, and rounded to fp8 if that is kept.
+// An operand of a matmul, with its amax if that is known, and rounded to fp8 if that is kept; `sums`, if set, receives
+// the sums of its rows when it is rounded: the gradient of a bias.
 struct Operand {
-  Tensor value, amax, rounded = {};
+  Tensor value, amax, rounded = {}, sums = {};
 };
+// Returns Operand::sums of a gradient: that of the bias, if there is one and the gradient is kept rounded.
+Tensor sums_of_rounding(const Layer& layer, const Tensor& rounded, const Weight& bias);
 // Where activation_forward() and activation_backward() leave the amax of acts.act and of grads.dup; absent if they do
 // not.
 Tensor activation_amax(const Layer& layer);
@@ -28,7 +31,7 @@ Tensor activation_gradient_amax(const Layer& layer);
 tensor::Matmul forward_matmul(const Tensor& c, const Operand& x, const Weight& weight, const Weight& bias = {});
 tensor::Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight& weight);
 // Issues grad += dy^T x, and the gradient of the bias, if there is one, += the sums of the rows `summed` of dy, all or
-// this rank's; or sets them (layer.on).
+// this rank's, unless they are dy.sums; or sets them (layer.on).
 void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x, const Weight& bias,
                      const Tensor& summed);
 

@@ -145,14 +145,19 @@ Tensor activation_gradient_amax(const Layer& layer) {
   return layer.on.shape.joins_gelu() ? Tensor{} : layer.on.fused_amax(layer.acts.amax.dup);
 }
 
+Tensor sums_of_rounding(const Layer& layer, const Tensor& rounded, const Weight& bias) {
+  return layer.on.shape.model->fused && rounded ? bias.grad : Tensor{};
+}
+
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into, bool has_amax) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   Matmul matmul = gradient_matmul(scratch.dact, {{}, acts.amax.dout, acts.grads.rounded.dout}, weights.down);
+  const Tensor sums = sums_of_rounding(layer, acts.grads.rounded.dout, weights.down_bias);
   if (on.shape.joins_gelu()) {
     matmul.c = acts.grads.dup, matmul.gelu_x = acts.up;
-    return on.gather_matmul(matmul, dx, into, has_amax);
+    return on.gather_matmul(matmul, dx, into, has_amax, sums);
   }
-  const Tensor dout = on.gather_matmul(matmul, dx, into, has_amax);
+  const Tensor dout = on.gather_matmul(matmul, dx, into, has_amax, sums);
   const Tensor amax = activation_gradient_amax(layer);
   if (on.shape.model->gated()) {
     on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up, amax});
@@ -187,7 +192,7 @@ void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy
                      const Tensor& summed) {
   const TensorParallel& on = layer.on;
   const bool joins_sums = on.shape.model->fused && !on.fp8 && summed.rows == dy.value.rows;
-  if (bias.grad && !joins_sums) on.compute.submit(ColumnSum{bias.grad, summed, !on.sets_gradients});
+  if (bias.grad && !joins_sums && !dy.sums) on.compute.submit(ColumnSum{bias.grad, summed, !on.sets_gradients});
   on.compute.submit(Matmul{.c = weight.grad,
                            .a = dy.value,
                            .b = x.value,

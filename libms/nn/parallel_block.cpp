@@ -27,13 +27,18 @@ void input_matmuls(const Layer& layer) {
   on.compute.submit(up);
 }
 
+Operand input_gradient_operand(const Layer& layer) {
+  const Tensor& rounded = layer.acts.grads.rounded.din;
+  return {layer.acts.grads.din, layer.acts.amax.din, rounded, sums_of_rounding(layer, rounded, layer.weights.in_bias)};
+}
+
 // Issues the gradient of n from grads.din.
 Arriving input_gradient(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
   if (on.shape.model->fused) {
-    const Operand din{grads.din, acts.amax.din, grads.rounded.din};
-    return on.matmul_reduce(gradient_matmul(scratch.partial, din, weights.in), scratch.reduced);
+    const Operand din = input_gradient_operand(layer);
+    return on.matmul_reduce(gradient_matmul(scratch.partial, din, weights.in), scratch.reduced, false, din.sums);
   }
   on.local_matmul(gradient_matmul(scratch.partial, {grads.dup, acts.amax.dup, grads.rounded.dup}, weights.up));
   Matmul qkv = gradient_matmul(scratch.partial, {grads.dqkv, acts.amax.dqkv, grads.rounded.dqkv}, weights.qkv);
@@ -72,11 +77,14 @@ void weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& ga
   const ActAmaxes& amax = acts.amax;
   const auto& rounded = acts.grads.rounded;
   const Tensor own = own_rows(layer, dout);
-  weight_gradient(layer, weights.down, {dout, amax.dout, rounded.dout}, {acts.act, amax.act}, weights.down_bias, own);
+  weight_gradient(layer, weights.down,
+                  {dout, amax.dout, rounded.dout, sums_of_rounding(layer, rounded.dout, weights.down_bias)},
+                  {acts.act, amax.act}, weights.down_bias, own);
+  // One rounding of dout has one place for its sums, which is the other bias.
   weight_gradient(layer, weights.out, {dout, amax.dout, rounded.dout}, {acts.o, amax.o}, weights.out_bias, own);
   const Operand n{on.arrived(gathered), amax.n1};
   if (on.shape.model->fused) {
-    weight_gradient(layer, weights.in, {acts.grads.din, amax.din, rounded.din}, n, weights.in_bias, acts.grads.din);
+    weight_gradient(layer, weights.in, input_gradient_operand(layer), n, weights.in_bias, acts.grads.din);
   } else {
     const auto& [dup, dqkv] = std::pair(acts.grads.dup, acts.grads.dqkv);
     weight_gradient(layer, weights.qkv, {dqkv, amax.dqkv, rounded.dqkv}, n, weights.qkv_bias, dqkv);

@@ -62,22 +62,36 @@ void recompute_norm1(const Layer& layer) {
   if (layer.on.shape.recompute == Recompute::selective) norm1(layer, {});
 }
 
+Operand up_gradient(const Layer& layer) {
+  const Tensor& rounded = layer.acts.grads.rounded.dup;
+  return {layer.acts.grads.dup, layer.acts.amax.dup, rounded, sums_of_rounding(layer, rounded, layer.weights.up_bias)};
+}
+Operand qkv_gradient(const Layer& layer) {
+  const Tensor& rounded = layer.acts.grads.rounded.dqkv;
+  return {layer.acts.grads.dqkv, layer.acts.amax.dqkv, rounded,
+          sums_of_rounding(layer, rounded, layer.weights.qkv_bias)};
+}
+Operand middle_gradient(const Layer& layer, const Tensor& dmid) {
+  const Tensor& rounded = layer.acts.grads.rounded.dmid;
+  return {dmid, layer.acts.amax.dmid, rounded, sums_of_rounding(layer, rounded, layer.weights.out_bias)};
+}
+
 // The input's gather, n1 or n2, may still be in flight.
 void mlp_weight_gradients(const Layer& layer, const Tensor& dout, const Arriving& n2) {
   const LayerActs& acts = layer.acts;
-  const auto& rounded = acts.grads.rounded;
-  weight_gradient(layer, layer.weights.down, {dout, acts.amax.dout, rounded.dout}, {acts.act, acts.amax.act},
-                  layer.weights.down_bias, own_rows(layer, dout));
-  weight_gradient(layer, layer.weights.up, {acts.grads.dup, acts.amax.dup, rounded.dup},
-                  {layer.on.arrived(n2), acts.amax.n2}, layer.weights.up_bias, acts.grads.dup);
+  const Tensor& rounded = acts.grads.rounded.dout;
+  weight_gradient(layer, layer.weights.down,
+                  {dout, acts.amax.dout, rounded, sums_of_rounding(layer, rounded, layer.weights.down_bias)},
+                  {acts.act, acts.amax.act}, layer.weights.down_bias, own_rows(layer, dout));
+  weight_gradient(layer, layer.weights.up, up_gradient(layer), {layer.on.arrived(n2), acts.amax.n2},
+                  layer.weights.up_bias, acts.grads.dup);
 }
 void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Arriving& n1) {
   const LayerActs& acts = layer.acts;
-  const auto& rounded = acts.grads.rounded;
-  weight_gradient(layer, layer.weights.out, {dmid, acts.amax.dmid, rounded.dmid}, {acts.o, acts.amax.o},
-                  layer.weights.out_bias, own_rows(layer, dmid));
-  weight_gradient(layer, layer.weights.qkv, {acts.grads.dqkv, acts.amax.dqkv, rounded.dqkv},
-                  {layer.on.arrived(n1), acts.amax.n1}, layer.weights.qkv_bias, acts.grads.dqkv);
+  weight_gradient(layer, layer.weights.out, middle_gradient(layer, dmid), {acts.o, acts.amax.o}, layer.weights.out_bias,
+                  own_rows(layer, dmid));
+  weight_gradient(layer, layer.weights.qkv, qkv_gradient(layer), {layer.on.arrived(n1), acts.amax.n1},
+                  layer.weights.qkv_bias, acts.grads.dqkv);
 }
 
 }  // namespace
@@ -102,9 +116,9 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when,
 
   const Tensor dout = activation_backward(layer, dx, grads.dout, amaxes.has_dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  const Operand dup{grads.dup, acts.amax.dup, grads.rounded.dup};
+  const Operand dup = up_gradient(layer);
   const Arriving dn2 = on.matmul_reduce(gradient_matmul(scratch.partial, dup, weights.up), scratch.reduced,
-                                        static_cast<bool>(activation_gradient_amax(layer)));
+                                        static_cast<bool>(activation_gradient_amax(layer)), dup.sums);
   if (now) {
     mlp_weight_gradients(layer, dout, n2);
   } else {
@@ -115,13 +129,14 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when,
                 dmid_amax);
 
   recompute_norm1(layer);
-  const Tensor dmid =
-      on.gather_matmul(gradient_matmul(scratch.dattn, {{}, acts.amax.dmid, grads.rounded.dmid}, weights.out), dx,
-                       grads.dmid, static_cast<bool>(dmid_amax));
+  const Operand middle = middle_gradient(layer, {});
+  const Tensor dmid = on.gather_matmul(gradient_matmul(scratch.dattn, middle, weights.out), dx, grads.dmid,
+                                       static_cast<bool>(dmid_amax), middle.sums);
   attention_backward(layer);
   const Arriving n1 = now ? on.gather(acts.n1, scratch.gathered) : Arriving{};
-  const Operand dqkv{grads.dqkv, acts.amax.dqkv, grads.rounded.dqkv};
-  const Arriving dn1 = on.matmul_reduce(gradient_matmul(scratch.partial, dqkv, weights.qkv), scratch.reduced);
+  const Operand dqkv = qkv_gradient(layer);
+  const Arriving dn1 =
+      on.matmul_reduce(gradient_matmul(scratch.partial, dqkv, weights.qkv), scratch.reduced, false, dqkv.sums);
   if (now) {
     attention_weight_gradients(layer, dmid, n1);
   } else {

@@ -32,39 +32,41 @@ Arriving TensorParallel::reduce(const Tensor& partial, const Tensor& reduced) co
   return issued(reduced);
 }
 
-void TensorParallel::round_operand(const Matmul& matmul, bool has_amax) const {
+void TensorParallel::round_operand(const Matmul& matmul, bool has_amax, const Tensor& sums) const {
+  MS_ASSERT(!sums || matmul.a_rounded, "sums of an operand that is not kept rounded");
   if (matmul.a_rounded) {
-    compute.submit(
-        RoundToFp8{matmul.a_rounded, matmul.a_amax, matmul.a, matmul.operands == Operands::fp8_gradient, has_amax});
+    compute.submit(RoundToFp8{matmul.a_rounded, matmul.a_amax, matmul.a, sums,
+                              matmul.operands == Operands::fp8_gradient, has_amax, !sets_gradients});
   } else if (matmul.a_amax && !has_amax) {
     compute.submit(Amax{matmul.a_amax.slice_cols(0, 1), matmul.a});
   }
 }
 
-void TensorParallel::local_matmul(Matmul matmul, bool has_amax) const {
+void TensorParallel::local_matmul(Matmul matmul, bool has_amax, const Tensor& sums) const {
   matmul.operands = operands(!matmul.transpose_b);
-  round_operand(matmul, has_amax);
+  round_operand(matmul, has_amax, sums);
   compute.submit(matmul);
 }
 
-Tensor TensorParallel::gather_matmul(Matmul matmul, const Tensor& x, const Tensor& into, bool has_amax) const {
+Tensor TensorParallel::gather_matmul(Matmul matmul, const Tensor& x, const Tensor& into, bool has_amax,
+                                     const Tensor& sums) const {
   if (ring_used(shape, overlap)) {
     matmul.a = into;
     matmul.operands = operands(!matmul.transpose_b);
     Matmul blockwise = matmul;
     blockwise.a_amax = blockwise.a_rounded = {};
     ring->gather_matmul(compute, blockwise, x);
-    round_operand(matmul, has_amax);
+    round_operand(matmul, has_amax, sums);
     return into;
   }
   matmul.a = arrived(gather(x, into));
-  local_matmul(matmul, has_amax);
+  local_matmul(matmul, has_amax, sums);
   return matmul.a;
 }
 
-Arriving TensorParallel::matmul_reduce(Matmul matmul, const Tensor& reduced, bool has_amax) const {
+Arriving TensorParallel::matmul_reduce(Matmul matmul, const Tensor& reduced, bool has_amax, const Tensor& sums) const {
   matmul.operands = operands(!matmul.transpose_b);
-  round_operand(matmul, has_amax);
+  round_operand(matmul, has_amax, sums);
   if (ring_used(shape, overlap)) return {reduced, ring->matmul_reduce(compute, matmul, reduced)};
   if (overlap && shape.tp > 1) return matmul_all_reduce(matmul);
   compute.submit(matmul);

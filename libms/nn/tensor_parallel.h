@@ -55,17 +55,19 @@ struct TensorParallel {
   // Reduces partial sums [T,n] over tp to [Ts,n]: in place, or into `reduced` under sequence parallelism.
   Arriving reduce(const Tensor& partial, const Tensor& reduced) const;
   // Issues a matmul without communication. If matmul.a_amax is set, it first receives the amax of matmul.a, unless
-  // `has_amax`, and matmul.a_rounded, if set, that operand rounded, for this matmul and others. The next two functions
-  // do so too.
-  void local_matmul(tensor::Matmul matmul, bool has_amax = false) const;
+  // `has_amax`, and matmul.a_rounded, if set, that operand rounded, for this matmul and others; `sums`, if set, then
+  // are those of its rows, added or set as gradients are. The next two functions do so too.
+  void local_matmul(tensor::Matmul matmul, bool has_amax = false, const Tensor& sums = {}) const;
   // Issues a matmul whose a is gather(x)[T,K]: the forward of a column-parallel matmul, b transposed, or the input
   // gradient of a row-parallel one, where x is a gradient. Returns gather(x). Compute may use it and the result at
   // once.
-  Tensor gather_matmul(tensor::Matmul matmul, const Tensor& x, const Tensor& into, bool has_amax = false) const;
+  Tensor gather_matmul(tensor::Matmul matmul, const Tensor& x, const Tensor& into, bool has_amax = false,
+                       const Tensor& sums = {}) const;
   // Issues reduce(matmul) with a[T,K]: the forward of a row-parallel matmul, b transposed, or the input gradient of a
   // column-parallel one, where a is a gradient. matmul.c is the partial sum; if the matmul accumulates, an earlier one
   // shares the reduction.
-  Arriving matmul_reduce(tensor::Matmul matmul, const Tensor& reduced, bool has_amax = false) const;
+  Arriving matmul_reduce(tensor::Matmul matmul, const Tensor& reduced, bool has_amax = false,
+                         const Tensor& sums = {}) const;
   // Makes compute wait for the tensor and returns it.
   Tensor arrived(const Arriving& arriving) const;
   // All-gathers small[1,n] of all tp ranks into all[tp,n].
@@ -74,7 +76,7 @@ struct TensorParallel {
   static bool ring_used(const Shape& shape, bool overlap) { return overlap && shape.sequence_parallel && shape.tp > 1; }
 
  private:
-  void round_operand(const tensor::Matmul& matmul, bool has_amax) const;
+  void round_operand(const tensor::Matmul& matmul, bool has_amax, const Tensor& sums) const;
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
   Arriving matmul_all_reduce(const tensor::Matmul& matmul) const;

@@ -98,6 +98,7 @@ void compute(const RoundToFp8& op) {
   float& amax = *op.amax.as<float>();
   if (!op.has_amax) amax = amax_of(op.x);
   round_tensor_to_fp8(op.out, op.x, amax, op.is_gradient ? Fp8::e5m2 : Fp8::e4m3);
+  if (op.sums) cpu_kernels().run(ColumnSum{.out = op.sums, .x = op.x, .accumulate = op.accumulate});
 }
 
 void compute(const ClipFactor& op) {

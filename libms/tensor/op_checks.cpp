@@ -112,6 +112,7 @@ void check(const Rule& rule, const RoundToFp8& op) {
   rule.type("x", op.x, {DType::bf16});
   rule.like("out", op.out, op.x);
   rule.tensor("amax", op.amax, 1, kAmaxCols, DType::f32);
+  if (op.sums) rule.accumulator("sums", op.sums, 1, op.x.cols);
   MS_ASSERT(op.out.contiguous(), "{}: gaps between the rows of out", rule.op);
 }
 void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }

@@ -40,6 +40,7 @@ OpCost count(const Matmul& op) {
 OpCost count(const RoundToFp8& op) {
   OpCost op_cost = plain(op);
   if (!op.has_amax) op_cost.bytes += bytes_of(op.x);
+  if (op.accumulate) op_cost.bytes += bytes_of(op.sums);
   return op_cost;
 }
 

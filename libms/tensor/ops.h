@@ -6,7 +6,7 @@
 // f32 or bf16 unless a type is given. Arithmetic is in f32. Sums of many terms are in f32 with a fixed order, or in f64
 // where the op says so. "+=" accumulates; an accumulator is f32 or bf16, and receives the op's sum, which is in f32, in
 // one addition that is rounded once. An optional tensor is absent when its data is null. Results never depend on the
-// number of threads. `amax`, if present, f32 [1,1] or [1,kAmaxCols], receives Amax of the result, y or dx, in bf16.
+// number of threads. `amax`, if present, starts with f32 [1,1], the Amax of the result y or dx, which is then in bf16.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,8 @@ enum class Operands : std::uint8_t { as_given, fp8, fp8_gradient };
 // and b have the same type; c is f32 or that type; sums are in f32. `accumulate` adds into c. bias has a's type. If
 // gelu_y is present, like c, it receives what GeluFwd computes from c. If gelu_x is present, like c, then c becomes
 // what GeluBwd computes from c and gelu_x. Both may be computed before c is rounded. Neither is allowed with
-// `accumulate`. If c is a weight's gradient, dy^T x, then a_sums [1,M], of c's type, may receive that of its bias: the
-// sums of the rows of a[K,M], as ColumnSum computes them, added if c is. Only with transpose_a, operands as given, no
-// bias and no GELU.
+// `accumulate`. If c is a weight's gradient, dy^T x, then a_sums [1,M], of c's type, may receive that of its bias, the
+// ColumnSum of a[K,M], added if c is: only with transpose_a, operands as given, no bias and no GELU.
 struct Matmul {
   MS_OP("matmul", matmul)
   Tensor c, a = {}, b, bias = {};
@@ -60,8 +59,8 @@ struct Matmul {
   }
 };
 
-// An operand rounded to fp8 comes with f32 [1,kAmaxCols]: its amax and, at kAmaxOfDevice, a number of the
-// device's. cuBLASLt runs no fp8 GEMM whose scales are not aligned to 16 bytes, as those are that an arena aligns.
+// An operand rounded to fp8 has f32 [1,kAmaxCols]: its amax and, at kAmaxOfDevice, a number of the device's. cuBLASLt
+// runs no fp8 GEMM whose scales are not aligned to 16 bytes, as an arena aligns them.
 inline constexpr std::int64_t kAmaxCols = 5, kAmaxOfDevice = 4;
 
 // out f32 [1,1] = amax of x, the largest |element|, x in bf16. Not finite if an element of x is not.
@@ -73,21 +72,23 @@ struct Amax {
 
 // Rounds x, in bf16, to fp8 once for several matmuls: to e5m2 if it is a gradient, otherwise to e4m3. `out` is like x,
 // without gaps, and holds the numbers as matmuls of the same device take them: in bf16, or, on a GPU with fp8 GEMMs, in
-// fp8 as they lie in x and then transposed. amax f32 [1,kAmaxCols]. With `has_amax` it is there already.
+// fp8 as they lie in x and then transposed. amax f32 [1,kAmaxCols]; x is not read for it if it `has_amax`. sums [1,C],
+// if present, (+)= column sums of x, not of the rounded numbers; a GPU adds the rows in another order than ColumnSum.
 struct RoundToFp8 {
   MS_OP("round_to_fp8", elementwise)
-  Tensor out, amax, x;
-  bool is_gradient = false, has_amax = false;
-  void each(auto&& f) const { f(Access::read, x), f(Access::write, out), f(Access::write, amax); }
+  Tensor out, amax, x, sums = {};
+  bool is_gradient = false, has_amax = false, accumulate = true;
+  void each(auto&& f) const {
+    f(Access::read, x), f(Access::write, out), f(Access::write, amax), f(Access::write, sums);
+  }
 };
 
 // Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
 // ld), o like q. Query i of a sequence sees keys j with j <= i and, if window > 0, j > i - window. Query head h reads
-// key/value head h / (heads / kv_heads). If starts, i32 [1,T], is present, query i also
-// sees only keys j >= starts[i], positions in its sequence that are at most i and do not decrease. lse f32
-// [batch*heads, seq]: log of the sum of exp(scale * q.k). For bf16 tensors an implementation may round probabilities
-// and gradients of scores to bf16 where they are operands of a matmul. q, o and lse may have the queries of positions
-// first, first + 1, .. only, the same number of each sequence: the CPU gives them the bits that they have in the whole.
+// key/value head h / (heads / kv_heads). If starts, i32 [1,T], is present, query i also sees only keys j >= starts[i],
+// positions in its sequence that are at most i and do not decrease. lse f32 [batch*heads, seq]: log of the sum of
+// exp(scale * q.k). In bf16, probabilities and gradients of scores may be rounded to bf16 as operands of matmuls. q, o
+// and lse may have the queries of positions first, .. only, as many of each sequence: on the CPU with the same bits.
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
   Tensor o, lse, q, k, v;
@@ -253,7 +254,7 @@ struct LossStats {
   std::int64_t first = 0, valid = 0;
   void each(auto&& f) const { f(Access::read, logits), f(Access::read, targets), f(Access::write, stats); }
 };
-// Part two: the stats of all shards, gathered [3*shards, T], in order give lse and loss, f32 [1,T].
+// Part two: the stats of all shards, gathered [3*shards, T], give lse and loss, f32 [1,T], combined in shard order.
 struct LossCombine {
   MS_OP("loss_combine", loss)
   Tensor loss, lse, gathered;
@@ -348,8 +349,7 @@ struct LambMoments {
   }
 };
 // The second half, with the norms of the whole parameter: w = w - lr (sqrt(norms[0]) / sqrt(norms[1])) u, with u as
-// above, computed again. The quotient is 1 if either norm is 0. param and master as in AdamW. factor 0 leaves
-// everything unchanged.
+// above, computed again. The quotient is 1 if either norm is 0. param, master and factor as in AdamW.
 struct LambApply {
   MS_OP("lamb_apply", optimizer)
   Tensor param, master, m, v, norms, factor;

@@ -55,16 +55,22 @@ void measure_fp8(Bench& bench) {
                      },
                  .bytes = 3 * numbers});
   }
-  bench.moves({.kernel = "fp8: both ways",
-               .shape = shape,
-               .make =
-                   [=](Tensors& t) {
-                     return on(t, [=, at = part(t)](kernels::Stream stream) {
-                       kernels::fp8_quantize_both(stream, at.to.data, at.to.data + rows * cols, at.back.as<float>(),
-                                                  matrix_of(at.x), at.amax.as<float>(), false);
-                     });
-                   },
-               .bytes = 4 * numbers});
+  for (const bool summed : {false, true}) {
+    const auto scratch = static_cast<std::int64_t>(kernels::fp8_sums_bytes(rows, cols) / sizeof(float));
+    bench.moves({.kernel = summed ? "fp8: both ways, sums" : "fp8: both ways",
+                 .shape = shape,
+                 .make =
+                     [=](Tensors& t) {
+                       const Tensor out = t.zeros(DType::f32, 1, cols), partials = t.zeros(DType::f32, 1, scratch);
+                       const kernels::Fp8Sums sums{matrix_of(out), true, partials.data};
+                       return on(t, [=, at = part(t)](kernels::Stream stream) {
+                         kernels::fp8_quantize_both(stream, at.to.data, at.to.data + rows * cols, at.back.as<float>(),
+                                                    matrix_of(at.x), at.amax.as<float>(), false,
+                                                    summed ? sums : kernels::Fp8Sums{});
+                       });
+                     },
+                 .bytes = 4 * numbers});
+  }
 }
 
 void measure_reduce(Bench& bench, int ranks, kernels::Type type) {

@@ -2,6 +2,7 @@
 // themselves, whether an fp8 GEMM takes the numbers as they lie or transposed, or the GPU or the shape has none.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -43,14 +44,18 @@ class Rounding : public testing::Test {
     stream_->submit(RoundToFp8{.out = out, .amax = amax, .x = x, .is_gradient = is_gradient, .has_amax = has_amax});
     return out;
   }
+  template <class Number>
+  std::vector<Number> values_of(const Tensor& there) {
+    const Tensor here = here_->take(DType::f32, there.rows, there.cols);
+    stream_->submit(Copy{.dst = here, .src = there});
+    stream_->synchronize();
+    std::vector<Number> values(static_cast<std::size_t>(here.numel()));
+    std::memcpy(values.data(), here.data, static_cast<std::size_t>(here.size_bytes()));
+    return values;
+  }
   std::vector<std::uint32_t> bits_of(const Matmul& op) {
     stream_->submit(op);
-    const Tensor here = here_->take(DType::f32, op.c.rows, op.c.cols);
-    stream_->submit(Copy{.dst = here, .src = op.c});
-    stream_->synchronize();
-    std::vector<std::uint32_t> bits(static_cast<std::size_t>(here.numel()));
-    std::memcpy(bits.data(), here.data, static_cast<std::size_t>(here.size_bytes()));
-    return bits;
+    return values_of<std::uint32_t>(op.c);
   }
 
   static constexpr std::size_t kBytes = std::size_t{4} << 20;
@@ -86,6 +91,51 @@ TEST_F(Rounding, OnceGivesTheBitsOfEachTime) {
         if (!c.reads_rounded) continue;
         stream_->submit(Fill{.x = op.a, .value = 1});
         EXPECT_EQ(bits_of(op), want) << "a was rounded again";
+      }
+    }
+  }
+}
+
+// Sums while x is rounded are those of ColumnSum, but for the order of the rows, and do not change what is rounded.
+TEST_F(Rounding, SumsTheRows) {
+  struct Case {
+    const char* name;
+    std::int64_t rows, cols;
+  };
+  for (const Case& c : {Case{"less than a tile", 48, 32}, {"tiles", 320, 208}, {"no vectors", 75, 33}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::string(c.name) + " " + std::string(to_string(dtype)));
+      arena_->reset(), here_->reset();
+      const auto take = [&](DType type, std::int64_t rows, std::int64_t cols) {
+        const Tensor t = arena_->take(type, rows, cols);
+        stream_->submit(Fill{.x = t, .value = 1});
+        return t;
+      };
+      const Tensor x = numbers(c.rows, c.cols), amax = take(DType::f32, 1, kAmaxCols);
+      const std::vector<std::uint32_t> plain = values_of<std::uint32_t>(rounded(x, amax, true, false));
+      for (const bool accumulate : {false, true}) {
+        const Tensor want = take(dtype, 1, c.cols), sums = take(dtype, 1, c.cols);
+        stream_->submit(ColumnSum{.out = want, .x = x, .accumulate = accumulate});
+        const RoundToFp8 op{.out = arena_->take(x.dtype, x.rows, x.cols),
+                            .amax = amax,
+                            .x = x,
+                            .sums = sums,
+                            .is_gradient = true,
+                            .accumulate = accumulate};
+        stream_->submit(op);
+        EXPECT_EQ(values_of<std::uint32_t>(op.out), plain);
+        const std::vector<float> got = values_of<float>(sums), expected = values_of<float>(want);
+        // Magnitudes are below 1. A sum in bf16 may be rounded the other way.
+        const double error = 1e-6 * static_cast<double>(c.rows);
+        const double rounding = dtype == DType::bf16 ? 0x1p-7 : 0;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_NEAR(got[i], expected[i], error + rounding * std::abs(expected[i])) << "column " << i;
+        }
+        const Tensor again = take(dtype, 1, c.cols);
+        RoundToFp8 second = op;
+        second.sums = again;
+        stream_->submit(second);
+        EXPECT_EQ(values_of<float>(again), got) << "another run has other bits";
       }
     }
   }

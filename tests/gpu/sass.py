@@ -29,6 +29,7 @@ NARROW = [
     (r"lookup<", {"LDG32": 1}, "the row's token"),
     (r"(amax_kernel|each_vector_amax|norm_(fwd|bwd))<", {"REDG32": 1}, "the block's maximum"),
     (r"quantize_(rows|columns)<", {"LDG32": 1, "STG32": 1}, "amax and the factor of a tensor"),
+    (r"quantize_columns<\w+, true>", {"STG32": 1}, "a column's sum of a tile"),
     (r"stats_kernel<", {"LDG32": 3, "LDG16": 2, "STG32": 3}, "a row's target and results, and its end"),
     (r"backward_kernel<", {"LDG32": 2}, "a row's log of the sum and target"),
     (r"(adamw|lamb_\w+)_kernel<", {"LDG32": 1}, "the factor of clipping"),

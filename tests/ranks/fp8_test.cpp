@@ -158,6 +158,49 @@ INSTANTIATE_TEST_SUITE_P(All, Fp8AmaxPasses,
                                          Passes{"llama", "none", {.tp = 2}, true, 3, 3},
                                          Passes{"llama", "none", {.tp = 2, .sequence_parallel = false}, true, 1, 1}));
 
+// A gradient that is rounded once for both of its matmuls is summed by the rounding, for the gradient of a bias. The
+// parallel block has two biases at its end, and rounds their gradient once. A ColumnSum sums the rest.
+struct BiasSums {
+  const char* name;
+  bool parallel_block, fused;
+  Layout layout;
+  const char* schedule;
+  int rounded, apart;  // of a layer
+};
+void PrintTo(const BiasSums& sums, std::ostream* out) { *out << sums.name; }
+class Fp8BiasSums : public testing::TestWithParam<BiasSums> {};
+TEST_P(Fp8BiasSums, ArePartsOfRoundings) {
+  const BiasSums& sums = GetParam();
+  train::Settings settings = fp8_settings("gpt", sums.layout);
+  settings.model.parallel_block = sums.parallel_block, settings.model.fused = sums.fused;
+  settings.mesh.schedule = sums.schedule;
+  struct Count final : tensor::OpObserver {
+    void ran(const tensor::Op& op, double) override {
+      const auto* rounding = std::get_if<tensor::RoundToFp8>(&op);
+      rounded += rounding != nullptr && rounding->sums ? 1 : 0;
+      apart += std::holds_alternative<tensor::ColumnSum>(op) ? 1 : 0;
+      layers += std::holds_alternative<tensor::AttentionBwd>(op) ? 1 : 0;
+    }
+    int rounded = 0, apart = 0, layers = 0;
+  };
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    Count count;
+    device.set_observer(&count);
+    Outcome outcome;
+    run_rank(plan, world, device, 1, outcome);
+    device.set_observer(nullptr);
+    EXPECT_GT(count.layers, 0);
+    EXPECT_EQ(count.rounded, sums.rounded * count.layers);
+    EXPECT_EQ(count.apart, sums.apart * count.layers);
+  });
+}
+INSTANTIATE_TEST_SUITE_P(All, Fp8BiasSums,
+                         testing::Values(BiasSums{"serial", false, true, {}, "1f1b", 4, 0},
+                                         BiasSums{"parallel", true, true, {}, "1f1b", 2, 1},
+                                         BiasSums{"unfused", false, false, {}, "1f1b", 0, 4},
+                                         BiasSums{"tp2", false, true, {.tp = 2}, "1f1b", 0, 4},
+                                         BiasSums{"split", false, true, {1, 1, 2, 1, true, 1}, "zb-h1", 0, 4}));
+
 void expect_same(const train::Settings& a, const train::Settings& b) {
   constexpr int kSteps = 2;
   const Outcome one = run_threads(a, kSteps), other = run_threads(b, kSteps);

@@ -35,8 +35,10 @@ class CudaMatmul {
   // library's first one, or, if `timed`, the autotuned one, which is added to the choices. Returns the scratch memory
   // that it needs.
   std::size_t prepare(const Matmul& op, MatmulChoices& choices, bool timed);
-  // Rounds an operand for such matmuls.
-  void round(const RoundToFp8& op, cudaStream_t stream) const { round_to_fp8(op, major_, stream); }
+  // Rounds an operand for such matmuls. `scratch`: sums_bytes().
+  void round(const RoundToFp8& op, void* scratch, cudaStream_t stream) const {
+    round_to_fp8(op, major_, scratch, stream);
+  }
   // Runs what was prepared and has not run, once, in other memory: cuBLASLt loads a kernel when it is first launched,
   // which waits for all that runs, messages included.
   void run_new();

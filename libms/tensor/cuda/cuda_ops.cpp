@@ -211,6 +211,7 @@ std::size_t scratch_of(const Row&) {
 std::size_t scratch_of(const LayerNormBwd& op) { return kernels::column_sums_bytes(op.x.cols, 2); }
 std::size_t scratch_of(const RmsNormBwd& op) { return kernels::column_sums_bytes(op.gain.cols, 1); }
 std::size_t scratch_of(const EmbeddingBwd& op) { return kernels::embedding_bwd_bytes(op.dy.rows); }
+std::size_t scratch_of(const RoundToFp8& op) { return sums_bytes(op); }
 std::size_t scratch_of(const ColumnSum& op) { return kernels::column_sums_bytes(op.x.cols, 1); }
 std::size_t scratch_of(const SumInto&) { return kernels::total_bytes(); }
 std::size_t scratch_of(const SumSquares&) { return kernels::total_bytes(); }
@@ -258,7 +259,9 @@ class CudaOps::Impl {
   void run(const Row& op, S stream, CudaScratch& scratch) = delete;
   void run(const Matmul& op, S stream, CudaScratch& scratch) { matmul_.run(op, stream, scratch); }
   void run(const Amax& op, S stream, CudaScratch&) { kernels::compute_amax(stream, op.out.as<float>(), matrix(op.x)); }
-  void run(const RoundToFp8& op, S stream, CudaScratch&) { matmul_.round(op, stream); }
+  void run(const RoundToFp8& op, S stream, CudaScratch& scratch) {
+    matmul_.round(op, scratch.take(scratch_of(op)), stream);
+  }
   void run(const AttentionFwd& op, S stream, CudaScratch& scratch) { attention_->run(op, stream, scratch); }
   void run(const AttentionBwd& op, S stream, CudaScratch& scratch) { attention_->run(op, stream, scratch); }
   void run(const LayerNormFwd& op, S stream, CudaScratch&) {

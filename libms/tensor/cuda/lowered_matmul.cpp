@@ -54,14 +54,16 @@ bool rounds_to_bytes(const Tensor& x, int major) {
   return major >= 9 && is_aligned(x) && x.rows % kVectorBytes == 0 && x.cols % kVectorBytes == 0;
 }
 
-void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream) {
+void round_to_fp8(const RoundToFp8& op, int major, void* scratch, cudaStream_t stream) {
   auto* amax = op.amax.as<float>();
   if (!op.has_amax) kernels::compute_amax(stream, amax, kernel_matrix(op.x));
   if (rounds_to_bytes(op.x, major)) {
     kernels::fp8_quantize_both(stream, op.out.data, op.out.data + op.x.numel(), amax + kAmaxOfDevice,
-                               kernel_matrix(op.x), amax, op.is_gradient);
+                               kernel_matrix(op.x), amax, op.is_gradient,
+                               {kernel_matrix(op.sums), op.accumulate, scratch});
   } else {
     kernels::fp8_round(stream, op.out.data, kernel_matrix(op.x), amax, op.is_gradient);
+    if (op.sums) kernels::column_sum(stream, kernel_matrix(op.sums), kernel_matrix(op.x), op.accumulate, scratch);
   }
 }
 

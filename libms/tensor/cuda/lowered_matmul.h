@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,7 +27,12 @@ std::vector<MatmulVariant> variants_of(const Matmul& op, int major);
 
 // Tells whether RoundToFp8 leaves numbers in fp8 on such a GPU, ready for its fp8 GEMMs; otherwise it rounds x in bf16.
 bool rounds_to_bytes(const Tensor& x, int major);
-void round_to_fp8(const RoundToFp8& op, int major, cudaStream_t stream);
+// `scratch`: sums_bytes().
+void round_to_fp8(const RoundToFp8& op, int major, void* scratch, cudaStream_t stream);
+inline std::size_t sums_bytes(const RoundToFp8& op) {
+  return op.sums ? std::max(kernels::fp8_sums_bytes(op.x.rows, op.x.cols), kernels::column_sums_bytes(op.x.cols, 1))
+                 : 0;
+}
 
 // Issues the GELU on a result that cuBLASLt has left in c.
 void apply_gelu(const Matmul& op, cudaStream_t stream);

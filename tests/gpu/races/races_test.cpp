@@ -224,6 +224,11 @@ TEST_P(Kernels, Fp8) {
     }
     fp8_quantize_both(kStream, result(48, cols() / 2).data, result(48, cols() / 2).data, unwritten(1), tall, amax,
                       is_e5m2);
+    const Matrix ragged = operand(80, 208);  // more than one tile each way, and less than two
+    for (const Matrix& sums : {operand(1, 208), result(1, 208, Type::f32)}) {
+      fp8_quantize_both(kStream, result(80, 104).data, result(80, 104).data, unwritten(1), ragged, amax, is_e5m2,
+                        {sums, sums.type == Type::bf16, scratch(fp8_sums_bytes(80, 208))});
+    }
   }
   expect_clean();
 }

@@ -81,6 +81,13 @@ TEST(OpCosts, Matmuls) {
        moved(OpClass::elementwise, (2 + 2 + 2) * a + 8)},
       {"what rounds, amax known", RoundToFp8{.out = bf16(3, 7), .amax = f32(1, 2), .x = bf16(3, 7), .has_amax = true},
        moved(OpClass::elementwise, (2 + 2) * a + 8)},
+      // The sums of its rows read nothing more.
+      {"what rounds and sums",
+       RoundToFp8{.out = bf16(3, 7), .amax = f32(1, 2), .x = bf16(3, 7), .sums = f32(1, 7), .accumulate = false},
+       moved(OpClass::elementwise, (2 + 2 + 2) * a + 8 + 4 * 7)},
+      {"what rounds and adds sums",
+       RoundToFp8{.out = bf16(3, 7), .amax = f32(1, 2), .x = bf16(3, 7), .sums = f32(1, 7)},
+       moved(OpClass::elementwise, (2 + 2 + 2) * a + 8 + 2 * 4 * 7)},
       {"what finds them", Amax{.out = f32(1, 1), .x = bf16(3, 7)}, moved(OpClass::elementwise, 2 * a + 4)},
       {"with a GELU", Matmul{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5), .gelu_y = bf16(3, 5)},
        matmul_cost(true, flops, 2 * (a + b + 2 * c))},
