@@ -76,7 +76,7 @@ constexpr Field<PathsConfig> kPathsFields[] = {
     {.key = "nvml",
      .member = &PathsConfig::nvml,
      .doc = "NVIDIA's management library, which is opened if it is there; empty for the first libnvidia-ml.so.1 of "
-            "/usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu and /usr/lib64."},
+            "/usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu, /usr/lib64 and /usr/local/nvidia/lib64."},
     {.key = "perftest",
      .member = &PathsConfig::perftest,
      .doc = "The program ib_write_bw of perftest, by which perf.rdma and perf.rnics measure RDMA adapters."},

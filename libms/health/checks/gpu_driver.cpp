@@ -16,10 +16,14 @@ Result check_gpu_driver(Evidence& evidence) {
   if (on_bus == 0 && !gpus.library_found) {
     return skipped(fmt::format("{}, and the PCI bus has no NVIDIA GPU", gpus.error));
   }
-  return judged({{.severity = Severity::critical,
-                  .entity = "driver",
-                  .message = fmt::format("no answer about {}: {}", plural(std::max(on_bus, expected.count), "GPU"),
-                                         gpus.error)}});
+  const std::string message =
+      fmt::format("no answer about {}: {}", plural(std::max(on_bus, expected.count), "GPU"), gpus.error);
+  // The GPUs may be well, and the library in a place that is not looked at.
+  if (!gpus.library_found && evidence.root().read("/proc/driver/nvidia/version"))
+    return judged({{.severity = Severity::warning,
+                    .entity = "driver",
+                    .message = message + "; the kernel has the driver loaded, so the library may be elsewhere"}});
+  return judged({{.severity = Severity::critical, .entity = "driver", .message = message}});
 }
 
 }  // namespace
@@ -35,8 +39,9 @@ extern constinit const Check kGpuDriver = {
         "NVIDIA GPUs are on the PCI bus, or gres.conf or the policy expects some, but the driver's library is not "
         "there, cannot be loaded or refuses: the module is not loaded, or the library was updated under a running "
         "driver. The library is libnvidia-ml.so.1 of the first of /usr/lib/x86_64-linux-gnu, "
-        "/usr/lib/aarch64-linux-gnu and /usr/lib64 that has it, or the file that paths.nvml names. On a healthy "
-        "node the first question takes some hundredths of a second. Without "
+        "/usr/lib/aarch64-linux-gnu, /usr/lib64 and /usr/local/nvidia/lib64 that has it, or the file that paths.nvml "
+        "names. If no such file is there but the kernel has the driver loaded, nothing is known of the GPUs, which "
+        "is a warning only. On a healthy node the first question takes some hundredths of a second. Without "
         "nvidia-persistenced the driver starts every GPU anew, which can take seconds for each of them and then "
         "looks like a driver that hangs: run the daemon.\n\n"
         "It is not on the default allow-list, because a library in another place, or a wrong paths.nvml, "

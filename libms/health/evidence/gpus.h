@@ -60,9 +60,10 @@ struct GpuSnapshot {
   std::vector<Gpu> gpus;
 };
 
-// Where distributions have the library: Debian's family on x86 and Arm, and the others.
+// Where the library is: in distributions, Debian's family on x86 and Arm, and the others; in containers and virtual
+// machines that are given the host's driver.
 inline constexpr std::string_view kNvmlDirectories[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-                                                        "/usr/lib64"};
+                                                        "/usr/lib64", "/usr/local/nvidia/lib64"};
 
 enum class Ask { health, sensors_too };
 

@@ -43,6 +43,21 @@ TEST(GpuChecks, AllAreSkippedWithoutGpus) {
   }
 }
 
+// A library in another place says nothing of the GPUs: jobs may use them.
+TEST(GpuChecks, AMissingLibraryBesideALoadedDriverIsAWarning) {
+  for (const bool loaded : {false, true}) {
+    for (const bool found : {false, true}) {
+      GpuNode node;
+      if (loaded) node.fake.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64  580.159.04\n");
+      node.no_driver("no answer", found);
+      const Result result = node.run("gpu.driver");
+      ASSERT_EQ(result.findings.size(), 1U);
+      EXPECT_EQ(result.findings[0].severity, loaded && !found ? Severity::warning : Severity::critical);
+      EXPECT_EQ(result.findings[0].message.find("may be elsewhere") != std::string::npos, loaded && !found);
+    }
+  }
+}
+
 TEST(GpuChecks, SilentGpusAreNotJudged) {
   GpuNode node;
   for (int index = 0; index < 8; ++index) node.snapshot.gpus[static_cast<std::size_t>(index)] = silent_gpu(index);
