@@ -1,5 +1,6 @@
-// LayerNorm and RMSNorm. A block holds a row in registers, so that memory is read once. In the backward, blocks stride
-// over rows and keep column sums of theirs; a second launch adds those up, in block order.
+// LayerNorm and RMSNorm. The registers of a block, or for short rows of a warp, hold a row, so that memory is read
+// once. In the backward, blocks stride over rows and keep column sums of theirs; a second launch adds those up, in
+// block order.
 #include <algorithm>
 
 #include "amax.cuh"

@@ -190,9 +190,9 @@ std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows)
       ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
       prose(
           "The file is TOML. Every key has a place in one of the sections below; an unknown key is an error. "
-          "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds; a key beside which another "
-          "of the same name counts steps, as every_steps beside every, has to have its unit. Sizes are strings with "
-          "a unit (64MiB, 1GB) or plain bytes. All problems are reported at once, with file, line and column.");
+          "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds; only where another key counts "
+          "steps, as every_steps beside every, must the unit be there. Sizes are strings with a unit (64MiB, 1GB) or "
+          "plain bytes. All problems are reported at once, with file, line and column.");
   text += ".Sh KEYS\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConfigRow& row = rows[i];

@@ -118,6 +118,10 @@ constexpr NamedPart kParts[] = {{"ceilings", measure_ceilings},
                                 {"unordered", measure_unordered}};
 
 int run(int gpu, bool small, const std::string& json, std::string_view only) {
+  if (!only.empty() && std::ranges::none_of(kParts, [&](const NamedPart& part) { return part.name == only; })) {
+    fmt::print(stderr, "gpu_bench: there is no part {}\n", only);
+    return 2;
+  }
   std::unique_ptr<Device> device, unordered;
   try {
     device = make_cuda_device(gpu, {.time_ops = false});

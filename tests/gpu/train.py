@@ -387,7 +387,8 @@ def main():
                 save()
     report(results, of_losses)
     failed = (not arguments.no_losses and not losses_agree(of_losses) or
-              any("failed" in result.get("deterministic", {}) for result in results))
+              any("failed" in result.get(variant, {"failed": "missing"}) for result in results
+                  for variant in ("deterministic", "free", "fp8") if variant in arguments.variants))
     if arguments.small:  # where it is tried out, everything is
         failed = failed or any("failed" in row for result in results for row in result.values() if isinstance(row, dict))
     return 1 if failed else 0

@@ -76,3 +76,14 @@ env -i PATH="$dir/path:/usr/bin:/bin" /bin/sh control/prerm upgrade || fail "a r
 said=$(removed ' optional /usr/lib/ms/ms_spank.so') || fail "an optional plugin stays"
 [[ $said == *"still named in $dir/slurm/plugstack.conf.d/ms.conf "* ]] || fail "it says: $said"
 [[ -z $(removed '#required /usr/lib/ms/ms_spank.so') ]] || fail "a comment keeps it"
+mkdir -p site
+echo 'required /usr/lib/ms/ms_spank.so' >site/shared
+ln -sf ../site/shared slurm/plugstack.conf
+if said=$(removed '# none'); then fail "a required plugin goes where plugstack.conf is a link"; fi
+printf 'include %s/site/*\n' "$dir" >site/top
+ln -sf ../site/top slurm/plugstack.conf
+if said=$(removed '# none'); then fail "a required plugin goes where its line is included"; fi
+[[ $said == *"required in $dir/site/shared "* ]] || fail "it says: $said"
+rm slurm/plugstack.conf
+echo 'required /usr/lib/ms/ms_spank.so' >slurm/plugstack.conf.d/ms.conf.bak
+[[ -z $(removed '# none') ]] || fail "a copy of an old file keeps it"

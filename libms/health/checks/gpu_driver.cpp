@@ -18,8 +18,8 @@ Result check_gpu_driver(Evidence& evidence) {
   }
   const std::string message =
       fmt::format("no answer about {}: {}", plural(std::max(on_bus, expected.count), "GPU"), gpus.error);
-  // The GPUs may be well, and the library in a place that is not looked at.
-  if (!gpus.library_found && evidence.root().read("/proc/driver/nvidia/version"))
+  // Where nobody said that there are GPUs for jobs, they may be well, and the library in a place that is not looked at.
+  if (!gpus.library_found && expected.count == 0 && evidence.root().read("/proc/driver/nvidia/version"))
     return judged({{.severity = Severity::warning,
                     .entity = "driver",
                     .message = message + "; the kernel has the driver loaded, so the library may be elsewhere"}});
@@ -40,12 +40,14 @@ extern constinit const Check kGpuDriver = {
         "there, cannot be loaded or refuses: the module is not loaded, or the library was updated under a running "
         "driver. The library is libnvidia-ml.so.1 of the first of /usr/lib/x86_64-linux-gnu, "
         "/usr/lib/aarch64-linux-gnu, /usr/lib64 and /usr/local/nvidia/lib64 that has it, or the file that paths.nvml "
-        "names. If no such file is there but the kernel has the driver loaded, nothing is known of the GPUs, which "
-        "is a warning only. On a healthy node the first question takes some hundredths of a second. Without "
+        "names. If no such file is there, the kernel has the driver loaded and neither gres.conf nor the policy "
+        "expects "
+        "GPUs, nothing is known of them, which is a warning only. On a healthy node the first question takes some "
+        "hundredths of a second. Without "
         "nvidia-persistenced the driver starts every GPU anew, which can take seconds for each of them and then "
         "looks like a driver that hangs: run the daemon.\n\n"
-        "It is not on the default allow-list, because a library in another place, or a wrong paths.nvml, "
-        "would look the same on every node. A driver that is there and refuses is also found by gpu.count.",
+        "It is not on the default allow-list: where GPUs are expected, a library in another place, or a wrong "
+        "paths.nvml, would look the same on every node. A driver that is there and refuses is also found by gpu.count.",
     .remedy = "Run nvidia-smi; load the module, reboot after an update of the driver, or set paths.nvml.",
     .run = check_gpu_driver};
 

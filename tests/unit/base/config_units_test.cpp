@@ -42,6 +42,16 @@ TEST(ConfigUnits, ANumberThatMayBeStepsOrSecondsNeedsAUnit) {
     EXPECT_EQ(problems.empty() ? "" : problems[0].str(), row.message) << row.assignment;
     EXPECT_EQ(saves.every_s, row.every_s) << row.assignment;
   }
+  // What is written down is read again.
+  for (const double every_s : {0.0, 0.0005, 1.1 * 3600, 1234.5678, 5400.0}) {
+    SavesConfig saves{.every_s = every_s}, again;
+    ConfigSchema schema, other;
+    schema.section("saves", "When.", saves, kFields);
+    other.section("saves", "When.", again, kFields);
+    other.load_text(schema.dump(false), "a dump");
+    EXPECT_TRUE(other.problems().empty()) << schema.dump(false);
+    EXPECT_EQ(again.every_s, every_s) << schema.dump(false);
+  }
 }
 
 }  // namespace
