@@ -17,7 +17,9 @@ function(ms_install_text file part folder name)
     set(file \"\$ENV{DESTDIR}${place}/${name}\")
     file(READ \"\${file}\" text)
     string(REPLACE /usr/local/lib/ms/ \"\${CMAKE_INSTALL_PREFIX}/${MS_INSTALL_LIBDIR}/\" text \"\${text}\")
+    string(REPLACE /usr/local/nvidia @nvidia@ text \"\${text}\")  # no folder of ours
     string(REPLACE /usr/local \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")
+    string(REPLACE @nvidia@ /usr/local/nvidia text \"\${text}\")
     file(WRITE \"\${file}\" \"\${text}\")" COMPONENT ${part})
 endfunction()
 

@@ -36,7 +36,8 @@ std::string format_value(double value, Unit unit) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::string text = fmt::format("{}", value);  // the shortest digits that do
   // A key beside which another counts steps is not read without its unit.
-  if (unit == Unit::seconds && value > 0 && text.find('e') == std::string::npos) return toml_string(text + "s");
+  if (unit == Unit::seconds && value > 0 && value <= kMaxDuration_s && text.find('e') == std::string::npos)
+    return toml_string(text + "s");
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

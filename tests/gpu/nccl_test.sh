@@ -65,8 +65,8 @@ ranks processes MS_EMULATED_NCCL_COUNTS=1 MS_EMULATED_CUBLASLT_COUNTS=1 MS_EMULA
 [[ $(grep -c '^emulated NCCL: [1-9][0-9]* operations, 0 threads for them$' "$work/processes.log") == 8 ]] ||
   fail "processes: $(grep 'emulated NCCL' "$work/processes.log")"
 multiprocessors processes 130
-# Matmuls of weights' gradients compute those of biases.
-[[ $(grep -c '^emulated cuBLASLt: [1-9][0-9]* GEMMs summed an operand$' "$work/processes.log") == 8 ]] ||
+# Gradients of biases are apart from matmuls where nothing was timed: an H200 sums faster so.
+[[ $(grep -c '^emulated cuBLASLt: 0 GEMMs summed an operand$' "$work/processes.log") == 8 ]] ||
   fail "processes: $(grep 'summed an operand' "$work/processes.log")"
 # Ranks that share a GPU build each of attention's plans once, as one rank does.
 plans() { sed -n 's/^emulated cuDNN: \([1-9][0-9]*\) plans$/\1/p' "$work/$1.log" | sort -u; }

@@ -54,7 +54,8 @@ if [[ $release == "$own" ]]; then
   done
   [[ $(in_tree ms-diag list) == *perf.gemm* ]] || fail "ms-diag does not find its active checks"
   for page in "$tree"/usr/share/man/man?/ms*; do
-    if zgrep -q /usr/local "$page"; then fail "$page names /usr/local"; fi
+    # NVIDIA's folder stays; ours is not there.
+    if zcat "$page" | sed 's|/usr/local/nvidia||g' | grep -q /usr/local; then fail "$page names /usr/local"; fi
   done
   in_tree systemd-analyze --man=no verify /usr/lib/systemd/system/ms-{notify,loan}.service || fail "a unit is wrong"
 fi

@@ -48,9 +48,9 @@ std::vector<std::string> gpus_on_bus(const Sysroot& root) {
 
 Expected expected_gpus(const Evidence& evidence) {
   if (evidence.policy().expect.gpus >= 0) {
-    return {static_cast<std::size_t>(evidence.policy().expect.gpus), "expect.gpus"};
+    return {static_cast<std::size_t>(evidence.policy().expect.gpus), "expect.gpus", true};
   }
-  if (const std::size_t count = gpus_in_gres_conf(evidence); count > 0) return {count, "gres.conf"};
+  if (const std::size_t count = gpus_in_gres_conf(evidence); count > 0) return {count, "gres.conf", true};
   return {gpus_on_bus(evidence.root()).size(), "the PCI bus"};
 }
 

@@ -21,7 +21,8 @@ std::vector<std::string> gpus_on_bus(const Sysroot& root);
 
 struct Expected {
   std::size_t count = 0;
-  std::string by;  // who says so
+  std::string by;           // who says so
+  bool configured = false;  // the policy or gres.conf, not the bus
 };
 Expected expected_gpus(const Evidence& evidence);
 

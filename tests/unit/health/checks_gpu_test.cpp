@@ -43,18 +43,19 @@ TEST(GpuChecks, AllAreSkippedWithoutGpus) {
   }
 }
 
-// A library in another place says nothing of the GPUs: jobs may use them.
+// A library in another place says nothing of the GPUs: jobs may use them, unless the site says that there are some.
 TEST(GpuChecks, AMissingLibraryBesideALoadedDriverIsAWarning) {
-  for (const bool loaded : {false, true}) {
-    for (const bool found : {false, true}) {
-      GpuNode node;
-      if (loaded) node.fake.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64  580.159.04\n");
-      node.no_driver("no answer", found);
-      const Result result = node.run("gpu.driver");
-      ASSERT_EQ(result.findings.size(), 1U);
-      EXPECT_EQ(result.findings[0].severity, loaded && !found ? Severity::warning : Severity::critical);
-      EXPECT_EQ(result.findings[0].message.find("may be elsewhere") != std::string::npos, loaded && !found);
-    }
+  for (int bits = 0; bits < 8; ++bits) {
+    const bool loaded = (bits & 1) != 0, found = (bits & 2) != 0, configured = (bits & 4) != 0;
+    GpuNode node;
+    if (loaded) node.fake.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64  580.159.04\n");
+    if (configured) node.policy.expect.gpus = 8;
+    node.no_driver("no answer", found);
+    const Result result = node.run("gpu.driver");
+    ASSERT_EQ(result.findings.size(), 1U);
+    const bool unknown = loaded && !found && !configured;
+    EXPECT_EQ(result.findings[0].severity, unknown ? Severity::warning : Severity::critical) << bits;
+    EXPECT_EQ(result.findings[0].message.find("may be elsewhere") != std::string::npos, unknown) << bits;
   }
 }
 
