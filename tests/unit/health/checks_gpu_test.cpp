@@ -47,15 +47,14 @@ TEST(GpuChecks, AllAreSkippedWithoutGpus) {
 TEST(GpuChecks, AMissingLibraryBesideALoadedDriverIsAWarning) {
   for (int bits = 0; bits < 8; ++bits) {
     const bool loaded = (bits & 1) != 0, found = (bits & 2) != 0, configured = (bits & 4) != 0;
+    const bool unknown = loaded && !found && !configured;
     GpuNode node;
     if (loaded) node.fake.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64  580.159.04\n");
     if (configured) node.policy.expect.gpus = 8;
     node.no_driver("no answer", found);
-    const Result result = node.run("gpu.driver");
-    ASSERT_EQ(result.findings.size(), 1U);
-    const bool unknown = loaded && !found && !configured;
-    EXPECT_EQ(result.findings[0].severity, unknown ? Severity::warning : Severity::critical) << bits;
-    EXPECT_EQ(result.findings[0].message.find("may be elsewhere") != std::string::npos, unknown) << bits;
+    const Finding finding = node.run("gpu.driver").findings.at(0);
+    EXPECT_EQ(finding.severity, unknown ? Severity::warning : Severity::critical) << bits;
+    EXPECT_EQ(finding.message.find("may be elsewhere") != std::string::npos, unknown) << bits;
   }
 }
 
