@@ -185,10 +185,7 @@ TEST_P(Fp8BiasSums, ArePartsOfRoundings) {
   };
   on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
     Count count;
-    device.set_observer(&count);
-    Outcome outcome;
-    run_rank(plan, world, device, 1, outcome);
-    device.set_observer(nullptr);
+    observe_step(plan, world, device, count);
     EXPECT_GT(count.layers, 0);
     EXPECT_EQ(count.rounded, sums.rounded * count.layers);
     EXPECT_EQ(count.apart, sums.apart * count.layers);

@@ -145,10 +145,7 @@ TEST(BiasGradients, ArePartsOfMatmuls) {
     on_threads(with(settings_of(c.model), c.variant),
                [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
                  BiasSums sums;
-                 device.set_observer(&sums);
-                 Outcome outcome;
-                 run_rank(plan, world, device, 1, outcome);
-                 device.set_observer(nullptr);
+                 observe_step(plan, world, device, sums);
                  EXPECT_GT(sums.layers, 0);
                  EXPECT_EQ(sums.joined, c.joined * sums.layers);
                  EXPECT_EQ(sums.apart, c.apart * sums.layers);

@@ -209,6 +209,13 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   outcome.valid_loss = valid;
 }
 
+void observe_step(const train::Plan& plan, comm::World& world, tensor::Device& device, tensor::OpObserver& observer) {
+  Outcome outcome;
+  device.set_observer(&observer);
+  run_rank(plan, world, device, 1, outcome);
+  device.set_observer(nullptr);
+}
+
 void on_threads(const train::Settings& settings, const Body& body, const Devices& devices) {
   const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
   const train::Plan plan = train::make_plan(settings, ranks);

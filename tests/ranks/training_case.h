@@ -58,6 +58,8 @@ void load_parameters(train::Engine& engine, const Matrices& from);
 
 // Runs one rank for `steps` steps and adds the elements it owns to `outcome` (losses on every rank).
 void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& device, int steps, Outcome& outcome);
+// Trains one step on a rank, whose operations the observer sees. Collective, as run_rank() is.
+void observe_step(const train::Plan& plan, comm::World& world, tensor::Device& device, tensor::OpObserver& observer);
 
 // Runs `body` on every rank of the settings' mesh, with ranks as threads; an exception fails the test. Each rank has a
 // CPU device, or the one that `devices` creates.
