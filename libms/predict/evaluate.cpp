@@ -208,14 +208,11 @@ void Evaluator::controls(Evaluation& out) {
   };
   by("failed recently", [&](std::size_t row) { return asked_.row(row)[kRecentColumn]; });
   if (!options_.oracle.empty()) {
-    const Layout hidden{.metrics = {options_.oracle}, .bin_days = layout_.bin_days};
-    const Rows rows = rows_at(data_, hidden, options_.task, decisions_);
-    const std::vector<Column> columns = hidden.columns();
-    const auto last_day = std::find_if(columns.begin(), columns.end(),
-                                       [&](const Column& column) { return column.name.starts_with(options_.oracle); });
-    const auto column = static_cast<std::size_t>(last_day - columns.begin());
+    const auto metric = static_cast<std::size_t>(
+        std::find(data_.metrics.begin(), data_.metrics.end(), options_.oracle) - data_.metrics.begin());
     by("ceiling: " + options_.oracle, [&](std::size_t row) {
-      const float value = rows.row(row)[column];
+      const RowInfo& info = asked_.info[row];
+      const float value = last_level(data_, data_.units[info.unit], metric, info.day);
       return std::isnan(value) ? 0 : value;
     });
   }

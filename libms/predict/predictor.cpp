@@ -15,9 +15,18 @@ namespace ms::predict {
 namespace {
 
 constexpr std::string_view kFormat = "ms-predict";
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr std::size_t kMaxModelBytes = std::size_t{1} << 28;
 constexpr float kLeastOdds = 0.05F;  // below it a reason is noise
+
+std::string reason_of(const Column& column, float value) {
+  if (std::isnan(value)) return column.name + ": not known";
+  if (column.holds != Holds::distance) {
+    return fmt::format("{}: {:.4g}", column.name, column.holds == Holds::log ? std::expm1(value) : value);
+  }
+  return fmt::format("{}: {:.1f} standard deviations {} the median of all", column.name, std::abs(value),
+                     value < 0 ? "below" : "above");
+}
 
 std::vector<float> medians(const TrainingSet& set) {
   std::vector<float> out, values;
@@ -127,12 +136,8 @@ std::vector<Reason> Predictor::reasons(std::span<const float> row, std::size_t m
     for (const std::vector<float>& member : all) fall += (member[0] - member[i + 1]) / static_cast<float>(all.size());
     if (fall < kLeastOdds) continue;
     const Column& column = columns[begins[i]];
-    const float value = row[begins[i]];
     const bool series = begins[i] >= layout.table_columns();
-    out.push_back({series              ? column.name
-                   : std::isnan(value) ? column.name + ": not known"
-                                       : fmt::format("{}: {:.4g}", column.name, column.log ? std::expm1(value) : value),
-                   fall});
+    out.push_back({series ? column.name : reason_of(column, row[begins[i]]), fall});
   }
   std::sort(out.begin(), out.end(), [](const Reason& a, const Reason& b) { return a.odds > b.odds; });
   out.resize(std::min(out.size(), most));

@@ -15,8 +15,11 @@ namespace {
 
 constexpr std::array<int, 4> kWindows_days{1, 7, 30, 90};
 constexpr int kKindWindow_days = 90;
-constexpr std::size_t kLevels = 5;   // columns of a metric
-constexpr float kMostValue = 1e30F;  // squares, sums and differences of such are still numbers
+constexpr std::size_t kLevels = 6;     // columns of a metric
+constexpr float kMostValue = 1e30F;    // squares, sums and differences of such are still numbers
+constexpr float kMostSpreads = 100;    // from the median of the peers: what is further out says nothing more
+constexpr double kTail = 0.05;         // of the peers, on either side, that do not make the spread
+constexpr float kTailSpreads = 3.29F;  // between these tails, of a normal distribution
 
 constexpr std::size_t kFixed = kWindows_days.size() + 4;  // counts in windows, count of all, days without, here, in all
 
@@ -43,6 +46,42 @@ Level level_of(std::span<const float> means, std::span<const float> peaks) {
     level.peak = level.count == 1 ? peaks[i] : std::max(level.peak, peaks[i]);
   }
   return level;
+}
+
+// What is usual for a metric at a moment, over all units that have it. A new driver, another workload or a warmer hall
+// change it for all alike, and say nothing of one unit.
+struct Peers {
+  float median = kUnknown, spread = 0;
+
+  // In standard deviations, were the units normally distributed.
+  float distance(float value) const {
+    if (std::isnan(value) || spread == 0) return std::isnan(value) ? kUnknown : 0;
+    return std::clamp((value - median) / spread, -kMostSpreads, kMostSpreads);
+  }
+};
+
+Peers peers_of(std::vector<float>& values) {
+  std::erase_if(values, [](float value) { return std::isnan(value); });
+  if (values.empty()) return {};
+  const auto quantile = [&](double part) {
+    const auto at = values.begin() + std::lround(part * static_cast<double>(values.size() - 1));
+    std::nth_element(values.begin(), at, values.end());
+    return *at;
+  };
+  Peers peers{.median = quantile(0.5)};
+  peers.spread = (quantile(1 - kTail) - quantile(kTail)) / kTailSpreads;
+  if (peers.spread > 0) return peers;
+  // Nearly all are equal, such as counts of errors: the size of what differs is the scale.
+  for (float& value : values) value = std::abs(value - peers.median);
+  std::erase(values, 0.0F);
+  if (!values.empty()) peers.spread = quantile(0.5) / kTailSpreads;
+  return peers;
+}
+
+// The bins that had ended by then.
+std::int64_t bins_ended(const Dataset& data, double day) {
+  return static_cast<std::int64_t>(std::floor(day / data.bin_days)) -
+         static_cast<std::int64_t>(std::floor(data.first_day / data.bin_days));
 }
 
 // Where the layout's names are in these data.
@@ -82,6 +121,16 @@ class Builder {
       throw user_error("predict.target", fmt::format("no fault is of a kind that matches '{}'", task.target),
                        fmt::format("the kinds are {}", fmt::join(data.kinds, ", ")));
     }
+    std::vector<float> values;
+    for (const std::size_t metric : metrics_) {
+      for (std::size_t bin = 0; bin < data.bins; ++bin) {
+        values.clear();
+        for (const Unit& unit : data.units) {
+          if (!unit.mean.empty()) values.push_back(bounded(unit.mean[metric * data.bins + bin]));
+        }
+        bin_peers_.push_back(peers_of(values));
+      }
+    }
   }
 
   void add(Rows& rows, std::uint32_t unit_number, double day) const {
@@ -100,10 +149,29 @@ class Builder {
     rows.values.resize(at + rows.width);
     const std::span<float> row = std::span(rows.values).subspan(at);
     fill(row, unit, *stay, before, day);
-    for (float& value : row) value = std::clamp(value, -kMostValue, kMostValue);  // what is not known stays so
+    for (float& value : row) value = bounded(value);
+  }
+
+  // Puts the rows from `first` on, which are those of one moment, beside one another: levels become distances.
+  void compare(Rows& rows, std::size_t first) const {
+    std::vector<float> values;
+    const std::size_t end = layout_.table_columns();
+    for (std::size_t column = end - kLevels * metrics_.size(); column < end; ++column) {
+      values.clear();
+      for (std::size_t row = first; row < rows.size(); ++row) values.push_back(rows.row(row)[column]);
+      const Peers peers = peers_of(values);
+      for (std::size_t row = first; row < rows.size(); ++row) {
+        float& value = rows.values[row * rows.width + column];
+        value = peers.distance(value);
+      }
+    }
   }
 
  private:
+  static float bounded(float value) {
+    return std::clamp(value, -kMostValue, kMostValue);
+  }  // what is not known stays so
+
   RowInfo label(std::uint32_t unit, double day, std::span<const Fault> after, double in_service_until) const {
     RowInfo info{.unit = unit, .day = day};
     const double begin = day + task_.lead_days, end = begin + task_.horizon_days;
@@ -136,9 +204,7 @@ class Builder {
     }
     for (std::size_t i = 0; i < layout_.kinds.size(); ++i) log_of(counts[i]);
     for (const std::size_t fact : facts_) row[at++] = stay.facts[fact];
-    // The bins that had ended by then.
-    const auto ended = static_cast<std::int64_t>(std::floor(day / data_.bin_days)) -
-                       static_cast<std::int64_t>(std::floor(data_.first_day / data_.bin_days));
+    const std::int64_t ended = bins_ended(data_, day);
     for (const std::size_t metric : metrics_) {
       add_levels(row.subspan(at, kLevels), unit, metric, ended);
       at += kLevels;
@@ -161,12 +227,13 @@ class Builder {
     const auto level = [&](double days) {
       return level_of(bins(unit.mean, metric, ended, days), bins(unit.peak, metric, ended, days));
     };
-    const Level day = level(1), week = level(7), month = level(30);
-    out[0] = day.mean();
-    out[1] = day.mean() - week.mean();
-    out[2] = week.mean() - month.mean();
-    out[3] = week.peak;
-    out[4] = week.spread();
+    const Level days = level(3), week = level(7), month = level(30);
+    out[0] = level(1).mean();
+    out[1] = days.mean();
+    out[2] = week.mean();
+    out[3] = days.mean() - month.mean();
+    out[4] = week.peak;
+    out[5] = week.spread();
   }
 
   void add_series(std::span<float> out, const Unit& unit, std::span<const Fault> before, double day,
@@ -181,7 +248,10 @@ class Builder {
       const std::span<const float> known =
           bins(unit.mean, metrics_[i], ended, static_cast<double>(kSeriesBins) * data_.bin_days);
       std::fill(channel.begin(), channel.end(), kUnknown);
-      std::copy(known.begin(), known.end(), channel.end() - static_cast<std::ptrdiff_t>(known.size()));
+      if (known.empty()) continue;
+      const Peers* peers = &bin_peers_[i * data_.bins] + (known.data() - &unit.mean[metrics_[i] * data_.bins]);
+      std::transform(known.begin(), known.end(), peers, channel.end() - static_cast<std::ptrdiff_t>(known.size()),
+                     [](float value, const Peers& of_bin) { return of_bin.distance(bounded(value)); });
     }
   }
 
@@ -190,6 +260,7 @@ class Builder {
   const Task& task_;
   std::vector<std::size_t> facts_, metrics_, kind_;
   std::vector<bool> wanted_;
+  std::vector<Peers> bin_peers_;  // the layout's metrics x bins
 };
 
 }  // namespace
@@ -197,26 +268,28 @@ class Builder {
 std::vector<Column> Layout::columns() const {
   std::vector<Column> all;
   std::uint32_t group = 0;
-  const auto add = [&](std::string name, bool log) { all.push_back({std::move(name), group++, log}); };
+  const auto add = [&](std::string name, Holds holds) { all.push_back({std::move(name), group++, holds}); };
   for (const int window : kWindows_days) {
-    add(fmt::format("faults in the last {}", window == 1 ? "day" : fmt::format("{} days", window)), true);
+    add(fmt::format("faults in the last {}", window == 1 ? "day" : fmt::format("{} days", window)), Holds::log);
   }
-  add("faults so far", true);
-  add(fmt::format("days without a fault, at most {}", kWindows_days.back()), true);
-  add("days in its place", true);
-  add("days since it was first put in", true);
-  for (const std::string& kind : kinds) add(fmt::format("{} faults in the last {} days", kind, kKindWindow_days), true);
-  for (const std::string& fact : facts) add(fact, false);
+  add("faults so far", Holds::log);
+  add(fmt::format("days without a fault, at most {}", kWindows_days.back()), Holds::log);
+  add("days in its place", Holds::log);
+  add("days since it was first put in", Holds::log);
+  for (const std::string& kind : kinds)
+    add(fmt::format("{} faults in the last {} days", kind, kKindWindow_days), Holds::log);
+  for (const std::string& fact : facts) add(fact, Holds::value);
   for (const std::string& metric : metrics) {
-    add(metric + " in the last day", false);
-    add(metric + ", last day against week", false);
-    add(metric + ", last week against month", false);
-    add(metric + ", peak of the week", false);
-    add(metric + ", spread over the week", false);
+    add(metric + " in the last day", Holds::distance);
+    add(metric + " in the last 3 days", Holds::distance);
+    add(metric + " in the last week", Holds::distance);
+    add(metric + ", last 3 days against month", Holds::distance);
+    add(metric + ", peak of the week", Holds::distance);
+    add(metric + ", spread over the week", Holds::distance);
   }
   for (std::size_t channel = 0; channel < channels(); ++channel) {
     const std::string name = channel == 0 ? "the course of faults" : "the course of " + metrics[channel - 1];
-    for (std::size_t bin = 0; bin < kSeriesBins; ++bin) all.push_back({name, group, false});
+    for (std::size_t bin = 0; bin < kSeriesBins; ++bin) all.push_back({name, group, Holds::value});
     ++group;
   }
   return all;
@@ -236,9 +309,17 @@ Rows rows_at(const Dataset& data, const Layout& layout, const Task& task, std::s
   const Builder builder(data, layout, task);
   Rows rows{.width = layout.width()};
   for (const double day : days) {
+    const std::size_t first = rows.size();
     for (std::uint32_t unit = 0; unit < data.units.size(); ++unit) builder.add(rows, unit, day);
+    builder.compare(rows, first);
   }
   return rows;
+}
+
+float last_level(const Dataset& data, const Unit& unit, std::size_t metric, double day) {
+  const std::int64_t ended = bins_ended(data, day);
+  if (unit.mean.empty() || ended <= 0) return kUnknown;
+  return unit.mean[metric * data.bins + std::min(static_cast<std::size_t>(ended), data.bins) - 1];
 }
 
 }  // namespace ms::predict

@@ -1,6 +1,7 @@
 // Rows for models: what was known of a unit at a moment, and whether it failed afterwards. A row only looks at what had
 // happened by then; its label only at the time from `lead` to `lead + horizon` behind it, and where the data do not
-// reach that far the row has none.
+// reach that far the row has none. Telemetry is seen beside that of all other units at the same moment: what changes
+// for all of them, as a new driver's way of counting, foretells no failure.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,16 @@ namespace ms::predict {
 
 inline constexpr std::size_t kSeriesBins = 24;  // of a channel, the last of them the moment's own
 
+enum class Holds : std::uint8_t {
+  value,     // x
+  log,       // log(1 + x)
+  distance,  // of x from the median of all units in service at that moment, in standard deviations
+};
+
 struct Column {
   std::string name = {};    // for people: "faults in the last 30 days"
   std::uint32_t group = 0;  // columns that are explained together
-  bool log = false;         // holds log(1 + x)
+  Holds holds = Holds::value;
   bool operator==(const Column&) const = default;
 };
 
@@ -62,5 +69,8 @@ struct Rows {
 // Error("predict.columns", user) where the data lack a fact or metric of the layout, Error("predict.target", user)
 // where no kind of fault matches.
 Rows rows_at(const Dataset& data, const Layout& layout, const Task& task, std::span<const double> days);
+
+// The mean of a metric of Dataset::metrics over the unit's last bin that had ended by then.
+float last_level(const Dataset& data, const Unit& unit, std::size_t metric, double day);
 
 }  // namespace ms::predict

@@ -1,10 +1,11 @@
 // Rows: what they see, and that they see nothing of what comes later.
 #include "predict/rows.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "predict/evaluate.h"
 #include "support/errors.h"
@@ -49,16 +50,64 @@ TEST(PredictRows, LabelsLookFromLeadToHorizonAndNoFurtherThanTheData) {
   EXPECT_FLOAT_EQ(sure.info[0].days_to_failure, 5);
 }
 
+// 101 days of one metric: level(unit, day).
+Dataset telemetry_of(int units, const std::function<float(int unit, int day)>& level) {
+  Dataset data = data_of({});
+  data.units.clear();
+  for (int unit = 0; unit < units; ++unit) {
+    Unit& added = data.units.emplace_back();
+    added.name = fmt::format("{:03}", unit);
+    added.stays = {{.begin_day = 0, .end_day = 100}};
+    for (int day = 0; day <= 100; ++day) added.mean.push_back(level(unit, day));
+    added.peak = added.mean;
+  }
+  return data;
+}
+
+// Columns of the metric: last day, last 3 days, last week, 3 days against month, peak of the week, spread of the week.
+std::span<const float> levels_of(const Rows& rows, std::size_t unit) {
+  return rows.row(unit).subspan(layout_of(data_of({}), "").table_columns() - 6, 6);
+}
+
 TEST(PredictRows, HugeValuesStayNumbers) {
-  Dataset data = data_of({{.day = 50, .end_day = 50}});
-  for (int day = 0; day <= 100; ++day)
-    data.units[1].mean[day] = data.units[1].peak[day] = day % 2 == 0 ? 3e38F : -3e38F;
-  const Rows rows = rows_of(data, {}, {60});
-  for (const float value : rows.values) EXPECT_FALSE(std::isinf(value));
-  EXPECT_FLOAT_EQ(
-      *std::max_element(rows.row(1).begin(), rows.row(1).end(),
-                        [](float a, float b) { return (std::isnan(a) ? -1 : a) < (std::isnan(b) ? -1 : b); }),
-      1e30F);
+  const Dataset data = telemetry_of(30, [](int unit, int day) { return (unit + day) % 3 == 0 ? 3e38F : -3e38F; });
+  for (const float value : rows_of(data, {}, {60}).values) EXPECT_FALSE(std::isinf(value));
+}
+
+TEST(PredictRows, ADistanceIsFromTheMedianOfAllUnitsInStandardDeviations) {
+  const Rows rows = rows_of(telemetry_of(101, [](int unit, int) { return static_cast<float>(unit); }), {}, {80});
+  constexpr float kSpread = 90 / 3.29F;  // from the 5th to the 95th
+  EXPECT_FLOAT_EQ(levels_of(rows, 50)[0], 0);
+  EXPECT_FLOAT_EQ(levels_of(rows, 100)[0], 50 / kSpread);
+  EXPECT_FLOAT_EQ(levels_of(rows, 10)[4], -40 / kSpread);
+  EXPECT_FLOAT_EQ(levels_of(rows, 100)[3], 0) << "its month was no other";
+  EXPECT_FLOAT_EQ(rows.row(100).back(), 50 / kSpread) << "the series, too";
+}
+
+TEST(PredictRows, WhatNearlyAllHaveAlikeIsMeasuredByThoseThatDiffer) {
+  const Rows rows =
+      rows_of(telemetry_of(100, [](int unit, int) { return unit == 3   ? 4.0F
+                                                           : unit == 7 ? 8.0F
+                                                                       : 0.0F; }), {}, {80});
+  EXPECT_FLOAT_EQ(levels_of(rows, 0)[0], 0);
+  EXPECT_FLOAT_EQ(levels_of(rows, 7)[0], 3.29F);
+  EXPECT_FLOAT_EQ(levels_of(rows, 3)[0], 3.29F / 2);
+  const Rows alike = rows_of(telemetry_of(100, [](int, int) { return 5.0F; }), {}, {80});
+  EXPECT_FLOAT_EQ(levels_of(alike, 7)[0], 0);
+}
+
+// A driver that counts differently, a hall that is cooled better: no unit is nearer to its failure.
+TEST(PredictRows, WhatChangesForAllUnitsChangesNoRow) {
+  const auto level = [](int unit, int day) { return static_cast<float>((unit * 37 + day * 11) % 101); };
+  const Rows before = rows_of(telemetry_of(60, level), {}, {80});
+  const Rows after = rows_of(
+      telemetry_of(60, [&](int unit, int day) { return level(unit, day) + (day >= 70 ? 512.0F : 0.0F); }), {}, {80});
+  for (std::size_t unit = 0; unit < 60; ++unit) {
+    for (std::size_t column = 0; column < 5; ++column) {  // the spread of a week in which it changed is another
+      EXPECT_NEAR(levels_of(before, unit)[column], levels_of(after, unit)[column], 1e-4) << unit << ", " << column;
+    }
+    EXPECT_FLOAT_EQ(before.row(unit).back(), after.row(unit).back());
+  }
 }
 
 TEST(PredictRows, OnlyTheTargetIsAFailure) {
@@ -93,16 +142,20 @@ TEST(PredictRows, TimesThatBeganBeforeTheDataAreNotMadeUp) {
 
 TEST(PredictRows, CountsAndLevels) {
   const Rows rows = rows_of(data_of({{.day = 20, .end_day = 20}, {.day = 60, .end_day = 60}, {.day = 79.5}}), {}, {80});
-  const std::span<const float> a = rows.row(0), b = rows.row(1);
+  const std::span<const float> a = rows.row(0);
   const std::vector<float> counts(a.begin(), a.begin() + 5);
   std::vector<float> wanted;
   for (const int count : {1, 1, 2, 3, 3}) wanted.push_back(std::log1p(static_cast<float>(count)));
   EXPECT_EQ(counts, wanted);
-  const std::size_t levels = layout_of(data_of({}), "").table_columns() - 5;
-  EXPECT_TRUE(std::isnan(a[levels]));
-  EXPECT_FLOAT_EQ(b[levels], 79) << "the bin of day 80 has not ended";
-  EXPECT_FLOAT_EQ(b[levels + 1], 79 - 76);
-  EXPECT_FLOAT_EQ(b[levels + 3], 80);
+  EXPECT_TRUE(std::isnan(levels_of(rows, 0)[0])) << "it has no telemetry";
+  const auto only = [](int bin) {
+    return telemetry_of(40, [=](int unit, int day) { return static_cast<float>(unit == 5 && day == bin); });
+  };
+  EXPECT_FLOAT_EQ(levels_of(rows_of(only(80), {}, {80}), 5)[0], 0) << "the bin of day 80 has not ended";
+  EXPECT_FLOAT_EQ(levels_of(rows_of(only(79), {}, {80}), 5)[0], 3.29F);
+  EXPECT_FLOAT_EQ(levels_of(rows_of(only(78), {}, {80}), 5)[0], 0);
+  EXPECT_FLOAT_EQ(levels_of(rows_of(only(77), {}, {80}), 5)[1], 3.29F);
+  EXPECT_FLOAT_EQ(levels_of(rows_of(only(74), {}, {80}), 5)[4], 3.29F) << "a peak of the week";
 }
 
 // A row must not change with anything that happens after its moment.
