@@ -1,43 +1,48 @@
 #!/usr/bin/env bash
 # The packages of this build, and of another one of the same sources: in another folder, later, compiled anew, by somebody with
 # another umask, time zone and home. They are the same bytes. Compiles all, or what these parts need: for the night. CUDA's takes
-# longest, and is made where it is named.
-# usage: reproducible.sh CPACK BUILD [PART...]
+# longest, and is made where it is named. With --keep the other build is in this folder and stays there: to be looked at where a
+# package differs, and the next time only what has changed is compiled.
+# usage: reproducible.sh [--keep FOLDER] CPACK BUILD [PART...]
 set -euo pipefail
-cpack=$1 build=$(realpath "$2")
-repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 fail() { echo "FAILED: $1" >&2 && exit 1; }
 skip() { echo "skipped: $1" && exit 77; }
-git -C "$repo" rev-parse --git-dir >/dev/null 2>&1 || skip "these sources are no git checkout"
-grep -q '^CMAKE_BUILD_TYPE:STRING=Release$' "$build/CMakeCache.txt" || skip "this is no release build"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-cd "$dir"
-
-parts=("${@:3}")
-if ((${#parts[@]} == 0)); then
-  all=$(sed -n 's/^set(CPACK_COMPONENTS_ALL "\(.*\)")/\1/p' "$build/CPackConfig.cmake")
-  mapfile -t parts < <(tr ';' '\n' <<<"$all" | grep -vx cuda)
+elsewhere=$dir
+if [[ $1 == --keep ]]; then
+  elsewhere=$(realpath "$2")
+  shift 2
 fi
+cpack=$1 build=$(realpath "$2")
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+git -C "$repo" rev-parse --git-dir >/dev/null 2>&1 || skip "these sources are no git checkout"
+grep -q '^CMAKE_BUILD_TYPE:STRING=Release$' "$build/CMakeCache.txt" || skip "this is no release build"
+
+mapfile -t all < <(sed -n 's/^set(CPACK_COMPONENTS_ALL "\(.*\)")/\1/p' "$build/CPackConfig.cmake" | tr ';' '\n')
+parts=("${@:3}")
+if ((${#parts[@]} == 0)); then mapfile -t parts < <(printf '%s\n' "${all[@]}" | grep -vx cuda); fi
+for part in "${parts[@]}"; do
+  [[ " ${all[*]} " == *" $part "* ]] || skip "this build makes no ms-$part: cmake did not find what it is built on, or was told to leave it out"
+done
 list=$(IFS=';' && echo "${parts[*]}")
 packages() { # BUILD OUT: as ./bootstrap package
+  ninja -C "$1" "${parts[@]/#/installed_}" >log || { tail -n 30 log && fail "it does not build"; }
   (umask 022 && SOURCE_DATE_EPOCH=1700000000 "$cpack" --config "$1/CPackConfig.cmake" -B "$dir/$2" \
     -D "CPACK_COMPONENTS_ALL=$list" -D "CPACK_MS_PARTS=$list") >log 2>&1 || { tail log && fail "no packages"; }
 }
+cd "$dir"
 packages "$build" first
 
-mkdir -p elsewhere/in/a/deeper/folder
-cd elsewhere/in/a/deeper/folder
-git -C "$repo" ls-files -z | (cd "$repo" && tar --null --files-from=- --ignore-failed-read -c 2>/dev/null) | tar -x
+again=$elsewhere/in/a/deeper/folder
+mkdir -p "$again"
+git -C "$repo" ls-files -z | (cd "$repo" && tar --null --files-from=- --ignore-failed-read -c 2>/dev/null) | tar -x -C "$again"
 umask 077
 export CCACHE_DISABLE=1 TZ=Pacific/Auckland LC_ALL=C.UTF-8 HOME=$dir
 cuda=OFF
 if [[ " ${parts[*]} " == *' cuda '* ]]; then cuda=ON; fi
-cmake --preset release -DMS_TESTS=OFF -DMS_CUDA=$cuda >log
-ninja -C build/release "${parts[@]/#/installed_}" >log || { tail -n 30 log && fail "it does not build"; }
-again=$PWD/build/release
-cd "$dir"
-packages "$again" second
+(cd "$again" && cmake --preset release -DMS_TESTS=OFF -DMS_CUDA=$cuda) >log
+packages "$again/build/release" second
 
 count=0
 for deb in first/*.deb; do
