@@ -9,9 +9,9 @@ fail() { echo "FAILED: $1" >&2 && exit 1; }
 skip() { echo "skipped: $1" && exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-elsewhere=$dir
+again=$dir/in/a/deeper/folder
 if [[ $1 == --keep ]]; then
-  elsewhere=$(realpath "$2")
+  again=$(realpath "$2")
   shift 2
 fi
 cpack=$1 build=$(realpath "$2")
@@ -34,7 +34,6 @@ packages() { # BUILD OUT: as ./bootstrap package
 cd "$dir"
 packages "$build" first
 
-again=$elsewhere/in/a/deeper/folder
 mkdir -p "$again"
 git -C "$repo" ls-files -z | (cd "$repo" && tar --null --files-from=- --ignore-failed-read -c 2>/dev/null) | tar -x -C "$again"
 umask 077
