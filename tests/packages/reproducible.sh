@@ -2,7 +2,8 @@
 # The packages of this build, and of another one of the same sources: in another folder, later, compiled anew, by somebody with
 # another umask, time zone and home. They are the same bytes. Compiles all, or what these parts need: for the night. CUDA's takes
 # longest, and is made where it is named. With --keep the other build is in this folder and stays there: to be looked at where a
-# package differs, and the next time only what has changed is compiled.
+# package differs, and the next time only what has changed is compiled. Neither build may be compiled under CCACHE_BASEDIR: the
+# compiler then gets other paths of headers, and assertions print them.
 # usage: reproducible.sh [--keep FOLDER] CPACK BUILD [PART...]
 set -euo pipefail
 fail() { echo "FAILED: $1" >&2 && exit 1; }
