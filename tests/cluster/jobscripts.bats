@@ -157,13 +157,16 @@ BASH
   code=0
   submit -N2 --ntasks-per-node=1 container.sbatch c.toml || code=$?
   [[ $code -eq 2 ]] && grep -q 'IMAGE names no container' job.log
+  code=0
+  IMAGE=./none.sqsh submit -N2 --ntasks-per-node=1 container.sbatch c.toml || code=$?
+  [[ $code -eq 2 ]] && grep -q 'cannot read the image ./none.sqsh' job.log
   PATH=$PWD/pyxis:$PATH IMAGE=ms:latest MOUNTS=/opt:/opt submit -N2 --ntasks-per-node=1 container.sbatch c.toml
   grep -q -e "pyxis --container-image=ms:latest" job.log
   grep -q -e "pyxis --container-mounts=.*,/tmp:/tmp,/opt:/opt" job.log
-  grep -q '"code": 0' runs/2/verdict.json
+  grep -q '"code": 0' runs/3/verdict.json
   touch ms.sif
   IMAGE=$PWD/ms.sif submit -N2 --ntasks-per-node=1 container.sbatch c.toml
-  grep -q -e "apptainer exec --nv --pwd $PWD --bind $PWD:$PWD,.*ms.sif ms-train run c.toml" runs/3/driver/attempt-1.log
-  grep -q '"code": 0' runs/3/verdict.json
+  grep -q -e "apptainer exec --nv --pwd $PWD --bind $PWD:$PWD,.*ms.sif ms-train run c.toml" runs/4/driver/attempt-1.log
+  grep -q '"code": 0' runs/4/verdict.json
 BASH
 }
