@@ -2,7 +2,8 @@
 # branch main has, and `spack dev-build ms@main` what lies there.
 #
 # The Slurm of `+slurm` is the one that the cluster runs, a version of it exactly: an external in packages.yaml, else Spack
-# builds one that no daemon of the cluster is of.
+# builds one that no daemon of the cluster is of. Spack 0.23 has no recipe of simdjson yet: the one of spack-packages goes into a
+# repository of the site.
 import pathlib
 
 from spack.package import *
@@ -29,8 +30,9 @@ class Ms(CMakePackage):
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("pkgconfig", type="build")
+    # libms.so links them all: what is built static by default may not be position-independent.
     for library in ("fmt", "spdlog", "cli11", "toml11", "nlohmann-json", "onednn cpu_runtime=omp", "xxhash", "zlib-api", "zstd",
-                    "simdjson", "pcre2", "utf8proc", "openssl", "hdf5~mpi", "mpi", "pmix", "munge"):
+                    "simdjson+shared", "pcre2", "utf8proc+shared", "openssl", "hdf5~mpi", "mpi", "pmix", "munge"):
         depends_on(library)
     depends_on("slurm", when="+slurm")
     depends_on("curl", when="+curl")
