@@ -24,15 +24,15 @@ declare -A variants=([onednn]=' cpu_runtime=omp' [hdf5]='~mpi')
   echo '  all: {target: [x86_64], providers: {mpi: [openmpi], zlib-api: [zlib], pkgconfig: [pkg-config]}}'
 } >config/packages.yaml
 for name in "${!packages[@]}"; do
-  version=$(dpkg-query -W -f='${source:Upstream-Version}' "${packages[$name]}" 2>>log | sed 's/[+~-].*//') || skip "there is no ${packages[$name]}"
+  version=$(dpkg-query -W -f='${source:Upstream-Version}' "${packages[$name]}" 2>/dev/null | sed 's/[+~-].*//') || skip "there is no ${packages[$name]}"
   if [[ $name == slurm ]]; then version=${version//./-}-1; fi
   echo "  $name: {buildable: false, externals: [{spec: '$name@$version${variants[$name]:-}', prefix: /usr}]}" >>config/packages.yaml
 done
 
 for folder in "$repo/packaging/spack" "$@"; do spack repo add "$folder"; done
-spack spec ms@main >spec || fail "Spack does not resolve the recipe"
-cat spec
-[[ $(grep -c '^ - .*\(ms\|gcc-runtime\)@' spec) == $(grep -c '^ - ' spec) ]] || fail "it would build more than ms"
+spack spec ms@main >resolved || fail "Spack does not resolve the recipe"
+cat resolved
+[[ $(grep -c '^ - .*\(ms\|gcc-runtime\)@' resolved) == $(grep -c '^ - ' resolved) ]] || fail "it would build more than ms"
 
 # A clone, since Spack writes into the folder that it builds.
 git clone -q --depth 1 "file://$repo" ms

@@ -14,7 +14,7 @@ namespace ms::tracepp {
 namespace {
 
 // As JSON has it, quotes and all. '<' too, so that it may stand in a web page; what is no UTF-8 becomes '?'.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string json = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -68,12 +68,12 @@ class Writer {
     if (origin_ns_ == std::numeric_limits<std::int64_t>::max()) origin_ns_ = 0;
     for (const EventInfo& info : trace.infos) {
       heads_.push_back(fmt::format(",\"cat\":\"{}\",\"name\":{}", trace::to_string(info.kind),
-                                   quoted(name_of(trace, info, kNoMicrobatch))));
+                                   json_string(name_of(trace, info, kNoMicrobatch))));
       std::string args;
       if (info.group >= 0)
-        args += fmt::format(",\"group\":{}", quoted(trace.groups[static_cast<std::size_t>(info.group)].name));
+        args += fmt::format(",\"group\":{}", json_string(trace.groups[static_cast<std::size_t>(info.group)].name));
       if (info.size_bytes >= 0) args += fmt::format(",\"bytes\":{}", info.size_bytes);
-      if (info.type != 0) args += fmt::format(",\"type\":{}", quoted(trace.strings.text(info.type)));
+      if (info.type != 0) args += fmt::format(",\"type\":{}", json_string(trace.strings.text(info.type)));
       if (info.purpose != Purpose::none) args += fmt::format(",\"purpose\":\"{}\"", trace::to_string(info.purpose));
       if (info.chunk >= 0) args += fmt::format(",\"chunk\":{}", info.chunk);
       args_.push_back(std::move(args));
@@ -84,7 +84,7 @@ class Writer {
     // Times are counted from the first event, so that they keep their nanoseconds as doubles.
     text_ += fmt::format(
         "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"writer\":{}}},\"baseTimeNanoseconds\":{},\"traceEvents\":[",
-        quoted(kExportWriter), wall_ns(origin_ns_));
+        json_string(kExportWriter), wall_ns(origin_ns_));
     for (const RankTrace& rank : trace_.ranks) {
       if (options_.has_rank(rank.rank)) write_rank(rank);
     }
@@ -116,11 +116,11 @@ class Writer {
 
   void write_rank(const RankTrace& rank) {
     const RankPicture picture = picture_of(trace_, rank, options_);
-    write_metadata(rank.rank, 0, "process_name", "\"name\":" + quoted(title_of(trace_, rank)));
+    write_metadata(rank.rank, 0, "process_name", "\"name\":" + json_string(title_of(trace_, rank)));
     write_metadata(rank.rank, 0, "process_sort_index", fmt::format("\"sort_index\":{}", rank.rank));
     for (std::uint32_t tid = 0; tid < picture.tracks.size(); ++tid) {
       const Track& track = picture.tracks[tid];
-      write_metadata(rank.rank, tid, "thread_name", "\"name\":" + quoted(track.name));
+      write_metadata(rank.rank, tid, "thread_name", "\"name\":" + json_string(track.name));
       write_metadata(rank.rank, tid, "thread_sort_index", fmt::format("\"sort_index\":{}", track.order));
     }
     for (const Placed& placed : picture.events) {
