@@ -79,7 +79,12 @@ class ConfigSchema::Loader {
   void document(std::string_view text) {
     std::istringstream stream{std::string(text)};
     try {
-      table(toml::parse(stream, name_), "");
+      const toml::value root = toml::parse(stream, name_);
+      if (const std::string foreign = other_file(root); !foreign.empty()) {
+        found_.push_back({1, 1, foreign});
+      } else {
+        table(root, "");
+      }
     } catch (const toml::exception& error) {
       const TomlPlace at = place_of(error);
       const SyntaxProblem problem =
@@ -96,7 +101,7 @@ class ConfigSchema::Loader {
   }
 
   void assignment(std::string_view text) {
-    const std::string where = fmt::format("--set {}", text);
+    const std::string where = fmt::format("{} {}", name_, text);
     const std::size_t equals = text.find('=');
     const auto problem = [&](std::string message) { schema_.problems_.push_back({where, std::move(message)}); };
     if (equals == std::string_view::npos) return problem("expected SECTION.KEY=VALUE");
@@ -145,6 +150,20 @@ class ConfigSchema::Loader {
     }
   }
 
+  // The file of another program has several sections, and none that is known here. Empty: this is none.
+  std::string other_file(const toml::value& root) const {
+    std::vector<std::string> theirs, ours;
+    for (const Section& section : schema_.sections_) ours.push_back(section.name);
+    for (const auto& [name, child] : root.as_table()) {
+      if (!child.is_table() || is_section_or_above(name) || meant_section(name, ours)) return "";
+      theirs.push_back(name);
+    }
+    if (theirs.size() < 2) return "";
+    std::ranges::sort(theirs);
+    return fmt::format("this file is for something else: it has [{}], expected [{}]", fmt::join(theirs, "], ["),
+                       fmt::join(ours, "], ["));
+  }
+
   bool is_section_or_above(const std::string& name) const {
     return std::any_of(schema_.sections_.begin(), schema_.sections_.end(), [&](const Section& section) {
       return section.name == name || section.name.starts_with(name + ".");
@@ -182,7 +201,7 @@ class ConfigSchema::Loader {
         [&](auto* target) {
           std::remove_pointer_t<decltype(target)> result{};
           Refusal refused = read(entry, value, result);
-          if (!refused) refused = steps_or_seconds(entry, value);
+          if (!refused) refused = without_unit(entry, value);
           if (!refused && store) *target = std::move(result);
           return refused;
         },
@@ -195,14 +214,15 @@ class ConfigSchema::Loader {
     return refusal;
   }
 
-  // Where `every_steps` stands beside `every`, a number alone may be meant as either. 0 is the same in both.
-  Refusal steps_or_seconds(const Entry& entry, const toml::value& value) const {
+  // A number alone may be meant as seconds, minutes, hours or, where `every_steps` stands beside `every`, steps. 0 is
+  // the same in all of them, and so is what is longer than any duration.
+  Refusal without_unit(const Entry& entry, const toml::value& value) const {
     if (entry.unit != Unit::seconds || value.is_string()) return std::nullopt;
-    const Entry* steps = schema_.find(entry.name() + "_steps");
     const double number = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();
-    if (steps == nullptr || number == 0) return std::nullopt;
-    return fmt::format("{}: {} needs a unit, as \"{}s\" or \"{}m\"; {} counts steps", entry.name(), number, number,
-                       number, steps->name());
+    if (number == 0 || !(std::abs(number) <= kMaxDuration_s)) return std::nullopt;
+    const std::string text = fmt::format("{0}: {1} needs a unit, as \"{1}s\" or \"{1}m\"", entry.name(), number);
+    const Entry* steps = schema_.find(entry.name() + "_steps");
+    return steps == nullptr ? text : fmt::format("{}; {} counts steps", text, steps->name());
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, std::int64_t& result) {
@@ -349,7 +369,14 @@ void ConfigSchema::load_text(std::string_view text, const std::string& name, Pro
   Loader(*this, name, provenance).document(text);
 }
 
-void ConfigSchema::set(std::string_view assignment) { Loader(*this, "--set", Provenance::set).assignment(assignment); }
+void ConfigSchema::set(std::string_view assignment) {
+  std::string_view option = "--set";
+  if (const std::size_t blank = assignment.find(' '); assignment.starts_with("--") && blank != std::string_view::npos) {
+    option = assignment.substr(0, blank);
+    assignment.remove_prefix(blank + 1);
+  }
+  Loader(*this, std::string(option), Provenance::set).assignment(assignment);
+}
 
 void ConfigSchema::add_problem(std::string_view key, std::string message) {
   const auto is_about = [&](const std::string& name) { return key == name || message.find(name) != std::string::npos; };

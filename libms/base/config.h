@@ -27,7 +27,7 @@
 
 namespace ms {
 
-// seconds: "30s", "5m", "1h30m", "250ms"; bytes: "64MiB", "1GB". A plain number is taken as seconds or bytes.
+// seconds: "30s", "5m", "1h30m", "250ms", or 0; bytes: "64MiB", "1GB", or a plain number.
 enum class Unit { none, seconds, bytes };
 
 // Who set a value, in order of precedence: a lower source never overrides a higher one, whatever the order of loading.
@@ -99,7 +99,7 @@ class ConfigSchema {
   // Throws ms::Error (file.*) where the file cannot be read; what is wrong inside becomes problems.
   void load_file(const std::string& path, Provenance provenance = Provenance::file);
   void load_text(std::string_view text, const std::string& name, Provenance provenance = Provenance::file);
-  // "a.b=c". The value is read by the type of the field: strings need no quotes, lists are a,b or TOML.
+  // "a.b=c", or "--OPTION a.b=c" where that is not --set. Read by type: strings need no quotes, lists are a,b or TOML.
   void set(std::string_view assignment);
 
   // For rules between fields, which modules check: the problem is shown where `key` was set. Ignored where it is about

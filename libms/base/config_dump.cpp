@@ -2,6 +2,7 @@
 // The way out of the configuration: values as TOML that reads back to exactly the same, dumps, rows for documentation;
 // and what was wrong with it.
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -28,16 +29,27 @@ std::string toml_string(std::string_view text) {
   return result + '"';
 }
 
+// The shortest digits that do, without an exponent, which durations do not have.
+std::string fixed_digits(double value) {
+  constexpr std::size_t kMostDigits = 400;
+  std::array<char, kMostDigits> digits{};
+  const auto [end, error] =
+      std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed);
+  MS_ASSERT(error == std::errc(), "{} does not fit {} digits", value, kMostDigits);
+  return {digits.data(), end};
+}
+
 std::string format_value(double value, Unit unit) {
   if (unit == Unit::seconds) {
     if (const auto text = exact_duration(value)) return toml_string(*text);
+    constexpr double kMicroseconds = 1e6;
+    const std::string small = fmt::format("{}us", value * kMicroseconds);
+    if (value < 1e-3 && parse_duration_s(small) == value) return toml_string(small);
+    if (value > 0 && value <= kMaxDuration_s) return toml_string(fixed_digits(value) + "s");
   }
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::string text = fmt::format("{}", value);  // the shortest digits that do
-  // A key beside which another counts steps is not read without its unit.
-  if (unit == Unit::seconds && value > 0 && value <= kMaxDuration_s && text.find('e') == std::string::npos)
-    return toml_string(text + "s");
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

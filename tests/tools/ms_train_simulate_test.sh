@@ -58,7 +58,10 @@ holds 'not any(f["fault"] for f in j["findings"])'
 # Refusals: one message that says what to do.
 expect 2 '--cluster FILE says what they can do' simulate "$configs/tiny-3d.toml"
 expect 2 'nowhere.toml' simulate "$configs/tiny-3d.toml" --cluster nowhere.toml
-expect 2 "did you mean 'network.rate'" simulate "${tiny[@]}" --set-cluster network.rat=3
+expect 2 "^ms-train: error: --set-cluster network.rat=3: .*did you mean 'network.rate'" simulate "${tiny[@]}" --set-cluster network.rat=3
+expect 2 '^ms-train: error: --recovery recovery.launch=8: recovery.launch: 8 needs a unit' simulate "${tiny[@]}" \
+  --failures 0.01 --days 1 --recovery recovery.launch=8
+expect 0 '^cluster +8 x A100.* on 1 node; a node has 8$' simulate "${tiny[@]}"
 expect 2 'no link between nodes' simulate "${tiny[@]}" --set-cluster network.rate=0 --set-cluster node.ranks=4
 expect 2 'no link inside a node' simulate "${tiny[@]}" --set-cluster node.rate=0
 expect 2 'stage 0 of 8 needs' simulate "$configs/megascale/175b-megatron.toml" --cluster "$a100" \

@@ -37,7 +37,9 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
   const auto line = [&](std::string_view name, const std::string& value) {
     out += fmt::format("{:<12}{}\n", name, value);
   };
-  line("cluster", fmt::format("{} x {}, {} on a node", plan.mesh.size(), cluster.device.name, cluster.node.ranks));
+  const auto ranks = static_cast<std::size_t>(plan.mesh.size()), a_node = static_cast<std::size_t>(cluster.node.ranks);
+  line("cluster", fmt::format("{} x {} on {}; a node has {}", ranks, cluster.device.name,
+                              plural((ranks + a_node - 1) / a_node, "node"), a_node));
   line("mesh", fmt::format("tp {} x dp {} x pp {}, {} chunks a rank, {} microbatches of {}", plan.mesh.tp, plan.mesh.dp,
                            plan.mesh.pp, plan.chunks, plan.microbatches, plan.settings.train.microbatch));
   line("iteration", fmt::format("{:.4g} s", simulation.iteration_s));

@@ -44,5 +44,27 @@ TEST(ConfigProblems, SayNothingThatFollowsFromAnotherOne) {
   }
 }
 
+// The file of another program is named as such, in one sentence; a file that is ours in parts is read part by part.
+TEST(ConfigProblems, TellAFileOfAnotherProgram) {
+  for (const FollowOn& c :
+       {FollowOn{"[slurm]\n[loan]\n",
+                 {"t.toml:1:1: this file is for something else: it has [loan], [slurm], expected "
+                  "[model]"}},
+        FollowOn{"[slurm]\n[loan]\n[model]\n", {"unknown section 'slurm'", "unknown section 'loan'"}},
+        FollowOn{"[slurm]\n[modle]\n", {"unknown section 'slurm'", "did you mean 'model'?"}},
+        FollowOn{"key = 1\n[slurm]\n[loan]\n", {"unknown key 'key'", "'slurm'", "'loan'"}},
+        FollowOn{"[slurm]\n", {"unknown section 'slurm'"}}}) {
+    SmallModel model;
+    ConfigSchema schema;
+    schema.section("model", "The model.", model, kSmallFields);
+    schema.load_text(c.assignment, "t.toml");
+    const std::vector<ConfigProblem> problems = schema.problems();
+    ASSERT_EQ(problems.size(), c.problems.size()) << c.assignment;
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      EXPECT_THAT(problems[i].str(), testing::HasSubstr(c.problems[i])) << c.assignment;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ms

@@ -81,7 +81,7 @@ name = "caf\u00e9 \"x\""
 [run.main]
 dir = '/tmp/x'
 timeout = "1h30m"
-patience = 60
+patience = "60s"
 buffer = "1GB"
 rate = 1e-5
 )",
@@ -105,17 +105,9 @@ TEST(Config, UnitsAreExact) {
   const struct {
     const char* assignment;
     double timeout_s;
-  } rows[] = {{"30s", 30},
-              {"5m", 300},
-              {"1h30m", 5400},
-              {"250ms", 0.25},
-              {"3ms", 3e-3},
-              {"1d2h", 93600},
-              {"7", 7},
-              {"0.5", 0.5},
-              {"1.5h", 5400},
-              {"\"45s\"", 45},
-              {"inf", std::numeric_limits<double>::infinity()}};
+  } rows[] = {{"30s", 30},     {"5m", 300},     {"1h30m", 5400},
+              {"250ms", 0.25}, {"3ms", 3e-3},   {"1d2h", 93600},
+              {"1.5h", 5400},  {"\"45s\"", 45}, {"inf", std::numeric_limits<double>::infinity()}};
   for (const auto& row : rows) {
     Bound b;
     b.schema.set("run.main.dir=x");

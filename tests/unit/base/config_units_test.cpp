@@ -5,19 +5,19 @@
 namespace ms {
 namespace {
 
-TEST(ConfigUnits, ANumberThatMayBeStepsOrSecondsNeedsAUnit) {
+// Somebody who writes 8 may mean hours, somebody who writes 30 minutes or steps: no duration is guessed.
+TEST(ConfigUnits, ADurationNeedsAUnit) {
   struct SavesConfig {
     double every_s = 1800;
     std::int64_t every_steps = 0;
     double most_s = 60;
+    std::int64_t whole_s = 60;
   };
   constexpr Field<SavesConfig> kFields[] = {
       {.key = "every", .member = &SavesConfig::every_s, .doc = "Time.", .unit = Unit::seconds, .min = 0},
       {.key = "every_steps", .member = &SavesConfig::every_steps, .doc = "Steps.", .min = 0},
-      {.key = "most",
-       .member = &SavesConfig::most_s,
-       .doc = "Time, which no steps are beside.",
-       .unit = Unit::seconds}};
+      {.key = "most", .member = &SavesConfig::most_s, .doc = "Time without steps.", .unit = Unit::seconds},
+      {.key = "whole", .member = &SavesConfig::whole_s, .doc = "Whole seconds.", .unit = Unit::seconds}};
   const struct {
     const char* assignment;
     double every_s;
@@ -25,14 +25,19 @@ TEST(ConfigUnits, ANumberThatMayBeStepsOrSecondsNeedsAUnit) {
   } rows[] = {
       {"saves.every=30s", 30, ""},
       {"saves.every=0", 0, ""},
-      {"saves.most=30", 1800, ""},
+      {"saves.every=0.0", 0, ""},
+      {"saves.most=inf", 1800, ""},
       {"saves.every_steps=30", 1800, ""},
       {"saves.every=30", 1800,
        "--set saves.every=30: saves.every: 30 needs a unit, as \"30s\" or \"30m\"; saves.every_steps counts "
        "steps"},
       {"saves.every=1.5", 1800,
        "--set saves.every=1.5: saves.every: 1.5 needs a unit, as \"1.5s\" or \"1.5m\"; saves.every_steps counts "
-       "steps"}};
+       "steps"},
+      {"saves.most=8", 1800, "--set saves.most=8: saves.most: 8 needs a unit, as \"8s\" or \"8m\""},
+      {"saves.whole=8", 1800, "--set saves.whole=8: saves.whole: 8 needs a unit, as \"8s\" or \"8m\""},
+      {"--recovery saves.most=8", 1800, "--recovery saves.most=8: saves.most: 8 needs a unit, as \"8s\" or \"8m\""},
+      {"--recovery most", 1800, "--recovery most: expected SECTION.KEY=VALUE"}};
   for (const auto& row : rows) {
     SavesConfig saves;
     ConfigSchema schema;
@@ -43,7 +48,7 @@ TEST(ConfigUnits, ANumberThatMayBeStepsOrSecondsNeedsAUnit) {
     EXPECT_EQ(saves.every_s, row.every_s) << row.assignment;
   }
   // What is written down is read again.
-  for (const double every_s : {0.0, 0.0005, 1.1 * 3600, 1234.5678, 5400.0}) {
+  for (const double every_s : {0.0, 0.0005, 5e-6, 1.0 / 3e9, 1.1 * 3600, 1234.5678, 5400.0}) {
     SavesConfig saves{.every_s = every_s}, again;
     ConfigSchema schema, other;
     schema.section("saves", "When.", saves, kFields);
@@ -51,6 +56,7 @@ TEST(ConfigUnits, ANumberThatMayBeStepsOrSecondsNeedsAUnit) {
     other.load_text(schema.dump(false), "a dump");
     EXPECT_TRUE(other.problems().empty()) << schema.dump(false);
     EXPECT_EQ(again.every_s, every_s) << schema.dump(false);
+    if (every_s == 5e-6) { EXPECT_NE(schema.dump(false).find("every = \"5us\""), std::string::npos); }
   }
 }
 
