@@ -2,6 +2,7 @@
 // prolog and epilog (through ms_spank.so, or ms-prolog and ms-epilog). It needs only libc and libstdc++; what needs
 // more is loaded on demand.
 #include "base/cli.h"
+#include "base/tool_exits.h"
 #include "health/commands/commands.h"
 #include "health/commands/extension.h"
 #include "health/commands/manual.h"
@@ -344,10 +345,7 @@ ms::Tool tool() {
                     .doc = "Can failures of this site be foreseen?"},
                    {.command = "ms-diag explain gpu.remap", .doc = "What is this finding?"}},
       .see_also = {"ms-checks(7)", "ms-diag.toml(5)", "ms-notify.toml(5)", "ms_spank(8)", "ms-train(1)"},
-      .exit_status = {{0, "No check found anything."},
-                      {1, "A check warned."},
-                      {2, "A check is critical."},
-                      {3, "Unknown: nothing could be checked, or the command line or the configuration is wrong."}},
+      .exit_status = ms::exits_of("ms-diag"),
       .failure_status = 3,
       .extra_pages = {{.option = "--man-checks", .text = [] { return checks_page(all_checks()); }},
                       {.option = "--man-policy", .text = policy_page},

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "base/cli.h"
+#include "base/tool_exits.h"
 #include "comm/launch.h"
 #include "net/commands/commands.h"
 #include "net/judge/nccl_choices.h"
@@ -58,10 +59,7 @@ const Tool kTool{
                  {.command = "ms-netcheck locate --nodes n[1-8] --launch 'ssh {node} {agent}' --json",
                   .doc = "The same without Slurm:"}},
     .see_also = {"ms-diag(1)"},
-    .exit_status = {{0, "Nothing was found."},
-                    {1, "Only warnings: an interface lost its carrier."},
-                    {2, "A node, switch, link or direction is at fault."},
-                    {3, "Nothing could be measured, or the command is wrong."}},
+    .exit_status = exits_of("ms-netcheck"),
     .failure_status = net::kNothingMeasured,
     .sections = {{.title = "FINDINGS", .items = code_items()},
                  {.title = "NCCL'S CHOICES", .items = choice_items()},

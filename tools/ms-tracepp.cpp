@@ -1,6 +1,7 @@
 // ms-tracepp: what the ranks of a run did, which one was slow, which one hangs, and where the time went. The commands
 // are in libms/tracepp/report/commands.cpp and libms/tracepp/export/commands.cpp.
 #include "base/cli.h"
+#include "base/tool_exits.h"
 #include "tracepp/export/commands.h"
 #include "tracepp/findings/finding.h"
 #include "tracepp/heat/commands.h"
@@ -40,11 +41,7 @@ const Tool kTool{
                  {.command = "ms-tracepp merge -o run.perfetto --steps 100-102 runs/default/trace",
                   .doc = "Look at three steps of all ranks at https://ui.perfetto.dev:"}},
     .see_also = {"ms-train(1)", "ms-trace(5)", "ms.toml(5)", "ms-exit(7)"},
-    .exit_status = {{0, "Done."},
-                    {1, "With --check: something was found."},
-                    {2, "Usage is wrong, or nothing named is a trace that can be read."},
-                    {70, "A bug in ms-tracepp."},
-                    {74, "What it writes could not be written."}},
+    .exit_status = exits_of("ms-tracepp"),
     .sections = {
         {.title = "json",
          .items = {{"all",
@@ -74,7 +71,8 @@ const Tool kTool{
                    {"info",
                     "source, run, mesh, world (ranks of the run), ranks (that were read), hosts, device, began, "
                     "last_written, "
-                    "events, first_step, last_step, first_summed_step, last_summed_step, ended, errors, dropped, "
+                    "events, first_step, last_step, first_summed_step, last_summed_step, ended, errors, run_before "
+                    "(its files), dropped, "
                     "problems."}}},
         findings_section(),
         {.title = "glossary",

@@ -1,12 +1,14 @@
 #include "base/man.h"
 
 #include <cctype>
+#include <map>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/error_kinds.h"
 #include "base/exit.h"
 #include "base/text.h"
+#include "base/tool_exits.h"
 #include "base/version.h"
 
 namespace ms::man {
@@ -126,9 +128,10 @@ std::string exit_status_of(const Tool& tool) {
   text += ".Bl -tag -width 999\n";
   for (const auto& [code, meaning] : tool.exit_status) text += fmt::format(".It {}\n", code) + prose(meaning);
   if (tool.exit_status.empty()) {
-    for (const ExitCodeRow& row : kExitCodes) {
-      text += fmt::format(".It {}\n", static_cast<int>(row.code)) + prose(row.meaning);
-    }
+    std::map<int, std::string> meanings;
+    for (const ExitCodeRow& row : kExitCodes) meanings[static_cast<int>(row.code)] = row.meaning;
+    for (const auto& [code, meaning] : exits_of(tool.name)) meanings[code] = meaning;
+    for (const auto& [code, meaning] : meanings) text += fmt::format(".It {}\n", code) + prose(meaning);
   }
   return text + ".El\n";
 }
@@ -190,9 +193,9 @@ std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows)
       ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
       prose(
           "The file is TOML. Every key has a place in one of the sections below; an unknown key is an error. "
-          "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or plain seconds; only where another key counts "
-          "steps, as every_steps beside every, must the unit be there. Sizes are strings with a unit (64MiB, 1GB) or "
-          "plain bytes. All problems are reported at once, with file, line and column.");
+          "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or 0: a number alone might be meant as seconds, "
+          "minutes, hours or steps, and is refused. Sizes are strings with a unit (64MiB, 1GB) or plain bytes. All "
+          "problems are reported at once, with file, line and column.");
   text += ".Sh KEYS\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConfigRow& row = rows[i];
@@ -253,12 +256,16 @@ std::string exit_page() {
   std::string text = header("ms-exit", 7, "exit codes of ms programs");
   text += ".Sh DESCRIPTION\n" + prose(
                                     "Every ms program ends with one of these codes, except ms-diag and ms-netcheck, "
-                                    "which answer as Nagios plugins do. Job scripts and the driver obey them, so a "
-                                    "code never changes its meaning.");
+                                    "which answer as Nagios plugins do: with 0, 1, 2 or 3, see below. Job scripts and "
+                                    "the driver obey the codes, so that one never changes its meaning. ms-train "
+                                    "explain CODE says the same.");
   text += ".Bl -tag -width 999\n";
   for (const ExitCodeRow& row : kExitCodes) {
     text += fmt::format(".It {} Pq {}\n", static_cast<int>(row.code), row.name) + prose(row.meaning);
   }
+  text += ".El\n.Sh SINGLE PROGRAMS\n.Bl -tag -width Ds\n";
+  for (const ToolExitRow& row : tool_exits())
+    text += fmt::format(".It Sy {} {}\n", argument(std::string(row.tool)), row.code) + prose(std::string(row.meaning));
   text += ".El\n.Sh KINDS OF ERRORS\n" +
           prose(
               "A run that fails leaves run.dir/verdict.json, whose \"kind\" says more than the code does. ms-train "

@@ -1,4 +1,5 @@
 // One of the commands of train/commands/commands.h: says what an exit code or a kind of error means.
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "base/error_kinds.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "base/tool_exits.h"
 #include "train/commands/commands.h"
 
 namespace ms::train {
@@ -44,6 +46,10 @@ constexpr ForeignCode kForeignCodes[] = {
      "run.dir/verdict.json."},
 };
 
+bool is_common(int code) {
+  return std::ranges::any_of(kExitCodes, [&](const ExitCodeRow& row) { return static_cast<int>(row.code) == code; });
+}
+
 std::optional<std::string> meaning_of(int code) {
   for (const ExitCodeRow& row : kExitCodes) {
     if (static_cast<int>(row.code) == code) return fmt::format("({}) {}", row.name, row.meaning);
@@ -58,10 +64,14 @@ std::optional<std::string> meaning_of(int code) {
   return std::nullopt;
 }
 
-std::string entry(std::string_view title, std::string_view text) {
-  std::string result = fmt::format("{}\n", title);
+std::string indented(std::string_view text) {
+  std::string result;
   for (const std::string& line : wrap(text, kExplainWidth)) result += "  " + line + "\n";
   return result;
+}
+
+std::string entry(std::string_view title, std::string_view text) {
+  return fmt::format("{}\n{}", title, indented(text));
 }
 
 std::string everything() {
@@ -69,6 +79,8 @@ std::string everything() {
   for (const ExitCodeRow& row : kExitCodes) {
     text += entry(fmt::format("{} ({})", static_cast<int>(row.code), row.name), row.meaning);
   }
+  text += "\nExit codes of single programs\n\n";
+  for (const ToolExitRow& row : tool_exits()) text += entry(fmt::format("{} {}", row.tool, row.code), row.meaning);
   text += "\nKinds of errors\n\n";
   for (const ErrorKindRow& row : error_kinds()) text += entry(row.kind, row.meaning);
   return text;
@@ -88,6 +100,23 @@ std::string kinds_of(const std::string& word) {
                    near ? fmt::format("did you mean {}?", *near) : "ms-train explain lists all");
 }
 
+// Says what an exit code means, of any program.
+std::string code_text(int code) {
+  std::string text;
+  if (const std::optional<std::string> meaning = meaning_of(code)) text = indented(*meaning);
+  bool of_one_program = false;
+  for (const ToolExitRow& row : tool_exits()) {
+    if (row.code != code) continue;
+    of_one_program = true;
+    text += indented(fmt::format("{}: {}", row.tool, row.meaning));
+  }
+  const std::string_view foreign = "It is of whatever started ms: srun, the job script or the shell.";
+  if (text.empty()) return indented(fmt::format("No code of ms. {}", foreign));
+  if (of_one_program && !is_common(code))
+    text += indented(fmt::format("No other program of ms ends with {}. {}", code, foreign));
+  return text;
+}
+
 int run_explain(const Args& args) {
   if (!args.has("CODE")) {
     write_out(everything());
@@ -99,9 +128,7 @@ int run_explain(const Args& args) {
     return 0;
   }
   const int code = static_cast<int>(args.get_int("CODE", 0, kMostCode));
-  const std::optional<std::string> meaning = meaning_of(code);
-  write_out(
-      entry(word, meaning.value_or("No code of ms. It is of whatever started ms: srun, the job script or the shell.")));
+  write_out(fmt::format("{}\n{}", word, code_text(code)));
   return 0;
 }
 
