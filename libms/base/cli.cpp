@@ -16,6 +16,7 @@
 
 #include "base/completion.h"
 #include "base/error.h"
+#include "base/help.h"
 #include "base/log.h"
 #include "base/man.h"
 #include "base/other_names.h"
@@ -27,75 +28,23 @@
 namespace ms {
 namespace {
 
-constexpr std::size_t kHelpWidth = 100;
-
 // A mistake of the user on the command line. It is no ms::Error because its report also shows the command's usage.
 struct Misuse {
   std::string message;
 };
 
-struct HelpRow {
-  std::string left;
-  std::string right;
-};
-
-std::string help_rows(std::string_view title, const std::vector<HelpRow>& rows) {
-  std::size_t indent = 0;
-  for (const HelpRow& row : rows) indent = std::max(indent, row.left.size() + 4);
-  std::string text = fmt::format("\n{}:\n", title);
-  for (const HelpRow& row : rows) {
-    std::string left = "  " + row.left;
-    for (const std::string& line : wrap(row.right, kHelpWidth - indent)) {
-      text += fmt::format("{:<{}}{}\n", left, indent, line);
-      left.clear();
-    }
-  }
-  return text;
-}
-
-std::string positional_text(const Positional& positional) {
-  const std::string name = positional.name + (positional.many ? "..." : "");
-  return positional.required ? name : "[" + name + "]";
-}
-
-std::string tool_help(const Tool& tool) {
-  std::vector<HelpRow> rows;
-  for (const Command& command : tool.commands) rows.push_back({command.name, command.summary});
-  return fmt::format("usage: {} COMMAND [options]\n\n{}: {}\n", tool.name, tool.name, tool.summary) +
-         help_rows("commands", rows) +
-         help_rows("options", {{"--help", "Show this text."},
-                               {"--version", "Show the version."},
-                               {"--man", "Print the manual page, for 'man -l -'."},
-                               {"--completion SHELL", "Print the completion of command lines for bash, zsh or fish."},
-                               {"--check COMMAND...", "Only say whether this command line can be understood."}}) +
-         fmt::format(
-             "\n'{0} COMMAND --help' shows the options of a command; the manual is {0}(1), or '{0} --man | man "
-             "-l -'.\n",
-             tool.name);
-}
-
-std::string command_help(const Tool& tool, const Command& command) {
-  std::string text =
-      fmt::format("usage: {} {} {}\n\n{}\n", tool.name, command.name, synopsis(command), command.summary);
-  std::vector<HelpRow> rows;
-  for (const Positional& p : command.positionals) rows.push_back({positional_text(p), p.doc});
-  if (!rows.empty()) text += help_rows("arguments", rows);
-  rows.clear();
-  for (const Option& option : command.options) {
-    std::string left = option.letter ? fmt::format("-{}, --{}", option.letter, option.name) : "--" + option.name;
-    if (!option.value.empty()) left += " " + option.value;
-    std::string right = option.doc;
-    if (option.many) right += " May be given several times.";
-    if (!option.default_text.empty()) right += fmt::format(" Default: {}.", option.default_text);
-    rows.push_back({std::move(left), std::move(right)});
-  }
-  rows.push_back({"--help", "Show this text."});
-  return text + help_rows("options", rows);
-}
-
 std::string or_nearest(std::string_view name, const std::vector<std::string>& names) {
   const auto near = nearest_name(name, names);
   return near ? fmt::format(", did you mean '{}'?", *near) : "";
+}
+
+// How a word that people use is given here, "\nhint: ..."; empty: nobody knows what is meant.
+template <std::size_t N>
+std::string hint_for(const OtherWords (&rows)[N], std::string_view tool, const std::string& word) {
+  for (const auto& [tool_name, words, ours] : rows) {
+    if (tool_name == tool && std::ranges::count(split(words, ' '), word) > 0) return fmt::format("\nhint: {}", ours);
+  }
+  return "";
 }
 
 // A NUL, which no word of a command line can hold, at the end of every "--name=value": CLI11 would take the next word
@@ -114,7 +63,7 @@ std::string unmark(std::string word) {
 // dash. Names are never abbreviated.
 class Parser {
  public:
-  explicit Parser(const Command& command) : command_(command) {
+  Parser(const Tool& tool, const Command& command) : tool_(tool.name), command_(command) {
     app_.set_help_flag();  // the help is ours, and asking for it is no exception
     app_.allow_extras();   // refused here, with the name that was meant
     app_.allow_windows_style_options(false);
@@ -192,7 +141,8 @@ class Parser {
       if (options_end || !looks_like_option(word)) {
         const bool is_setting = takes_settings() && word.find('=') != std::string::npos;
         throw Misuse{fmt::format("unexpected argument '{}'{}", unmark(word),
-                                 is_setting ? fmt::format(", did you mean '--set {}'?", unmark(word)) : "")};
+                                 is_setting ? fmt::format(", did you mean '--set {}'?", unmark(word))
+                                            : hint_for(kOtherArguments, tool_, command_.name))};
       }
       if (word != "--") refuse_option(word);
       options_end = true;
@@ -210,7 +160,8 @@ class Parser {
     const std::string name = word.substr(0, word.starts_with("--") ? word.find('=') : 2);
     std::vector<std::string> names{"--help"};
     for (const Option& option : command_.options) names.push_back("--" + option.name);
-    std::string meant = or_nearest(name, names);
+    std::string meant = hint_for(kOtherOptions, tool_, name);
+    if (meant.empty()) meant = or_nearest(name, names);
     if (meant.empty() && takes_settings() && name.size() > 2 && std::isalpha(static_cast<unsigned char>(name[2])) != 0)
       meant = "; keys of the configuration are set with --set SECTION.KEY=VALUE";
     throw Misuse{fmt::format("unknown option '{}'{}", name, meant)};
@@ -222,6 +173,7 @@ class Parser {
 
   static constexpr int kMany = CLI::detail::expected_max_vector_size - 1;
 
+  const std::string& tool_;
   const Command& command_;
   CLI::App app_;
   CLI::Option* help_ = nullptr;
@@ -274,7 +226,7 @@ int dispatch(const Tool& tool, const std::vector<std::string>& words) {
     const Command& command = find_command(tool, *begin);
     usage = command.name + " " + synopsis(command);
     help = fmt::format("{} {} --help", tool.name, command.name);
-    const std::optional<Args> args = Parser(command).parse({begin + 1, words.end()});
+    const std::optional<Args> args = Parser(tool, command).parse({begin + 1, words.end()});
     if (!args) return print_result(command_help(tool, command));
     if (only_check) return print_result("ok\n");
     if (const char* filter = std::getenv("MS_LOG")) log::set_filter(filter);
@@ -344,12 +296,6 @@ double Args::get_seconds(std::string_view name) const {
     const auto plain = parse_number<double>(text);
     return plain && *plain >= 0 && *plain <= kMaxDuration_s ? plain : parse_duration_s(text);
   });
-}
-
-std::string synopsis(const Command& command) {
-  std::string text = command.options.empty() ? "" : "[options]";
-  for (const Positional& positional : command.positionals) text += " " + positional_text(positional);
-  return std::string(trim(text));
 }
 
 int run_tool(const Tool& tool, int argc, const char* const* argv) {

@@ -84,12 +84,58 @@ inline constexpr OtherCommands kOtherCommands[] = {
     {"ms-train", "resume restart continue train",
      "ms-train run CONFIG trains, and resumes from the newest checkpoint in checkpoint.dir"},
     {"ms-train", "infer inference chat sample", "ms-train generate CHECKPOINTS continues a prompt"},
+    {"ms-train", "evaluate validate test perplexity", "ms-train eval CHECKPOINTS says the perplexity on data sets"},
+    {"ms-driver", "kill cancel", "ms-driver stop ends a run with a checkpoint"},
+    {"ms-loan", "run start", "ms-loan act lends nodes and takes them back"},
+    {"ms-loan", "replay", "ms-loan simulate replays a trace"},
+    {"ms-netcheck", "run test check", "ms-netcheck locate names what is at fault, ms-netcheck pairs measures"},
     {"ms-driver", "resume restart continue start",
      "ms-driver run -- COMMAND starts the run, which resumes from its newest checkpoint"},
     {"ms-ckpt", "list", "ms-ckpt ls DIR lists checkpoints"},
     {"ms-ckpt", "convert", "ms-ckpt import and export convert from and to Hugging Face, reshard to another layout"},
     {"ms-ckpt", "delete remove rm", "ms-ckpt prune removes checkpoints"},
     {"ms-data", "tokenize preprocess prepare", "ms-data encode writes text as tokens"},
+};
+
+// Where people put an argument, or an option, that a command of `tool` does not have, and how it is given here.
+struct OtherWords {
+  std::string_view tool;
+  std::string_view words;  // separated by blanks: commands, or options
+  std::string_view ours;
+};
+
+// An argument too many for these commands.
+inline constexpr OtherWords kOtherArguments[] = {
+    {"ms-train", "generate", "a prompt is given with --prompt TEXT"},
+    {"ms-train", "eval", "data sets are named with --data PREFIX"},
+    {"ms-train", "simulate tune", "the cluster file is named with --cluster FILE"},
+    {"ms-ckpt", "export import reshard", "the result is named with --output DIR"},
+    {"ms-driver", "stop evict give-back resize", "the run is named with --run-dir DIR"},
+    {"ms-loan", "observe act explain", "the policy is named with --policy FILE"},
+    {"ms-loan", "simulate", "the files are named with --jobs, --demand and --policy"},
+    {"ms-netcheck", "pairs locate ecmp counters config", "nodes are named with --nodes HOSTLIST"},
+    {"ms-netcheck", "collectives", "a configuration of ms-train is named with --config FILE"},
+};
+
+inline constexpr OtherWords kOtherOptions[] = {
+    {"ms-train", "--config --config-file", "the configuration is named without an option: ms-train run CONFIG"},
+    {"ms-train", "--nproc --nproc_per_node --nproc-per-node --gpus --ngpus -n -np",
+     "--ranks N runs N ranks as threads; srun and mpirun start processes"},
+    {"ms-train", "--resume --load --checkpoint",
+     "a run resumes by itself from the newest checkpoint in checkpoint.dir; checkpoint.load names another one"},
+    {"ms-train", "--step --iteration", "the checkpoint of a step is named by its directory, DIR/step-00000060"},
+    {"ms-ckpt", "--step --iteration", "the checkpoint of a step is named by its directory, DIR/step-00000060"},
+    {"ms-data", "--input --input-file -i", "files are named without an option: ms-data encode --output PREFIX FILE"},
+    {"ms-data", "--output-prefix --out", "--output PREFIX names the token file"},
+    {"ms-data", "--json-keys --json-key --key --column --text-column", "--field NAME names the field with the text"},
+    {"ms-data", "--tokenizer-type --tokenizer-model --tokenizer-name-or-path --vocab-file --model",
+     "--tokenizer takes byte, or the path of a tokenizer.json"},
+    {"ms-netcheck", "--host --hosts --hostfile --nodelist -w -N", "nodes are named with --nodes HOSTLIST"},
+    {"ms-driver", "--nodes --ntasks --gres --gpus --mpi -N -n", "an option of srun is given as --srun=OPTION"},
+    {"ms-driver", "--set --ranks --fresh",
+     "an option of the command comes behind --: ms-driver run -- ms-train run CONFIG --set KEY=VALUE"},
+    {"ms-driver", "--job --jobid", "a run is named by its directory, runs/JOBID"},
+    {"ms-loan", "--config --config-file", "the policy is named with --policy FILE"},
 };
 
 }  // namespace ms

@@ -76,6 +76,10 @@ DriverOptions options_of(const Args& args) {
   options.restarts = number_of("SLURM_RESTART_COUNT");
   options.partition = variable("SLURM_JOB_PARTITION");
   options.nodes = slurm::expand_hostlist_or_throw(variable("SLURM_JOB_NODELIST"));
+  if (options.nodes.empty()) {
+    throw user_error("driver.job", fmt::format("job {} names no nodes: SLURM_JOB_NODELIST is empty", options.job),
+                     "run it in the job script, or in a shell of salloc, with Slurm's variables as they are");
+  }
   options.run_dir = run_dir_of(args, "run-dir");
   if (options.run_dir[0] != '/') {
     char* here = getcwd(nullptr, 0);
@@ -172,8 +176,12 @@ int be_agent(const Args& args) {
 DriverFiles files_of(const Args& args, const char* name) {
   DriverFiles files(run_dir_of(args, name));
   if (access(files.dir.c_str(), F_OK) != 0) {
+    const std::string run_dir = run_dir_of(args, name);
+    const bool is_plain_run = access((run_dir + "/metrics.jsonl").c_str(), F_OK) == 0;
     throw user_error("driver.run_dir", fmt::format("no driver has been in {}", files.dir),
-                     "name the directory that ms-driver run was given as --run-dir");
+                     is_plain_run
+                         ? fmt::format("{0} is a run without ms-driver: 'ms-tracepp watch {0}' follows it", run_dir)
+                         : "name the directory that ms-driver run was given as --run-dir, mostly runs/JOBID");
   }
   return files;
 }

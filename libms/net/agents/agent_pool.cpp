@@ -38,7 +38,8 @@ std::vector<Listener> listeners_on(const std::string& interface) {
     if (i.address.storage.ss_family == AF_INET) listeners.emplace_back(i.address);
   if (listeners.empty()) {
     throw user_error("net.interface",
-                     fmt::format("this node has no IPv4 address on an interface {}* that is up", interface));
+                     fmt::format("this node has no IPv4 address on an interface {}* that is up", interface),
+                     "'ip -br -4 address' lists those there are; --interface takes how their names begin");
   }
   return listeners;
 }

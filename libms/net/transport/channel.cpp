@@ -248,7 +248,9 @@ Listener::Listener(const Address& on)
   const int allowed = 1;
   setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &allowed, sizeof allowed);
   if (!fd_ || bind(fd_.get(), on.get(), on.length) != 0 || listen(fd_.get(), kBacklog) != 0) {
-    throw Error("net.socket", Blame::node, fmt::format("cannot listen on {}: {}", on.str(), errno_text(errno)));
+    const bool in_use = errno == EADDRINUSE;
+    throw Error("net.socket", Blame::node, fmt::format("cannot listen on {}: {}", on.str(), errno_text(errno)),
+                in_use ? "another process listens there, 'ss -ltnp' names it: choose another port" : "");
   }
 }
 

@@ -236,10 +236,11 @@ TEST(Cli, HelpAndVersionAreResults) {
               "  --help              Show this text.\n"
               "  --version           Show the version.\n"
               "  --man               Print the manual page, for 'man -l -'.\n"
-              "  --completion SHELL  Print the completion of command lines for bash, zsh or fish.\n"
+              "  --completion SHELL  Print the completion of command lines for bash, zsh or\n"
+              "                      fish.\n"
               "  --check COMMAND...  Only say whether this command line can be understood.\n\n"
-              "'ms-sample COMMAND --help' shows the options of a command; the manual is ms-sample(1), or 'ms-sample "
-              "--man | man -l -'.\n");
+              "'ms-sample COMMAND --help' shows the options of a command; the manual is\n"
+              "ms-sample(1), or 'ms-sample --man | man -l -'.\n");
     EXPECT_THAT(outcome.err, IsEmpty());
   }
   const Outcome command = run({"inspect", "--help"});
@@ -257,6 +258,16 @@ TEST(Cli, HelpAndVersionAreResults) {
             "  --set KEY=VALUE  A setting. May be given several times.\n"
             "  --out FILE       Where to.\n"
             "  --help           Show this text.\n");
+  // The name of a long option stands alone, so that what is said of all has room on a terminal of 80 columns.
+  Tool tool = sample_tool();
+  tool.commands[0].options = {{.name = "transport", .value = "tcp|mpi|verbs|nccl", .doc = "Which."}};
+  const char* const words[] = {"ms-sample", "inspect", "--help"};
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_tool(tool, 3, words), 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("options:\n"
+                                                                  "  --transport tcp|mpi|verbs|nccl\n"
+                                                                  "                            Which.\n"
+                                                                  "  --help                    Show this text.\n"));
   EXPECT_THAT(run({"--version"}).out, ::testing::MatchesRegex("ms-sample [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   EXPECT_EQ(run({"--man-extra"}).out, "extra page\n");
   EXPECT_EQ(run({"--man"}).out, man::tool_page(sample_tool()));
