@@ -11,13 +11,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_manifest_there(const fs::path& dir) {
+  std::error_code error;
+  return fs::exists(dir / kManifestName, error);
+}
+
+// Says what there is where the user looked for a checkpoint; empty: nothing.
+std::string hint_of_absent(const std::string& path) {
+  std::error_code error;
+  fs::path parent = fs::path(path).parent_path();
+  if (parent.empty()) parent = ".";
+  if (!fs::is_directory(parent, error)) return "";
+  const std::vector<Found> there = list_names(parent.string());
+  if (there.empty()) return "";
+  const std::string_view more = there.size() > 1 ? there.back().name : std::string_view();
+  return fmt::format("{} has {}{}{}", parent.string(), there.front().name, more.empty() ? "" : " to ", more);
+}
+
+std::string hint_of_file(const std::string& path) {
+  if (path.ends_with(".toml")) return "a configuration is for ms-train run, check, plan and simulate";
+  const fs::path parent = fs::path(path).parent_path();
+  return is_manifest_there(parent) ? fmt::format("name the checkpoint itself, {}", parent.string()) : "";
+}
+
 // The path without links, dots and slashes at the end, so that its last part is the name.
 fs::path real_path(const std::string& path) {
   std::error_code error;
   fs::path real = fs::canonical(path, error);
-  if (error) throw user_error("ckpt.path", fmt::format("cannot open {}: {}", path, error.message()));
+  if (error)
+    throw user_error("ckpt.path", fmt::format("cannot open {}: {}", path, error.message()), hint_of_absent(path));
   if (!fs::is_directory(real, error)) {
-    throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", path));
+    throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", path), hint_of_file(path));
   }
   return real;
 }
@@ -27,6 +51,19 @@ std::string shown(const std::string& path, const fs::path& real) {
   std::string text = path;
   while (text.size() > 1 && text.ends_with('/')) text.pop_back();
   return fs::path(text).filename() == real.filename() ? text : real.string();
+}
+
+// Who asks for a checkpoint often names the directory of the run, or of a model of Hugging Face.
+void refuse_other_directory(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path + "/config.json", error)) {
+    throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, and no checkpoint", path),
+                     fmt::format("'ms-ckpt import --output DIR {}' makes one of it in DIR", path));
+  }
+  if (fs::exists(path + "/metrics.jsonl", error)) {
+    throw user_error("ckpt.path", fmt::format("{} is a run's directory, and holds no checkpoint", path),
+                     fmt::format("they are where checkpoint.dir in {}/config.toml says", path));
+  }
 }
 
 bool has_name_of_one(const std::string& name) {
@@ -45,21 +82,27 @@ bool has_name_of_one(const std::string& name) {
 
 bool is_checkpoint(const std::string& path) {
   const fs::path real = real_path(path);
-  std::error_code error;
-  return has_name_of_one(real.filename()) || fs::exists(real / kManifestName, error);
+  return has_name_of_one(real.filename()) || is_manifest_there(real);
 }
 
 void require_directory(const std::string& path) {
   if (is_checkpoint(path)) {
-    throw user_error("ckpt.path", fmt::format("{} is a checkpoint, expected a directory of them", path));
+    throw user_error("ckpt.path", fmt::format("{} is a checkpoint, expected a directory of them", path),
+                     fmt::format("name the directory that it is in; 'ms-ckpt show {}' shows it alone", path));
   }
+  if (list(path).empty()) refuse_other_directory(path);
 }
 
 Found choose(const std::string& path) {
   if (is_checkpoint(path)) return look(shown(path, real_path(path)));
   std::optional<Found> newest = newest_complete(path);
-  if (!newest) throw user_error("ckpt.none", fmt::format("{} holds no complete checkpoint", path));
-  return *std::move(newest);
+  if (newest) return *std::move(newest);
+  if (!list(path).empty())
+    throw user_error("ckpt.none", fmt::format("{} holds no complete checkpoint", path),
+                     fmt::format("'ms-ckpt ls {}' shows what is there, and why", path));
+  refuse_other_directory(path);
+  throw user_error("ckpt.none", fmt::format("{} holds no complete checkpoint", path),
+                   "name a checkpoint, or the directory that checkpoint.dir of the run names");
 }
 
 std::vector<Found> choose_all(const std::string& path) {
@@ -70,8 +113,10 @@ std::vector<Found> choose_all(const std::string& path) {
       committed.push_back(std::move(found));
     }
   }
-  if (committed.empty()) throw user_error("ckpt.none", fmt::format("{} holds no checkpoint", path));
-  return committed;
+  if (!committed.empty()) return committed;
+  if (list(path).empty()) refuse_other_directory(path);
+  throw user_error("ckpt.none", fmt::format("{} holds no checkpoint", path),
+                   "name a checkpoint, or the directory that checkpoint.dir of the run names");
 }
 
 Found choose_complete(const std::string& path) {

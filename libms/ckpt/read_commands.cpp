@@ -36,15 +36,17 @@ int run_verify(const Args& args) {
   for (const Found& one : chosen) total_bytes += one.manifest ? one.manifest->size_bytes() : 0;
   ByteProgress progress("verify", total_bytes);
   std::vector<Verified> verified;
-  bool sound = true;
+  bool sound = true, readable = true;
   for (const Found& one : chosen) {
     verified.push_back(examine(one, threads_of(args), progress.update(done_bytes)));
     done_bytes += verified.back().size_bytes;
-    sound = sound && verified.back().problems.empty();
+    sound = sound && (verified.back().problems.empty() || verified.back().unreadable);
+    readable = readable && !verified.back().unreadable;
   }
   progress.finish();
   print_result(args, verify_json(verified), verify_text(verified));
-  return sound ? kOk : kCheckFailed;
+  if (!sound) return kCheckFailed;
+  return readable ? kOk : static_cast<int>(ExitCode::storage);
 }
 
 int run_diff(const Args& args) {
@@ -87,7 +89,9 @@ Command verify_command() {
                       threads_option(),
                       json_option()},
           .run = run_verify,
-          .description = "Exits 0 where all of them are sound, 1 where one is not."};
+          .description =
+              "Exits 0 where all of them are sound, 1 where one is not, and 74 where one cannot be judged because the "
+              "system refuses to read it: of no permission, say."};
 }
 
 Command diff_command() {

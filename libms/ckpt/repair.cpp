@@ -49,7 +49,7 @@ void refuse_newer(const std::string& dir, const Found& found) {
 }  // namespace
 
 Verified examine(const Found& found, int threads, const std::function<void(std::int64_t)>& progress) {
-  Verified result{.path = found.path, .step = found.step};
+  Verified result{.path = found.path, .step = found.step, .unreadable = found.unreadable};
   if (found.manifest) {
     result.size_bytes = found.manifest->size_bytes();
     result.problems = verify(found.path, threads, progress, &result.unreadable);

@@ -177,7 +177,8 @@ std::string verify_text(const std::vector<Verified>& verified) {
     if (one.problems.empty()) {
       text += fmt::format("{}: sound, {}\n", one.path, size_text(one.size_bytes));
     } else {
-      text += fmt::format("{}: not sound\n{}", one.path, problem_lines(one.problems));
+      text += fmt::format("{}: {}\n{}", one.path, one.unreadable ? "not judged, for it cannot be read" : "not sound",
+                          problem_lines(one.problems));
     }
   }
   return text;

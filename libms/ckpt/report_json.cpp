@@ -114,6 +114,7 @@ std::string verify_json(const std::vector<Verified>& verified) {
     checkpoints.push_back({{"step", one.step},
                            {"path", one.path},
                            {"sound", one.problems.empty()},
+                           {"unreadable", one.unreadable},
                            {"size_bytes", one.size_bytes},
                            {"problems", one.problems}});
   }

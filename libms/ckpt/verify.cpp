@@ -52,7 +52,10 @@ std::vector<std::string> problems_of_file(const FileEntry& entry, const std::str
                                           std::atomic<bool>& unreadable) {
   const BlockFile file{.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes};
   std::vector<std::string> problems;
-  add(problems, problem_of(unreadable, [&] { read_blocks(file, {}, true, threads, progress); }));
+  std::atomic<bool> missing = false;  // a file that is not there is damage: nothing refuses to read it
+  std::error_code status_error;
+  std::atomic<bool>& refused = fs::exists(path, status_error) || status_error ? unreadable : missing;
+  add(problems, problem_of(refused, [&] { read_blocks(file, {}, true, threads, progress); }));
   if (problems.empty()) {
     add(problems, problem_of(unreadable, [&] { add(problems, structure_problem(entry, path)); }));
     return problems;

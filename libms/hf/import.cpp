@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "hf/convert.h"
@@ -127,6 +129,10 @@ struct Origin {  // of a piece
 
 nn::ModelConfig read_model(const std::string& hf_dir) {
   const std::string path = hf_dir + "/config.json";
+  if (std::error_code error; !std::filesystem::exists(path, error)) {
+    throw user_error("hf.model", fmt::format("'{}' has no config.json", hf_dir),
+                     "name the directory of a Hugging Face model, with config.json and the weights as safetensors");
+  }
   return parse_config(read_text(path), path);
 }
 

@@ -1,7 +1,5 @@
 #include "train/checkpoint/load.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <utility>
 
@@ -28,18 +26,6 @@ ckpt::Manifest weights_of(ckpt::Manifest manifest) {
 
 }  // namespace
 
-ckpt::Found choose_checkpoint(const std::string& path) {
-  if (access((path + "/config.json").c_str(), F_OK) == 0 && !ckpt::is_checkpoint(path) && ckpt::list(path).empty()) {
-    throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, and no checkpoint", path),
-                     fmt::format("'ms-ckpt import --output DIR {}' makes one of it in DIR", path));
-  }
-  if (access((path + "/metrics.jsonl").c_str(), F_OK) == 0 && ckpt::list(path).empty()) {
-    throw user_error("ckpt.path", fmt::format("{} is a run's directory, and holds no checkpoint", path),
-                     fmt::format("they are where checkpoint.dir in {}/config.toml says", path));
-  }
-  return ckpt::choose_complete(path);
-}
-
 void check_load(const Continuation& run, bool fresh) {
   const CheckpointConfig& config = run.settings.checkpoint;
   if (config.load.empty()) return;
@@ -49,7 +35,7 @@ void check_load(const Continuation& run, bool fresh) {
     return;
   }
   try {
-    const ckpt::Found found = choose_checkpoint(config.load);
+    const ckpt::Found found = ckpt::choose_complete(config.load);
     run.check(config.weights_only ? weights_of(*found.manifest) : *found.manifest, found.path);
   } catch (const Error& error) { throw error.with_context("checkpoint.load"); }
 }
@@ -57,7 +43,7 @@ void check_load(const Continuation& run, bool fresh) {
 Origin load_origin(const Continuation& run, comm::World& world, Engine& engine, Agreement& agreement) {
   std::string path, text;  // rank 0 chooses: a run may be saving into the directory
   if (agreement.leads()) {
-    path = choose_checkpoint(run.settings.checkpoint.load).path;
+    path = ckpt::choose_complete(run.settings.checkpoint.load).path;
     text = read_file(path + "/" + std::string(ckpt::kManifestName));
   }
   path = agreement.broadcast(path);

@@ -9,15 +9,11 @@
 
 namespace ms::train {
 
-// The complete checkpoint that a path is or holds. Errors: "ckpt.path" and "ckpt.none", user: there is none, with a
-// hint where it is a Hugging Face model; "ckpt.incomplete", storage.
-ckpt::Found choose_checkpoint(const std::string& path);
-
 // Refuses what load_origin() would, before anything is written or started; not damage, which only reading finds. A run
 // that will resume from checkpoint.dir needs no checkpoint.load any more. `fresh`: it will not. Local.
 void check_load(const Continuation& run, bool fresh);
 
-// Restores the checkpoint. checkpoint.load is set. Errors: those of choose_checkpoint() and Continuation::check();
+// Restores the checkpoint. checkpoint.load is set. Errors: those of ckpt::choose_complete() and Continuation::check();
 // "ckpt.damaged" and "ckpt.read", storage. Collective.
 Origin load_origin(const Continuation& run, comm::World& world, Engine& engine, Agreement& agreement);
 

@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "ckpt/command_support.h"
 #include "data/eval_batches.h"
-#include "train/checkpoint/load.h"
 #include "train/commands/commands.h"
 #include "train/run/launch.h"
 
@@ -78,7 +77,7 @@ std::string json_of(const ckpt::Found& checkpoint, const std::vector<SetLoss>& l
 
 int run_eval(const Args& args) {
   const std::int64_t samples = args.has("samples") ? args.get_int("samples", 1) : 0;
-  const ckpt::Found found = choose_checkpoint(args.get("PATH"));
+  const ckpt::Found found = ckpt::choose_complete(args.get("PATH"));
   const Loaded loaded = load_for_inference(found, args.list("set"), adjust_to_evaluate);
   const nn::ModelConfig& model = loaded.settings.model;
   const std::vector<data::EvalSource> sources = data::eval_sources(args.list("data"), loaded.settings.data);

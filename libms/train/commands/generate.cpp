@@ -13,7 +13,6 @@
 #include "data/config.h"
 #include "data/note.h"
 #include "mesh/shard.h"
-#include "train/checkpoint/load.h"
 #include "train/commands/commands.h"
 #include "train/run/generate.h"
 #include "train/run/launch.h"
@@ -124,7 +123,7 @@ int run_generate(const Args& args) {
   options.max_tokens = args.get_int("max-tokens", 1, kMaxTokens);
   options.sampling = {number_between(args, "temperature", 0, 100), number_between(args, "top-p", 1e-9, 1)};
   options.seed = static_cast<std::uint64_t>(args.get_int("seed", 0));
-  const ckpt::Found found = choose_checkpoint(args.get("PATH"));
+  const ckpt::Found found = ckpt::choose_complete(args.get("PATH"));
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::vector<std::int32_t> prompt;
   std::vector<std::string> settings{"mesh.dp=1"};

@@ -128,6 +128,10 @@ TEST(Report, VerificationListsTenProblemsOfEach) {
   EXPECT_EQ(json::parse(verify_json(both))["sound"], false);
   EXPECT_EQ(json::parse(verify_json(both))["checkpoints"][1]["problems"].size(), 12U);
   EXPECT_EQ(json::parse(verify_json({both[0]}))["sound"], true);
+  // What the system refuses to read is not said to be damaged.
+  const Verified refused{.path = "ck/step-00000015", .problems = {"Permission denied"}, .unreadable = true};
+  EXPECT_EQ(verify_text({refused}), "ck/step-00000015: not judged, for it cannot be read\n  Permission denied\n");
+  EXPECT_EQ(json::parse(verify_json({refused}))["checkpoints"][0]["unreadable"], true);
 }
 
 TEST(Report, ADiffShowsWhatDiffers) {
