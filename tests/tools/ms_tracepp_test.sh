@@ -23,6 +23,13 @@ expect 0 '"ranks": ?4' info --json a/trace
 expect 0 'steps +0 to 29' info a/trace
 expect 0 'began 20[0-9-]+T[0-9:]+Z, last written 20' info a/trace
 expect 0 '"done": ?4' info --json a/trace
+expect 0 '^ended' info a/trace
+grep -q '^earlier' out && fail "a first run has one before it"
+mkdir after
+cp a/trace/*.mst after
+cp b/trace/rank-00000.mst after/rank-00000.mst.previous
+expect 0 '^earlier +the steps of the run before this one are in after/[*].previous: ms-tracepp report after/[*].previous$' info after
+expect 0 '"run_before": ?"after/[*].previous"' info --json after
 expect 0 'on the critical path' report --all a/trace
 expect 0 'part of a step' report a/trace
 head -n 1 out | grep -Eq '^(Look first at|Nothing|No rank)' || fail "report does not begin with what to look at first"

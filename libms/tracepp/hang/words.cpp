@@ -141,7 +141,9 @@ std::string doing(const HangScan& scan, std::size_t at) {
 }
 
 std::string evidence_text(const RunTrace& trace, const StuckOp& op) {
-  std::string text = fmt::format("{}: {}, {} of {} ready for {}", op_label(trace, op), to_string(op.match), op.waiting,
+  // Whether the calls match is another question than who is suspected: "undecided" beside a suspect would read as both.
+  const std::string_view match = op.match == Match::undecided ? "calls not comparable" : to_string(op.match);
+  std::string text = fmt::format("{}: {}, {} of {} ready for {}", op_label(trace, op), match, op.waiting,
                                  op.members.size(), seconds_label(op.since_s));
   if (op.missing.empty()) return text;
   text += ", missing";

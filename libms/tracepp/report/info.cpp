@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,6 +16,8 @@
 
 namespace ms::tracepp {
 namespace {
+
+constexpr std::size_t kPathBytes = 200;
 
 std::pair<std::int64_t, std::int64_t> step_range(const RunTrace& trace) {
   std::int64_t first = -1, last = -1;
@@ -95,6 +98,18 @@ std::string endings_text(const RunTrace& trace) {
   return text;
 }
 
+// Returns where the run before this one is: the writer keeps its files beside the new ones. Empty: it is not here.
+std::string run_before(const RunTrace& trace) {
+  const auto kept = [](const RankTrace& rank) {
+    std::error_code failed;
+    return !rank.file.empty() && std::filesystem::exists(rank.file + ".previous", failed);
+  };
+  const auto first = std::ranges::find_if(trace.ranks, kept);
+  if (first == trace.ranks.end()) return "";
+  const std::filesystem::path dir = std::filesystem::path(first->file).parent_path();
+  return plain_text((dir / "*.previous").string(), kPathBytes);
+}
+
 // 0: not known.
 std::int64_t world_of(const RunTrace& trace) { return trace.has_mesh ? trace.mesh.size() : trace.world; }
 
@@ -133,6 +148,9 @@ std::string info_text(const RunTrace& trace) {
     text += fmt::format("sums          of steps {} to {}\n", trace.ranks.front().sums.front().step,
                         trace.ranks.front().sums.back().step);
   }
+  if (const std::string before = run_before(trace); !before.empty())
+    text +=
+        fmt::format("earlier       the steps of the run before this one are in {0}: ms-tracepp report {0}\n", before);
   text += endings_text(trace);
   if (dropped(trace) > 0) text += fmt::format("lost          {} events, as the buffer was full\n", dropped(trace));
   for (const auto& [problem, count] : trace.problems) {
@@ -167,6 +185,7 @@ std::string info_json(const RunTrace& trace) {
             {"last_summed_step", sums[1] == nullptr ? Json() : Json(sums[1]->step)},
             {"ended", Json::object()},
             {"errors", Json::array()},
+            {"run_before", or_null(!run_before(trace).empty(), run_before(trace))},
             {"dropped", dropped(trace)},
             {"problems", Json::object()}};
   constexpr std::size_t kMostErrors = 8;
