@@ -1,6 +1,10 @@
 // ms-loan observe, act and explain: look at Slurm, say or do what the plan says, and tell later why it was done.
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
+#include <optional>
+
 #include "base/clock.h"
 #include "base/lock_file.h"
 #include "base/log.h"
@@ -9,12 +13,15 @@
 #include "base/user_path.h"
 #include "loan/commands.h"
 #include "loan/live.h"
+#include "loan/why_waits.h"
 #include "slurm/hostlist.h"
+#include "unpack/csv.h"
 
 namespace ms::loan {
 namespace {
 
 constexpr std::int64_t kMostLines = 1000;
+constexpr double kMostJob = std::numeric_limits<std::uint32_t>::max();
 
 Policy policy_of(const Args& args) { return load_policy(args.get("policy")); }
 
@@ -109,11 +116,30 @@ int act(const Args& args) {
   }
 }
 
+// Why a job does not start, and when it could, by what Slurm and the demand say now; or why that cannot be said.
+std::string waits(std::uint32_t id, const Policy& policy) {
+  try {
+    check_live(policy);
+    const slurm::Commands slurm(command_options(policy.slurm));
+    const slurm::Job job = slurm.job(id);
+    if (const std::string text = not_waiting_text(job); !text.empty()) return text + "\n";
+    Memory memory = read_memory(policy.slurm.state);
+    const View view = look(slurm, policy, memory, SystemClock().wall_s());
+    remember(memory, view, policy);
+    return waiting_text(job, view, make_plan(view, memory, policy), policy);
+  } catch (const Error& error) {
+    if (error.blame() == Blame::bug) throw;
+    return fmt::format("why job {} does not start, if it waits, cannot be said: {}\n", id, error.message());
+  }
+}
+
 int explain(const Args& args) {
   const Policy policy = policy_of(args);
   const std::string name = args.get("NAME");
   const std::string lines = actions_about(policy.slurm.state, name, kMostLines);
   write_out(lines.empty() ? fmt::format("nothing was done to {}\n", name) : lines);
+  if (const std::optional<double> id = unpack::parse_number(name); id && *id >= 1 && *id <= kMostJob)
+    write_out(waits(static_cast<std::uint32_t>(*id), policy));
   return 0;
 }
 
@@ -173,10 +199,14 @@ Command act_command() {
 
 Command explain_command() {
   return {.name = "explain",
-          .summary = "say what was done to a job or a node, and why",
+          .summary = "say what was done to a job or a node, and why, and why a job does not start",
           .positionals = {{.name = "NAME", .doc = "A job's number or a node."}},
           .options = {policy_option()},
-          .run = explain};
+          .run = explain,
+          .description =
+              "What was done is read from the log of decisions that act keeps in slurm.state. Of a job Slurm and the "
+              "demand are asked, too: what it waits for, and when it could start, at the latest, by the time limits of "
+              "the jobs that have the nodes; or why that cannot be known."};
 }
 
 }  // namespace ms::loan

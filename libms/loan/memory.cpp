@@ -149,7 +149,11 @@ void note_action(const std::string& directory, double now_s, const Action& actio
 std::string actions_about(const std::string& directory, std::string_view name, std::size_t most) {
   std::vector<std::string> lines;
   const std::string path = decisions_file(directory);
-  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT && ::access(directory.c_str(), F_OK) == 0) return {};
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
+    if (::access(directory.c_str(), F_OK) == 0) return {};
+    throw user_error("loan.state", fmt::format("there is no log of decisions: {} is not there", directory),
+                     "slurm.state of the policy names it, and ms-loan act makes it when it begins");
+  }
   for (const std::string& line : split(read_user_file(path, kMaxStateBytes), '\n')) {
     const std::optional<Json> json = Json::try_parse(line);
     if (!json || !json->is_object()) continue;

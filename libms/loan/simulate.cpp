@@ -18,8 +18,9 @@ std::vector<Scheduler> asked_for(const Args& args) {
       std::vector<std::string> names;
       for (const Scheduler& each : schedulers()) names.emplace_back(each.name);
       const auto near = nearest_name(name, names);
-      throw user_error("loan.scheduler", fmt::format("there is no scheduler '{}'", name),
-                       near ? fmt::format("did you mean '{}'?", *near) : "ms-loan(1) lists them");
+      throw user_error(
+          "loan.scheduler", fmt::format("there is no scheduler '{}'", name),
+          near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", fmt::join(names, ", ")));
     }
     rows.push_back(*row);
   }

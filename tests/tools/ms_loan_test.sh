@@ -70,6 +70,7 @@ replay 2 'nowhere' --samples nowhere/samples.csv
 mkdir bin
 printf '#!/bin/sh\necho "slurm_load_partitions: Unable to contact slurm controller" >&2\nexit 1\n' >bin/scontrol
 chmod +x bin/scontrol
+cp bin/scontrol bin/squeue
 echo 1 >demand
 cat >live.toml <<TEXT
 demand.file = "demand"
@@ -89,6 +90,10 @@ expect 2 "demand.command '/nope' of the policy: No such file" observe --policy c
 echo '{"time":' >state/state.json
 expect 74 'is not a state of ms-loan' act --once --policy live.toml
 expect 0 'nothing was done to n1' explain n1 --policy live.toml
+expect 0 'why job 4711 does not start, if it waits, cannot be said: .*Unable to contact slurm controller' explain 4711 --policy live.toml
+sed 's|state = "[^"]*"|state = "/nope"|' live.toml >nowhere.toml
+expect 2 'there is no log of decisions: /nope is not there' explain n1 --policy nowhere.toml
+expect 2 'the policy is named with --policy FILE' explain n1 live.toml
 printf '%s\n' '{"object":"n1"}' '{"object":5,"time":5}' '[]' 'cut {' >state/decisions.jsonl
 expect 0 ':' explain n1 --policy live.toml
 [ "$failures" -eq 0 ]
