@@ -85,8 +85,20 @@ std::string prefixes_in(const std::string& directory) {
   return text;
 }
 
-constexpr std::string_view kPrefixHint =
-    "a token file is named by its prefix, the path without .bin and .idx; ms-data encode writes both";
+// Says how to make the token file that was named. What is there under that name may be the text itself.
+std::string encode_hint(const std::string& prefix) {
+  std::error_code failed;
+  if (fs::is_regular_file(prefix, failed)) {
+    return fmt::format(
+        "'{0}' is no token file: 'ms-data encode --output tokens {0}' makes one of a text, and it is then "
+        "named by its prefix, tokens",
+        prefix);
+  }
+  return fmt::format(
+      "'ms-data encode --output {} TEXT...' makes it; a token file is named by its prefix, the path "
+      "without .bin and .idx",
+      prefix);
+}
 
 std::string checked_token_prefix(std::string prefix) {
   std::error_code failed;
@@ -94,7 +106,7 @@ std::string checked_token_prefix(std::string prefix) {
   if (!is_directory || ::access((prefix + ".idx").c_str(), F_OK) == 0) return prefix;
   const std::string names = prefixes_in(prefix);
   throw user_error("file.open", fmt::format("'{}' is a directory, expected the prefix of a token file", prefix),
-                   names.empty() ? std::string(kPrefixHint) : fmt::format("there are: {}", names));
+                   names.empty() ? encode_hint(prefix + "/text") : fmt::format("there are: {}", names));
 }
 
 MappedFile map(const std::string& path) {
@@ -103,9 +115,10 @@ MappedFile map(const std::string& path) {
   } catch (const Error& error) {  // to add what a prefix is
     if (error.blame() != Blame::user) throw;
     const std::string prefix = path.substr(0, path.rfind('.'));
-    std::string hint(kPrefixHint);
+    std::string hint = encode_hint(prefix);
     if (prefix.ends_with(".bin") || prefix.ends_with(".idx"))
-      hint = fmt::format("use '{}': {}", prefix.substr(0, prefix.size() - 4), hint);
+      hint = fmt::format("use '{}': a token file is named by its prefix, the path without .bin and .idx",
+                         prefix.substr(0, prefix.size() - 4));
     if (prefix.find_first_of("~$*") != std::string::npos)
       hint = "~, $ and * are not expanded in the name of a token file";
     if (::access((prefix + ".bin.part").c_str(), F_OK) == 0)

@@ -66,9 +66,11 @@ lead() {
     here "s/= .*/= $(((BASH_REMATCH[1] / BASH_REMATCH[2] + 1) * BASH_REMATCH[2]))/"
   elif match "^checkpoint.dir = '(.*)' is run.dir, too"; then
     here "s#= .*#= \"${BASH_REMATCH[1]}/checkpoints\"#"
-  elif match '^hint: a token file is named by its prefix, .*; ms-data encode writes both$'; then
-    does ms-data encode --output text text.txt
-    sed -i 's/"text.txt"/"text"/' c.toml
+  elif match "^hint: .* '(ms-data encode --output ([a-z]*) text.txt)' makes one"; then
+    made=${BASH_REMATCH[2]}
+    read -ra words <<<"${BASH_REMATCH[1]}"
+    does "${words[@]}"
+    sed -i "s/\"text.txt\"/\"$made\"/" c.toml
   elif match '^hint: set model.vocab = ([0-9]*),'; then
     sed -i "s/^vocab = .*/vocab = ${BASH_REMATCH[1]}/" c.toml
   else
