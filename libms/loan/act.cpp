@@ -136,10 +136,11 @@ std::string waits(std::uint32_t id, const Policy& policy) {
 int explain(const Args& args) {
   const Policy policy = policy_of(args);
   const std::string name = args.get("NAME");
-  const std::string lines = actions_about(policy.slurm.state, name, kMostLines);
-  write_out(lines.empty() ? fmt::format("nothing was done to {}\n", name) : lines);
+  std::string text = actions_about(policy.slurm.state, name, kMostLines);
+  if (text.empty()) text = fmt::format("nothing was done to {}\n", name);
   if (const std::optional<double> id = unpack::parse_number(name); id && *id >= 1 && *id <= kMostJob)
-    write_out(waits(static_cast<std::uint32_t>(*id), policy));
+    text += waits(static_cast<std::uint32_t>(*id), policy);
+  write_out(text);
   return 0;
 }
 

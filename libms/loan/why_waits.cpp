@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +13,7 @@ namespace ms::loan {
 namespace {
 
 constexpr std::size_t kReasonChars = 60;
+constexpr double kNoLimit_s = 100.0 * 86400;  // Slurm gives a year to jobs that nobody gave a time limit
 
 bool is_wanted(const WaitingJob& job, const LiveNode& node) {
   return node.trouble.empty() && std::ranges::count(job.excluded, node.name) == 0;
@@ -46,8 +45,7 @@ std::string when(const View& view, const WaitingJob& job) {
   if (on_loan < job.nodes) return text + ": more must go on loan first";
   const double wait_s = free_in_s[static_cast<std::size_t>(job.nodes - 1)];
   if (wait_s == 0) return text + ": Slurm may start it at any moment, or has others that come before it";
-  if (!std::isfinite(wait_s))
-    return text + ": when is not known, for jobs that have the others run without a time limit";
+  if (wait_s > kNoLimit_s) return text + ": when is not known, for jobs that have the others run without a time limit";
   return text +
          fmt::format(": enough are free in {} at the latest, by the time limits of the jobs that have the others",
                      format_duration(wait_s));

@@ -27,6 +27,14 @@ loan act --once
 [[ $(on_loan) == 'node[01-03]' ]]
 two=$(submit loan -N2) one=$(submit loan -N1) other=$(submit train -N1 -w node05)
 wait-until 20 runs "$two" "$one" "$other"
+explains() { ms-loan explain "$1" --policy policy.toml >said && grep -q "$2" said; }
+export -f explains
+waits=$(submit loan -N1)
+wait-until 20 explains "$waits" "^job $waits waits for 1 node in partition loan$"
+explains "$waits" '^3 nodes on loan could be its, 0 are idle; it needs 1: when is not known, for jobs .* without a time limit$'
+explains "$two" "^job $two does not wait: it is on node"
+scancel "$waits"
+wait-until 20 explains "$waits" 'does not wait: it is CANCELLED\|there is no job'
 demand 2 # one node more: half of the large job is a smaller share than all of the other one
 begin=$EPOCHREALTIME
 ms-loan act --policy policy.toml & acts=$!

@@ -56,6 +56,8 @@ TEST_F(WhyWaits, TheTimeLimitsOfThoseThatRunSayWhen) {
   run(2, {2, 3});
   wait(2);
   EXPECT_THAT(why(), HasSubstr("when is not known, for jobs that have the others run without a time limit"));
+  view_.jobs[0].left_s = view_.jobs[1].left_s = 364.9 * 86400;
+  EXPECT_THAT(why(), HasSubstr("when is not known"));
   view_.jobs[0].left_s = 600;
   view_.jobs[1].left_s = 7200;
   EXPECT_THAT(why(),
