@@ -11,6 +11,7 @@
 #include "net/agents/agent_pool.h"
 #include "net/transport/acceptor.h"
 #include "net/transport/secret.h"
+#include "support/errors.h"
 
 namespace ms::net {
 namespace {
@@ -84,6 +85,13 @@ TEST(Peer, BothConnectToEachOther) {
   result = test_pair(server.self, loopback().with_port(deaf.port), "n5", nothing);
   EXPECT_NE(result.there.unreached.find("n5"), std::string::npos) << result.there.unreached;
   EXPECT_EQ(result.back.unreached, "");
+}
+
+TEST(Peer, APortInUseIsNamedWithWhatToDo) {
+  const Listener first(loopback());
+  const Error taken = ms::test::thrown_by([&] { Listener(loopback().with_port(first.port())); });
+  EXPECT_NE(taken.message().find(":" + std::to_string(first.port())), std::string::npos) << taken.message();
+  EXPECT_NE(taken.hint().find("another process listens there"), std::string::npos) << taken.hint();
 }
 
 TEST(Peer, ABoundOnTheRateIsKept) {
