@@ -18,6 +18,20 @@ struct HelpRow {
   std::string right;
 };
 
+// Breaks lists without blanks behind commas, too, where they are too long for a line.
+std::vector<std::string> lines_of(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  for (std::string line : wrap(text, width)) {
+    std::size_t comma = 0;
+    while (line.size() > width && (comma = line.rfind(',', width - 1)) != std::string::npos) {
+      lines.push_back(line.substr(0, comma + 1));
+      line.erase(0, comma + 1);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 std::string help_rows(std::string_view title, const std::vector<HelpRow>& rows) {
   std::size_t indent = 0;
   for (const HelpRow& row : rows) indent = std::max(indent, row.left.size() + 4);
@@ -29,7 +43,7 @@ std::string help_rows(std::string_view title, const std::vector<HelpRow>& rows) 
       text += left + "\n";
       left.clear();
     }
-    for (const std::string& line : wrap(row.right, kHelpWidth - indent)) {
+    for (const std::string& line : lines_of(row.right, kHelpWidth - indent)) {
       text += fmt::format("{:<{}}{}\n", left, indent, line);
       left.clear();
     }
@@ -69,8 +83,8 @@ std::string tool_help(const Tool& tool) {
 }
 
 std::string command_help(const Tool& tool, const Command& command) {
-  std::string text =
-      fmt::format("usage: {} {} {}\n\n{}\n", tool.name, command.name, synopsis(command), command.summary);
+  std::string text = fmt::format("usage: {} {} {}\n\n{}\n", tool.name, command.name, synopsis(command),
+                                 fmt::join(wrap(command.summary, kHelpWidth), "\n"));
   std::vector<HelpRow> rows;
   for (const Positional& p : command.positionals) rows.push_back({positional_text(p), p.doc});
   if (!rows.empty()) text += help_rows("arguments", rows);

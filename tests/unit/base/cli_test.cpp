@@ -260,14 +260,20 @@ TEST(Cli, HelpAndVersionAreResults) {
             "  --help           Show this text.\n");
   // The name of a long option stands alone, so that what is said of all has room on a terminal of 80 columns.
   Tool tool = sample_tool();
-  tool.commands[0].options = {{.name = "transport", .value = "tcp|mpi|verbs|nccl", .doc = "Which."}};
+  tool.commands[0].options = {{.name = "transport",
+                               .value = "tcp|mpi|verbs|nccl",
+                               .doc = "Which.",
+                               .default_text = "a_first_word,a_second_word,a_third_word,a_fourth_word"}};
   const char* const words[] = {"ms-sample", "inspect", "--help"};
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(run_tool(tool, 3, words), 0);
-  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("options:\n"
-                                                                  "  --transport tcp|mpi|verbs|nccl\n"
-                                                                  "                            Which.\n"
-                                                                  "  --help                    Show this text.\n"));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("options:\n"
+                        "  --transport tcp|mpi|verbs|nccl\n"
+                        "                            Which. Default:\n"
+                        "                            a_first_word,a_second_word,a_third_word,\n"
+                        "                            a_fourth_word.\n"
+                        "  --help                    Show this text.\n"));
   EXPECT_THAT(run({"--version"}).out, ::testing::MatchesRegex("ms-sample [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   EXPECT_EQ(run({"--man-extra"}).out, "extra page\n");
   EXPECT_EQ(run({"--man"}).out, man::tool_page(sample_tool()));
