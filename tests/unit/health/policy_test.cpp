@@ -90,7 +90,7 @@ TEST_F(PolicyTest, NvmlIsLookedForUnlessItIsNamed) {
 }
 
 TEST_F(PolicyTest, AMountMayTakeNearlyAsLongAsAProlog) {
-  EXPECT_EQ(load_policy(write("[limits]\nmount_deadline = 2.75\n[prolog]\ndeadline = 3")).limits.mount_deadline_s,
+  EXPECT_EQ(load_policy(write("[limits]\nmount_deadline = '2.75s'\n[prolog]\ndeadline = '3s'")).limits.mount_deadline_s,
             2.75);
 }
 
@@ -133,7 +133,7 @@ TEST_F(PolicyTest, RefusesWhatCannotBe) {
       {"[limits]\nmount_deadline = \"1h\"", "mount_deadline"},
       {"[limits]\nmount_deadline = \"3s\"\n[prolog]\ndeadline = \"3s\"",
        "ms-diag.toml:2:18: limits.mount_deadline (3 s) must be at least 0.25 s less than prolog.deadline (3 s)"},
-      {"[limits]\nmount_deadline = 2.8\n[prolog]\ndeadline = 3", "never drains"},
+      {"[limits]\nmount_deadline = '2.8s'\n[prolog]\ndeadline = '3s'", "never drains"},
       {"[prolog]\ndeadline = \"2s\"", "ms-diag.toml:2:12: limits.mount_deadline (2 s)"},
       {"[act]\nmodus = \"act\"", "did you mean 'act.mode'"},
       {"[act\n", "not valid TOML"},
@@ -153,7 +153,7 @@ TEST_F(PolicyTest, RefusesMoreCodesThanMayDrain) {
 
 TEST_F(PolicyTest, SaysAllProblemsAtOnce) {
   const std::string message =
-      invalid("[act]\nallow = [\"gpu.eec\"]\n[paths]\nstate = \"x\"\n[prolog]\ndeadline = 99\n");
+      invalid("[act]\nallow = [\"gpu.eec\"]\n[paths]\nstate = \"x\"\n[prolog]\ndeadline = '99s'\n");
   EXPECT_NE(message.find("3 problems"), std::string::npos) << message;
   EXPECT_NE(message.find("ms-diag.toml:2:"), std::string::npos) << message;
 }
