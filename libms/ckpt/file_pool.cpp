@@ -52,6 +52,7 @@ void for_each_file(std::span<const std::int64_t> blocks, int threads,
 }
 
 struct ProgressSum::State {
+  explicit State(std::function<void(std::int64_t)> to) : report(std::move(to)) {}
   std::function<void(std::int64_t)> report;
   std::mutex mutex;  // guards sum, and what each file has said
   std::int64_t sum = 0;

@@ -274,7 +274,7 @@ std::optional<MpiTransport::Control> Transport::receive() {
 }
 
 void Transport::send(int peer, std::shared_ptr<const std::string> text) {
-  Send& send = sends_.emplace_back(std::move(text), MPI_REQUEST_NULL);
+  Send& send = sends_.emplace_back(Send{std::move(text), MPI_REQUEST_NULL});
   mpi_check(MPI_Isend(send.text->data(), static_cast<int>(send.text->size()), MPI_BYTE, peer, kControlTag, comm_,
                       &send.request),
             "MPI_Isend");

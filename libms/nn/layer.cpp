@@ -72,7 +72,8 @@ void norm_heads(const Layer& layer) {
 void norm_heads_backward(const Layer& layer, const Heads& gradients) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const Heads raw = split_heads(acts.qkv, on.shape);
-  const auto norm = [&](const Tensor& d, const Tensor& x, const Tensor& rstd, const Weight& gain, std::int64_t heads) {
+  const auto norm = [&on = on](const Tensor& d, const Tensor& x, const Tensor& rstd, const Weight& gain,
+                               std::int64_t heads) {
     on.compute.submit(RmsNormBwd{d, gain.grad, d, x, rstd, gain.value, false, heads});
   };
   norm(gradients.q, raw.q, acts.rstd_q, weights.q_norm.gain, on.shape.heads());

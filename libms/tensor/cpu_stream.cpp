@@ -88,6 +88,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // which clang deduces since version 17 only
 
 }  // namespace
 

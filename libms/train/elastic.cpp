@@ -29,7 +29,7 @@ std::vector<std::int64_t> candidates(const Settings& settings) {
     }
   }
   std::ranges::sort(sizes);
-  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 

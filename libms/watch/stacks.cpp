@@ -145,7 +145,9 @@ std::string own_stacks() {
   const std::vector<std::string> names = root.list(tasks);
   for (const std::string& name : names) {
     if (threads.size() == kMostThreads) break;
-    Asked& thread = threads.emplace_back(name, thread_line(root, tasks, name));
+    Asked& thread = threads.emplace_back();
+    thread.name = name;
+    thread.line = thread_line(root, tasks, name);
     const std::optional<int> id = to_count<int>(name);
     thread.is_self = id == self;
     if (!id || thread.is_self) continue;

@@ -68,7 +68,7 @@ TEST_P(FiniteDifferences, AgreeWithEveryParametersGradient) {
           expected += double{gradient.values[i]} * double{direction[i]};
         const double step = 0.02 * std::max(0.5, norm_of(start.at(name).values));
         Matrices moved = start;
-        auto move = [&](double by) {
+        auto move = [&, &name = name](double by) {
           for (std::size_t i = 0; i < direction.size(); ++i) {
             moved[name].values[i] = static_cast<float>(start.at(name).values[i] + by * direction[i]);
           }

@@ -75,7 +75,7 @@ void reduce_all(T* out, const T* const* in, int count, Index n) {
           if constexpr (kKind == ReduceKind::sum) {
             x += y;
           } else {
-            x = (y > x) | (y != y) ? y : x;
+            x = ((y > x) | (y != y)) ? y : x;
           }
         }
         store(out + begin + i, x, lanes);

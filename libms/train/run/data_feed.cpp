@@ -37,8 +37,8 @@ NodeReaders readers_of(const Plan& plan, const std::vector<int>& node_ranks) {
     readers.dp_ranks.push_back(at.dp);
   }
   std::ranges::sort(readers.dp_ranks);
-  const auto rest = std::ranges::unique(readers.dp_ranks);
-  readers.dp_ranks.erase(rest.begin(), rest.end());
+  const auto rest = std::unique(readers.dp_ranks.begin(), readers.dp_ranks.end());
+  readers.dp_ranks.erase(rest, readers.dp_ranks.end());
   return readers;
 }
 

@@ -92,7 +92,7 @@ TEST(OtherLaunchers, AreKnown) {
                                           {alone, ""},
                                           {mpich, "mpiexec of MPICH or Intel MPI"},
                                           {srun, ""}}) {
-    EXPECT_EQ(other_launcher_in([&](const char* key) {
+    EXPECT_EQ(other_launcher_in([&environment = environment](const char* key) {
                 const auto found = environment.find(key);
                 return found == environment.end() ? nullptr : found->second;
               }),

@@ -42,7 +42,7 @@ TEST(DataConfig, RefusesSchedulesThatMakeNoSense) {
            {"-1", "the weight -1 of 'a' is not between"},
            {"0:0;5:0", "the weight of 'a' is never above 0"},
            {long_one, "'a' has 1025 weights by step, at most 1024 are possible"}}) {
-    const Error error = thrown_by([&] { parse_source(weights + " a"); });
+    const Error error = thrown_by([&weights = weights] { parse_source(weights + " a"); });
     EXPECT_EQ(error.kind(), "data.source");
     EXPECT_THAT(error.message(), testing::HasSubstr(message));
   }
@@ -100,7 +100,7 @@ TEST(DataConfig, ASourceAloneIsAListAndTablesHaveWeights) {
            {"[{path = \"a\", weight = [[0, 1], [9223372036854775808, 2]]}]", "a step of its weight is too large"},
            {"[{path = \"a\", weight = [[0, nan]]}]", "the weight nan of 'a'"},
            {"[{path = \"a\", weight = [[0, 0], [5, 1]]}]", "from step 0 on all weights of data.train are 0"}}) {
-    const Error error = thrown_by([&] { train_of(wrong); });
+    const Error error = thrown_by([&, &wrong = wrong] { train_of(wrong); });
     EXPECT_EQ(error.kind(), "config.invalid") << wrong;
     EXPECT_THAT(error.message(), testing::HasSubstr(message)) << wrong;
   }

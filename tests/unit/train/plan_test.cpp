@@ -108,7 +108,7 @@ TEST(Plan, GradientBuffersAreWhatTheScheduleNeeds) {
     settings.mesh.schedule = schedule;
     const Plan plan = plan_for(settings);
     const sched::Report report = sched::check(plan.training);
-    const RankTensors tensors = [&] {
+    const RankTensors tensors = [&plan, pp = pp] {
       tensor::Arena arena = tensor::Arena::measuring();
       return carve_rank(arena, plan, {.dp = 0, .pp = pp - 1, .tp = 0}, nullptr);
     }();
