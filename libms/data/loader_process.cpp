@@ -91,7 +91,7 @@ void append_all(std::string& bytes, const std::vector<T>& values) {
 template <class T>
 std::vector<T> take_all(std::string_view& bytes, std::size_t count) {
   std::vector<T> values(count);
-  std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
   bytes.remove_prefix(count * sizeof(T));
   return values;
 }

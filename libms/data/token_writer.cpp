@@ -119,7 +119,7 @@ bool TokenWriter::resume(const Mark& mark) {
   bin_.truncate(bin_bytes);
   sequences_.resize(static_cast<std::size_t>(mark.num_sequences));
   const std::string saved = saved_->read();
-  std::memcpy(sequences_.data(), saved.data(), saved.size());
+  if (!saved.empty()) std::memcpy(sequences_.data(), saved.data(), saved.size());
   for (const std::uint32_t sequence : sequences_) {
     document_begin_ += sequence & ~kContinues;
     num_documents_ += (sequence & kContinues) == 0 ? 1 : 0;

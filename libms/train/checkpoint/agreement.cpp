@@ -34,10 +34,11 @@ std::string Agreement::broadcast(std::string text, int root) {
   everyone_->broadcast({reinterpret_cast<std::byte*>(&size), 1, 1, 1, DType::f64}, root);
   stream_->synchronize();
   const auto bytes = static_cast<std::size_t>(size);
+  if (bytes == 0) return {};
   std::vector<std::int32_t> words((bytes + 3) / 4);
   if (rank() == root) std::memcpy(words.data(), text.data(), text.size());
   const auto count = static_cast<std::int64_t>(words.size());
-  if (count > 0) everyone_->broadcast({reinterpret_cast<std::byte*>(words.data()), 1, count, count, DType::i32}, root);
+  everyone_->broadcast({reinterpret_cast<std::byte*>(words.data()), 1, count, count, DType::i32}, root);
   stream_->synchronize();
   text.assign(reinterpret_cast<const char*>(words.data()), bytes);
   return text;
