@@ -21,7 +21,7 @@ endfunction()
 # Headers of the standard library and of fmt are compiled once for each set of flags: ms_precompiled(TARGET) lets a target
 # that is compiled as ms_pch (-O2) or ms_pch_small (-O1) use what was compiled for those.
 function(ms_precompiled target with)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
     target_precompile_headers(${target} REUSE_FROM ${with})
   endif()
 endfunction()
@@ -187,8 +187,10 @@ function(ms_test name)
     ms_precompiled(${name} ms_test_pch)
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)  # under sanitizers, beside another test
+  if(MS_SANITIZE)
+    set(ARG_TIMEOUT 1200)  # behind whatever else wants the processors
+  elseif(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()

@@ -83,6 +83,8 @@ if(MS_SANITIZE)
     # A third of the time to compile: the address sanitizer stops at null and freed objects, and the fuzzed parsers, where
     # loads may be unaligned, are checked for that by clang.
     target_compile_options(ms_flags INTERFACE -fno-sanitize=null,vptr,alignment)
+    # What is found ends the program; it would otherwise be a line of a test that passes.
+    target_compile_options(ms_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
 find_program(MS_MOLD mold)
@@ -94,5 +96,6 @@ if(MS_CCACHE)
   # What ccache's manual asks for where headers are precompiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MS_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${MS_CCACHE})
-  target_compile_options(ms_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+  target_compile_options(ms_flags INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess> "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
