@@ -127,15 +127,15 @@ std::unique_ptr<Model> Evaluator::trained(const Learner& learner, std::size_t de
   TrainingSet set = training_set(past_, layout_, task, from, today,
                                  [&](std::uint32_t unit) { return options_.folds == 1 || fold(unit) != fold_now; });
   set.seed = seed;
-  std::vector<std::uint8_t> labels;
+  std::vector<std::size_t> shuffled;
   if (learner.shuffled) {  // among the rows of the set
-    labels.resize(past_.size());
+    shuffled.resize(past_.size());
     std::vector<std::size_t> from_row = set.chosen;
     for (std::size_t i = from_row.size(); i-- > 1;) {
       std::swap(from_row[i], from_row[uniform_below(seed, rng_key("predict shuffle"), i, i + 1)]);
     }
-    for (std::size_t i = 0; i < from_row.size(); ++i) labels[set.chosen[i]] = set.fails(from_row[i]) ? 1 : 0;
-    set.labels = &labels;
+    for (std::size_t i = 0; i < from_row.size(); ++i) shuffled[set.chosen[i]] = from_row[i];
+    set.shuffled = &shuffled;
   }
   const double began = clock_.now_s();
   std::unique_ptr<Model> model = train_model(*learner.kind, set);
@@ -264,7 +264,7 @@ Evaluation Evaluator::run() {
 
 TrainingSet training_set(const Rows& rows, const Layout& layout, const Task& task, double from_day, double day,
                          const std::function<bool(std::uint32_t unit)>& in) {
-  TrainingSet set{.rows = rows, .layout = layout};
+  TrainingSet set{.rows = rows, .layout = layout, .task = task};
   std::set<std::uint32_t> failing;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const RowInfo& info = rows.info[row];

@@ -65,7 +65,8 @@ std::unique_ptr<Model> train_logistic(const TrainingSet& set) {
       double odds = 0;
       for (std::size_t c = 0; c < n; ++c) odds += weights[c] * row[c];
       const double p = 1 / (1 + std::exp(-odds));
-      const double residual = (set.fails(set.chosen[i]) ? 1 : 0) - p, curvature = std::max(p * (1 - p), 1e-6);
+      const double weight = set.weights[i], residual = weight * ((set.fails(set.chosen[i]) ? 1 : 0) - p);
+      const double curvature = weight * std::max(p * (1 - p), 1e-6);
       for (std::size_t c = 0; c < n; ++c) {
         gradient[c] += residual * row[c];
         for (std::size_t d = 0; d <= c; ++d) hessian[c * n + d] += curvature * row[c] * row[d];

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kMostSpreads = 6;
 
-constexpr std::array<const ModelKind*, 4> kModels{&kTrees, &kMlp, &kCnn, &kLogistic};
+constexpr std::array<const ModelKind*, 4> kModels{&kTrees, &kMlp, &kLogistic, &kCnn};
 
 // A model whose training saw only a part of the healthy rows, so that its odds are too high.
 class Shifted final : public Model {
@@ -44,6 +44,22 @@ class Shifted final : public Model {
   float shift_;
 };
 
+std::vector<float> weights_of(const TrainingSet& set) {
+  std::vector<float> weights(set.chosen.size(), 1.0F);
+  double sum = 0, failing = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!set.fails(set.chosen[i])) continue;
+    const double days = set.outcome(set.chosen[i]).days_to_failure - set.task.lead_days;
+    weights[i] = static_cast<float>(std::exp(-days / (kWeightFalls * set.task.horizon_days)));
+    sum += weights[i];
+    ++failing;
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (set.fails(set.chosen[i])) weights[i] *= static_cast<float>(failing / sum);
+  }
+  return weights;
+}
+
 }  // namespace
 
 std::span<const ModelKind* const> model_kinds() { return kModels; }
@@ -65,6 +81,7 @@ std::unique_ptr<Model> train_model(const ModelKind& kind, TrainingSet set) {
       return !set.fails(row) && uniform(set.seed, rng_key("healthy rows"), row) >= set.healthy_kept;
     });
   }
+  set.weights = weights_of(set);
   return std::make_unique<Shifted>(kind.train(set), static_cast<float>(std::log(set.healthy_kept)));
 }
 

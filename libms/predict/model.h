@@ -21,9 +21,12 @@ struct TrainingSet {
   std::vector<std::size_t> chosen = {};  // of rows
   double healthy_kept = 1;               // the part of healthy rows that is among them
   std::uint64_t seed = 0;
-  const std::vector<std::uint8_t>* labels = nullptr;  // by row, in place of the rows' own: shuffled ones
+  Task task = {};
+  const std::vector<std::size_t>* shuffled = nullptr;  // by row, the row whose outcome counts in place of its own
+  std::vector<float> weights = {};                     // by place in `chosen`; of train_model()
 
-  bool fails(std::size_t row) const { return labels ? (*labels)[row] != 0 : rows.info[row].label == Label::fails; }
+  bool fails(std::size_t row) const { return outcome(row).label == Label::fails; }
+  const RowInfo& outcome(std::size_t row) const { return rows.info[shuffled ? (*shuffled)[row] : row]; }
 };
 
 class Model {
@@ -51,7 +54,10 @@ const ModelKind* find_model(std::string_view name);
 
 // Healthy rows beyond this many for each failing one teach little.
 inline constexpr std::size_t kHealthyPerFailing = 20;
-// Trains on the set's chosen rows, of which it drops healthy ones beyond kHealthyPerFailing; scores are those of all.
+// A failing row shows the more of its failure the nearer that is: its weight falls by e in this part of the horizon.
+inline constexpr double kWeightFalls = 0.25;
+// Trains on the set's chosen rows, of which it drops healthy ones beyond kHealthyPerFailing, and weighs the failing
+// ones, whose mean weight is 1; scores are those of all.
 std::unique_ptr<Model> train_model(const ModelKind& kind, TrainingSet set);
 
 // Reads what train_model()'s result saved. JsonError as ModelKind::load.

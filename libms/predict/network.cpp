@@ -21,10 +21,10 @@ constexpr std::int64_t kKernel = 5;  // bins that a filter sees
 constexpr std::int64_t kStride = 2;
 constexpr std::int64_t kBatch = 256;
 constexpr std::int64_t kClasses = 2;
-constexpr std::int64_t kEpochs = 12;
+constexpr std::int64_t kEpochs = 3;
 constexpr std::int64_t kMostSteps = 2500;
 constexpr std::int64_t kFewestSteps = 300;
-constexpr float kPeakRate = 4e-3F;
+constexpr float kPeakRate = 1.5e-2F;
 
 // The input of a network: columns of a row, scaled; for the 1D-CNN, unfolded so that its filters are a matmul.
 class Input {
@@ -121,14 +121,16 @@ class Network final : public Model {
     }
     const auto rows = static_cast<std::int64_t>(set.chosen.size());
     const std::int64_t steps = std::clamp(rows * kEpochs / kBatch, kFewestSteps, kMostSteps);
+    std::vector<double> until(set.weights.begin(), set.weights.end());  // rows are drawn by their weights
+    std::partial_sum(until.begin(), until.end(), until.begin());
     optim::OptimConfig config;
     config.beta2 = 0.99;
     for (std::int64_t step = 0; step < steps; ++step) {
       stream_->synchronize();  // the host writes the batch
       for (std::int64_t i = 0; i < kBatch; ++i) {
-        const std::size_t row =
-            set.chosen[uniform_below(set.seed, rng_key("predict batch"), static_cast<std::uint64_t>(step * kBatch + i),
-                                     static_cast<std::uint64_t>(rows))];
+        const double drawn = uniform(set.seed, rng_key("predict batch"), static_cast<std::uint64_t>(step * kBatch + i));
+        const auto at = std::upper_bound(until.begin(), until.end() - 1, drawn * until.back());
+        const std::size_t row = set.chosen[static_cast<std::size_t>(at - until.begin())];
         fill(i, set.rows.row(row));
         targets_.as<std::int32_t>()[i] = set.fails(row) ? 1 : 0;
       }

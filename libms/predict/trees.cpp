@@ -151,6 +151,7 @@ std::unique_ptr<Model> train_trees(const TrainingSet& set) {
   check(api.matrix(values.data(), labels.size(), columns, kUnknown, &made_matrix));
   matrix.reset(made_matrix);
   check(api.set_float_info(matrix.get(), "label", labels.data(), labels.size()));
+  check(api.set_float_info(matrix.get(), "weight", set.weights.data(), set.weights.size()));
   Handle<BoosterTraits> booster;
   xgboost::Booster made_booster = nullptr;
   check(api.booster(&made_matrix, 1, &made_booster));
