@@ -28,6 +28,7 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kParams{{{"objecti
                                                                        {"lambda", "2"},
                                                                        {"verbosity", "0"}}};
 constexpr std::size_t kValuesPerThread = std::size_t{1} << 20;
+constexpr std::size_t kRowsAtOnce = 64;  // whose values, and a tree, the first cache holds
 constexpr std::size_t kMaxTrees = 10000;
 constexpr std::size_t kMaxNodes = 100000;  // of a tree
 
@@ -48,7 +49,7 @@ struct BoosterTraits {
 };
 
 struct TreeNode {
-  std::int32_t left = -1, right = -1;  // -1: a leaf, whose value is `at`
+  std::array<std::int32_t, 2> child{};  // left and right; of a leaf, whose value is `at`, itself
   std::int32_t column = 0;
   float at = 0;  // left where the column's value is below it
   bool unknown_left = false;
@@ -61,8 +62,9 @@ class Trees final : public Model {
 
   void score(std::span<const float> values, std::size_t width, std::span<float> out) const override {
     std::fill(out.begin(), out.end(), 0.0F);
-    for (const Tree& tree : trees_) {  // a tree stays in the cache for all rows
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] += leaf(tree, values.data() + i * width);
+    for (std::size_t begin = 0; begin < out.size(); begin += kRowsAtOnce) {
+      const std::size_t rows = std::min(kRowsAtOnce, out.size() - begin);
+      for (const Tree& tree : trees_) add_leaves(tree, values.data() + begin * width, width, out.subspan(begin, rows));
     }
   }
 
@@ -73,8 +75,9 @@ class Trees final : public Model {
       std::vector<float> at;
       std::vector<int> unknown_left;
       for (const TreeNode& node : tree) {
-        left.push_back(node.left);
-        right.push_back(node.right);
+        const bool is_leaf = &tree[static_cast<std::size_t>(node.child[0])] == &node;
+        left.push_back(is_leaf ? -1 : node.child[0]);
+        right.push_back(is_leaf ? -1 : node.child[1]);
         column.push_back(node.column);
         at.push_back(node.at);
         unknown_left.push_back(node.unknown_left ? 1 : 0);
@@ -89,14 +92,22 @@ class Trees final : public Model {
   }
 
  private:
-  static float leaf(const Tree& tree, const float* row) {
-    const TreeNode* node = tree.data();
-    while (node->left >= 0) {
-      const float value = row[node->column];
-      const bool left = std::isnan(value) ? node->unknown_left : value < node->at;
-      node = &tree[static_cast<std::size_t>(left ? node->left : node->right)];
+  // All rows go down together, a level at a time: their steps do not wait for each other, as those of one row do, and
+  // none is a branch that a processor guesses wrong. Who is at a leaf stays there.
+  static void add_leaves(const Tree& tree, const float* values, std::size_t width, std::span<float> out) {
+    std::array<std::int32_t, kRowsAtOnce> at{};
+    for (std::int32_t moved = 1; moved != 0;) {
+      moved = 0;
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const TreeNode& node = tree[static_cast<std::size_t>(at[i])];
+        const float value = values[i * width + static_cast<std::size_t>(node.column)];
+        const bool is_right = !((value < node.at) | (std::isnan(value) & node.unknown_left));
+        const std::int32_t next = node.child[is_right];
+        moved |= next ^ at[i];
+        at[i] = next;
+      }
     }
-    return node->at;
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += tree[static_cast<std::size_t>(at[i])].at;
   }
 
   std::vector<Tree> trees_;
@@ -117,8 +128,12 @@ Tree read_tree(const Json& json, std::size_t columns) {
   Tree tree(nodes);
   for (std::size_t i = 0; i < nodes; ++i) {
     const Json& way = unknown_left[i];
-    tree[i] = {left[i], right[i], column[i], at[i], way.is_boolean() ? way.get<bool>() : way.get<int>() != 0};
-    if (left[i] < 0) continue;
+    if (left[i] < 0) {
+      const auto itself = static_cast<std::int32_t>(i);
+      tree[i] = {.child = {itself, itself}, .at = at[i]};
+      continue;
+    }
+    tree[i] = {{left[i], right[i]}, column[i], at[i], way.is_boolean() ? way.get<bool>() : way.get<int>() != 0};
     const auto behind = [&](std::int32_t child) {
       return child > static_cast<std::int32_t>(i) && static_cast<std::size_t>(child) < nodes;
     };

@@ -159,6 +159,30 @@ TEST(PredictModels, TreesOfAFileAreWalkedOnlyWhereTheyEnd) {
   }
 }
 
+// Rows go down together; what a file says of a leaf's children and column means nothing.
+TEST(PredictModels, ManyRowsEachReachTheirLeaf) {
+  const Json uneven{{"left_children", {1, -1, 3, -1, -1}},
+                    {"right_children", {2, 7, 4, -1, 0}},
+                    {"split_indices", {0, 1000, 1, 0, -3}},
+                    {"split_conditions", {0.5, 1, 0.5, 2, 4}},
+                    {"default_left", {true, false, false, true, true}}};
+  constexpr float kTry[] = {0, 0.5F, kUnknown};
+  constexpr float kLeaves[3][3] = {{1, 1, 1}, {2, 4, 4}, {1, 1, 1}};  // by the two columns' values
+  for (const std::size_t count : {1, 63, 64, 65, 200}) {
+    Rows rows{.width = layout().width()};
+    rows.values.assign(count * rows.width, 0);
+    rows.info.resize(count);
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < count; ++i) {
+      rows.values[i * rows.width] = kTry[i % 3];
+      rows.values[i * rows.width + 1] = kTry[i / 3 % 3];
+      expected.push_back(2 * kLeaves[i % 3][i / 3 % 3]);
+    }
+    const Json twice{{"trees", {uneven, uneven}}};
+    EXPECT_EQ(scores(*find_model("gbdt")->load(twice, layout()), rows), expected) << count;
+  }
+}
+
 TEST(PredictModels, FilesThatAreNoModelAreRefused) {
   const TempDir dir;
   const std::string path = dir / "model";
