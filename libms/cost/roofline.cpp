@@ -105,6 +105,8 @@ double Roofline::seconds(const OpCost& op) const {
   return launch_s_ + std::max(arithmetic, memory);
 }
 
-double expected_maximum(double n) { return n <= 1 ? 0 : normal_quantile((n - 0.375) / (n + 0.25)); }
+double slowest_deviations(double n, double place, double of) {
+  return normal_quantile(std::pow((place - 0.375) / (of + 0.25), 1 / n));
+}
 
 }  // namespace ms::cost

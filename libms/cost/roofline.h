@@ -3,6 +3,7 @@
 // reach. And how slow the slowest of many is. Pure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -46,10 +47,14 @@ class Roofline {
   std::array<double, kOpClasses> times_;
 };
 
-// Expected maximum of n standard normal variables, by Blom's approximation (Statistical Estimates and Transformed
-// Beta-Variables, 1958): the quantile at (n - 0.375) / (n + 0.25); 0 where n is 1. Within 0.03 for all n.
-double expected_maximum(double n);
-// How many times as long as a node of average speed the slowest of `n` needs.
-inline double slowest_of(const NoiseConfig& noise, double n) { return 1 + noise.spread * expected_maximum(n); }
+// The slowest of each of `of` groups of n nodes, in rising order: how many standard deviations the one at `place`, from
+// 1 on, is slower than average. At its median where there is one group; of more at (place - 0.375) / (of + 0.25) of the
+// distribution of the maximum of n standard normal variables (Blom: Statistical Estimates and Transformed
+// Beta-Variables, 1958). 0 where there is one node.
+double slowest_deviations(double n, double place = 1, double of = 1);
+// How many times as long as a node of average speed it needs.
+inline double slowest_of(const NoiseConfig& noise, double n, double place = 1, double of = 1) {
+  return std::max(0.1, 1 + noise.spread * slowest_deviations(n, place, of));
+}
 
 }  // namespace ms::cost

@@ -29,18 +29,23 @@ std::vector<int> ranks_there(const mesh::Mesh& mesh, bool every_rank) {
   return ranks;
 }
 
+double chance_of(const Plan& plan, int which) {
+  static constexpr std::uint64_t kKey = rng_key("simulated speed");
+  return normal(static_cast<std::uint64_t>(plan.settings.train.seed), kKey, static_cast<std::uint64_t>(which));
+}
+
 // A node that is alone is as slow as chance has it; a rank that stands for its stage as the slowest of the stage's
-// nodes.
+// nodes. Stages differ in that, too: a pipeline goes as its slowest, and chance says which stage that is.
 double slowness_of(const Plan& plan, const Cluster& cluster, const std::vector<Slow>& slow, int rank, bool every_rank) {
   const auto per_node = static_cast<int>(cluster.node.ranks);
   if (!every_rank) {
+    const int stages = plan.mesh.pp, stage = plan.mesh.coord(rank).pp;
     const int first = rank / per_node, last = (rank + plan.mesh.dp * plan.mesh.tp - 1) / per_node;
-    return cost::slowest_of(cluster.noise, last - first + 1);
+    int place = 1;
+    for (int other = 0; other < stages; ++other) place += chance_of(plan, other) < chance_of(plan, stage) ? 1 : 0;
+    return cost::slowest_of(cluster.noise, last - first + 1, place, stages);
   }
-  static constexpr std::uint64_t kKey = rng_key("simulated speed");
-  const auto seed = static_cast<std::uint64_t>(plan.settings.train.seed);
-  const double chance = normal(seed, kKey, static_cast<std::uint64_t>(rank / per_node));
-  double slowness = std::max(0.1, 1 + cluster.noise.spread * chance);
+  double slowness = std::max(0.1, 1 + cluster.noise.spread * chance_of(plan, rank / per_node));
   for (const Slow& s : slow)
     if (s.target == Slow::Target::rank && rank >= s.first && rank <= s.last) slowness *= s.factor;
   return slowness;
