@@ -214,7 +214,7 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   });
   diagnosis.suspects = rank_suspects(evidence, diagnosis.stragglers, diagnosis.findings);
   diagnosis.steps = steps.steps;
-  diagnosis.steps_left_out = steps.steps_left_out;
+  diagnosis.left_out = steps.left_out;
   diagnosis.mesh = table.mesh;
   for (int i = 0; i < steps.dp; ++i) diagnosis.dp_ranks.push_back(steps.dp_rank(i));
   diagnosis.cells = cells_of(evidence);

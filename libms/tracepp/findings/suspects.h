@@ -28,7 +28,7 @@ struct Diagnosis {
   std::vector<Finding> findings;  // the most expensive first
   std::vector<Suspect> suspects;  // ranks of faults, then of other findings, then by score; at most kMostSuspects
   std::vector<std::int64_t> steps;
-  std::int64_t steps_left_out = 0;
+  std::vector<StepLeftOut> left_out;
   mesh::Mesh mesh;
   std::vector<int> dp_ranks;  // that were analysed
   // [index in dp_ranks][stage]: computing time relative to the median cell. Drawn as a map.

@@ -90,8 +90,10 @@ Command stragglers_command() {
       .run = stragglers,
       .description =
           "Costs are seconds of a measured step, the mean of all steps; the cost of a single event is in seconds "
-          "of the run. The step from which on something was slow is found to within a few steps.\n\nReplays every "
-          "step with each operation as fast as its kind usually is, and with parts of the run as they were. S is "
+          "of the run. The step from which on something was slow is found to within a few steps. A step of "
+          "which a rank lacks an operation, or has one that most steps do not have, is left out and named: half a step "
+          "would count as a fast one.\n\nReplays every step with each operation as fast as its kind usually is, and "
+          "with parts of the run as they were. S is "
           "how many times as long a step takes as it would if no rank or communication were slower than usual; "
           "M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "
           "others, M_S if the last stage is (Lin et al., arXiv 2505.05713).\n\nTraces of torch.profiler cannot be "

@@ -55,7 +55,10 @@ std::string suspects_json(const Diagnosis& diagnosis) {
   json["is_contended"] = diagnosis.is_contended;
   json["quiet_confidence"] = number(diagnosis.quiet_confidence);
   json["span_s"] = number(found.measured_s);
-  json["steps_left_out"] = diagnosis.steps_left_out;
+  json["steps_left_out"] = diagnosis.left_out.size();
+  json["left_out"] = Json::array();
+  for (const StepLeftOut& left : diagnosis.left_out)
+    json["left_out"].push_back({{"step", left.step}, {"why", left.why}});
   json["steps"] = Json::array();
   for (std::size_t i = 0; i < diagnosis.steps.size(); ++i) {
     json["steps"].push_back({{"step", diagnosis.steps[i]},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <ranges>
 
 #include "base/text.h"
 #include "tracepp/findings/suspects.h"
@@ -14,7 +15,8 @@ namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kThings = 3, kRanksNamed = 4;
-constexpr double kWorthASum = 1e-3;  // of a step
+constexpr std::size_t kMostLeftOut = 4;  // steps that are named
+constexpr double kWorthASum = 1e-3;      // of a step
 // With less the causes cannot be told apart (Lin et al., section 5).
 constexpr double kWorthTelling = 1.03;
 constexpr double kMuchLost = 1 - 1 / 1.1;  // of a step, without a cause that is sure: the S of a straggling job there
@@ -179,13 +181,17 @@ std::string stragglers_text(const Diagnosis& diagnosis) {
   const Out out(text);
   fmt::format_to(out, "{} steps of dp {} pp {} tp {}", diagnosis.steps.size(), diagnosis.mesh.dp, diagnosis.mesh.pp,
                  diagnosis.mesh.tp);
-  if (diagnosis.steps_left_out > 0)
-    fmt::format_to(out, ", {} left out: not whole on all ranks, or not only training", diagnosis.steps_left_out);
+  if (!diagnosis.left_out.empty()) fmt::format_to(out, ", {} left out", diagnosis.left_out.size());
   if (diagnosis.dp_ranks.size() != static_cast<std::size_t>(diagnosis.mesh.dp)) {
     fmt::format_to(out, "; {} dp ranks left out, of which not every stage was traced",
                    static_cast<std::size_t>(diagnosis.mesh.dp) - diagnosis.dp_ranks.size());
   }
-  fmt::format_to(out, "\nreplayed without delays {:.4f} s a step, {:.4f} s if all were equally fast: S {:.4f}\n",
+  fmt::format_to(out, "\n");
+  for (const StepLeftOut& left : diagnosis.left_out | std::views::take(kMostLeftOut))
+    fmt::format_to(out, "  step {} is left out: {}\n", left.step, left.why);
+  if (diagnosis.left_out.size() > kMostLeftOut)
+    fmt::format_to(out, "  and {} more\n", diagnosis.left_out.size() - kMostLeftOut);
+  fmt::format_to(out, "replayed without delays {:.4f} s a step, {:.4f} s if all were equally fast: S {:.4f}\n",
                  found.without_delays_s, found.ideal_s, found.S);
   if (found.S >= kWorthTelling) {
     const auto part = [](double share) { return share_text(std::clamp(share, 0.0, 1.0)); };

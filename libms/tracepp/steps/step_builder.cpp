@@ -98,7 +98,7 @@ class StepBuilder {
     out.pp = mesh_.pp;
     out.tp = mesh_.tp;
     out.steps.assign(pattern_.steps.begin(), pattern_.steps.end());
-    out.steps_left_out = pattern_.steps_left_out;
+    out.left_out = pattern_.left_out;
     out.exact = true;
     if (out.dp != mesh_.dp) out.dp_ranks = pattern_.dp_ranks;
     out.ranks.assign(static_cast<std::size_t>(out.pp * out.dp), -1);

@@ -159,6 +159,22 @@ StagePattern pattern_of(const RunTrace& trace, const RankTrace& rank, std::int32
   return pattern;
 }
 
+// Tells what the first rank that is used, but has no usual step `number`, has instead.
+std::string why_left_out(const RunTrace& trace, const RunPattern& run,
+                         const std::vector<std::map<std::int32_t, Outline>>& outlines, const auto& is_usual,
+                         std::int32_t number) {
+  for (std::size_t i = 0; i < outlines.size(); ++i) {
+    const int rank = trace.ranks[i].rank;
+    if (rank < 0 || static_cast<std::size_t>(rank) >= run.ranks.size()) continue;
+    if (run.ranks[static_cast<std::size_t>(rank)] != &trace.ranks[i]) continue;
+    const auto step = outlines[i].find(number);
+    if (step == outlines[i].end()) return fmt::format("rank {} has nothing of it", rank);
+    if (step->second.is_bad) return fmt::format("rank {} did not finish it, or did other work in it", rank);
+    if (!is_usual(i, step->second)) return fmt::format("rank {} lacks operations of most steps, or has others", rank);
+  }
+  return "not on all ranks";
+}
+
 }  // namespace
 
 double StagePattern::size(OpType type) const {
@@ -281,7 +297,7 @@ RunPattern find_pattern(const RunTrace& trace) {
       run.step_at[number] = static_cast<int>(run.steps.size());
       run.steps.push_back(number);
     } else {
-      ++run.steps_left_out;
+      run.left_out.push_back({number, why_left_out(trace, run, outlines, is_usual, number)});
     }
   }
   if (run.steps.empty()) {

@@ -69,7 +69,7 @@ struct RunPattern {
   std::vector<StagePattern> stages;
   std::vector<std::int32_t> steps;      // rising: every rank that is used has all of them, finished
   std::map<std::int32_t, int> step_at;  // their places
-  std::int64_t steps_left_out = 0;
+  std::vector<StepLeftOut> left_out;    // rising
   std::vector<int> dp_ranks;            // dp ranks that are used: some rank of each stage was traced
   std::vector<const RankTrace*> ranks;  // [rank of the mesh]; nullptr: not traced, or of no use
 };

@@ -58,14 +58,20 @@ struct StepOp {
 };
 std::string to_string(const StepOp& op);  // "forward-compute 3 of stage 1"
 
+// A step that is not compared with others: were half of one taken for a whole, it would be a fast one.
+struct StepLeftOut {
+  std::int64_t step;
+  std::string why;  // "rank 5 lacks forward-compute 3 of stage 1": of the first rank of which something is to be said
+};
+
 struct StepTrace {
   int dp = 1, pp = 1, tp = 1;
   std::vector<std::int64_t> steps;  // their numbers, rising
   std::vector<StepOp> ops;
   // [op][step][dp rank], seconds; starts count from the beginning of the trace.
   std::vector<double> start_s, duration_s;
-  std::vector<int> ranks;           // [stage][dp rank]: the rank of the run that was traced there; -1: unknown
-  std::int64_t steps_left_out = 0;  // steps in which some rank lacked some operation
+  std::vector<int> ranks;                  // [stage][dp rank]: the rank of the run that was traced there; -1: unknown
+  std::vector<StepLeftOut> left_out = {};  // rising: steps in which some rank lacked some operation, or had others
   // The recorder wrote only transfers that took place, each with its computation's chunk, and gradients are reduced as
   // soon as those of a chunk are complete.
   bool exact = false;

@@ -65,6 +65,42 @@ Records records_of(const RunTrace& trace, const std::map<std::pair<int, int>, co
   return records;
 }
 
+// [op of records], [step of records] -> index in StepTrace or -1; [step of records]: an operation that not all ranks
+// have.
+struct Kept {
+  const std::vector<int>&op, &step, &lacking;
+};
+
+// Says of each step that is left out which rank lacks an operation, or has one that most steps do not have.
+void tell_why(const Records& records, const std::map<std::pair<int, int>, const RankTrace*>& workers, const Kept& kept,
+              StepTrace& steps) {
+  if (steps.left_out.empty()) return;
+  const auto dp = static_cast<std::size_t>(steps.dp);
+  std::vector<char> has(records.steps.size() * dp, 0);
+  std::vector<const Record*> other(records.steps.size(), nullptr);
+  for (const Record& record : records.all) {
+    if (kept.step[record.step] >= 0) continue;
+    if (kept.op[record.op] < 0) {
+      other[record.step] = &record;
+    } else if (kept.op[record.op] == kept.lacking[record.step]) {
+      has[record.step * dp + static_cast<std::size_t>(record.dp)] = 1;
+    }
+  }
+  for (StepLeftOut& left : steps.left_out) {
+    const std::size_t step = records.steps.at(static_cast<std::int32_t>(left.step));
+    if (kept.lacking[step] >= 0) {
+      const StepOp& op = steps.ops[static_cast<std::size_t>(kept.lacking[step])];
+      const auto lanes = has.begin() + static_cast<std::ptrdiff_t>(step * dp);
+      const auto absent = static_cast<int>(std::find(lanes, lanes + steps.dp, 0) - lanes);
+      left.why = fmt::format("rank {} lacks {}", workers.at({op.stage, absent})->rank, to_string(op));
+    } else {
+      const StepOp& op = records.ops[other[step]->op];
+      left.why = fmt::format("rank {} has {}, which most steps do not have",
+                             workers.at({op.stage, other[step]->dp})->rank, to_string(op));
+    }
+  }
+}
+
 }  // namespace
 
 StepTrace straggler_steps(const RunTrace& trace) {
@@ -88,7 +124,7 @@ StepTrace straggler_steps(const RunTrace& trace) {
 
   std::vector<std::size_t> lanes_with(op_count);
   for (const Record& record : records.all) ++lanes_with[record.op];
-  std::vector<int> new_op(op_count, -1), new_step(step_count, -1);
+  std::vector<int> new_op(op_count, -1), new_step(step_count, -1), lacking(step_count, -1);
   for (std::size_t op = 0; op < op_count; ++op) {
     if (2 * lanes_with[op] <= step_count * dp) continue;
     new_op[op] = static_cast<int>(steps.ops.size());
@@ -105,15 +141,17 @@ StepTrace straggler_steps(const RunTrace& trace) {
     }
   }
   for (const auto& [number, step] : records.steps) {
-    bool whole = has_other[step] == 0;
-    for (std::size_t op = 0; op < steps.ops.size() && whole; ++op) whole = lanes_of[op * step_count + step] == dp;
-    if (!whole) {
-      ++steps.steps_left_out;
+    std::size_t op = 0;
+    while (op < steps.ops.size() && lanes_of[op * step_count + step] == dp) ++op;
+    if (op < steps.ops.size() || has_other[step] != 0) {
+      steps.left_out.push_back({number, {}});
+      if (op < steps.ops.size()) lacking[step] = static_cast<int>(op);
       continue;
     }
     new_step[step] = static_cast<int>(steps.steps.size());
     steps.steps.push_back(number);
   }
+  tell_why(records, worker_of, {new_op, new_step, lacking}, steps);
   if (steps.steps.empty()) {
     throw user_error(
         "trace.shape",

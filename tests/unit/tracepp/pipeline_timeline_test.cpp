@@ -169,16 +169,42 @@ TEST(StragglerSteps, UsesCompleteStepsOnly) {
   EXPECT_THAT(whole.steps, testing::ElementsAre(40, 41, 42));
   EXPECT_THAT(whole.ranks, testing::ElementsAre(0, 2, 4, 6));
   EXPECT_EQ(whole.ops.size(), 2U * (1 + 2 * 2 + 2 * 2 + 4));
-  EXPECT_EQ(whole.steps_left_out, 0);
+  EXPECT_TRUE(whole.left_out.empty());
   for (const double duration : whole.duration_s) EXPECT_DOUBLE_EQ(duration, 10.5e-6);
   for (std::size_t op = 0; op < whole.ops.size(); ++op) {
     EXPECT_NEAR(whole.start_s[whole.at(op, 2, 1)] - whole.start_s[whole.at(op, 0, 0)], 2e-3, 1e-9);
   }
-  // One event of the second of four steps is missing.
-  const StepTrace cut = straggler_steps(read(timeline(4, 60)));
-  EXPECT_THAT(cut.steps, testing::ElementsAre(40, 42, 43));
-  EXPECT_EQ(cut.steps_left_out, 1);
-  EXPECT_EQ(cut.ops, whole.ops);
+}
+
+// Of one rank an event is missing, in a step at the start, in the middle, or at the end.
+TEST(StragglerSteps, LeavesOutAStepThatIsNotWholeAndSaysWhy) {
+  const StepTrace whole = straggler_steps(read(timeline(4)));
+  constexpr int kEvents = 52;  // of a step
+  for (int at = 0; at < 4; ++at) {
+    for (int event = 0; event < kEvents; ++event) {
+      const StepTrace cut = straggler_steps(read(timeline(4, kEvents * at + event)));
+      std::vector<std::int64_t> others{40, 41, 42, 43};
+      others.erase(others.begin() + at);
+      ASSERT_EQ(cut.steps, others) << event;
+      ASSERT_THAT(cut.ops, testing::UnorderedElementsAreArray(whole.ops));
+      ASSERT_EQ(cut.left_out.size(), 1U);
+      EXPECT_EQ(cut.left_out[0].step, 40 + at);
+      const int stage = event / (kEvents / 2), rank = 2 * (event / (kEvents / 4));
+      EXPECT_THAT(cut.left_out[0].why, testing::StartsWith(fmt::format("rank {} lacks ", rank)));
+      EXPECT_THAT(cut.left_out[0].why, testing::EndsWith(fmt::format(" of stage {}", stage)));
+    }
+  }
+}
+
+TEST(StragglerSteps, LeavesOutAStepWithMoreThanOthers) {
+  std::string text = timeline(4);
+  text.insert(1, R"({"name":"backward-compute","cat":"x","pid":1,"tid":10,"ts":2150,"dur":9,"ph":"X",)"
+                 R"("args":{"step":42,"model_chunk":0,"mb_id":2,"seq_id":2}},)");
+  const StepTrace steps = straggler_steps(read(text));
+  EXPECT_THAT(steps.steps, testing::ElementsAre(40, 41, 43));
+  ASSERT_EQ(steps.left_out.size(), 1U);
+  EXPECT_EQ(steps.left_out[0].step, 42);
+  EXPECT_EQ(steps.left_out[0].why, "rank 2 has backward-compute 2 of stage 0, which most steps do not have");
 }
 
 TEST(StragglerSteps, RefusesTracesWithoutSteps) {

@@ -40,7 +40,7 @@ TEST_P(Quiet, ReplaysInTheMeasuredTime) {
   const BuiltSteps built = build_steps(make_run(run));
   const Stragglers found = find_stragglers(built.steps);
   EXPECT_EQ(built.steps.steps.size(), 4U);
-  EXPECT_EQ(built.steps.steps_left_out, 0);
+  EXPECT_TRUE(built.steps.left_out.empty());
   EXPECT_NEAR(found.without_delays_s, found.measured_s, 1e-3 * found.measured_s);
   EXPECT_NEAR(found.S, 1, 1e-3);
   for (std::size_t step = 1; step < 4; ++step)
@@ -121,7 +121,9 @@ TEST(BuiltSteps, LeavesOutIncompleteSteps) {
   };
   const StepTrace unfinished = left([](RunTrace& run) { event_of(run, 3, 2, Kind::backward).state = State::begun; });
   EXPECT_THAT(unfinished.steps, testing::ElementsAre(0, 1, 3));
-  EXPECT_EQ(unfinished.steps_left_out, 1);
+  ASSERT_EQ(unfinished.left_out.size(), 1U);
+  EXPECT_EQ(unfinished.left_out[0].step, 2);
+  EXPECT_EQ(unfinished.left_out[0].why, "rank 3 did not finish it, or did other work in it");
   const StepTrace lacking = left([](RunTrace& run) {
     auto& events = run.ranks[5].events;
     std::erase_if(events, [&](const Event& event) { return event.step == 1 && run.info(event).kind == Kind::send; });
