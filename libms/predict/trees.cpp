@@ -58,13 +58,29 @@ using Tree = std::vector<TreeNode>;
 
 class Trees final : public Model {
  public:
-  explicit Trees(std::vector<Tree> trees) : trees_(std::move(trees)) {}
+  explicit Trees(std::vector<Tree> trees) : trees_(std::move(trees)) {
+    for (const Tree& tree : trees_) {
+      std::vector<int> levels(tree.size());  // above a node
+      for (std::size_t i = 0; i < tree.size(); ++i) {
+        columns_ = std::max(columns_, static_cast<std::size_t>(tree[i].column) + 1);
+        for (const std::int32_t child : tree[i].child) {
+          int& level = levels[static_cast<std::size_t>(child)];
+          if (static_cast<std::size_t>(child) != i) level = std::max(level, levels[i] + 1);
+        }
+      }
+      depths_.push_back(std::ranges::max(levels));
+    }
+  }
 
   void score(std::span<const float> values, std::size_t width, std::span<float> out) const override {
     std::fill(out.begin(), out.end(), 0.0F);
+    std::vector<float> table(kRowsAtOnce * columns_);  // rows stand side by side: as wide as they are, they share sets
     for (std::size_t begin = 0; begin < out.size(); begin += kRowsAtOnce) {
       const std::size_t rows = std::min(kRowsAtOnce, out.size() - begin);
-      for (const Tree& tree : trees_) add_leaves(tree, values.data() + begin * width, width, out.subspan(begin, rows));
+      for (std::size_t i = 0; i < rows; ++i)
+        std::copy_n(values.data() + (begin + i) * width, columns_, table.data() + i * columns_);
+      for (std::size_t t = 0; t < trees_.size(); ++t)
+        add_leaves(trees_[t], depths_[t], table.data(), out.subspan(begin, rows));
     }
   }
 
@@ -94,23 +110,22 @@ class Trees final : public Model {
  private:
   // All rows go down together, a level at a time: their steps do not wait for each other, as those of one row do, and
   // none is a branch that a processor guesses wrong. Who is at a leaf stays there.
-  static void add_leaves(const Tree& tree, const float* values, std::size_t width, std::span<float> out) {
+  void add_leaves(const Tree& tree, int depth, const float* table, std::span<float> out) const {
     std::array<std::int32_t, kRowsAtOnce> at{};
-    for (std::int32_t moved = 1; moved != 0;) {
-      moved = 0;
+    for (int level = 0; level < depth; ++level) {
       for (std::size_t i = 0; i < out.size(); ++i) {
         const TreeNode& node = tree[static_cast<std::size_t>(at[i])];
-        const float value = values[i * width + static_cast<std::size_t>(node.column)];
+        const float value = table[i * columns_ + static_cast<std::size_t>(node.column)];
         const bool is_right = !((value < node.at) | (std::isnan(value) & node.unknown_left));
-        const std::int32_t next = node.child[is_right];
-        moved |= next ^ at[i];
-        at[i] = next;
+        at[i] = node.child[is_right];
       }
     }
     for (std::size_t i = 0; i < out.size(); ++i) out[i] += tree[static_cast<std::size_t>(at[i])].at;
   }
 
   std::vector<Tree> trees_;
+  std::vector<int> depths_;
+  std::size_t columns_ = 0;  // that are asked for, of the table at the beginning of a row
 };
 
 // XGBoost's model and ours have the same members. Children come behind their parent, so that every walk ends.
