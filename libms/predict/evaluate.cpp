@@ -221,6 +221,7 @@ void Evaluator::controls(Evaluation& out) {
 
 Evaluation Evaluator::run() {
   Evaluation out;
+  out.columns = layout_.table_columns();
   count(out);
   std::set<Learner> learners;
   for (const Method& method : options_.methods) {

@@ -42,6 +42,7 @@ struct Evaluation {
   Figures shuffled = {};                       // what a model of shuffled labels reached
   double base_rate = 0, first_decision = 0, last_decision = 0;
   std::int64_t trained_rows = 0, scored_rows = 0;  // by all models
+  std::size_t columns = 0;                         // of a table's row
   double train_s = 0, score_s = 0;
 };
 

@@ -146,6 +146,7 @@ std::string evaluation_json(const Evaluation& e, const EvaluateOptions& options,
                   {"trained_rows", e.trained_rows},
                   {"train_s", e.train_s},
                   {"scored_rows", e.scored_rows},
+                  {"columns", e.columns},
                   {"score_s", e.score_s},
                   {"models", std::move(rows)}};
   return json.dump(kIndent) + "\n";

@@ -48,7 +48,7 @@ Level level_of(std::span<const float> means, std::span<const float> peaks) {
   return level;
 }
 
-// What is usual for a metric at a moment, over all units that have it. A new driver, another workload or a warmer hall
+// The usual level of a metric at a moment, over all units that have it. A new driver, another workload or a warmer hall
 // change it for all alike, and say nothing of one unit.
 struct Peers {
   float median = kUnknown, spread = 0;

@@ -2,7 +2,8 @@
 """ms-diag predict on published faults and on generated telemetry, and its speed beside XGBoost's own Python.
 usage: tests/bench/predict.py published SHARED | generated [--seeds N] | noise [--seeds N] | speed
 published   SHARED/data/faults: InfiniteHBD, another fault of a node within 30 days; Titan, a double-bit error within 90 days
-generated   tests/bench/predict_data.py: every model and ensemble, by fixed, expanding and sliding training
+generated   tests/bench/predict_data.py: every model and ensemble, by fixed, expanding and sliding training, on 6,400 nodes of
+            8 GPUs, as the paper's tens of thousands of GPUs
 noise       faults by lot, that nobody can foresee: of how many traces a model is said to have skill
 speed       rows/s of training and scoring trees; needs python3-xgboost for the peer"""
 
@@ -110,7 +111,7 @@ def speed(args, scratch):
     except ImportError:
         print("no peer: Python has no xgboost here")
         return
-    rows, columns = out["trained_rows"] // 2, 47  # as many columns as the table has; two models, with and without shuffled labels
+    rows, columns = out["trained_rows"] // 2, out["columns"]  # of two models, with and without shuffled labels
     generator = numpy.random.default_rng(1)
     matrix = generator.normal(size=(rows, columns)).astype("float32")
     labels = (generator.random(rows) < 1 / 21).astype("float32")
@@ -136,7 +137,7 @@ def main():
     one.set_defaults(run=published)
     one = commands.add_parser("generated")
     one.add_argument("--seeds", type=int, default=5)
-    one.add_argument("--nodes", type=int, default=1600)
+    one.add_argument("--nodes", type=int, default=6400)
     one.set_defaults(run=generated)
     one = commands.add_parser("noise")
     one.add_argument("--seeds", type=int, default=20)
