@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/user_path.h"
 #include "predict/report.h"
+#include "unpack/csv.h"
 
 namespace ms::predict {
 namespace {
@@ -20,8 +21,18 @@ constexpr std::int64_t kMostUnits = 1000000;
 constexpr int kTrainSeeds = 2;  // of the evaluation that train makes
 constexpr std::size_t kReasons = 3;
 
+// The value of an option that nobody gives in seconds.
+double seconds_of(const Args& args, std::string_view name) {
+  const std::string text = args.get(name);
+  if (unpack::parse_number(text).value_or(0) != 0) {
+    throw user_error("predict.time", fmt::format("--{} {} needs a unit", name, plain_text(text, 40)),
+                     "30d is thirty days, 4h four hours");
+  }
+  return args.get_seconds(name);
+}
+
 double days_of(const Args& args, std::string_view name, double least) {
-  const double days = args.get_seconds(name) / kDay_s;
+  const double days = seconds_of(args, name) / kDay_s;
   if (!(days >= least)) throw user_error("predict.time", fmt::format("--{} is too short", name), "30d is thirty days");
   return days;
 }
@@ -81,7 +92,7 @@ std::string model_file(const Args& args) {
 
 int evaluate_action(const Args& args) {
   const EvaluateOptions options = options_of(args);
-  const Costs costs{.out_hours = args.get_seconds("out") / 3600,
+  const Costs costs{.out_hours = seconds_of(args, "out") / 3600,
                     .gpus_per_node = args.get_double("gpus"),
                     .failure_gpu_hours = args.has("failure-gpu-hours") ? args.get_double("failure-gpu-hours") : 0};
   const Evaluation evaluation = evaluate(dataset_of(args), options);
@@ -205,9 +216,28 @@ Scores scores_of(const Dataset& data, const Predictor& predictor, std::size_t to
   return out;
 }
 
+// A model answers the question that it was trained on, and no other.
+void require_same_question(const Args& args, const Predictor& predictor) {
+  const Task& task = predictor.task;
+  const auto require = [&](std::string_view name, bool same, const std::string& own) {
+    if (!args.has(name) || same) return;
+    throw user_error("predict.question",
+                     fmt::format("--{} {} is not the model's: {}", name, plain_text(args.get(name), 40), own),
+                     "leave it out, or train another model with it");
+  };
+  require("horizon", args.has("horizon") && days_of(args, "horizon", 0) == task.horizon_days,
+          fmt::format("it is about failures within {:.4g} days", task.horizon_days));
+  require("lead", args.has("lead") && days_of(args, "lead", 0) == task.lead_days,
+          fmt::format("its time begins {:.4g} days later", task.lead_days));
+  require("target", args.get("target") == task.target,
+          fmt::format("it is about kinds '{}'", plain_text(task.target, 200)));
+  require("models", args.get("models") == predictor.method.name, "it is " + predictor.method.name);
+}
+
 int score_action(const Args& args) {
   if (args.has("json") && args.has("csv")) throw user_error("predict.form", "--json and --csv are two forms: give one");
   const Predictor predictor = load_predictor(model_file(args));
+  require_same_question(args, predictor);
   if (!args.has("ranking")) require_skill(predictor);
   const auto top = static_cast<std::size_t>(args.get_int("top", 1, kMostUnits));
   const Scores scores = scores_of(dataset_of(args), predictor, top);

@@ -189,10 +189,11 @@ class Reader {
     for (std::size_t row = 0; row < table.rows(); ++row) {
       const double at = day(table, row, time);
       const bool ended = end && !table.cell(row, *end).empty();
-      if (ended && table.time_s(row, *end) / kDay_s < at) table.refuse(row, *end, "is before its time");
+      // An end may be a plan: the data reach no further for it.
+      const double end_day = ended ? table.time_s(row, *end) / kDay_s : at;
+      if (end_day < at) table.refuse(row, *end, "is before its time");
       unit(table.cell(row, node))
-          .faults.push_back(
-              {.day = at, .end_day = ended ? day(table, row, *end) : at, .kind = kind(table.cell(row, name))});
+          .faults.push_back({.day = at, .end_day = end_day, .kind = kind(table.cell(row, name))});
     }
   }
 

@@ -54,7 +54,7 @@ const ModelKind* find_model(std::string_view name);
 
 // Healthy rows beyond this many for each failing one teach little.
 inline constexpr std::size_t kHealthyPerFailing = 20;
-// A failing row shows the more of its failure the nearer that is: its weight falls by e in this part of the horizon.
+// A failing row shows the more of its failure the nearer that is: its weight falls to 1/e in this part of the horizon.
 inline constexpr double kWeightFalls = 0.25;
 // Trains on the set's chosen rows, of which it drops healthy ones beyond kHealthyPerFailing, and weighs the failing
 // ones, whose mean weight is 1; scores are those of all.

@@ -18,14 +18,14 @@ constexpr std::string_view kFormat = "ms-predict";
 constexpr int kVersion = 3;
 constexpr std::size_t kMaxModelBytes = std::size_t{1} << 28;
 constexpr float kLeastOdds = 0.05F;  // below it a reason is noise
+constexpr float kUnusual = 2;        // standard deviations: what is nearer to the median is no reason
 
 std::string reason_of(const Column& column, float value) {
   if (std::isnan(value)) return column.name + ": not known";
   if (column.holds != Holds::distance) {
     return fmt::format("{}: {:.4g}", column.name, column.holds == Holds::log ? std::expm1(value) : value);
   }
-  return fmt::format("{}: {:.1f} standard deviations {} the median of all", column.name, std::abs(value),
-                     value < 0 ? "below" : "above");
+  return fmt::format("{}: {:.1f} sigma {} the median", column.name, std::abs(value), value < 0 ? "below" : "above");
 }
 
 std::vector<float> medians(const TrainingSet& set) {
@@ -121,23 +121,30 @@ float Predictor::chance(std::span<const std::vector<float>> member_odds, std::si
 std::vector<Reason> Predictor::reasons(std::span<const float> row, std::size_t most) const {
   const std::vector<Column> columns = layout.columns();
   std::vector<float> values(row.begin(), row.end());
-  std::vector<std::size_t> begins;  // of a group in `columns`
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    if (c > 0 && columns[c].group == columns[c - 1].group) continue;
-    begins.push_back(c);
+  std::vector<std::pair<std::size_t, std::size_t>> groups;  // begin and end in `columns`
+  for (std::size_t begin = 0, end = 0; begin < columns.size(); begin = end) {
+    while (end < columns.size() && columns[end].group == columns[begin].group) ++end;
+    groups.emplace_back(begin, end);
     std::vector<float> without(row.begin(), row.end());
-    for (std::size_t d = c; d < columns.size() && columns[d].group == columns[c].group; ++d) without[d] = typical[d];
+    std::copy(typical.begin() + begin, typical.begin() + end, without.begin() + begin);
     values.insert(values.end(), without.begin(), without.end());
   }
   const std::vector<std::vector<float>> all = odds(values);
   std::vector<Reason> out;
-  for (std::size_t i = 0; i < begins.size(); ++i) {
+  for (std::size_t i = 0; i < groups.size(); ++i) {
     float fall = 0;
     for (const std::vector<float>& member : all) fall += (member[0] - member[i + 1]) / static_cast<float>(all.size());
     if (fall < kLeastOdds) continue;
-    const Column& column = columns[begins[i]];
-    const bool series = begins[i] >= layout.table_columns();
-    out.push_back({series ? column.name : reason_of(column, row[begins[i]]), fall});
+    std::size_t shown = groups[i].first;  // of distances the largest
+    const Column& first = columns[shown];
+    if (first.holds == Holds::distance) {
+      for (std::size_t c = shown; c < groups[i].second; ++c) {
+        if (std::isnan(row[shown]) || std::abs(row[c]) > std::abs(row[shown])) shown = c;
+      }
+      if (!(std::abs(row[shown]) >= kUnusual)) continue;
+    }
+    const bool series = shown >= layout.table_columns();
+    out.push_back({series ? first.name : reason_of(columns[shown], row[shown]), fall});
   }
   std::sort(out.begin(), out.end(), [](const Reason& a, const Reason& b) { return a.odds > b.odds; });
   out.resize(std::min(out.size(), most));

@@ -50,8 +50,9 @@ std::string words_of(const std::vector<Reason>& reasons) {
 
 // A cell that our own reader, and any other, takes for one.
 std::string cell(std::string text) {
+  std::erase(text, ',');
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == ',' || c == '"' || c == '\n' || c == '\r'; }, ' ');
+      text.begin(), text.end(), [](char c) { return c == '"' || c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 

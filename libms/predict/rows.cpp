@@ -168,9 +168,8 @@ class Builder {
   }
 
  private:
-  static float bounded(float value) {
-    return std::clamp(value, -kMostValue, kMostValue);
-  }  // what is not known stays so
+  // Unknown values stay so.
+  static float bounded(float value) { return std::clamp(value, -kMostValue, kMostValue); }
 
   RowInfo label(std::uint32_t unit, double day, std::span<const Fault> after, double in_service_until) const {
     RowInfo info{.unit = unit, .day = day};
@@ -280,12 +279,11 @@ std::vector<Column> Layout::columns() const {
     add(fmt::format("{} faults in the last {} days", kind, kKindWindow_days), Holds::log);
   for (const std::string& fact : facts) add(fact, Holds::value);
   for (const std::string& metric : metrics) {
-    add(metric + " in the last day", Holds::distance);
-    add(metric + " in the last 3 days", Holds::distance);
-    add(metric + " in the last week", Holds::distance);
-    add(metric + ", last 3 days against month", Holds::distance);
-    add(metric + ", peak of the week", Holds::distance);
-    add(metric + ", spread over the week", Holds::distance);
+    for (const char* level : {" in the last day", " in the last 3 days", " in the last week",
+                              ", last 3 days against month", ", peak of the week", ", spread over the week"}) {
+      all.push_back({metric + level, group, Holds::distance});
+    }
+    ++group;
   }
   for (std::size_t channel = 0; channel < channels(); ++channel) {
     const std::string name = channel == 0 ? "the course of faults" : "the course of " + metrics[channel - 1];

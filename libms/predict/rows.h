@@ -18,7 +18,7 @@ inline constexpr std::size_t kSeriesBins = 24;  // of a channel, the last of the
 enum class Holds : std::uint8_t {
   value,     // x
   log,       // log(1 + x)
-  distance,  // of x from the median of all units in service at that moment, in standard deviations
+  distance,  // of x from the median of the units that have rows at that moment, in standard deviations
 };
 
 struct Column {
@@ -29,7 +29,8 @@ struct Column {
 };
 
 // The columns, in order: those of tables, which all models but the 1D-CNN see, then kSeriesBins for each channel of the
-// series, which the 1D-CNN sees. It depends only on these names, so that a model finds its columns in other files.
+// series, which the 1D-CNN sees: each bin's distance from the median of all units that have a sample in it. It depends
+// only on these names, so that a model finds its columns in other files.
 struct Layout {
   std::vector<std::string> kinds = {}, facts = {}, metrics = {};
   double bin_days = 1;

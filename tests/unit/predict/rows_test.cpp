@@ -71,7 +71,11 @@ std::span<const float> levels_of(const Rows& rows, std::size_t unit) {
 
 TEST(PredictRows, HugeValuesStayNumbers) {
   const Dataset data = telemetry_of(30, [](int unit, int day) { return (unit + day) % 3 == 0 ? 3e38F : -3e38F; });
-  for (const float value : rows_of(data, {}, {60}).values) EXPECT_FALSE(std::isinf(value));
+  const Rows rows = rows_of(data, {}, {60});
+  for (std::size_t unit = 0; unit < rows.size(); ++unit) {
+    for (const float level : levels_of(rows, unit)) EXPECT_TRUE(std::isfinite(level));
+    EXPECT_TRUE(std::isfinite(rows.row(unit).back()));
+  }
 }
 
 TEST(PredictRows, ADistanceIsFromTheMedianOfAllUnitsInStandardDeviations) {
@@ -160,23 +164,26 @@ TEST(PredictRows, CountsAndLevels) {
 
 // A row must not change with anything that happens after its moment.
 TEST(PredictRows, NothingLeaksFromTheFuture) {
-  std::vector<Fault> faults;
-  for (int i = 1; i < 20; ++i) faults.push_back({.day = 5.0 * i - 0.5, .end_day = 5.0 * i - 0.25});
-  const Dataset whole = data_of(faults);
-  for (const double day : {10.0, 40.0, 80.0}) {
-    Dataset cut = whole;
-    for (Unit& unit : cut.units) {
+  Dataset whole = telemetry_of(30, [](int unit, int day) { return static_cast<float>((unit * 37 + day * 11) % 101); });
+  for (int i = 1; i < 20; ++i) whole.units[0].faults.push_back({.day = 5.0 * i - 0.5, .end_day = 5.0 * i - 0.25});
+  const auto equal = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  for (const int day : {10, 40, 80}) {
+    Dataset later = whole, before = whole;
+    for (Unit& unit : later.units) {
       std::erase_if(unit.faults, [&](const Fault& fault) { return fault.day > day; });
-      for (std::size_t bin = static_cast<std::size_t>(day); bin < unit.mean.size(); ++bin) {
-        unit.mean[bin] = unit.peak[bin] = -1e6F;
-      }
+      // Each unit's in another way, so that no median hides it.
+      for (int bin = day; bin <= 100; ++bin) unit.mean[bin] = unit.peak[bin] = -1000 * unit.mean[100 - bin];
     }
-    const Rows known = rows_of(whole, {}, {day}), then = rows_of(cut, {}, {day});
-    ASSERT_EQ(known.values.size(), then.values.size());
-    for (std::size_t i = 0; i < known.values.size(); ++i) {
-      EXPECT_TRUE(known.values[i] == then.values[i] || (std::isnan(known.values[i]) && std::isnan(then.values[i])))
-          << "column " << i % known.width << " on day " << day;
+    before.units[3].mean[day - 1] = 1e6F;
+    const Rows rows = rows_of(whole, {}, {static_cast<double>(day)});
+    const Rows then = rows_of(later, {}, {static_cast<double>(day)});
+    ASSERT_EQ(rows.values.size(), then.values.size());
+    for (std::size_t i = 0; i < rows.values.size(); ++i) {
+      EXPECT_PRED2(equal, rows.values[i], then.values[i]) << "column " << i % rows.width << " on day " << day;
     }
+    const Rows other = rows_of(before, {}, {static_cast<double>(day)});
+    EXPECT_NE(levels_of(rows, 3)[0], levels_of(other, 3)[0]) << "the day before is seen";
+    EXPECT_NE(rows.row(3).back(), other.row(3).back());
   }
 }
 
