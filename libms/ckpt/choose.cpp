@@ -1,6 +1,7 @@
 #include "ckpt/choose.h"
 
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -16,16 +17,19 @@ bool is_manifest_there(const fs::path& dir) {
   return fs::exists(dir / kManifestName, error);
 }
 
-// Says what there is where the user looked for a checkpoint; empty: nothing.
+// Says what there is where the user looked for a checkpoint; empty: nothing, or nothing that we may list.
 std::string hint_of_absent(const std::string& path) {
   std::error_code error;
   fs::path parent = fs::path(path).parent_path();
   if (parent.empty()) parent = ".";
-  if (!fs::is_directory(parent, error)) return "";
-  const std::vector<Found> there = list_names(parent.string());
-  if (there.empty()) return "";
-  const std::string_view more = there.size() > 1 ? there.back().name : std::string_view();
-  return fmt::format("{} has {}{}{}", parent.string(), there.front().name, more.empty() ? "" : " to ", more);
+  std::set<std::int64_t> steps;
+  for (fs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error)) {
+    const std::optional<std::int64_t> step = step_from(at->path().filename().string());
+    if (step && is_manifest_there(at->path())) steps.insert(*step);
+  }
+  if (error || steps.empty()) return "";
+  const std::string more = steps.size() > 1 ? " to " + step_name(*steps.rbegin()) : "";
+  return fmt::format("{} has {}{}", parent.string(), step_name(*steps.begin()), more);
 }
 
 std::string hint_of_file(const std::string& path) {
@@ -66,6 +70,14 @@ void refuse_other_directory(const std::string& path) {
   }
 }
 
+// Says that a directory has no checkpoint of those that are wanted: not one of any kind where it is `empty`.
+[[noreturn]] void refuse_without(std::string_view wanted, const std::string& path, bool empty) {
+  if (empty) refuse_other_directory(path);
+  throw user_error("ckpt.none", fmt::format("{} holds no {} checkpoint", path, wanted),
+                   empty ? "name a checkpoint, or the directory that checkpoint.dir of the run names"
+                         : fmt::format("'ms-ckpt ls {}' shows what is there, and why", path));
+}
+
 bool has_name_of_one(const std::string& name) {
   switch (parse_name(name).kind) {
     case NameKind::step:
@@ -97,26 +109,18 @@ Found choose(const std::string& path) {
   if (is_checkpoint(path)) return look(shown(path, real_path(path)));
   std::optional<Found> newest = newest_complete(path);
   if (newest) return *std::move(newest);
-  if (!list(path).empty())
-    throw user_error("ckpt.none", fmt::format("{} holds no complete checkpoint", path),
-                     fmt::format("'ms-ckpt ls {}' shows what is there, and why", path));
-  refuse_other_directory(path);
-  throw user_error("ckpt.none", fmt::format("{} holds no complete checkpoint", path),
-                   "name a checkpoint, or the directory that checkpoint.dir of the run names");
+  refuse_without("complete", path, list(path).empty());
 }
 
 std::vector<Found> choose_all(const std::string& path) {
   if (is_checkpoint(path)) return {look(shown(path, real_path(path)))};
-  std::vector<Found> committed;
-  for (Found& found : list(path)) {
-    if (found.condition == Condition::complete || found.condition == Condition::incomplete) {
-      committed.push_back(std::move(found));
-    }
-  }
-  if (!committed.empty()) return committed;
-  if (list(path).empty()) refuse_other_directory(path);
-  throw user_error("ckpt.none", fmt::format("{} holds no checkpoint", path),
-                   "name a checkpoint, or the directory that checkpoint.dir of the run names");
+  std::vector<Found> found = list(path);
+  const bool empty = found.empty();
+  std::erase_if(found, [](const Found& one) {
+    return one.condition != Condition::complete && one.condition != Condition::incomplete;
+  });
+  if (found.empty()) refuse_without("committed", path, empty);
+  return found;
 }
 
 Found choose_complete(const std::string& path) {

@@ -37,9 +37,9 @@ LoadReport load(const std::string& checkpoint, const PieceIndex& index, const st
                 const LoadOptions& options);
 
 // Every byte of every file against its hash, the HDF5 structure against the manifest, that every parameter is there
-// whole, and that there is no file that the manifest does not name. All problems, not only the first; empty: sound.
-// `progress` counts bytes. `unreadable`, where given, says whether there are problems which only say that the system
-// refused to read, and are no proof of damage. Error("ckpt.path", user): no such directory.
+// whole, and that there is no file that the manifest does not name. All problems, not only the first, and proofs of
+// damage before what the system refused to read; empty: sound. `progress` counts bytes. `unreadable`, where given, says
+// whether there are refusals and no proof of damage. Error("ckpt.path", user): no such directory.
 std::vector<std::string> verify(const std::string& checkpoint, int threads,
                                 const std::function<void(std::int64_t)>& progress = {}, bool* unreadable = nullptr);
 

@@ -17,8 +17,8 @@ struct Verified {
   std::string path;
   std::int64_t step = 0;
   std::int64_t size_bytes = 0;
-  std::vector<std::string> problems = {};  // none: sound
-  bool unreadable = false;                 // of the problems, some only say that the system refused to read
+  std::vector<std::string> problems = {};  // none: sound; proofs of damage come first
+  bool unreadable = false;  // all problems only say that the system refused to read: nobody knows whether it is damaged
 };
 // Runs verify() and adds the problems that names and sizes show: an uncommitted checkpoint is not sound either. One
 // that was set to damaged is judged by its data.

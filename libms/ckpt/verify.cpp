@@ -1,8 +1,8 @@
 // Implements the verification of load.h.
 // Looks for everything about a checkpoint that can be wrong, file by file.
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -18,46 +18,55 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the message of a storage error from `check`; empty: no problem. Any other error is rethrown.
+// Damage is proven. Whether what the system refused to read is sound, nobody knows.
+struct Problems {
+  std::vector<std::string> damage = {};
+  std::vector<std::string> refusals = {};
+
+  bool empty() const { return damage.empty() && refusals.empty(); }
+  void add(Problems&& more) {
+    std::ranges::move(more.damage, std::back_inserter(damage));
+    std::ranges::move(more.refusals, std::back_inserter(refusals));
+  }
+};
+
+// Runs `check` and adds the storage error that it throws, if it does. Any other error is rethrown.
 template <class Check>
-std::string problem_of(std::atomic<bool>& unreadable, Check&& check) {
+void add_thrown(Problems& problems, Check&& check) {
   try {
     check();
   } catch (const Error& error) {
     if (error.blame() != Blame::storage) throw;
-    if (error.kind() == "ckpt.read" || error.kind() == "ckpt.write" || error.kind().starts_with("file."))
-      unreadable = true;
-    return error.message();
+    const bool refused =
+        error.kind() == "ckpt.read" || error.kind() == "ckpt.write" || error.kind().starts_with("file.");
+    (refused ? problems.refusals : problems.damage).push_back(error.message());
   }
-  return {};
-}
-
-void add(std::vector<std::string>& problems, std::string problem) {
-  if (!problem.empty()) problems.push_back(std::move(problem));
 }
 
 // Every damaged block of a file in which there is one.
-std::vector<std::string> damaged_blocks(const BlockFile& file, std::atomic<bool>& unreadable) {
-  std::vector<std::string> problems;
+Problems damaged_blocks(const BlockFile& file) {
+  Problems problems;
   std::byte first{};
   for (std::int64_t block = 0; block < block_count(file.size_bytes); ++block) {
     const Transfer touch{.file_offset = block * kBlockBytes, .row_bytes = 1, .to = &first};
-    add(problems, problem_of(unreadable, [&] { read_blocks(file, std::span(&touch, 1), false, 1); }));
+    add_thrown(problems, [&] { read_blocks(file, std::span(&touch, 1), false, 1); });
   }
   return problems;
 }
 
-std::vector<std::string> problems_of_file(const FileEntry& entry, const std::string& path, int threads,
-                                          const std::function<void(std::int64_t)>& progress,
-                                          std::atomic<bool>& unreadable) {
+Problems problems_of_file(const FileEntry& entry, const std::string& path, int threads,
+                          const std::function<void(std::int64_t)>& progress) {
   const BlockFile file{.path = path, .size_bytes = entry.size_bytes, .hashes = entry.hashes};
-  std::vector<std::string> problems;
-  std::atomic<bool> missing = false;  // a file that is not there is damage: nothing refuses to read it
+  Problems problems;
   std::error_code status_error;
-  std::atomic<bool>& refused = fs::exists(path, status_error) || status_error ? unreadable : missing;
-  add(problems, problem_of(refused, [&] { read_blocks(file, {}, true, threads, progress); }));
+  const bool missing = !fs::exists(path, status_error) && !status_error;
+  add_thrown(problems, [&] { read_blocks(file, {}, true, threads, progress); });
+  if (missing) problems.damage.swap(problems.refusals);  // nothing refuses to read a file that is not there
   if (problems.empty()) {
-    add(problems, problem_of(unreadable, [&] { add(problems, structure_problem(entry, path)); }));
+    add_thrown(problems, [&] {
+      std::string problem = structure_problem(entry, path);
+      if (!problem.empty()) problems.damage.push_back(std::move(problem));
+    });
     return problems;
   }
   if (progress) progress(entry.size_bytes);
@@ -66,13 +75,12 @@ std::vector<std::string> problems_of_file(const FileEntry& entry, const std::str
                           fs::file_size(path, error) == static_cast<std::uintmax_t>(entry.size_bytes) && !error &&
                           std::ssize(entry.hashes) == block_count(entry.size_bytes);
   if (!whole_file) return problems;
-  std::vector<std::string> blocks = damaged_blocks(file, unreadable);
+  Problems blocks = damaged_blocks(file);
   return blocks.empty() ? problems : blocks;
 }
 
 // Reports entries of the directory that are neither the manifest nor listed in it.
-void check_directory(const std::string& checkpoint, const Manifest& manifest, std::vector<std::string>& problems,
-                     std::atomic<bool>& unreadable) {
+void check_directory(const std::string& checkpoint, const Manifest& manifest, Problems& problems) {
   std::set<std::string, std::less<>> known{std::string(kManifestName)};
   for (const FileEntry& entry : manifest.files) known.insert(entry.name);
   std::set<std::string> strangers;
@@ -81,62 +89,60 @@ void check_directory(const std::string& checkpoint, const Manifest& manifest, st
     std::string name = at->path().filename().string();
     if (!known.contains(name)) strangers.insert(std::move(name));
   }
-  if (error) {
-    problems.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
-    unreadable = true;
-  }
+  if (error) problems.refusals.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
   for (const std::string& name : strangers) {
-    problems.push_back(fmt::format("'{}/{}' is no file of this checkpoint", checkpoint, name));
+    problems.damage.push_back(fmt::format("'{}/{}' is no file of this checkpoint", checkpoint, name));
   }
 }
 
 // Every state of every parameter that is there, is there whole.
-void check_parameters(const Manifest& manifest, std::vector<std::string>& problems, std::atomic<bool>& unreadable) {
-  add(problems, problem_of(unreadable, [&] {
-        const PieceIndex index(manifest);
-        std::vector<Piece> all;
-        for (const std::string& name : index.parameters()) {
-          for (int state = 0; state < kStates; ++state) {
-            const Piece* stored = index.find(static_cast<State>(state), name);
-            if (stored == nullptr) continue;
-            all.push_back({.state = stored->state,
-                           .dtype = stored->dtype,
-                           .slice = whole(name, stored->slice.global_rows, stored->slice.global_cols)});
-          }
-        }
-        index.plan(all);
-      }));
+void check_parameters(const Manifest& manifest, Problems& problems) {
+  add_thrown(problems, [&] {
+    const PieceIndex index(manifest);
+    std::vector<Piece> all;
+    for (const std::string& name : index.parameters()) {
+      for (int state = 0; state < kStates; ++state) {
+        const Piece* stored = index.find(static_cast<State>(state), name);
+        if (stored == nullptr) continue;
+        all.push_back({.state = stored->state,
+                       .dtype = stored->dtype,
+                       .slice = whole(name, stored->slice.global_rows, stored->slice.global_cols)});
+      }
+    }
+    index.plan(all);
+  });
 }
 
 }  // namespace
 
 std::vector<std::string> verify(const std::string& checkpoint, int threads,
-                                const std::function<void(std::int64_t)>& progress, bool* unreadable_out) {
+                                const std::function<void(std::int64_t)>& progress, bool* unreadable) {
   std::error_code error;
   if (!fs::is_directory(checkpoint, error)) {
     throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", checkpoint));
   }
   const Found found = look(checkpoint);
-  if (unreadable_out != nullptr) *unreadable_out = found.unreadable;
+  if (unreadable != nullptr) *unreadable = found.unreadable;
   if (!found.manifest) return {found.problem};
-  std::atomic<bool> unreadable = false;
   const Manifest& manifest = *found.manifest;
-  std::vector<std::string> problems;
-  check_directory(checkpoint, manifest, problems, unreadable);
-  check_parameters(manifest, problems, unreadable);
+  Problems problems;
+  check_directory(checkpoint, manifest, problems);
+  check_parameters(manifest, problems);
 
   std::vector<std::int64_t> blocks;
   for (const FileEntry& entry : manifest.files)
     blocks.push_back(std::max<std::int64_t>(1, block_count(entry.size_bytes)));
-  std::vector<std::vector<std::string>> of_files(manifest.files.size());
+  std::vector<Problems> of_files(manifest.files.size());
   const ProgressSum sum(progress);
   for_each_file(blocks, threads, [&](std::size_t i, int file_threads) {
     const FileEntry& entry = manifest.files[i];
-    of_files[i] = problems_of_file(entry, checkpoint + "/" + entry.name, file_threads, sum.of_file(), unreadable);
+    of_files[i] = problems_of_file(entry, checkpoint + "/" + entry.name, file_threads, sum.of_file());
   });
-  for (auto& of_file : of_files) std::move(of_file.begin(), of_file.end(), std::back_inserter(problems));
-  if (unreadable && unreadable_out != nullptr) *unreadable_out = true;
-  return problems;
+  for (Problems& of_file : of_files) problems.add(std::move(of_file));
+  if (unreadable != nullptr) *unreadable = problems.damage.empty() && !problems.refusals.empty();
+  std::vector<std::string> all = std::move(problems.damage);
+  std::ranges::move(problems.refusals, std::back_inserter(all));
+  return all;
 }
 
 }  // namespace ms::ckpt

@@ -58,9 +58,19 @@ for command in ls show verify prune\ --keep-last\ 1 repair bench; do
   expect 2 'nowhere' $command nowhere
 done
 expect 2 'not a directory' show c.toml
+# Where the directory that was named may be entered and not listed, that the checkpoint is not there is what counts.
+mkdir -m 111 closed
+other=()
+[ "$(id -u)" -ne 0 ] || other=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+chmod 711 "$dir"
+if "${other[@]}" "$tool" --version >/dev/null 2>&1; then
+  "${other[@]}" "$tool" show closed/step-00000077 >out 2>&1
+  [ $? -eq 2 ] || fail "a checkpoint that is not there, in a directory that may not be listed, is not the user's error"
+  grep -q 'cannot open closed/step-00000077: No such file' out || fail "what is not there is not named"
+fi
 mkdir empty
 expect 2 'no complete checkpoint' show empty
-expect 2 'no checkpoint' verify empty
+expect 2 'no committed checkpoint' verify empty
 expect 0 'holds no checkpoint' ls empty
 expect 0 '"schema": 1' ls --json empty
 expect_json '[] None' 'str(d["checkpoints"]) + " " + str(d["resume_from"])'
@@ -114,8 +124,13 @@ rm bad/rank-00000.h5
 damaged 'rank-00000.h5'
 touch bad/rank-00009.h5
 damaged 'rank-00009.h5'
+# What the system refuses to read is not judged; beside it, damage is still damage.
+ln -sf rank-00000.h5 bad/rank-00000.h5
+expect 74 'not judged' verify bad
+flip bad/rank-00001.h5 7
+damaged 'rank-00001.h5'
 rm bad/manifest.json
-expect 2 'no checkpoint' verify bad
+expect 2 'no committed checkpoint' verify bad
 rm -rf bad
 
 # diff: the same state in any layout, and what differs.

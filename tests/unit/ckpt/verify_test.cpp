@@ -87,13 +87,17 @@ TEST_F(Verify, TellsWhatCannotBeReadFromDamage) {
   bool unreadable = true;
   EXPECT_THAT(verify(path_, 1, {}, &unreadable), IsEmpty());
   EXPECT_FALSE(unreadable);
-  test::flip_bit(path_ + "/rank-00000.h5", 5000);
-  EXPECT_EQ(verify(path_, 1, {}, &unreadable).size(), 1U);
-  EXPECT_FALSE(unreadable);
-  fs::remove(path_ + "/rank-00001.h5");
-  fs::create_symlink("rank-00001.h5", path_ + "/rank-00001.h5");
-  EXPECT_EQ(verify(path_, 2, {}, &unreadable).size(), 2U);
+  const std::string refused = path_ + "/rank-00000.h5", damaged = path_ + "/rank-00001.h5";
+  fs::remove(refused);
+  fs::create_symlink("rank-00000.h5", refused);
+  EXPECT_THAT(verify(path_, 2, {}, &unreadable), ElementsAre(HasSubstr(refused)));
   EXPECT_TRUE(unreadable);
+  test::flip_bit(damaged, 5000);
+  EXPECT_THAT(verify(path_, 2, {}, &unreadable), ElementsAre(HasSubstr(damaged), HasSubstr(refused)));
+  EXPECT_FALSE(unreadable) << "one proof is enough";
+  fs::remove(refused);
+  EXPECT_EQ(verify(path_, 1, {}, &unreadable).size(), 2U);
+  EXPECT_FALSE(unreadable) << "a file that is not there is damage";
 }
 
 TEST_F(Verify, TellsEveryDamagedBlock) {
