@@ -1,8 +1,9 @@
 // ms-loan observe, act and explain: look at Slurm, say or do what the plan says, and tell later why it was done.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdint>
-#include <limits>
+#include <functional>
 #include <optional>
 
 #include "base/clock.h"
@@ -15,13 +16,19 @@
 #include "loan/live.h"
 #include "loan/why_waits.h"
 #include "slurm/hostlist.h"
-#include "unpack/csv.h"
 
 namespace ms::loan {
 namespace {
 
 constexpr std::int64_t kMostLines = 1000;
-constexpr double kMostJob = std::numeric_limits<std::uint32_t>::max();
+
+// The error of Slurm, of the demand or of a file that ended `step`; nullopt: none did.
+std::optional<Error> failure_of(const std::function<void()>& step) {
+  try {
+    step();
+    return std::nullopt;
+  } catch (const Error& error) { return error; }
+}
 
 Policy policy_of(const Args& args) { return load_policy(args.get("policy")); }
 
@@ -103,34 +110,33 @@ int act(const Args& args) {
   double notice_s = policy.loan.return_s();
   for (;;) {
     const double begin_s = clock.now_s();
-    try {
-      notice_s = poll(slurm, policy, memory, clock.wall_s());
-      if (!trouble.empty()) log::info("loan", "acts again");
-      trouble.clear();
-    } catch (const Error& error) {
-      if (error.message() != trouble)
-        log::error("loan", "stopped acting, tries again at the next poll: {}", error.message());
-      trouble = error.message();
-    }
+    const auto failure = failure_of([&] { notice_s = poll(slurm, policy, memory, clock.wall_s()); });
+    const std::string now = failure ? failure->message() : std::string();
+    if (failure && now != trouble) log::error("loan", "stopped acting, tries again at the next poll: {}", now);
+    if (!failure && !trouble.empty()) log::info("loan", "acts again");
+    trouble = now;
     clock.sleep_s(begin_s + next_look_s(memory, policy, notice_s, clock.wall_s()) - clock.now_s());
   }
 }
 
-// Why a job does not start, and when it could, by what Slurm and the demand say now; or why that cannot be said.
+// A job's number, if the text is one.
+std::optional<std::uint32_t> job_number(std::string_view text) {
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id == 0) return std::nullopt;
+  return id;
+}
+
+// Says why a job does not start, and when it could, by what Slurm and the demand say now.
 std::string waits(std::uint32_t id, const Policy& policy) {
-  try {
-    check_live(policy);
-    const slurm::Commands slurm(command_options(policy.slurm));
-    const slurm::Job job = slurm.job(id);
-    if (const std::string text = not_waiting_text(job); !text.empty()) return text + "\n";
-    Memory memory = read_memory(policy.slurm.state);
-    const View view = look(slurm, policy, memory, SystemClock().wall_s());
-    remember(memory, view, policy);
-    return waiting_text(job, view, make_plan(view, memory, policy), policy);
-  } catch (const Error& error) {
-    if (error.blame() == Blame::bug) throw;
-    return fmt::format("why job {} does not start, if it waits, cannot be said: {}\n", id, error.message());
-  }
+  check_live(policy);
+  const slurm::Commands slurm(command_options(policy.slurm));
+  const slurm::Job job = slurm.job(id);
+  if (const std::string text = not_waiting_text(job); !text.empty()) return text + "\n";
+  Memory memory = read_memory(policy.slurm.state);
+  const View view = look(slurm, policy, memory, SystemClock().wall_s());
+  remember(memory, view, policy);
+  return waiting_text(job, view, make_plan(view, memory, policy), policy);
 }
 
 int explain(const Args& args) {
@@ -138,8 +144,12 @@ int explain(const Args& args) {
   const std::string name = args.get("NAME");
   std::string text = actions_about(policy.slurm.state, name, kMostLines);
   if (text.empty()) text = fmt::format("nothing was done to {}\n", name);
-  if (const std::optional<double> id = unpack::parse_number(name); id && *id >= 1 && *id <= kMostJob)
-    text += waits(static_cast<std::uint32_t>(*id), policy);
+  if (const std::optional<std::uint32_t> id = job_number(name)) {
+    if (const auto failure = failure_of([&] { text += waits(*id, policy); })) {
+      if (failure->blame() == Blame::bug) throw *failure;
+      text += fmt::format("why job {} does not start, if it waits, cannot be said: {}\n", *id, failure->message());
+    }
+  }
   write_out(text);
   return 0;
 }
@@ -206,8 +216,8 @@ Command explain_command() {
           .run = explain,
           .description =
               "What was done is read from the log of decisions that act keeps in slurm.state. Of a job Slurm and the "
-              "demand are asked, too: what it waits for, and when it could start, at the latest, by the time limits of "
-              "the jobs that have the nodes; or why that cannot be known."};
+              "demand are asked, too: what it waits for, and when there are enough nodes for it, by the time limits of "
+              "the jobs that have them; or why that cannot be known."};
 }
 
 }  // namespace ms::loan

@@ -13,7 +13,8 @@ namespace ms::loan {
 namespace {
 
 constexpr std::size_t kReasonChars = 60;
-constexpr double kNoLimit_s = 100.0 * 86400;  // Slurm gives a year to jobs that nobody gave a time limit
+constexpr int kNoLimit_days = 100;  // Slurm gives a year to jobs that nobody gave a time limit
+constexpr double kNoLimit_s = kNoLimit_days * 86400.0;
 
 bool is_wanted(const WaitingJob& job, const LiveNode& node) {
   return node.trouble.empty() && std::ranges::count(job.excluded, node.name) == 0;
@@ -28,27 +29,31 @@ double left_s(const View& view, const LiveNode& node) {
 
 std::string nodes_text(int count) { return plural(static_cast<std::size_t>(count), "node"); }
 
-// Says how many nodes on loan the job could have, and when enough of them are free.
+// Says how many nodes on loan the job may use, and when enough of them are free.
 std::string when(const View& view, const WaitingJob& job) {
   std::vector<double> free_in_s;
-  int idle = 0;
+  int idle = 0, cleaned = 0;
   for (const LiveNode& node : view.nodes) {
     if (!node.on_loan || !is_wanted(job, node)) continue;
     if (node.jobs.empty() && !node.idle && !node.completing) continue;  // of inference
-    idle += node.jobs.empty();
+    idle += node.idle;
+    cleaned += node.completing;
     free_in_s.push_back(left_s(view, node));
   }
   std::sort(free_in_s.begin(), free_in_s.end());
   const auto on_loan = static_cast<int>(free_in_s.size());
-  std::string text = fmt::format("{} on loan could be its, {} idle; it needs {}", nodes_text(on_loan),
-                                 idle == 1 ? "1 is" : fmt::format("{} are", idle), job.nodes);
-  if (on_loan < job.nodes) return text + ": more must go on loan first";
+  std::string text = fmt::format("it needs {}, and may use {} on loan ({} idle{}): ", nodes_text(job.nodes), on_loan,
+                                 idle, cleaned > 0 ? fmt::format(", {} being cleaned up", cleaned) : "");
+  if (on_loan < job.nodes) return text + "more must go on loan first";
+  if (idle >= job.nodes) return text + "Slurm may start it at any moment, or has others that come before it";
   const double wait_s = free_in_s[static_cast<std::size_t>(job.nodes - 1)];
-  if (wait_s == 0) return text + ": Slurm may start it at any moment, or has others that come before it";
-  if (wait_s > kNoLimit_s) return text + ": when is not known, for jobs that have the others run without a time limit";
-  return text +
-         fmt::format(": enough are free in {} at the latest, by the time limits of the jobs that have the others",
-                     format_duration(wait_s));
+  if (wait_s == 0) return text + "enough of the others are about to be free";
+  if (wait_s > kNoLimit_s) {
+    return text +
+           fmt::format("when is not known, for jobs on the others have no time limit, or more than {} left of it",
+                       plural(static_cast<std::size_t>(kNoLimit_days), "day"));
+  }
+  return text + fmt::format("by their time limits, jobs leave enough of the others within {}", format_duration(wait_s));
 }
 
 }  // namespace

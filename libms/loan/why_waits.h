@@ -13,7 +13,8 @@ namespace ms::loan {
 std::string not_waiting_text(const slurm::Job& job);
 
 // Sentences, a line each, about a job that not_waiting_text() has nothing to say of. `plan` is what act would do now.
-// The time named is the latest by the time limits of the jobs that run: Slurm may start it earlier, if they end.
+// The time named is that in which the jobs that run leave enough nodes, by their time limits. Slurm may start the job
+// earlier, if they end, and later, if it gives the nodes to another one.
 std::string waiting_text(const slurm::Job& job, const View& view, const Plan& plan, const Policy& policy);
 
 }  // namespace ms::loan

@@ -91,6 +91,10 @@ echo '{"time":' >state/state.json
 expect 74 'is not a state of ms-loan' act --once --policy live.toml
 expect 0 'nothing was done to n1' explain n1 --policy live.toml
 expect 0 'why job 4711 does not start, if it waits, cannot be said: .*Unable to contact slurm controller' explain 4711 --policy live.toml
+for name in 12.7 1e3 0 4294967296; do
+  expect 0 "^nothing was done to $name$" explain "$name" --policy live.toml
+  [ "$(wc -l <out)" -eq 1 ] || fail "explain takes $name for a job"
+done
 sed 's|state = "[^"]*"|state = "/nope"|' live.toml >nowhere.toml
 expect 2 'there is no log of decisions: /nope is not there' explain n1 --policy nowhere.toml
 expect 2 'the policy is named with --policy FILE' explain n1 live.toml

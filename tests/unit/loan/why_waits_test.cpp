@@ -55,26 +55,44 @@ TEST_F(WhyWaits, TheTimeLimitsOfThoseThatRunSayWhen) {
   run(1, {1});
   run(2, {2, 3});
   wait(2);
-  EXPECT_THAT(why(), HasSubstr("when is not known, for jobs that have the others run without a time limit"));
+  EXPECT_THAT(why(), HasSubstr("when is not known, for jobs on the others have no time limit, or more than 100 days "
+                               "left of it"));
   view_.jobs[0].left_s = view_.jobs[1].left_s = 364.9 * 86400;
   EXPECT_THAT(why(), HasSubstr("when is not known"));
   view_.jobs[0].left_s = 600;
   view_.jobs[1].left_s = 7200;
   EXPECT_THAT(why(),
               AllOf(HasSubstr("job 50 waits for 2 nodes"),
-                    HasSubstr("3 nodes on loan could be its, 0 are idle; it needs 2: enough are free in 2h00m at "
-                              "the latest")));
+                    HasSubstr("it needs 2 nodes, and may use 3 on loan (0 idle): by their time limits, jobs leave "
+                              "enough of the others within 2h00m\n")));
   wait(1);
-  EXPECT_THAT(why(), HasSubstr("enough are free in 10m00s at the latest"));
+  EXPECT_THAT(why(), HasSubstr("jobs leave enough of the others within 10m00s"));
   wait(1, {"n1"});
-  EXPECT_THAT(why(), HasSubstr("2 nodes on loan could be its, 0 are idle; it needs 1: enough are free in 2h00m"));
+  EXPECT_THAT(why(), HasSubstr("it needs 1 node, and may use 2 on loan (0 idle): by their time limits, jobs leave "
+                               "enough of the others within 2h00m"));
+}
+
+TEST_F(WhyWaits, ANodeInItsEpilogIsNotIdle) {
+  lend({1, 2, 3});
+  run(1, {1});
+  view_.jobs[0].left_s = 600;
+  view_.nodes[1].idle = false;
+  view_.nodes[1].completing = true;
+  wait(1);
+  EXPECT_THAT(why(), HasSubstr("it needs 1 node, and may use 3 on loan (1 idle, 1 being cleaned up): Slurm may start "
+                               "it at any moment"));
+  wait(2);
+  EXPECT_THAT(why(), HasSubstr("(1 idle, 1 being cleaned up): enough of the others are about to be free\n"));
+  wait(3);
+  EXPECT_THAT(why(), HasSubstr("(1 idle, 1 being cleaned up): by their time limits, jobs leave enough of the others "
+                               "within 10m00s"));
 }
 
 TEST_F(WhyWaits, MoreThanIsOnLoanMustBeLentFirst) {
   lend({1});
   wait(3);
-  EXPECT_THAT(why(),
-              AllOf(HasSubstr("it needs 3: more must go on loan first"), HasSubstr("act does: lend n2: it is idle")));
+  EXPECT_THAT(why(), AllOf(HasSubstr("it needs 3 nodes, and may use 1 on loan (1 idle): more must go on loan first"),
+                           HasSubstr("act does: lend n2: it is idle")));
   wait(1);
   EXPECT_THAT(why(), HasSubstr("Slurm may start it at any moment"));
 }
@@ -83,7 +101,7 @@ TEST_F(WhyWaits, InferenceComesFirst) {
   view_.demand_nodes = 3;
   wait(2);
   EXPECT_THAT(why(), AllOf(HasSubstr("inference needs 3 of 4 now: the job can start when it needs no more than 2"),
-                           Not(HasSubstr("could be its"))));
+                           Not(HasSubstr("may use"))));
 }
 
 TEST_F(WhyWaits, SomeCanNeverStartAndOfSomeNothingIsKnown) {
