@@ -24,7 +24,8 @@ mapfile -t all < <(sed -n 's/^set(CPACK_COMPONENTS_ALL "\(.*\)")/\1/p' "$build/C
 parts=("${@:3}")
 if ((${#parts[@]} == 0)); then mapfile -t parts < <(printf '%s\n' "${all[@]}" | grep -vx cuda); fi
 for part in "${parts[@]}"; do
-  [[ " ${all[*]} " == *" $part "* ]] || skip "this build makes no ms-$part: cmake did not find what it is built on, or was told to leave it out"
+  [[ " ${all[*]} " == *" $part "* ]] ||
+    skip "this build makes no ms-$part: cmake did not find what it is built on, or was told to leave it out"
 done
 list=$(IFS=';' && echo "${parts[*]}")
 packages() { # BUILD OUT: as ./bootstrap package
@@ -35,8 +36,14 @@ packages() { # BUILD OUT: as ./bootstrap package
 cd "$dir"
 packages "$build" first
 
-mkdir -p "$again"
-git -C "$repo" ls-files -z | (cd "$repo" && tar --null --files-from=- --ignore-failed-read -c 2>/dev/null) | tar -x -C "$again"
+# A kept folder loses what an earlier run put there and the sources lack by now, and nothing else: it may be anybody's.
+mkdir -p "$again/build"
+LC_ALL=C comm -z -23 <(git -C "$repo" ls-files -z) <(git -C "$repo" ls-files -z --deleted) >sources
+if [[ -e $again/build/sources ]]; then
+  LC_ALL=C comm -z -23 "$again/build/sources" sources | (cd "$again" && xargs -0 rm -f --)
+fi
+cp sources "$again/build/sources"
+tar -C "$repo" --null --files-from=sources -c | tar -x -C "$again"
 umask 077
 export CCACHE_DISABLE=1 TZ=Pacific/Auckland LC_ALL=C.UTF-8 HOME=$dir
 cuda=OFF

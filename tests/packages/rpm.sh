@@ -34,6 +34,8 @@ rpm -qpc RPMS/*/"ms-diag-$version"-*.rpm | grep -qx /etc/ms/ms-diag.toml || fail
 release=$(rpm -qp --qf '%{SUMMARY}' RPMS/*/"ms-spank-$version"-*.rpm | sed -n 's/.*for Slurm //p')
 [[ $release =~ ^[1-9][0-9]*\.[0-9][0-9]$ ]] || fail "ms-spank does not say for which Slurm it is: $release"
 rpm -qp --conflicts RPMS/*/"ms-spank-$version"-*.rpm | grep -qx "slurm < $release" || fail "an older Slurm is no conflict"
+rpm -qp --qf '[%{ORDERNAME}\n]' RPMS/*/"ms-spank-$version"-*.rpm | grep -qx slurm-slurmd ||
+  fail "an upgrade of Slurm and ms-spank may run the scriptlet beside the older slurmd"
 scripts() { rpm -qp --scripts RPMS/*/"ms-$1-$version"-*.rpm; }
 scripts diag >said
 for line in 'post ms-diag.timer ms-diag-collect.timer' 'preun ms-diag.timer ms-diag-collect.timer'; do

@@ -32,7 +32,9 @@ done
 for folder in "$repo/packaging/spack" "$@"; do spack repo add "$folder"; done
 spack spec ms@main >resolved || fail "Spack does not resolve the recipe"
 cat resolved
-[[ $(grep -c '^ - .*\(ms\|gcc-runtime\)@' resolved) == $(grep -c '^ - ' resolved) ]] || fail "it would build more than ms"
+grep '^ - ' resolved >built || fail "Spack marks nothing that it would build: its format has changed"
+grep -q '^ - .*ms@' built || fail "it would not build ms"
+if grep -v '^ - .*\(ms\|gcc-runtime\)@' built; then fail "it would build more than ms"; fi
 
 # A clone, since Spack writes into the folder that it builds.
 git clone -q --depth 1 "file://$repo" ms
