@@ -76,6 +76,7 @@ void tell_why(const Records& records, const std::map<std::pair<int, int>, const 
               StepTrace& steps) {
   if (steps.left_out.empty()) return;
   const auto dp = static_cast<std::size_t>(steps.dp);
+  // At most twice as large as the trace: some step is kept, so that more than half of all lanes have its operations.
   std::vector<char> has(records.steps.size() * dp, 0);
   std::vector<const Record*> other(records.steps.size(), nullptr);
   for (const Record& record : records.all) {
@@ -151,12 +152,12 @@ StepTrace straggler_steps(const RunTrace& trace) {
     new_step[step] = static_cast<int>(steps.steps.size());
     steps.steps.push_back(number);
   }
-  tell_why(records, worker_of, {new_op, new_step, lacking}, steps);
   if (steps.steps.empty()) {
     throw user_error(
         "trace.shape",
         fmt::format("in none of the {} steps of the trace all ranks have the same operations", step_count));
   }
+  tell_why(records, worker_of, {new_op, new_step, lacking}, steps);
 
   steps.start_s.resize(steps.ops.size() * steps.lanes());
   steps.duration_s.resize(steps.start_s.size());

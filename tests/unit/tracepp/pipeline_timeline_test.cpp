@@ -2,6 +2,7 @@
 #include "tracepp/read/pipeline_timeline.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include "foreign_files.h"
 #include "tracepp/steps/step_graph.h"
@@ -205,6 +206,31 @@ TEST(StragglerSteps, LeavesOutAStepWithMoreThanOthers) {
   ASSERT_EQ(steps.left_out.size(), 1U);
   EXPECT_EQ(steps.left_out[0].step, 42);
   EXPECT_EQ(steps.left_out[0].why, "rank 2 has backward-compute 2 of stage 0, which most steps do not have");
+}
+
+// A table of all steps by all ranks would take 900 MB.
+TEST(StragglerSteps, RefusesManyRanksEachInAStepOfItsOwn) {
+  constexpr int kRanks = 30'000;
+  constexpr std::int64_t kMostGrowth_KiB = 200 * 1024;
+  RunTrace trace;
+  trace.mesh = {.dp = kRanks};
+  trace.infos.push_back({.kind = Kind::forward, .name = trace.strings.id("forward-compute")});
+  for (int dp = 0; dp < kRanks; ++dp) {
+    RankTrace& rank = trace.ranks.emplace_back();
+    rank.rank = rank.at.dp = dp;
+    rank.events = {{.begin_ns = dp, .duration_ns = 1, .step = dp}};
+  }
+  const auto peak_KiB = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return std::int64_t{usage.ru_maxrss};
+  };
+  const std::int64_t before_KiB = peak_KiB();
+  try {
+    straggler_steps(trace);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) { EXPECT_THAT(error.what(), testing::HasSubstr("in none of the 30000 steps")); }
+  EXPECT_LT(peak_KiB() - before_KiB, kMostGrowth_KiB);
 }
 
 TEST(StragglerSteps, RefusesTracesWithoutSteps) {
