@@ -24,4 +24,4 @@ for command in "${commands[@]}"; do
     *) does bash -c "${command#MS_FAULT=\"*\" }" ;;
   esac
 done
-says 'going on from saved/step-00000060|nothing is left to do|^steps +60'
+says 'going on from saved/step-00000060'
