@@ -215,7 +215,7 @@ class ConfigSchema::Loader {
   }
 
   // A number alone may be meant as seconds, minutes, hours or, where `every_steps` stands beside `every`, steps. 0 is
-  // the same in all of them, and so is what is longer than any duration.
+  // the same in all of them. What no text with a unit can say, being longer, is left to the range of the key.
   Refusal without_unit(const Entry& entry, const toml::value& value) const {
     if (entry.unit != Unit::seconds || value.is_string()) return std::nullopt;
     const double number = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();

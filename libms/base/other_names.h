@@ -119,7 +119,7 @@ inline constexpr OtherWords kOtherArguments[] = {
 
 inline constexpr OtherWords kOtherOptions[] = {
     {"ms-train", "--config --config-file", "the configuration is named without an option: ms-train run CONFIG"},
-    {"ms-train", "--nproc --nproc_per_node --nproc-per-node --gpus --ngpus -n -np",
+    {"ms-train", "--nproc --nproc_per_node --nproc-per-node --gpus --ngpus -n",
      "--ranks N runs N ranks as threads; srun and mpirun start processes"},
     {"ms-train", "--resume --load --checkpoint",
      "a run resumes by itself from the newest checkpoint in checkpoint.dir; checkpoint.load names another one"},
