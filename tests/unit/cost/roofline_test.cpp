@@ -1,11 +1,13 @@
-// Seconds of operations against arithmetic by hand, and the slowest of many against the integral that it approximates.
+// Seconds of operations against arithmetic by hand, and the slowest of many against samples and a table.
 #include "cost/roofline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <random>
 
 #include "base/error.h"
 
@@ -157,6 +159,31 @@ TEST(SlowestOfMany, GroupsDifferAndTheSlowestIsTheSlowestOfAll) {
   for (int place = 2; place <= 8; ++place)
     EXPECT_GT(slowest_deviations(4, place, 8), slowest_deviations(4, place - 1, 8));
   EXPECT_GT(slowest_of({.spread = 1}, 1, 1, 1000), 0) << "nothing takes no time";
+}
+
+// Simulated: 20,000 times eight groups of four.
+TEST(SlowestOfMany, IsWhatSamplesSay) {
+  constexpr int kTimes = 20'000;
+  constexpr int kNodes = 4;
+  const double median = slowest_deviations(kNodes);  // of one group
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> node;
+  std::array<double, 8> sums{};
+  int below = 0;
+  for (int time = 0; time < kTimes; ++time) {
+    std::array<double, 8> slowest{};
+    for (double& group : slowest) {
+      group = node(random);
+      for (int i = 1; i < kNodes; ++i) group = std::max(group, node(random));
+      below += group < median;
+    }
+    std::ranges::sort(slowest);
+    for (std::size_t i = 0; i < slowest.size(); ++i) sums[i] += slowest[i];
+  }
+  for (int place = 1; place <= 8; ++place)
+    EXPECT_NEAR(slowest_deviations(kNodes, place, 8), sums[static_cast<std::size_t>(place - 1)] / kTimes, 0.025)
+        << place;
+  EXPECT_NEAR(below / (8.0 * kTimes), 0.5, 0.01);
 }
 
 }  // namespace
