@@ -369,12 +369,7 @@ void ConfigSchema::load_text(std::string_view text, const std::string& name, Pro
   Loader(*this, name, provenance).document(text);
 }
 
-void ConfigSchema::set(std::string_view assignment) {
-  std::string_view option = "--set";
-  if (const std::size_t blank = assignment.find(' '); assignment.starts_with("--") && blank != std::string_view::npos) {
-    option = assignment.substr(0, blank);
-    assignment.remove_prefix(blank + 1);
-  }
+void ConfigSchema::set(std::string_view assignment, std::string_view option) {
   Loader(*this, std::string(option), Provenance::set).assignment(assignment);
 }
 

@@ -99,8 +99,8 @@ class ConfigSchema {
   // Throws ms::Error (file.*) where the file cannot be read; what is wrong inside becomes problems.
   void load_file(const std::string& path, Provenance provenance = Provenance::file);
   void load_text(std::string_view text, const std::string& name, Provenance provenance = Provenance::file);
-  // "a.b=c", or "--OPTION a.b=c" where that is not --set. Read by type: strings need no quotes, lists are a,b or TOML.
-  void set(std::string_view assignment);
+  // "a.b=c", given to this option. Read by type: strings need no quotes, lists are a,b or TOML.
+  void set(std::string_view assignment, std::string_view option = "--set");
 
   // For rules between fields, which modules check: the problem is shown where `key` was set. Ignored where it is about
   // a key whose value was refused, or that an unknown one may have meant: it would cite a value that nobody wants.

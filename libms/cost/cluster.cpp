@@ -20,7 +20,7 @@ Cluster load_with(const std::vector<std::string>& assignments, F&& read) {
   ConfigSchema schema;
   bind(schema, cluster);
   read(schema);
-  for (const std::string& assignment : assignments) schema.set("--set-cluster " + assignment);
+  for (const std::string& assignment : assignments) schema.set(assignment, "--set-cluster");
   const auto check = [&](const char* key, auto&& parse) {
     try {
       parse();

@@ -343,7 +343,7 @@ RecoveryConfig load_recovery(const std::vector<std::string>& assignments) {
   RecoveryConfig config;
   ConfigSchema schema;
   bind_recovery(schema, config);
-  for (const std::string& assignment : assignments) schema.set("--recovery " + assignment);
+  for (const std::string& assignment : assignments) schema.set(assignment, "--recovery");
   schema.throw_if_problems();
   return config;
 }

@@ -22,6 +22,7 @@ TEST(ConfigUnits, ADurationNeedsAUnit) {
     const char* assignment;
     double every_s;
     const char* message;
+    const char* option = "--set";
   } rows[] = {
       {"saves.every=30s", 30, ""},
       {"saves.every=0", 0, ""},
@@ -36,13 +37,15 @@ TEST(ConfigUnits, ADurationNeedsAUnit) {
        "steps"},
       {"saves.most=8", 1800, "--set saves.most=8: saves.most: 8 needs a unit, as \"8s\" or \"8m\""},
       {"saves.whole=8", 1800, "--set saves.whole=8: saves.whole: 8 needs a unit, as \"8s\" or \"8m\""},
-      {"--recovery saves.most=8", 1800, "--recovery saves.most=8: saves.most: 8 needs a unit, as \"8s\" or \"8m\""},
-      {"--recovery most", 1800, "--recovery most: expected SECTION.KEY=VALUE"}};
+      {"saves.most=8", 1800, "--recovery saves.most=8: saves.most: 8 needs a unit, as \"8s\" or \"8m\"", "--recovery"},
+      {"--recovery saves.every=8s", 1800,
+       "--set --recovery saves.every=8s: unknown key '--recovery saves.every', did you mean 'saves.every'?"},
+      {"most", 1800, "--recovery most: expected SECTION.KEY=VALUE", "--recovery"}};
   for (const auto& row : rows) {
     SavesConfig saves;
     ConfigSchema schema;
     schema.section("saves", "When.", saves, kFields);
-    schema.set(row.assignment);
+    schema.set(row.assignment, row.option);
     const std::vector<ConfigProblem> problems = schema.problems();
     EXPECT_EQ(problems.empty() ? "" : problems[0].str(), row.message) << row.assignment;
     EXPECT_EQ(saves.every_s, row.every_s) << row.assignment;
