@@ -20,6 +20,9 @@ constexpr ToolExitRow kToolExits[] = {
     {"ms-diag", 3, "Unknown: nothing could be checked, or the command line or the configuration is wrong."},
     {"ms-netcheck", 3, "Nothing could be measured, or the command is wrong."},
     {"ms-tracepp", 70, "A bug in ms-tracepp."},
+    {"ms-ckpt", 74,
+     "Storage failed: retry with back-off. verify: the system refuses to read a checkpoint, and nobody knows whether "
+     "it is sound; the output says why. Where that is a permission, another try changes nothing: verify as its owner."},
     {"ms-tracepp", 74, "What it writes could not be written."},
 };
 
