@@ -59,7 +59,9 @@ const Tool kTool{
                     "were equally fast), span_s (from the first operation of a step to its last, which may "
                     "overlap the next step), unexplained_share (of a step, that neither the replay nor a delay of a "
                     "finding explains), is_contended (ranks share cores), quiet_confidence (that nothing is at fault "
-                    "if no finding says so), steps, by_dp, by_stage, by_type. M_W and M_S may lie beyond 0 to "
+                    "if no finding says so), steps (step, measured_s, slowdown), left_out (step, why: the steps that "
+                    "were not judged, because a rank lacks operations of them or has others), "
+                    "steps_left_out (their number), by_dp, by_stage, by_type. M_W and M_S may lie beyond 0 to "
                     "1: mending them moves the critical path elsewhere."},
                    {"hang",
                     "state, sentence, since_s, evidence, suspects (rank, reason, confidence, what it does), groups "
