@@ -127,6 +127,7 @@ damaged 'rank-00009.h5'
 # What the system refuses to read is not judged; beside it, damage is still damage.
 ln -sf rank-00000.h5 bad/rank-00000.h5
 expect 74 'not judged' verify bad
+"$bin/ms-train" explain 74 | grep -q 'ms-ckpt: ' || fail "ms-train explain 74 does not say what it means of verify"
 flip bad/rank-00001.h5 7
 damaged 'rank-00001.h5'
 rm bad/manifest.json
