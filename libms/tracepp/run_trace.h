@@ -109,6 +109,11 @@ inline bool has_error(Ending ending) {
 // How the number of a rank is known: its file says it, only the file's name does, or nothing, so that it is made up.
 enum class Numbered : std::uint8_t { inside, by_name, made_up };
 
+// The first and the last step of which events may have been on pages that are lost.
+struct LostSteps {
+  std::int32_t first = kNoStep, last = kNoStep;
+};
+
 // One rank's trace.
 struct RankTrace {
   int rank = 0;
@@ -127,6 +132,8 @@ struct RankTrace {
   std::vector<Probe> probes;         // asked by this rank
   std::vector<StepSum> sums;         // of every step that is kept, rising
   std::uint64_t dropped = 0;         // events that the writer dropped because its buffer was full
+  std::uint64_t lost_pages = 0;      // of events, cut off or damaged; only of files of ms-train
+  std::vector<LostSteps> lost;       // where these were, in order
   std::vector<std::uint32_t> lanes;  // strings: the names of Event::lane in traces of other programs
   std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
   std::int64_t file_ns = 0;          // time stamp of the file, since 1970; only of dumps
@@ -140,6 +147,8 @@ struct RankTrace {
   std::vector<std::pair<std::int32_t, std::int64_t>> newest;  // of partial ones: numbers known by group besides events
   bool hides_failures = false;  // operations that failed are recorded as ended, sends and recvs not at all
 };
+
+inline constexpr std::string_view kOwnSource = "ms-trace";  // RunTrace::source of ms-train
 
 struct RunTrace {
   std::string run;     // identifies the run; may be empty
@@ -155,6 +164,7 @@ struct RunTrace {
   Strings strings;
   // Records that readers could not use, by kind of problem: "record cut off" -> 3. Not an error by itself.
   std::map<std::string, std::uint64_t> problems;
+  std::vector<std::string> unusable;  // files without a trace that could be read, with the reason
 
   const EventInfo& info(const Event& event) const { return infos[event.info]; }
   std::size_t event_count() const;

@@ -132,6 +132,35 @@ expect 0 'not used +page of events cut off' info cut
 rm cut/rank-00003.mst
 expect 0 'ranks +3 of 4' info cut
 
+# Gaps in traces are told first.
+"$tool" stragglers a/trace | head -n 1 | grep -q '^a step takes' || fail "something of a whole trace is missing"
+for how in removed emptied short; do
+  rm -rf gaps && mkdir gaps && cp a/trace/*.mst gaps
+  case $how in
+    removed) rm gaps/rank-00003.mst && why= ;;
+    emptied) : >gaps/rank-00003.mst && why='; gaps/rank-00003.mst: is empty' ;;
+    short) truncate -s 100 gaps/rank-00003.mst && why='; gaps/rank-00003.mst has no sound header' ;;
+  esac
+  expect 0 "^not everything was traced: rank 3 of 4 has no trace$why" stragglers --check gaps
+  head -n 1 out | grep -q '^not everything' || fail "stragglers does not begin with what is missing: $how"
+  expect 0 '"missing_first": ?[[]' stragglers --json gaps
+  expect 0 "^Not everything was traced: rank 3 of 4 has no trace$why" report gaps
+  expect 0 "^missing +rank 3 of 4 has no trace$why" info gaps
+done
+for rank in 0 1 2 3; do
+  cp a/trace/rank-0000$rank.mst gaps
+  truncate -s "$(($(stat -c %s gaps/rank-0000$rank.mst) * 99 / 100))" gaps/rank-0000$rank.mst
+done
+expect 2 'on all 2 stages: [0-9]+ pages of events are cut off or damaged, of ranks 0, 1, 2, 3$' stragglers gaps
+cp a/trace/*.mst gaps
+python3 -c '
+data = bytearray(open("gaps/rank-00001.mst", "rb").read())
+pages = [at for at in range(0, len(data) - 4095, 4096) if data[at:at + 4] == b"BSTP"]
+data[pages[len(pages) // 2] + 100] ^= 1
+open("gaps/rank-00001.mst", "wb").write(data)'
+expect 0 '^not everything was traced: 1 page of events is cut off or damaged, of rank 1$' stragglers gaps
+expect 0 'pages of rank 1 with events of it are lost' stragglers --json gaps
+
 # Flight Recorder dumps: without entries, and of nodes that count their own ranks.
 python3 -c '
 import json, os, time

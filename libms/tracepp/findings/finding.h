@@ -38,10 +38,11 @@ struct Finding {
   FindingCode code = FindingCode::slow_rank;
   std::vector<int> ranks;  // the most likely one first
   std::int64_t first_step = 0, last_step = 0;
-  double cost_s = 0;      // seconds of a step, mean of all steps
-  double cost_share = 0;  // of Diagnosis::measured_s
-  double confidence = 0;  // 0 .. 1
-  std::string evidence;   // a sentence
+  double cost_s = 0;       // seconds of a step, mean of all steps
+  double cost_share = 0;   // of Diagnosis::measured_s
+  double confidence = 0;   // 0 .. 1
+  std::string evidence;    // a sentence
+  std::string doubt = {};  // why the cause may lie in what is missing of the traces; empty: it does not
 };
 
 inline bool is_fault(const Finding& finding) { return kind_of(finding.code).is_fault; }

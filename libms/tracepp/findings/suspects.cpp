@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "trace/format.h"
 #include "tracepp/findings/suspect_search.h"
 #include "tracepp/findings/undisturbed.h"
 #include "tracepp/robust.h"
@@ -110,7 +111,7 @@ std::vector<Suspect> rank_suspects(const Evidence& evidence, const Stragglers& s
   std::vector<Finding> faults_first = findings;
   std::ranges::stable_partition(faults_first, [](const Finding& finding) { return is_fault(finding); });
   for (const Finding& finding : faults_first) {
-    if (finding.ranks.size() > static_cast<std::size_t>(mesh.size()) / 2) continue;
+    if (!finding.doubt.empty() || finding.ranks.size() > static_cast<std::size_t>(mesh.size()) / 2) continue;
     std::vector<int> ranks = finding.ranks;
     // The ranks of a slow stage are all equally likely: they go by the replay.
     if (finding.code == FindingCode::last_stage || finding.code == FindingCode::slow_stage) {
@@ -153,10 +154,73 @@ std::vector<Suspect> rank_suspects(const Evidence& evidence, const Stragglers& s
   return suspects;
 }
 
-Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& what_if) {
+// Returns [place in the mesh]: a rank without a trace is in one of its groups, or next to it in its pipeline; -1: none.
+std::vector<int> missing_beside(const RankTable& table) {
+  const mesh::Mesh& mesh = table.mesh;
+  std::vector<int> beside(table.ranks.size(), -1);
+  for (int place = 0; place < mesh.size(); ++place) {
+    if (table.ranks[static_cast<std::size_t>(place)] >= 0) continue;
+    const mesh::Coord at = mesh.coord(place);
+    const auto mark = [&](const mesh::Coord& other) { beside[static_cast<std::size_t>(mesh.rank(other))] = place; };
+    for (int dp = 0; dp < mesh.dp; ++dp) mark({.dp = dp, .pp = at.pp, .tp = at.tp});
+    for (int tp = 0; tp < mesh.tp; ++tp) mark({.dp = at.dp, .pp = at.pp, .tp = tp});
+    for (const int to : {1, mesh.pp - 1}) mark({.dp = at.dp, .pp = (at.pp + to) % mesh.pp, .tp = at.tp});
+  }
+  return beside;
+}
+
+// Caps the confidence of faults that may as well lie in what is missing, and says why.
+void doubt(const RankTable& table, const Gaps& gaps, std::vector<Finding>& findings) {
+  constexpr double kMostInDoubt = 0.5;
+  const std::vector<int> beside = missing_beside(table);
+  for (Finding& finding : findings) {
+    if (!is_fault(finding)) continue;
+    for (const int rank : finding.ranks) {
+      const auto place = static_cast<std::size_t>(rank);  // ranks of ms-train are places in the mesh
+      if (place >= beside.size() || beside[place] < 0) continue;
+      finding.doubt = fmt::format(
+          "rank {}, with which rank {} exchanges data, has no trace that could be used: the cause may be there",
+          beside[place], rank);
+      break;
+    }
+    if (finding.doubt.empty() && is_delay(finding) && gaps.has_lost(finding.first_step - 1))
+      finding.doubt = "events of the step before it are lost: what it waited for may be among them";
+    if (!finding.doubt.empty()) finding.confidence = std::min(finding.confidence, kMostInDoubt);
+  }
+}
+
+// Returns the share of the steps' events that is not on lost pages, on the rank that lost most.
+double seen_of_steps(const RunTrace& trace) {
+  double least = 1;
+  for (const RankTrace& rank : trace.ranks) {
+    const double lost = static_cast<double>(rank.lost_pages) * trace::format::kRecordsAPage;
+    if (lost > 0) least = std::min(least, 1 - lost / (lost + static_cast<double>(rank.events.size())));
+  }
+  return least;
+}
+
+double seen_of_ranks(const RankTable& table) {
+  const auto used = static_cast<double>(std::ranges::count_if(table.ranks, [](int rank) { return rank >= 0; }));
+  return used / static_cast<double>(table.ranks.size());
+}
+
+Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& what_if, Gaps gaps = {},
+                double seen_steps = 1) {
   const Evidence evidence{table, what_if};
   Diagnosis diagnosis;
   diagnosis.stragglers = find_stragglers(what_if);
+  const bool has_periods = std::ranges::any_of(table.periods, [](double period) { return !std::isnan(period); });
+  for (std::size_t step = 0; step < steps.steps.size(); ++step) {
+    diagnosis.step_s.push_back(!std::isnan(table.periods[step]) ? table.periods[step]
+                               : has_periods                    ? what_if.measured_steps()[step]
+                                                                : diagnosis.stragglers.step_spans_s[step]);
+    diagnosis.measured_s += diagnosis.step_s.back() / static_cast<double>(steps.steps.size());
+  }
+  // A wait for a rank that is not there looks like communication: the replay has it twice, and hides other delays.
+  const bool lacks_ranks = gaps.any() && std::ranges::any_of(table.ranks, [](int rank) { return rank < 0; });
+  diagnosis.knows_slowdown = !lacks_ranks || what_if.measured_s() <= diagnosis.measured_s;
+  if (!diagnosis.knows_slowdown) diagnosis.stragglers.workers.clear();
+  if (gaps.any()) diagnosis.seen_share = seen_of_ranks(table) * seen_steps;
   const std::vector<int> peers = peers_of(table.mesh);
   std::vector<Outlier> outliers = find_outliers(table.pace, table.steps, peers, kLeastSlowRank);
   std::vector<bool> is_slow(static_cast<std::size_t>(table.mesh.size()), false);
@@ -173,11 +237,13 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   });
   for (const Outlier& outlier : on_hosts) named(outlier) = true;
   std::vector<Finding> delays = find_delays(evidence, is_slow);
-  double unexplained_s = evidence.mean_step_s() - what_if.measured_s();
+  const double mean_step_s = lacks_ranks && diagnosis.measured_s > 0 ? diagnosis.measured_s : evidence.mean_step_s();
+  double unexplained_s = mean_step_s - what_if.measured_s();
   for (const Finding& finding : delays) unexplained_s -= finding.cost_s;
-  diagnosis.unexplained = unexplained_s / evidence.mean_step_s();
-  const bool is_contended = (table.may_share_cores && unexplained_s > kContended * evidence.mean_step_s()) ||
-                            disturbed_share(table) > kDisturbed;
+  diagnosis.unexplained = unexplained_s / mean_step_s;
+  diagnosis.is_contended =
+      (table.may_share_cores && unexplained_s > kContended * mean_step_s) || disturbed_share(table) > kDisturbed;
+  const bool is_contended = diagnosis.is_contended || (table.may_share_cores && lacks_ranks);  // may be: be careful
 
   std::vector<Finding> surely_slow;
   if (is_contended && can_find_undisturbed(table)) {
@@ -189,8 +255,8 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
     diagnosis.findings.insert(diagnosis.findings.end(), std::make_move_iterator(found.begin()),
                               std::make_move_iterator(found.end()));
   };
-  diagnosis.is_contended = is_contended;
-  diagnosis.quiet_confidence = (is_contended ? kQuietContended : kQuiet) * trust(diagnosis.unexplained, kLeastTrust);
+  diagnosis.quiet_confidence =
+      (is_contended ? kQuietContended : kQuiet) * trust(diagnosis.unexplained, kLeastTrust) * diagnosis.seen_share;
   add(find_slow_ranks(evidence, outliers, Compared::all));
   add(find_slow_ranks(evidence, on_hosts, Compared::on_host));
   add(find_slow_stages(evidence, is_contended ? Compared::undisturbed : Compared::all));
@@ -202,12 +268,13 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   for (Finding& finding : diagnosis.findings) finding.confidence *= trust(diagnosis.unexplained, kLeastTrust);
   for (Finding& finding : surely_slow) finding.confidence *= trust(diagnosis.unexplained, kLeastTrustUndisturbed);
   add(std::move(surely_slow));
-  // For a short time and at no cost: by chance, or not worth a word.
+  // For a short time and at no cost of the whole run: by chance, or not worth a word.
   std::erase_if(diagnosis.findings, [&](const Finding& finding) {
     const auto lasted = static_cast<std::size_t>(std::ranges::count_if(
         steps.steps, [&](std::int64_t step) { return step >= finding.first_step && step <= finding.last_step; }));
-    return 2 * lasted < steps.steps.size() && finding.cost_share < kWorthTelling;
+    return 2 * lasted < steps.steps.size() && finding.cost_share * seen_steps < kWorthTelling;
   });
+  if (gaps.any()) doubt(table, gaps, diagnosis.findings);
   std::ranges::stable_sort(diagnosis.findings, std::ranges::greater{}, [](const Finding& finding) {
     return std::pair(std::round(finding.cost_share * 1e4),
                      finding.confidence);  // what costs the same: the surest first
@@ -218,13 +285,7 @@ Diagnosis judge(const StepTrace& steps, const RankTable& table, const WhatIf& wh
   diagnosis.mesh = table.mesh;
   for (int i = 0; i < steps.dp; ++i) diagnosis.dp_ranks.push_back(steps.dp_rank(i));
   diagnosis.cells = cells_of(evidence);
-  const bool has_periods = std::ranges::any_of(table.periods, [](double period) { return !std::isnan(period); });
-  for (std::size_t step = 0; step < steps.steps.size(); ++step) {
-    diagnosis.step_s.push_back(!std::isnan(table.periods[step]) ? table.periods[step]
-                               : has_periods                    ? what_if.measured_steps()[step]
-                                                                : diagnosis.stragglers.step_spans_s[step]);
-    diagnosis.measured_s += diagnosis.step_s.back() / static_cast<double>(steps.steps.size());
-  }
+  diagnosis.gaps = std::move(gaps);
   for (Finding& finding : diagnosis.findings)
     finding.cost_share = diagnosis.measured_s > 0 ? finding.cost_s / diagnosis.measured_s : 0;
   return diagnosis;
@@ -272,7 +333,7 @@ Diagnosis find_suspects(const RunTrace& trace) {
   }
   const BuiltSteps built = build_steps(trace);
   const WhatIf what_if(built.steps);
-  return judge(built.steps, built.ranks, what_if);
+  return judge(built.steps, built.ranks, what_if, find_gaps(trace), seen_of_steps(trace));
 }
 
 Diagnosis find_suspects(const StepTrace& trace) {

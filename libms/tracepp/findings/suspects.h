@@ -3,6 +3,9 @@
 //
 // Time that the replay does not explain lowers the confidence of every finding, and of there being none.
 //
+// Where traces are missing, nothing tells how long others waited for these ranks: findings whose cause may lie there
+// are in doubt, and the slowdowns are not known if the replay takes longer than the run.
+//
 // A finding needs evidence besides the replay: a rank that computes longer than those with the same work, communication
 // that moves data longer than others like it, a stall although all inputs were there. Only then the replay says how
 // long the run would have taken without it.
@@ -14,6 +17,7 @@
 
 #include "tracepp/findings/finding.h"
 #include "tracepp/findings/stragglers.h"
+#include "tracepp/gaps.h"
 #include "tracepp/run_trace.h"
 
 namespace ms::tracepp {
@@ -29,6 +33,9 @@ struct Diagnosis {
   std::vector<Suspect> suspects;  // ranks of faults, then of other findings, then by score; at most kMostSuspects
   std::vector<std::int64_t> steps;
   std::vector<StepLeftOut> left_out;
+  Gaps gaps;                   // of the traces
+  double seen_share = 1;       // of the ranks and of the steps: that could be analysed, where there are gaps
+  bool knows_slowdown = true;  // false: with the gaps the replay takes longer than the run did
   mesh::Mesh mesh;
   std::vector<int> dp_ranks;  // that were analysed
   // [index in dp_ranks][stage]: computing time relative to the median cell. Drawn as a map.

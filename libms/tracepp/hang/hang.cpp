@@ -128,7 +128,7 @@ class Finder {
   // Finds out whether the run is alive: writers record a sign of life every second.
   void find_alive() {
     constexpr double kGone_s = 15;
-    if (now_s_ <= 0 || trace_.source != "ms-trace") return;
+    if (now_s_ <= 0 || trace_.source != kOwnSource) return;
     double newest_s = 0;
     for (std::size_t at = 0; at < scan_.count(); ++at) {
       if (scan_.file(at).realtime_ns == 0) return;

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOwnSource = "ms-trace";
+constexpr std::string_view kOwnEnding = ".mst";  // of the files of ms-train
 
 struct File {
   std::string path;
@@ -109,9 +109,14 @@ class Reader {
         const auto before = known.find(problem);
         if (before == known.end() || before->second < count) why += fmt::format("; {}", problem);
       }
+      // In a directory there may be anything; a rank's own file, emptied, is that of a rank.
+      const bool is_own = file.path.ends_with(kOwnEnding);
+      const bool counts = file.named || is_own || why != "not a trace";
+      if (is_own && file.size_bytes == 0) why = "is empty";
       part_.unusable.push_back(fmt::format("{}: {}", file.path, why));
-      // In a directory there may be anything.
-      if (file.named || why != "not a trace") ++trace.problems["file without a trace that could be read"];
+      if (!counts) return;
+      ++trace.problems["file without a trace that could be read"];
+      trace.unusable.push_back(why.starts_with(file.path) ? why : part_.unusable.back());
       return;
     }
     facts.source = trace.source.empty() ? kOwnSource : trace.source;  // which says so of the first one only
@@ -305,6 +310,7 @@ void merge(RunTrace& into, RunTrace&& part) {
     into.ranks.push_back(std::move(rank));
   }
   for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
+  into.unusable.insert(into.unusable.end(), part.unusable.begin(), part.unusable.end());
 }
 
 FilesSeen look_at_files(const std::vector<std::string>& paths) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -212,12 +213,34 @@ class FileReader {
           read_bytes(file_.get(), header_.pages.offset + place * kPageBytes, count * kPageBytes, rank_.file);
       const std::uint64_t there = pages.size() / kPageBytes;
       for (std::uint64_t i = 0; i < there; ++i)
-        damaged = page(Bytes(pages).subspan(i * kPageBytes, kPageBytes), number + i) ? 0 : damaged + 1;
+        damaged = note(page(Bytes(pages).subspan(i * kPageBytes, kPageBytes), number + i)) ? 0 : damaged + 1;
       problem("page of events cut off", count - there);
+      if (there < count) lose(count - there);
       damaged += count - there;
       number += count;
-      if (damaged >= kMostDamagedPages) return problem("page of events damaged", end - number);
+      if (damaged < kMostDamagedPages) continue;
+      problem("page of events damaged", end - number);
+      lose(end - number);
+      break;
     }
+    if (is_losing_) rank_.lost.back().last = std::numeric_limits<std::int32_t>::max();
+  }
+
+  void lose(std::uint64_t pages) {
+    rank_.lost_pages += pages;
+    if (!std::exchange(is_losing_, true))
+      rank_.lost.push_back({.first = rank_.events.empty() ? kNoStep : rank_.events.back().step});
+  }
+
+  // Keeps between which steps pages are lost. The step in which the next sound page begins may have had a part there.
+  bool note(bool is_sound) {
+    if (!is_sound) lose(1);
+    if (is_sound && is_losing_ && rank_.events.size() > events_before_) {
+      rank_.lost.back().last = rank_.events[events_before_].step;
+      is_losing_ = false;
+    }
+    events_before_ = rank_.events.size();
+    return is_sound;
   }
 
   // False: it is damaged.
@@ -296,6 +319,8 @@ class FileReader {
   std::vector<std::string_view> strings_;
   std::vector<std::int32_t> groups_;  // [the file's group] -> the run's
   std::vector<KnownInfo> infos_;      // [the file's event descriptor]
+  bool is_losing_ = false;            // the page before is lost
+  std::size_t events_before_ = 0;     // that pages up to that one had
 };
 
 }  // namespace
@@ -315,7 +340,7 @@ void TraceFileReader::read(const std::string& path) {
   rank.at = mesh.coord(rank.rank);
   const std::string& run = reader.run();
   if (!trace_.has_mesh && trace_.ranks.empty()) {
-    trace_.source = "ms-trace";
+    trace_.source = kOwnSource;
     trace_.mesh = mesh;
     trace_.has_mesh = true;
     trace_.run = run;

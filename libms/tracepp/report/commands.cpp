@@ -30,7 +30,9 @@ int print(const std::string& text) {
 
 constexpr double kCostly = 0.002;  // of a step
 
-bool is_costly_fault(const Finding& finding) { return is_fault(finding) && finding.cost_share >= kCostly; }
+bool is_costly_fault(const Finding& finding) {
+  return is_fault(finding) && finding.doubt.empty() && finding.cost_share >= kCostly;
+}
 
 int stragglers(const Args& args) {
   const Diagnosis diagnosis = find_suspects(read_with_progress(args.list("PATH")));
@@ -85,14 +87,18 @@ Command stragglers_command() {
       .options = {json_option(),
                   {.name = "check",
                    .doc = fmt::format("Exits with 1 where something broke and costs at least {} % of a step: {}. How "
-                                      "the run is laid out is no fault: {}.",
+                                      "the run is laid out is no fault: {}. A finding in doubt does not count.",
                                       100 * kCostly, finding_names(true), finding_names(false))}},
       .run = stragglers,
       .description =
           "Costs are seconds of a measured step, the mean of all steps; the cost of a single event is in seconds "
           "of the run. The step from which on something was slow is found to within a few steps. A step of "
           "which a rank lacks an operation, or has one that most steps do not have, is left out and named: half a step "
-          "would count as a fast one.\n\nReplays every step with each operation as fast as its kind usually is, and "
+          "would count as a fast one.\n\nWhere traces of ranks or pages of events are missing, cut off or damaged, the "
+          "first line says so. A fault of a rank that exchanges data with one without a trace, or a stall right "
+          "after events that are lost, is in doubt: its cause may be in what is missing. S is then only told where "
+          "the replay takes no longer than the run did.\n\nReplays every step with each operation as fast as its kind "
+          "usually is, and "
           "with parts of the run as they were. S is "
           "how many times as long a step takes as it would if no rank or communication were slower than usual; "
           "M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "

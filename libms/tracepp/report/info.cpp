@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "tracepp/gaps.h"
 #include "tracepp/report/json.h"
 #include "tracepp/report/report.h"
 
@@ -138,6 +139,8 @@ std::string info_text(const RunTrace& trace) {
   text += fmt::format("ranks         {} of {}, on {}\n", trace.ranks.size(),
                       world_of(trace) > 0 ? std::to_string(world_of(trace)) : "?",
                       hosts == 0 ? "hosts that are not named" : plural(hosts, "host"));
+  if (const std::string gaps = gaps_text(find_gaps(trace)); !gaps.empty())
+    text += fmt::format("missing       {}\n", gaps);
   if (const std::string device = devices(trace); !device.empty())
     text += fmt::format("device        {}\n", plain_text(device, 100));
   if (const auto [began_s, last_s] = wall_times(trace); began_s > 0)
@@ -187,6 +190,7 @@ std::string info_json(const RunTrace& trace) {
             {"errors", Json::array()},
             {"run_before", or_null(!run_before(trace).empty(), run_before(trace))},
             {"dropped", dropped(trace)},
+            {"gaps", gaps_json(find_gaps(trace))},
             {"problems", Json::object()}};
   constexpr std::size_t kMostErrors = 8;
   for (const RankTrace& rank : trace.ranks) {

@@ -30,8 +30,11 @@ void add_hang(std::vector<Advice>& list, const Hang& hang) {
 void add_findings(std::vector<Advice>& list, const Diagnosis& diagnosis) {
   for (const Finding& finding : diagnosis.findings) {
     list.push_back({.cost_share = finding.cost_share,
-                    .sentence = fmt::format("{} ({})", finding.evidence, cost_text(diagnosis, finding)),
-                    .is = is_fault(finding) ? Advice::Is::fault : Advice::Is::design});
+                    .sentence = fmt::format("{} ({}){}{}", finding.evidence, cost_text(diagnosis, finding),
+                                            finding.doubt.empty() ? "" : "; in doubt: ", finding.doubt),
+                    .is = !is_fault(finding)      ? Advice::Is::design
+                          : finding.doubt.empty() ? Advice::Is::fault
+                                                  : Advice::Is::lost});
   }
 }
 
@@ -113,7 +116,7 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
 }
 
 std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
-  if (trace.source != "ms-trace") {
+  if (trace.source != kOwnSource) {
     switch (axis) {
       case GroupAxis::tp:
         return "overlap tensor-parallel communication with computing, or fewer tensor-parallel ranks";

@@ -72,7 +72,8 @@ std::string verdict_text(const Analysis& analysis, const std::vector<Advice>& li
   const bool has_fault = std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::fault; });
   const bool has_lost =
       std::ranges::any_of(list, [](const Advice& a) { return a.is == Advice::Is::lost && a.cost_share >= kMuch; });
-  const bool is_sure = analysis.diagnosis && analysis.diagnosis->quiet_confidence >= kSureOfNothing;
+  const bool is_sure =
+      analysis.diagnosis && analysis.diagnosis->quiet_confidence >= kSureOfNothing && !analysis.diagnosis->gaps.any();
   if (has_fault || !analysis.diagnosis) {
     if (!list.empty()) return "Look first at";
     return has_work(analysis) ? "Nothing stands out in what can be compared here."
@@ -97,6 +98,9 @@ std::string first_text(const RunTrace& trace, const Analysis& analysis) {
     for (std::size_t l = 0; l < lines.size(); ++l)
       text += l == 0 ? fmt::format("  {}. {}\n", i + 1, lines[l]) : fmt::format("     {}\n", lines[l]);
     if (!list[i].hint.empty()) text += fmt::format("     hint: {}\n", list[i].hint);
+  }
+  if (const std::string gaps = gaps_text(find_gaps(trace)); !gaps.empty()) {
+    for (const std::string& line : lines_of("Not everything was traced: " + gaps + ".", 110)) text += line + "\n";
   }
   if (!analysis.no_diagnosis.empty())
     text += fmt::format("No search for slow ranks by replaying steps: {}.\n", plain_text(analysis.no_diagnosis, 300));

@@ -11,9 +11,9 @@ constexpr int kSuspectsSchema = 1;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-Json parts_json(const std::vector<Contribution>& parts) {
+Json parts_json(const std::vector<Contribution>& parts, bool known) {
   Json json = Json::object();
-  for (const Contribution& part : parts) json[part.name] = number(part.slowdown);
+  for (const Contribution& part : parts) json[part.name] = known ? number(part.slowdown) : Json();
   return json;
 }
 
@@ -21,12 +21,13 @@ Json parts_json(const std::vector<Contribution>& parts) {
 
 std::string suspects_json(const Diagnosis& diagnosis) {
   const Stragglers& found = diagnosis.stragglers;
+  const auto slowdown = [&](double value) { return diagnosis.knows_slowdown ? number(value) : Json(); };
   Json json{{"schema", kSuspectsSchema},
             {"slowdown",
-             {{"S", number(found.S)},
-              {"M_W", number(found.M_W)},
-              {"M_S", number(found.M_S)},
-              {"launch", number(found.launch_slowdown)}}}};
+             {{"S", slowdown(found.S)},
+              {"M_W", slowdown(found.M_W)},
+              {"M_S", slowdown(found.M_S)},
+              {"launch", slowdown(found.launch_slowdown)}}}};
   json["suspects"] = Json::array();
   for (const Suspect& suspect : diagnosis.suspects) {
     json["suspects"].push_back({{"rank", suspect.rank},
@@ -45,8 +46,11 @@ std::string suspects_json(const Diagnosis& diagnosis) {
                                 {"cost_share", number(finding.cost_share)},
                                 {"fault", is_fault(finding)},
                                 {"confidence", number(finding.confidence)},
-                                {"evidence", finding.evidence}});
+                                {"evidence", finding.evidence},
+                                {"doubt", finding.doubt.empty() ? Json() : Json(finding.doubt)}});
   }
+  json["gaps"] = gaps_json(diagnosis.gaps);
+  json["seen_share"] = number(diagnosis.seen_share);
   json["mesh"] = {{"dp", diagnosis.mesh.dp}, {"pp", diagnosis.mesh.pp}, {"tp", diagnosis.mesh.tp}};
   json["measured_s"] = number(diagnosis.measured_s);
   json["replayed_s"] = number(found.without_delays_s);
@@ -63,11 +67,11 @@ std::string suspects_json(const Diagnosis& diagnosis) {
   for (std::size_t i = 0; i < diagnosis.steps.size(); ++i) {
     json["steps"].push_back({{"step", diagnosis.steps[i]},
                              {"measured_s", number(diagnosis.step_s[i])},
-                             {"slowdown", number(found.step_slowdowns[i])}});
+                             {"slowdown", slowdown(found.step_slowdowns[i])}});
   }
-  json["by_dp"] = parts_json(found.by_dp);
-  json["by_stage"] = parts_json(found.by_stage);
-  json["by_type"] = parts_json(found.by_type);
+  json["by_dp"] = parts_json(found.by_dp, diagnosis.knows_slowdown);
+  json["by_stage"] = parts_json(found.by_stage, diagnosis.knows_slowdown);
+  json["by_type"] = parts_json(found.by_type, diagnosis.knows_slowdown);
   return json.dump(2) + "\n";
 }
 

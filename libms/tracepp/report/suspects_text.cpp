@@ -54,6 +54,12 @@ const Contribution* worst_of(const std::vector<Contribution>& parts) {
 
 // Returns why the replay is not meaningful; empty if it took about as long as the run.
 std::string not_explained_text(const Diagnosis& diagnosis) {
+  if (!diagnosis.knows_slowdown) {
+    return fmt::format(
+        "replayed, a step takes {:.4f} s, more than it did: waits for ranks without a trace look like communication; "
+        "S, M_W, M_S and the slowdowns are not known",
+        diagnosis.stragglers.without_delays_s);
+  }
   if (std::abs(diagnosis.unexplained) <= kReplayTolerance) return "";
   return fmt::format(
       "replayed, a step takes {:.4f} s, {}: the replay does not explain these steps, as where ranks share cores or "
@@ -82,8 +88,9 @@ void steps_table(Out out, const Diagnosis& diagnosis) {
   fmt::format_to(out, "\n{:<16} {:>12} {:>12}\n", "the longest steps", "seconds", "slowdown");
   for (std::size_t i = 0; i < std::min(order.size(), kLines); ++i) {
     const std::size_t step = order[i];
-    fmt::format_to(out, "  {:<15} {:12.4f} {:12.4f}\n", diagnosis.steps[step], diagnosis.step_s[step],
-                   diagnosis.stragglers.step_slowdowns[step]);
+    const double slowdown = diagnosis.stragglers.step_slowdowns[step];
+    fmt::format_to(out, "  {:<15} {:12.4f} {:>12}\n", diagnosis.steps[step], diagnosis.step_s[step],
+                   diagnosis.knows_slowdown ? fmt::format("{:.4f}", slowdown) : "-");
   }
 }
 
@@ -119,6 +126,8 @@ void map(Out out, const Diagnosis& diagnosis) {
 
 std::string quiet_text(const Diagnosis& diagnosis) {
   const std::string sure = fmt::format("confidence {:.2f}", diagnosis.quiet_confidence);
+  if (diagnosis.gaps.any())
+    return "nothing stands out in what was traced, which says nothing of what is missing; " + sure;
   if (diagnosis.quiet_confidence >= kSure)
     return "nothing stands out: no rank, link or step is slower than others like it; " + sure;
   return fmt::format("nothing stands out, which says little, {}: {}", sure,
@@ -136,6 +145,7 @@ std::string cost_text(const Diagnosis& diagnosis, const Finding& finding) {
 }
 
 std::string lost_text(const Diagnosis& diagnosis) {
+  if (!diagnosis.knows_slowdown) return "";
   const Stragglers& found = diagnosis.stragglers;
   double rest_s = found.without_delays_s - found.ideal_s;
   for (const Finding& finding : diagnosis.findings)
@@ -154,8 +164,10 @@ std::string lost_text(const Diagnosis& diagnosis) {
 }
 
 std::string suspects_text(const Diagnosis& diagnosis) {
-  std::string text = fmt::format("a step takes {:.4f} s, the mean of {}; shares are of it\n", diagnosis.measured_s,
-                                 plural(diagnosis.steps.size(), "measured step"));
+  std::string text;
+  if (diagnosis.gaps.any()) paragraph(text, "not everything was traced: " + gaps_text(diagnosis.gaps), "");
+  text += fmt::format("a step takes {:.4f} s, the mean of {}; shares are of it\n", diagnosis.measured_s,
+                      plural(diagnosis.steps.size(), "measured step"));
   std::size_t shown = 0, more = 0;
   for (const Finding& finding : diagnosis.findings) {
     if (!is_worth_telling(finding)) continue;
@@ -166,6 +178,7 @@ std::string suspects_text(const Diagnosis& diagnosis) {
     text += fmt::format("{}. {}: {}; {}, confidence {:.2f}\n", ++shown, to_string(finding.code),
                         ranks_text(finding.ranks), cost_text(diagnosis, finding), finding.confidence);
     paragraph(text, finding.evidence, "   ");
+    if (!finding.doubt.empty()) paragraph(text, "in doubt: " + finding.doubt, "   ");
   }
   if (more > 0) text += fmt::format("and {} more\n", more);
   const std::string lost = lost_text(diagnosis), not_explained = not_explained_text(diagnosis);
@@ -191,6 +204,11 @@ std::string stragglers_text(const Diagnosis& diagnosis) {
     fmt::format_to(out, "  step {} is left out: {}\n", left.step, left.why);
   if (diagnosis.left_out.size() > kMostLeftOut)
     fmt::format_to(out, "  and {} more\n", diagnosis.left_out.size() - kMostLeftOut);
+  if (!diagnosis.knows_slowdown) {
+    steps_table(out, diagnosis);
+    map(out, diagnosis);
+    return text;
+  }
   fmt::format_to(out, "replayed without delays {:.4f} s a step, {:.4f} s if all were equally fast: S {:.4f}\n",
                  found.without_delays_s, found.ideal_s, found.S);
   if (found.S >= kWorthTelling) {

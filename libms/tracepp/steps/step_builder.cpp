@@ -363,6 +363,7 @@ class StepBuilder {
         }
       }
       for (int tp = 0; tp < mesh_.tp; ++tp) {
+        if (!pattern_.has_all_dp(mesh_, of.pp, tp)) continue;  // one that is missing may be waited for
         double sum = 0;
         for (const int slot : of.slots) sum += shortest_[shortest_at(of.pp, tp, step, slot)];
         float& all_chunks = (gathers ? table().gather : table().reduce)[table().at_group(of.pp, tp, step)];

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "tracepp/gaps.h"
 #include "tracepp/matching.h"
 #include "tracepp/parallel.h"
 
@@ -82,6 +83,7 @@ struct Outline {
   std::int64_t saved_ns = 0, length_ns = 0;
   bool has_sum[2] = {false, false};
   bool is_bad = false;
+  bool is_lost = false;  // events of it may be on pages that are lost; then it is bad, too
 
   std::uint64_t hash() const {
     std::uint64_t all = mixed(0, tp_collectives);
@@ -112,6 +114,9 @@ std::map<std::int32_t, Outline> outline(const RankTrace& rank, const std::vector
   }
   for (auto& [number, step] : steps) {
     if (static_cast<double>(step.saved_ns) > kSaveShare * static_cast<double>(step.length_ns)) step.is_bad = true;
+    step.is_lost = std::ranges::any_of(
+        rank.lost, [&](const LostSteps& lost) { return number >= lost.first && number <= lost.last; });
+    step.is_bad |= step.is_lost;
   }
   return steps;
 }
@@ -169,10 +174,18 @@ std::string why_left_out(const RunTrace& trace, const RunPattern& run,
     if (run.ranks[static_cast<std::size_t>(rank)] != &trace.ranks[i]) continue;
     const auto step = outlines[i].find(number);
     if (step == outlines[i].end()) return fmt::format("rank {} has nothing of it", rank);
+    if (step->second.is_lost) return fmt::format("pages of rank {} with events of it are lost", rank);
     if (step->second.is_bad) return fmt::format("rank {} did not finish it, or did other work in it", rank);
     if (!is_usual(i, step->second)) return fmt::format("rank {} lacks operations of most steps, or has others", rank);
   }
   return "not on all ranks";
+}
+
+// Says what is missing of the traces, as the reason that no step can be used, or else `usual_hint`.
+Error no_step(const RunTrace& trace, std::string what, const std::string& usual_hint) {
+  const std::string gaps = gaps_text(find_gaps(trace));
+  if (gaps.empty()) return user_error("trace.shape", what, usual_hint);
+  return user_error("trace.shape", fmt::format("{}: {}", what, gaps), "copy the files of all ranks anew, and whole");
 }
 
 }  // namespace
@@ -202,6 +215,12 @@ int StagePattern::last_backward(int chunk) const {
     if (section.chunk == chunk && is_backward(section.type)) last = slot;
   }
   return last;
+}
+
+bool RunPattern::has_all_dp(const mesh::Mesh& mesh, int pp, int tp) const {
+  for (int dp = 0; dp < mesh.dp; ++dp)
+    if (ranks[static_cast<std::size_t>(mesh.rank({.dp = dp, .pp = pp, .tp = tp}))] == nullptr) return false;
+  return true;
 }
 
 std::vector<Role> roles_of(const RunTrace& trace) {
@@ -269,8 +288,8 @@ RunPattern find_pattern(const RunTrace& trace) {
     if (std::all_of(first, first + mesh.pp, [](int ranks) { return ranks > 0; })) run.dp_ranks.push_back(dp);
   }
   if (run.dp_ranks.empty()) {
-    throw user_error("trace.shape",
-                     fmt::format("of none of the {} dp ranks a step was traced on all {} stages", mesh.dp, mesh.pp));
+    throw no_step(trace, fmt::format("of none of the {} dp ranks a step was traced on all {} stages", mesh.dp, mesh.pp),
+                  "");
   }
   for (std::size_t i = 0; i < outlines.size(); ++i) {
     if (!is_placed(i) || !std::ranges::binary_search(run.dp_ranks, trace.ranks[i].at.dp)) continue;
@@ -301,8 +320,8 @@ RunPattern find_pattern(const RunTrace& trace) {
     }
   }
   if (run.steps.empty()) {
-    throw user_error("trace.shape", fmt::format("none of {} steps is whole on all {} ranks", whole.size(), used),
-                     "steps with an evaluation or a checkpoint do not count, nor the first and the last one");
+    throw no_step(trace, fmt::format("none of {} steps is whole on all {} ranks", whole.size(), used),
+                  "steps with an evaluation or a checkpoint do not count, nor the first and the last one");
   }
   return run;
 }

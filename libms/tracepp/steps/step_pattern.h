@@ -72,6 +72,8 @@ struct RunPattern {
   std::vector<StepLeftOut> left_out;    // rising
   std::vector<int> dp_ranks;            // dp ranks that are used: some rank of each stage was traced
   std::vector<const RankTrace*> ranks;  // [rank of the mesh]; nullptr: not traced, or of no use
+
+  bool has_all_dp(const mesh::Mesh& mesh, int pp, int tp) const;  // the ranks of a group over dp
 };
 
 // Throws Error("trace.shape", user) if no step can be used: the mesh is not known, no dp rank has traces of all stages,
