@@ -13,6 +13,7 @@ class CpuDevice final : public Device {
   CpuDevice(CpuPool& pool, MatmulCache& matmuls) : pool_(pool), matmuls_(matmuls) {}
 
   std::string_view kind() const override { return "cpu"; }
+  std::string name() override { return std::string(to_string(cpu_isa())); }
   std::unique_ptr<Stream> make_stream(std::string name, StreamKind kind) override;
   std::unique_ptr<Memory> allocate(std::size_t bytes, const std::string& what) override;
   std::unique_ptr<Memory> allocate_host(std::size_t bytes, const std::string& what) override {

@@ -18,23 +18,21 @@
 namespace ms::tensor {
 
 #if defined(__x86_64__) && !defined(MS_ONE_ISA)
-namespace x86_64_v2 {
-const KernelTable& kernel_table();
-}
-namespace x86_64_v3 {
-const KernelTable& kernel_table();
-}
-namespace x86_64_v4 {
-const KernelTable& kernel_table();
-}
-namespace x86_64_v4_bf16 {
-const KernelTable& kernel_table();
-}
+#define MS_ISAS(X)               \
+  X(sse41, x86_64_v2)            \
+  X(avx2, x86_64_v3)             \
+  X(avx512, x86_64_v4)           \
+  X(avx512_bf16, x86_64_v4_bf16) \
+  X(amx_bf16, x86_64_v4_amx)
 #else
-namespace generic {
-const KernelTable& kernel_table();
-}
+#define MS_ISAS(X) X(generic, generic)
 #endif
+#define MS_DECLARE_TABLE(isa, name)  \
+  namespace name {                   \
+  const KernelTable& kernel_table(); \
+  }
+MS_ISAS(MS_DECLARE_TABLE)
+#undef MS_DECLARE_TABLE
 
 void* scratch_allocate(std::size_t bytes) {
   constexpr std::size_t kLine = 64;
@@ -195,47 +193,29 @@ void run_op(const Op& op) {
 }
 
 template <const KernelTable& (*kTable)()>
-CpuKernels kernels_of(const char* isa) {
-  return {isa, run_op<kTable>, kTable().reduce, kTable().weight_gradient};
+CpuKernels kernels_of(CpuIsa isa) {
+  return {isa, run_op<kTable>, kTable().reduce, kTable().matmul};
 }
 
-struct Variants {
-  std::array<CpuKernels, 4> list{};
-  int count = 0;
-  void add(const CpuKernels& kernels) { list[static_cast<std::size_t>(count++)] = kernels; }
-};
-
-const Variants& variants() {
-  static const Variants kVariants = [] {
-    Variants found;
-#if defined(__x86_64__) && !defined(MS_ONE_ISA)
-    found.add(kernels_of<x86_64_v2::kernel_table>("x86-64-v2"));
-    if (__builtin_cpu_supports("x86-64-v3")) found.add(kernels_of<x86_64_v3::kernel_table>("x86-64-v3"));
-    if (__builtin_cpu_supports("x86-64-v4")) {
-      found.add(kernels_of<x86_64_v4::kernel_table>("x86-64-v4"));
-      if (__builtin_cpu_supports("avx512bf16")) {
-        found.add(kernels_of<x86_64_v4_bf16::kernel_table>("x86-64-v4-bf16"));
-      }
-    }
-#else
-    found.add(kernels_of<generic::kernel_table>("generic"));
-#endif
-    return found;
-  }();
-  return kVariants;
+const auto& all_kernels() {
+#define MS_ROW(isa, name) kernels_of<name::kernel_table>(CpuIsa::isa),
+  static const std::array kAll{MS_ISAS(MS_ROW)};
+#undef MS_ROW
+  return kAll;
 }
 
 }  // namespace
 
 const CpuKernels& cpu_kernels() {
-  const Variants& all = variants();
-  return all.list[static_cast<std::size_t>(all.count - 1)];
+  static const CpuKernels& kKernels = *std::ranges::find(all_kernels(), cpu_isa(), &CpuKernels::isa);
+  return kKernels;
 }
 
 int cpu_kernel_variants(const CpuKernels** out, int capacity) {
-  const Variants& all = variants();
-  const int count = std::min(capacity, all.count);
-  for (int i = 0; i < count; ++i) out[i] = &all.list[static_cast<std::size_t>(i)];
+  int count = 0;
+  for (const CpuKernels& kernels : all_kernels()) {
+    if (kernels.isa <= cpu_isa() && count < capacity) out[count++] = &kernels;
+  }
   return count;
 }
 

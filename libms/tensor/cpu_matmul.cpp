@@ -2,9 +2,9 @@
 // long sum among the threads when there are few outputs, and the bits would depend on their number. Instead the team
 // shares blocks of the output, each with whole sums.
 //
-// A block takes a worker from a small pool. The worker owns a stream, working memory and, for every shape it has met, a
-// primitive with its memory objects, so that a call only sets pointers. Primitives are created once per shape for all
-// workers. A worker is used by one thread at a time; there are as many as blocks were ever in flight at once.
+// A block takes a worker from a small pool, for one thread at a time. The worker owns a stream, working memory and, for
+// every shape it has met, a primitive with its memory objects, so that a call only sets pointers. Primitives are
+// created once per shape for all workers.
 #include "tensor/cpu_matmul.h"
 
 #include <omp.h>
@@ -81,6 +81,27 @@ dnnl::matmul::primitive_desc describe(const Matmul& op, const dnnl::primitive_at
 #endif
 }
 
+constexpr bool includes(dnnl::cpu_isa isa, dnnl::cpu_isa part) {
+  return (static_cast<int>(isa) & static_cast<int>(part)) == static_cast<int>(part);
+}
+
+// Keeps oneDNN from AMX, where its bits depend on the number of rows, and returns what it uses. It accepts a limit
+// once, before anything else is asked of it.
+dnnl::cpu_isa limited_isa() {
+  using dnnl::cpu_isa;
+  static const cpu_isa kIsa = [] {
+    constexpr std::array kByLimit{cpu_isa::sse41, cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core};
+    const auto limit = static_cast<std::size_t>(isa_limit());
+    dnnl::set_max_cpu_isa(limit < kByLimit.size() ? kByLimit[limit] : cpu_isa::avx512_core_bf16);
+    const cpu_isa effective = dnnl::get_effective_cpu_isa();
+    if (includes(effective, cpu_isa::avx512_core_amx))
+      log::warn("tensor",
+                "oneDNN was used before ms, with AMX: the bits of a matmul's row depend on the number of rows");
+    return effective;
+  }();
+  return kIsa;
+}
+
 // While this lives, oneDNN sees one thread.
 class OneThread {
  public:
@@ -95,8 +116,7 @@ class OneThread {
 
 // Below this many multiply-adds a team costs more than it saves: about 10 microseconds.
 constexpr double kSharedTerms = 1e6;
-// A transposed a is packed block by block; this bounds the memory for it (the head's has 50,000 columns).
-constexpr std::int64_t kPackedRows = 2048;
+constexpr std::int64_t kPackedRows = 2048;  // of a transposed a, at a time: the head's has 50,000 columns
 
 // Copies the block's a without gaps: oneDNN's kernels that sum in order accept a transposed a only in that layout. The
 // copy is 1/cols of the matmul's work.
@@ -169,9 +189,10 @@ Tensor rounded(const Tensor& x, const Tensor& amax, Fp8 format, Buffer& buffer) 
 class MatmulCache::Impl {
  public:
   explicit Impl(Bf16 bf16)
-      : engine_(dnnl::engine::kind::cpu, 0),
+      : isa_(limited_isa()),
+        engine_(dnnl::engine::kind::cpu, 0),
         // Older processors have no bf16 in oneDNN, or one that is slower than f32.
-        native_bf16_(bf16 == Bf16::as_the_cpu_has_it && cpu_is_at_least(dnnl::cpu_isa::avx512_core_bf16)) {}
+        native_bf16_(bf16 == Bf16::as_the_cpu_has_it && includes(isa_, dnnl::cpu_isa::avx512_core_bf16)) {}
 
   void run(const Matmul& op) {
     if (op.operands == Operands::as_given) return run_as_given(op);
@@ -188,8 +209,8 @@ class MatmulCache::Impl {
     try {
       if (op.a.dtype == DType::bf16 && !native_bf16_) {
         run_in_f32(op);
-      } else if (!cpu_kernels().weight_gradient(op)) {
-        share(op);
+      } else {
+        compute(op);
       }
     } catch (const dnnl::error& error) {
       throw Error("tensor.matmul", Blame::node,
@@ -199,10 +220,6 @@ class MatmulCache::Impl {
   }
 
   bool native_bf16() const { return native_bf16_; }
-  static bool cpu_is_at_least(dnnl::cpu_isa isa) {
-    const int needed = static_cast<int>(isa);
-    return (static_cast<int>(dnnl::get_effective_cpu_isa()) & needed) == needed;
-  }
 
  private:
   // Holds a worker for the lifetime of this object.
@@ -255,8 +272,8 @@ class MatmulCache::Impl {
     return primitives_.emplace(key, Primitive{dnnl::matmul(desc), desc.scratchpad_desc(), in_order}).first->second;
   }
 
-  // oneDNN's older kernels, for transposed narrow outputs and for processors without AVX-512, split a sum depending on
-  // the whole shape: there the blocks are the same for every number of threads.
+  // oneDNN's older kernels, for transposed narrow outputs, split a sum depending on the whole shape: there the blocks
+  // are the same for every number of threads.
   MatmulBlock blocks_of(const Matmul& op, int threads) {
     constexpr std::int64_t kFixed = 256;
     const MatmulBlock whole{op.c.rows, op.c.cols};
@@ -279,6 +296,12 @@ class MatmulCache::Impl {
   static void apply_gelu(const Matmul& op) {
     if (op.gelu_y) cpu_kernels().run(GeluFwd{.y = op.gelu_y, .x = op.c});
     if (op.gelu_x) cpu_kernels().run(GeluBwd{.dx = op.c, .dy = op.c, .x = op.gelu_x});
+  }
+
+  // Below AVX-512 oneDNN has nothing but its older kernels.
+  void compute(const Matmul& op) {
+    const bool onednn_first = op.a.dtype == DType::f32 && includes(isa_, dnnl::cpu_isa::avx512_core);
+    if (onednn_first || !cpu_kernels().matmul(op, apply_gelu)) share(op);
   }
 
   void share(const Matmul& op) {
@@ -350,11 +373,12 @@ class MatmulCache::Impl {
     wide.c = in_f32(op.c, (*worker).f32[2], op.accumulate);
     wide.bias = in_f32(op.bias, (*worker).f32[3], true);
     wide.gelu_y = wide.gelu_x = {};
-    share(wide);
+    compute(wide);
     if (op.c.dtype == DType::bf16) cpu_kernels().run(Copy{.dst = op.c, .src = wide.c});
     apply_gelu(op);
   }
 
+  dnnl::cpu_isa isa_;
   dnnl::engine engine_;
   bool native_bf16_;
   std::atomic<bool> said_ = false;
@@ -367,7 +391,6 @@ class MatmulCache::Impl {
 MatmulCache::MatmulCache(Bf16 bf16) : impl_(std::make_unique<Impl>(bf16)) {}
 MatmulCache::~MatmulCache() = default;
 bool MatmulCache::native_bf16() const { return impl_->native_bf16(); }
-bool MatmulCache::rows_stand_alone() const { return Impl::cpu_is_at_least(dnnl::cpu_isa::avx512_core); }
 void MatmulCache::run(const Matmul& op) {
   check_op(op);
   if (op.c.numel() > 0) impl_->run(op);

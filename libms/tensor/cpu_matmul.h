@@ -1,4 +1,5 @@
-// Matmuls on the CPU, by oneDNN. It has no fast bf16 on processors without AVX512_BF16: there a bf16 matmul is computed
+// Matmuls on the CPU: by oneDNN on AVX-512, and by kernels of our own (cpu/matmul.cpp) where oneDNN is slower, or where
+// its bits depend on the whole shape. Processors without AVX512_BF16 have no fast bf16: there a bf16 matmul is computed
 // in f32, which is slower and logged once.
 #pragma once
 
@@ -9,7 +10,8 @@
 namespace ms::tensor {
 
 // A cache of compiled primitives, by shape. Shared by the streams of a process; thread-safe. Uses the calling thread's
-// team (tensor/team.h); the result has the same bits for every number of threads.
+// team (tensor/team.h). A row of the result has the same bits for every number of threads, and whichever other rows are
+// computed with it.
 class MatmulCache {
  public:
   enum class Bf16 { as_the_cpu_has_it, in_f32 };
@@ -19,9 +21,6 @@ class MatmulCache {
   // Throws Error("tensor.matmul") with oneDNN's message.
   void run(const Matmul& op);
   bool native_bf16() const;
-  // Tells whether rows of the result (a not transposed) have the same bits when computed alone: true on AVX-512
-  // processors.
-  bool rows_stand_alone() const;
 
  private:
   class Impl;

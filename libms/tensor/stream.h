@@ -134,7 +134,8 @@ class Device {
   // autotuned and its algorithm is added to `choices`; otherwise the library chooses. Blocks; nothing may be in flight.
   // Returns the bytes of device memory that ops need while they run, beside their tensors.
   virtual std::int64_t prepare(std::span<const Op> /*ops*/, MatmulChoices& /*choices*/, bool /*timed*/) { return 0; }
-  // The hardware's name, as its driver tells it: "NVIDIA H100 80GB HBM3"; empty if unknown.
+  // A GPU's name as its driver reports it, "NVIDIA H100 80GB HBM3"; of a CPU the instruction set in use, "avx2"; empty
+  // if unknown.
   virtual std::string name() { return {}; }
   virtual DeviceMemory memory() { return {}; }
   // Returns the seconds spent in ops so far, by class, for timing tables. Call between steps.

@@ -252,8 +252,8 @@ TEST(Attention, OfSomeQueries) {
         part.first = first;
         for (const CpuKernels* kernels : variants()) {
           kernels->run(whole), kernels->run(part);
-          EXPECT_TRUE(close(part.o, read(whole.o.slice_rows(first, count)), 0)) << kernels->isa;
-          EXPECT_TRUE(close(part.lse, read(whole.lse.slice_cols(first, count)), 0)) << kernels->isa;
+          EXPECT_TRUE(close(part.o, read(whole.o.slice_rows(first, count)), 0)) << to_string(kernels->isa);
+          EXPECT_TRUE(close(part.lse, read(whole.lse.slice_cols(first, count)), 0)) << to_string(kernels->isa);
         }
       }
       EXPECT_TRUE(m.guards_intact());

@@ -73,7 +73,7 @@ TEST(Bits, ReduceAddsInOrderWhereverItWrites) {
           for (const CpuKernels* kernels : variants()) {
             m.restore(before);
             kernels->reduce(ReduceKind::sum, dtype, out.data, pointers.data(), count, n);
-            EXPECT_EQ(read(out).values, want.values) << kernels->isa;
+            EXPECT_EQ(read(out).values, want.values) << to_string(kernels->isa);
             EXPECT_TRUE(m.guards_intact());
           }
         }

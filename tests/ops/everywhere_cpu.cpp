@@ -7,7 +7,7 @@ namespace ms::tensor::test {
 void everywhere(Memory& memory, const Op& op, const std::function<void()>& check) {
   const Memory::Image before = memory.save();
   for (const CpuKernels* kernels : variants()) {
-    SCOPED_TRACE(std::string(op_name(op)) + " on " + kernels->isa);
+    SCOPED_TRACE(fmt::format("{} on {}", op_name(op), to_string(kernels->isa)));
     set_team_threads(1);
     memory.restore(before);
     kernels->run(op);

@@ -36,30 +36,44 @@ TEST(Matmul, EveryFormAndShape) {
   }
 }
 
-// Crosses the edges of the blocks, panels and slices in which a weight's gradient is computed, with odd numbers of
-// terms.
-TEST(Matmul, WeightGradientAcrossBlocks) {
-  MatmulCache cache;
-  for (const Shape& s : {Shape{100, 800, 530}, {40, 1601, 70}, {200, 50, 1025}}) {
-    for (const auto& [accumulate, type] :
-         {std::pair{false, DType::f32}, {true, DType::f32}, {false, DType::bf16}, {true, DType::bf16}}) {
-      SCOPED_TRACE(testing::Message() << s.m << "x" << s.n << "x" << s.k << (accumulate ? " += " : " ")
-                                      << to_string(type));
+// Whichever matmuls an instruction set has a kernel of its own for: across the edges of blocks, panels and slices, with
+// odd numbers of terms. A row has the same bits in every company.
+TEST(Matmul, OwnKernelsAcrossBlocks) {
+  const auto ignore = [](const Matmul&) {};
+  const auto few = [](const Form& f) { return f.accumulate != f.bias; };
+  for (const Shape& s : {Shape{100, 800, 530}, {40, 1601, 70}, {1, 50, 1025}, {300, 33, 65}}) {
+    for (const Form& f : forms()) {
+      if (!few(f)) continue;
+      SCOPED_TRACE(testing::Message() << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n
+                                      << "x" << s.k << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "")
+                                      << (f.accumulate ? " +=" : " bias"));
       Memory memory;
-      const Matmul op = make(memory, s, {DType::bf16, type, true, false, accumulate, false}, 3);
+      Matmul op = make(memory, s, f, 3);
       const Memory::Image before = memory.save();
       const Mat want = matmul_reference(op, s);
-      set_team_threads(1);
-      cache.run(op);
-      EXPECT_TRUE(close(op.c, want, tolerance_of(type, kF32)));
-      EXPECT_TRUE(memory.guards_intact());
-      EXPECT_TRUE(memory.inputs_as_in(before, op));
-      const Memory::Image one = memory.save();
-      for (const int threads : {2, 3, 7}) {
+      for (const CpuKernels* kernels : variants()) {
+        SCOPED_TRACE(to_string(kernels->isa));
         memory.restore(before);
-        set_team_threads(threads);
-        cache.run(op);
-        EXPECT_TRUE(memory.save() == one) << threads << " threads";
+        set_team_threads(1);
+        if (!kernels->matmul(op, ignore)) continue;
+        EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
+        EXPECT_TRUE(memory.guards_intact());
+        EXPECT_TRUE(memory.inputs_as_in(before, op));
+        const Memory::Image one = memory.save();
+        for (const int threads : {2, 7}) {
+          memory.restore(before);
+          set_team_threads(threads);
+          kernels->matmul(op, ignore);
+          EXPECT_TRUE(memory.save() == one) << threads << " threads";
+        }
+        memory.restore(before);
+        for (const auto& [row, rows] : {std::pair{std::int64_t{0}, s.m - s.m / 3}, {s.m - s.m / 3, s.m / 3}}) {
+          Matmul part = op;
+          part.c = op.c.slice_rows(row, rows);
+          part.a = f.transpose_a ? op.a.slice_cols(row, rows) : op.a.slice_rows(row, rows);
+          if (rows > 0) kernels->matmul(part, ignore);
+        }
+        EXPECT_TRUE(memory.save() == one) << "in two parts";
       }
     }
   }
@@ -100,9 +114,8 @@ TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
       set_team_threads(2);
       cache.run(op);
       EXPECT_TRUE(memory.save() == one) << "two threads";
-      // Rows of a alone, as sequence parallelism and microbatches split them. (A weight's gradient is never split, and
-      // narrow outputs use a kernel that groups its sums.)
-      if (f.transpose_a || !cache.rows_stand_alone()) continue;
+      // Rows of a alone, as sequence parallelism and microbatches split them. (A weight's gradient is never split.)
+      if (f.transpose_a) continue;
       const Mat whole = read(op.c);
       for (const auto& [row, rows] :
            {std::pair{std::int64_t{0}, s.m / 2}, {s.m / 2, s.m / 2}, {s.m / 4, s.m / 4}, {s.m - 1, 1}}) {

@@ -334,7 +334,7 @@ TEST(Reduce, SumsInOrderIntoAnyOfItsInputs) {
       for (const std::int64_t n : {1, 33, 70001}) {
         for (const int count : {1, 2, 5}) {
           for (const ReduceKind kind : {ReduceKind::sum, ReduceKind::max}) {
-            SCOPED_TRACE(testing::Message() << kernels->isa << " " << label(dtype, 1, n) << " of " << count);
+            SCOPED_TRACE(testing::Message() << to_string(kernels->isa) << " " << label(dtype, 1, n) << " of " << count);
             Memory m;
             std::vector<Tensor> inputs;
             std::vector<const void*> pointers;

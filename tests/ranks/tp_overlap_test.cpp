@@ -137,7 +137,6 @@ void on_ranks(const Case& c, bool sequence_parallel, const std::function<void(Ra
   }
 }
 
-bool rows_stand_alone() { return tensor::MatmulCache().rows_stand_alone(); }
 double rounding_of(DType dtype) { return dtype == DType::f32 ? 0x1p-23 : 0x1p-8; }
 
 // Three consecutive rounds in the same memory: a round must not disturb the next.
@@ -168,9 +167,7 @@ TEST(TpOverlap, AllGatherOverlapChangesNoBit) {
         rank.compute().synchronize();
         for (std::size_t i = 0; i < gathered.size(); ++i) {
           EXPECT_TRUE(same(gathered[i].first, gathered[i].second)) << "rank " << rank.rank() << ", round " << i;
-          EXPECT_TRUE(rows_stand_alone() ? same(products[i].first, products[i].second)
-                                         : near(products[i].first, products[i].second, 100 * rounding_of(c.dtype)))
-              << "rank " << rank.rank() << ", round " << i;
+          EXPECT_TRUE(same(products[i].first, products[i].second)) << "rank " << rank.rank() << ", round " << i;
         }
       });
     }
@@ -222,8 +219,7 @@ TEST(TpOverlap, ReduceScatterOverlapSumsInRingOrder) {
       for (std::size_t i = 0; i < sums.size(); ++i) {
         const auto& [plain, ring, want] = sums[i];
         EXPECT_TRUE(near(plain, ring, 8 * c.tp * rounding_of(c.dtype))) << "rank " << rank.rank() << ", round " << i;
-        EXPECT_TRUE(rows_stand_alone() ? same(ring, want) : near(ring, want, 100 * rounding_of(c.dtype)))
-            << "rank " << rank.rank() << ", round " << i;
+        EXPECT_TRUE(same(ring, want)) << "rank " << rank.rank() << ", round " << i;
       }
     });
   }
@@ -238,8 +234,7 @@ TEST(TpOverlap, AllReduceOverlapChangesNoBit) {
       const nn::TensorParallel on = rank.on(true);
       EXPECT_EQ(on.arrived(on.matmul_reduce({.c = pieces, .a = a, .b = b, .transpose_b = true}, {})).data, pieces.data);
       rank.compute().synchronize();
-      EXPECT_TRUE(rows_stand_alone() ? same(plain, pieces) : near(plain, pieces, 100 * rounding_of(c.dtype)))
-          << "rank " << rank.rank();
+      EXPECT_TRUE(same(plain, pieces)) << "rank " << rank.rank();
     });
   }
 }
@@ -288,7 +283,7 @@ TEST_P(TpOverlapRun, ComputesWhatOneRankComputes) {
   constexpr int kSteps = 4;
   const Outcome outcome = run_threads(settings_of(family, run, true), kSteps);
   // Without a split sum over tp, overlap changes no bit; with one, the bits are the same every time.
-  const bool same_sums = !run.layout.sequence_parallel && rows_stand_alone();
+  const bool same_sums = !run.layout.sequence_parallel;
   const Outcome other = run_threads(settings_of(family, run, !same_sums), kSteps);
   EXPECT_EQ(outcome.losses, other.losses);
   EXPECT_EQ(outcome.norms, other.norms);

@@ -1,18 +1,50 @@
-// Causal attention of bf16 on processors with AVX512_BF16 (pairs.h): the tiles of attention.cpp, with GEMMs of twice
-// the speed. Scores, sums and maxima are f32; probabilities and gradients of scores are rounded to bf16 where they are
-// operands of a GEMM. Called by attention.cpp.
+// Causal attention of bf16 on processors with AVX512_BF16 (pairs.h) and AMX (tiles.h): the tiles of attention.cpp, with
+// GEMMs of twice the speed and more. Scores, sums and maxima are f32; probabilities and gradients of scores are rounded
+// to bf16 where they are operands of a GEMM. Called by attention.cpp.
 //
 // Legend. q0, c0: first query, first key of a tile; br queries, bc keys, d the head's size padded to whole vectors of
 // bf16. *_t is transposed: [d/2][kQueries] pairs along d. *_p pairs two rows: [rows/2][d]. Scores are kept with keys
 // down and queries across, so that the softmax runs down the columns. Tiles on the diagonal have few keys. Columns of
 // queries that see none of them are left out: `skip` is the first column that is computed.
 #include "tensor/cpu/attention.h"
-#include "tensor/cpu/pairs.h"
+#include "tensor/cpu/tiles.h"
 
 #if defined(__AVX512BF16__)
 
 namespace ms::tensor::MS_ISA {
 namespace {
+
+// A GEMM computes whole multiples of these: rows and terms (in pairs), and columns. Memory has room for them; what is
+// beyond the operands is zeros where it would be added, and otherwise never read.
+#if defined(MS_TILES)
+constexpr Index kDeep = kTile, kWide = 2 * kTile;
+using Session = TileSession;
+template <GemmKind kKind, bool kTransposed = false>
+MS_INLINE void pair_gemm(PairOperand a, PairOperand b, float* c, Index ldc, Index rows, Index cols, Index pairs,
+                         const float* scale = nullptr) {
+  tile_gemm<kKind, kTransposed>(a, b, c, ldc, rows, cols, pairs, scale);
+}
+#else
+constexpr Index kDeep = 1, kWide = kLanes;
+struct Session {
+  Session() {}  // not trivial, so that holding one is no unused variable
+};
+template <GemmKind kKind, bool kTransposed = false>
+MS_INLINE void pair_gemm(PairOperand a, PairOperand b, float* c, Index ldc, Index rows, Index cols, Index pairs,
+                         const float* scale = nullptr) {
+  dot_gemm<kKind, kTransposed>(a, b, c, ldc, rows, cols, pairs, scale);
+}
+#endif
+MS_INLINE constexpr Index whole_deep(Index n) { return ceil_div(n, kDeep) * kDeep; }
+MS_INLINE constexpr Index whole_wide(Index n) { return ceil_div(n, kWide) * kWide; }
+
+// Fills rows from `rows` to the next multiple of kDeep with zeros.
+template <class T>
+MS_INLINE void clear_beyond(T* x, Index ld, Index rows, Index cols) {
+  for (Index i = rows; i < whole_deep(rows); ++i) {
+    __builtin_memset(x + i * ld, 0, static_cast<std::size_t>(cols) * sizeof(T));
+  }
+}
 
 constexpr Index kDiagonalKeys = 32;
 constexpr Index kVectorPairs = 2 * kLanes;  // bf16 elements of a vector
@@ -32,7 +64,7 @@ MS_INLINE void each_key_tile(const Mask& mask, Index q0, Index br, Body&& body) 
   for (Index c0 = first, bc = 0; c0 < end; c0 += bc) {
     const bool diagonal = c0 >= base;
     bc = diagonal ? least(kDiagonalKeys, end - c0) : least(kKeys, base - c0);
-    body(Tile{c0, bc, c0 > q0 ? (c0 - q0) / kLanes * kLanes : 0}, c0 == first);
+    body(Tile{c0, bc, c0 > q0 ? (c0 - q0) / kWide * kWide : 0}, c0 == first);
   }
 }
 
@@ -140,27 +172,30 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
   for (Index r = 0; r < kQueries; ++r) sums.top[r] = -__builtin_inff(), sums.total[r] = 0;
   copy_rows(at.rows, d, head_rows<bfloat16>(op.q, query_row, head, shape.d), op.q.ld, br, shape.d);
   pair_columns(at.q_t, at.rows, br, d);
+  const Session session;
 
   TileStarts starts;
   const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
   each_key_tile(mask, q0, br, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
     copy_rows(at.rows, d, head_rows<bfloat16>(op.v, row0 + c0, kv_head, shape.d), op.v.ld, bc, shape.d);
+    const Index rows = br - skip, pairs = (bc + 1) / 2;
     pair_rows(at.values_p, d, at.rows, d, bc, d);
+    clear_beyond(at.values_p, d, pairs, d);
     copy_rows(at.rows, d, head_rows<bfloat16>(op.k, row0 + c0, kv_head, shape.d), op.k.ld, bc, shape.d);
-    dot_gemm<GemmKind::set>(rows_of(at.rows, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
-                            columns - skip, d / 2);
+    pair_gemm<GemmKind::set>(rows_of(at.rows, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
+                             whole_wide(columns - skip), d / 2);
     if (mask.cuts(q0 + skip, br - skip, c0, bc)) {
       softmax_tile<true>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, mask, c0 - q0);
     } else {
       softmax_tile<false>(at.scores, at.p, bc, skip, columns, shape.score_scale, sums, mask, c0 - q0);
     }
+    clear_beyond(at.p + skip, kQueries, pairs, columns - skip);
     const PairOperand p{at.p + skip, kQueries}, v{at.values_p, d};
-    const Index rows = br - skip, pairs = (bc + 1) / 2;
     if (first) {
-      dot_gemm<GemmKind::set, true>(p, v, at.o, d, rows, d, pairs);
+      pair_gemm<GemmKind::set, true>(p, v, at.o, d, rows, d, pairs);
     } else {
-      dot_gemm<GemmKind::scale_add, true>(p, v, at.o + skip * d, d, rows, d, pairs, sums.rescale + skip);
+      pair_gemm<GemmKind::scale_add, true>(p, v, at.o + skip * d, d, rows, d, pairs, sums.rescale + skip);
     }
   });
 
@@ -178,9 +213,9 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
 struct BackwardMemory {
   BackwardMemory(float* memory, Index seq, Index d) {
     Cutter cut(memory);
-    const Index even = (seq + 1) / 2 * 2;
-    keys = cut.take<bfloat16>(even * d), values = cut.take<bfloat16>(even * d), keys_p = cut.take<Pair>(even / 2 * d);
-    dkeys = cut.take<float>(seq * d), dvalues = cut.take<float>(seq * d);
+    const Index rows = whole_rows(seq);
+    keys = cut.take<bfloat16>(rows * d), values = cut.take<bfloat16>(rows * d), keys_p = cut.take<Pair>(rows / 2 * d);
+    dkeys = cut.take<float>(rows * d), dvalues = cut.take<float>(rows * d);
     q = cut.take<bfloat16>(kQueries * d), dout = cut.take<bfloat16>(kQueries * d);
     q_t = cut.take<Pair>(kQueries * d / 2), dout_t = cut.take<Pair>(kQueries * d / 2);
     q_p = cut.take<Pair>(kQueries / 2 * d), dout_p = cut.take<Pair>(kQueries / 2 * d);
@@ -190,9 +225,10 @@ struct BackwardMemory {
     ds_p = cut.take<Pair>(kKeys / 2 * kQueries);
   }
   static Index floats(Index seq, Index d) {
-    const Index even = (seq + 1) / 2 * 2;
-    return (3 * even / 2 + 2 * seq + 4 * kQueries) * d + 7 * kKeys / 2 * kQueries;
+    return (7 * whole_rows(seq) / 2 + 4 * kQueries) * d + 7 * kKeys / 2 * kQueries;
   }
+  // Tiles begin at even keys.
+  static constexpr Index whole_rows(Index seq) { return ceil_div(seq, 2) * 2 + 2 * (kDeep - 1); }
   bfloat16 *keys, *values;  // [seq][d]
   Pair* keys_p;             // [seq/2][d]
   float *dkeys, *dvalues;   // [seq][d]
@@ -249,6 +285,8 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   pair_columns(at.dout_t, at.dout, br, d);
   pair_rows(at.q_p, d, at.q, d, br, d);
   pair_rows(at.dout_p, d, at.dout, d, br, d);
+  clear_beyond(at.q_p, d, (br + 1) / 2, d);
+  clear_beyond(at.dout_p, d, (br + 1) / 2, d);
 
   RowConstants constants;
   const bfloat16* o = head_rows<bfloat16>(op.o, row, head, shape.d);
@@ -270,26 +308,34 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
   each_key_tile(mask, q0, br, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
-    const Index across = columns - skip;
-    dot_gemm<GemmKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
-                            across, d / 2);
-    dot_gemm<GemmKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries, bc,
-                            across, d / 2);
+    const Index across = whole_wide(columns - skip);
+    pair_gemm<GemmKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
+                             across, d / 2);
+    pair_gemm<GemmKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries, bc,
+                             across, d / 2);
     if (mask.cuts(q0 + skip, br - skip, c0, bc)) {
       softmax_gradient_tile<true>(at, tile, columns, shape.score_scale, constants, mask, q0);
     } else {
       softmax_gradient_tile<false>(at, tile, columns, shape.score_scale, constants, mask, q0);
     }
-    const Index rows = br - skip, pairs = (rows + 1) / 2;
-    dot_gemm<GemmKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d, bc,
-                            d, pairs);
-    dot_gemm<GemmKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + c0 * d, d, bc, d,
-                            pairs);
+    const Index rows = br - skip, pairs = (rows + 1) / 2, key_pairs = (bc + 1) / 2;
+    for (bfloat16* x : {at.p, at.ds}) {
+      clear_beyond(x + skip, kQueries, bc, across);
+      if (skip + across == columns) continue;
+      for (Index c = 0; c < bc; ++c) {
+        __builtin_memset(x + c * kQueries + columns, 0, static_cast<std::size_t>(skip + across - columns) * 2);
+      }
+    }
+    clear_beyond(at.ds_p + skip, kQueries, key_pairs, columns - skip);
+    pair_gemm<GemmKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d, bc,
+                             d, pairs);
+    pair_gemm<GemmKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + c0 * d, d, bc, d,
+                             pairs);
     const PairOperand ds{at.ds_p + skip, kQueries}, keys{at.keys_p + c0 / 2 * d, d};
     if (first) {
-      dot_gemm<GemmKind::set, true>(ds, keys, at.dq, d, rows, d, (bc + 1) / 2);
+      pair_gemm<GemmKind::set, true>(ds, keys, at.dq, d, rows, d, key_pairs);
     } else {
-      dot_gemm<GemmKind::add, true>(ds, keys, at.dq + skip * d, d, rows, d, (bc + 1) / 2);
+      pair_gemm<GemmKind::add, true>(ds, keys, at.dq + skip * d, d, rows, d, key_pairs);
     }
   });
   for (Index r = 0; r < br; ++r) {
@@ -304,9 +350,12 @@ void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b,
   copy_rows(at.keys, d, head_rows<bfloat16>(op.k, row0, kv_head, shape.d), op.k.ld, shape.seq, shape.d);
   copy_rows(at.values, d, head_rows<bfloat16>(op.v, row0, kv_head, shape.d), op.v.ld, shape.seq, shape.d);
   pair_rows(at.keys_p, d, at.keys, d, shape.seq, d);
-  const std::size_t bytes = static_cast<std::size_t>(shape.seq * d) * 4;
+  const Index rows = BackwardMemory::whole_rows(shape.seq), pairs = (shape.seq + 1) / 2;
+  __builtin_memset(at.keys_p + pairs * d, 0, static_cast<std::size_t>((rows / 2 - pairs) * d) * sizeof(Pair));
+  const std::size_t bytes = static_cast<std::size_t>(rows * d) * 4;
   __builtin_memset(at.dkeys, 0, bytes);
   __builtin_memset(at.dvalues, 0, bytes);
+  const Session session;
   for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile(op, shape, b, head, tile * kQueries, at);
   }

@@ -24,9 +24,16 @@ namespace ms::tensor {
 struct KernelTable {
   MS_CPU_OPS(MS_KERNEL)
   void (*reduce)(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
-  bool (*weight_gradient)(const Matmul& op);
+  bool (*matmul)(const Matmul& op, MatmulDone done);
 };
 #undef MS_KERNEL
+
+#if defined(__x86_64__) && !defined(MS_ONE_ISA)
+namespace x86_64_v4_amx {
+// Tells whether the processor has tiles of bf16 and the kernel lets this process use them, for which it asks.
+bool may_use_tiles();
+}  // namespace x86_64_v4_amx
+#endif
 
 // Returns working memory for a call, aligned to a cache line; throws Error("tensor.memory").
 void* scratch_allocate(std::size_t bytes);
@@ -38,7 +45,7 @@ namespace MS_ISA {
 MS_CPU_OPS(MS_DECLARE)
 #undef MS_DECLARE
 void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);
-bool weight_gradient(const Matmul& op);
+bool matmul(const Matmul& op, MatmulDone done);
 }  // namespace MS_ISA
 #endif
 

@@ -39,6 +39,23 @@ MS_INLINE Vu pair_up(Vw x) {
   return reinterpret_cast<Vu>(detail::pair_up(x, std::make_integer_sequence<int, 2 * kLanes>{}));
 }
 
+// Loads the first n of up to kLanes elements; the others are 0.
+MS_INLINE Vu load_bits(const bfloat16* x, Index n) {
+  Vh half{};
+  if (n >= kLanes) {
+    __builtin_memcpy(&half, x, sizeof half);
+  } else if (n > 0) {
+    __builtin_memcpy(&half, x, static_cast<std::size_t>(n) * 2);
+  }
+  return __builtin_convertvector(half, Vu);
+}
+// Returns rows 2k and 2k + 1 of x[rows][..] from column j on, n columns of them, as pairs. An odd row that is not there
+// is zeros.
+MS_INLINE Vu paired_rows(const bfloat16* x, Index ld, Index rows, Index k, Index j, Index n) {
+  const Vu odd = 2 * k + 1 < rows ? load_bits(x + (2 * k + 1) * ld + j, n) : Vu{};
+  return load_bits(x + 2 * k * ld + j, n) | odd << 16;
+}
+
 // Pairs row 2i with row 2i + 1 of x[rows][cols] into out[ceil(rows / 2)][cols]; an odd last row is paired with zeros.
 // cols are whole vectors.
 MS_INLINE void pair_rows(Pair* out, Index ldo, const bfloat16* x, Index ldx, Index rows, Index cols) {
