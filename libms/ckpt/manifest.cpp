@@ -92,6 +92,7 @@ std::string to_json(const Manifest& m, const std::vector<std::string>& entries) 
   add("rng", json_text(m.rng));
   add("has_optimizer", m.has_optimizer ? "true" : "false");
   if (!m.matmul_choices.empty()) add("matmul_choices", json_text(m.matmul_choices));
+  if (!m.instruction_set.empty()) add("instruction_set", json_text(m.instruction_set));
   add("config", json_text(m.config));
   text += "  \"files\": [";
   for (std::size_t i = 0; i < entries.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + entries[i];

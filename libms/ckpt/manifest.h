@@ -44,6 +44,7 @@ struct Manifest {
   std::string rng = "philox4x32-10";  // the generator; its key is the seed of `data`
   bool has_optimizer = true;          // false of imported weights
   std::string matmul_choices;         // tensor::MatmulChoices of the run, as text; empty: none
+  std::string instruction_set;        // of the CPU that computed, rank 0's: "avx512-bf16"; empty: a GPU, or not known
   std::vector<FileEntry> files;
 
   std::int64_t size_bytes() const;  // of all data files

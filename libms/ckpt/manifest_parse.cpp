@@ -227,6 +227,7 @@ void read_frame(const Reader& r, const Json& json, Manifest& m) {
   r.expect(optimizer.is_boolean(), "has_optimizer is neither true nor false");
   m.has_optimizer = optimizer.get<bool>();
   if (json.contains("matmul_choices")) m.matmul_choices = r.text_of(json, "matmul_choices");
+  if (json.contains("instruction_set")) m.instruction_set = r.text_of(json, "instruction_set");
   r.expect(r.array_of(json, "files").empty(), "files holds what is not a file's entry");
 }
 

@@ -166,6 +166,7 @@ std::string show_text(const Found& found, bool parameters) {
     text += line("GEMMs", fmt::format("algorithms of {} forms, for {}", std::ranges::count(m.matmul_choices, '\n') - 1,
                                       plain(first.substr(std::min(first.size(), first.find(is) + is.size())))));
   }
+  if (!m.instruction_set.empty()) text += line("computed on", plain(m.instruction_set));
   text += line("files", fmt::format("{}, {}", m.files.size(), size_text(m.size_bytes())));
   if (parameters) text += "\n" + parameter_table(index);
   return text;

@@ -97,6 +97,7 @@ std::string show_json(const Found& found) {
                   {"rollbacks", m.data.rollbacks}};
   json["rng"] = m.rng;
   json["matmul_choices"] = text_or_null(m.matmul_choices);
+  json["instruction_set"] = text_or_null(m.instruction_set);
   json["config"] = m.config;
   json["files"] = Json::array();
   for (const FileEntry& file : m.files) {

@@ -225,8 +225,12 @@ inline constexpr Field<RunConfig> kRunFields[] = {
          "devices (ms-diag collect), of the last eight starts. Relative to the current directory, as all paths are."},
     {.key = "device",
      .member = &RunConfig::device,
-     .doc = "What computes. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU for each "
-            "process, by its number on the node, and NCCL between them; ranks that are threads share the first GPU.",
+     .doc =
+         "What computes. cpu: on the best instruction set of the processor that ONEDNN_MAX_CPU_ISA allows (SSE41, "
+         "AVX2, AVX512_CORE, AVX512_CORE_BF16 or AVX512_CORE_AMX); the log, checkpoints and traces name it, and from "
+         "one to another bits differ. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU "
+         "for each process, by its number on the node, and NCCL between them; ranks that are threads share the first "
+         "GPU.",
      .choices = {"cpu", "cuda"}},
     {.key = "cpu_threads",
      .member = &RunConfig::cpu_threads,

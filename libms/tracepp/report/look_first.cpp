@@ -98,8 +98,8 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
   const double last = static_cast<double>(most->last) / static_cast<double>(most->collectives);
   // Ranks that share cores come last again and again, without a fault.
   const std::vector<RankTrace>& ranks = trace.ranks;
-  const bool shares_cores =
-      ranks.size() > 1 && ranks[0].device == "cpu" && !ranks[0].host.empty() && ranks[0].host == ranks[1].host;
+  const bool shares_cores = ranks.size() > 1 && ranks[0].device.starts_with("cpu") && !ranks[0].host.empty() &&
+                            ranks[0].host == ranks[1].host;
   const double least_caused = shares_cores ? 0.9 : std::clamp(3 * by_chance, 0.5, 0.9);
   const double least_last = shares_cores ? 0.8 : std::clamp(2 * by_chance, 0.25, 0.8);
   if (caused < least_caused || last < least_last) return;

@@ -95,6 +95,7 @@ struct Checkpoints::Impl {
     made.zero = static_cast<int>(plan.settings.optim.zero);
     made.dtype = plan.settings.train.dtype;
     made.matmul_choices = matmul_choices;
+    if (engine.device().kind() == "cpu") made.instruction_set = engine.device().name();
     made.data = {samples, seed(), data, data_chain, std::ssize(rollbacks)};
     return made;
   }

@@ -31,6 +31,7 @@ Origin Continuation::origin(const ckpt::Manifest& manifest, const std::string& p
           .bytes_read = static_cast<std::int64_t>(bytes_read),
           .seconds = seconds,
           .matmul_choices = manifest.matmul_choices,
+          .instruction_set = manifest.instruction_set,
           .data_chain = samples == 0 ? std::string(data::kChainStart) : manifest.data.chain,
           .skips = {}};
 }

@@ -21,6 +21,7 @@ struct Origin {
   std::int64_t bytes = 0, bytes_read = 0;     // of the checkpoint; from storage, by all ranks
   double seconds = 0;                         // that loading took
   std::string matmul_choices;                 // of the checkpoint
+  std::string instruction_set;                // of the checkpoint; empty: a GPU, or not known
   std::string data_chain{data::kChainStart};  // of `samples`; empty: not known
   std::vector<data::Skip> skips;              // of the data's order
 };

@@ -8,6 +8,7 @@
 #include "sched/checker.h"
 #include "sched/csv.h"
 #include "sched/registry.h"
+#include "tensor/cpu_isa.h"
 #include "train/engine/state.h"
 #include "train/simulate/step_operations.h"
 
@@ -158,6 +159,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   line("state",
        fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
                    cost::zero_bytes_per_parameter(state_of(plan), static_cast<int>(s.optim.zero), plan.mesh.dp)));
+  if (s.run.device == "cpu") line("device", fmt::format("cpu, {} on this machine", to_string(tensor::cpu_isa())));
   line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm,
                                     flops.causal, flops.full, flops.reported));
   out += '\n';
@@ -271,6 +273,7 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
     if (!s.checkpoint.dir.empty()) stage["checkpoint_copy_bytes"] = copy_bytes(plan, {.dp = 0, .pp = p, .tp = 0});
     stages.push_back(std::move(stage));
   }
+  if (s.run.device == "cpu") json["instruction_set"] = to_string(tensor::cpu_isa());
   if (!s.checkpoint.dir.empty()) json["checkpoint_bytes"] = checkpoint_bytes(plan);
   json["stages"] = std::move(stages);
   if (device) {

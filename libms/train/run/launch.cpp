@@ -141,8 +141,9 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   directory ? directory->check(make) : make();
   Process& process = *made;
   if (settings.run.device == "cpu")
-    log::info("train", "{} as threads, {}, {} an op", plural(ranks, "rank"),
-              plural(process.pool_size().workers, "worker"), plural(process.pool_size().threads_per_op, "thread"));
+    log::info("train", "{} as threads, {}, {} an op, {}", plural(ranks, "rank"),
+              plural(process.pool_size().workers, "worker"), plural(process.pool_size().threads_per_op, "thread"),
+              to_string(tensor::cpu_isa()));
   process.log_faults();
 
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
@@ -327,8 +328,9 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
     Process process(check_together(loaded, nonce, options, *world, start_up, report, directory), trainer,
                     options.inference, 1, world->ranks_on_node());
-    log::info("train", "{} as {} processes, {} on this node, {} an op", plural(world->size(), "rank"), world->kind(),
-              world->ranks_on_node(), plural(process.pool_size().threads_per_op, "thread"));
+    log::info("train", "{} as {} processes, {} on this node, {} an op, {}", plural(world->size(), "rank"),
+              world->kind(), world->ranks_on_node(), plural(process.pool_size().threads_per_op, "thread"),
+              to_string(tensor::cpu_isa()));
     if (rank == 0) process.log_faults();
     Process::Devices devices = process.make_devices(*world);
     const Outcome outcome = process.run_rank(*world, devices, start_up, report.step(), report_cause);

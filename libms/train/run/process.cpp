@@ -91,6 +91,7 @@ Outcome Process::run_rank(comm::World& world, Devices& devices, StartUp& start_u
     options.faults = watch::Faults(checked_.faults, rank, world.node(rank), released);
     options.faults.at(watch::FaultPoint::start);
     start_up.create_groups({plan.mesh, plan.chunks, plan.settings.model.tied_embeddings});
+    if (device.kind() == "cpu") start_up.compare_instruction_sets();
     options.peak_flops = peak_flops(plan.settings.run, device, ranks_);
     tracing.emplace(plan, options.resolved, world, device, options.peak_flops, flusher_);
     Outcome outcome;

@@ -8,11 +8,12 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "tensor/cpu_isa.h"
 
 namespace ms::train {
 namespace {
 
-constexpr std::string_view kTextKey = "configuration";
+constexpr std::string_view kTextKey = "configuration", kInstructionSetKey = "instruction set";
 
 comm::Group everybody(const comm::World& world) {
   comm::Group group{"world", 0, std::vector<int>(static_cast<std::size_t>(world.size()))};
@@ -74,6 +75,22 @@ StartUp::StartUp(comm::World& world, const std::string& resolved, std::chrono::m
 }
 
 void StartUp::check_configuration() { ids_.of(everybody(world_)); }
+
+void StartUp::compare_instruction_sets() {
+  const int rank = world_.rank();
+  const std::string mine(to_string(tensor::cpu_isa()));
+  store_.put(kInstructionSetKey, mine);
+  store_.commit();
+  if (rank == 0) return;
+  const std::string first = store_.get(0, kInstructionSetKey, deadline_);
+  if (mine == first) return;
+  const bool of_same_node = world_.node(rank - 1) == world_.node(rank);
+  if (of_same_node && store_.get(rank - 1, kInstructionSetKey, deadline_) == mine) return;  // which has said so
+  log::warn("train",
+            "{} computes on {}, rank 0 on {}: bits depend on which rank computes what. To compute everywhere on one "
+            "instruction set, set ONEDNN_MAX_CPU_ISA for all ranks",
+            world_.node(rank), mine, first);
+}
 
 void StartUp::create_groups(const mesh::Groups& groups) {
   const auto begin = std::chrono::steady_clock::now();

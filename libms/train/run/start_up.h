@@ -26,6 +26,9 @@ class StartUp {
 
   // Throws Error("comm.configuration", user) where this rank and rank 0 have different settings.
   void check_configuration();
+  // Warns if this rank computes on another instruction set than rank 0: the bits of results then depend on which rank
+  // computes them. Of neighbouring ranks on one node, the first warns. Collective.
+  void compare_instruction_sets();
   // Publishes and fetches the ids of all groups of this rank. Throws as check_configuration().
   void create_groups(const mesh::Groups& groups);
 

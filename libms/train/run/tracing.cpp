@@ -40,7 +40,7 @@ Tracing::Tracing(const Plan& plan, const std::string& resolved, const comm::Worl
       .ranks_on_node = world.ranks_on_node(),
       .host = world.node(world.rank()),
       .run = run_name(resolved),
-      .device = std::string(device.kind()),
+      .device = device.kind() == "cpu" ? "cpu " + device.name() : std::string(device.kind()),
       .microbatches = plan.microbatches,
       .chunks = plan.chunks,
       .flops_per_step = cost::flops_per_token(plan.model_shape()).causal * static_cast<double>(plan.tokens_per_step()),

@@ -134,6 +134,7 @@ class Trainer {
       agreement_.emplace(world_, host_, groups.count());
       origin_ = load_origin({settings_, options_.resolved, data}, world_, engine_, *agreement_);
     }
+    compare_instruction_sets();
     preparation_.take(origin_.matmul_choices);
     if (checkpoints_) checkpoints_->set_matmul_choices(preparation_.choices());
     if (!origin_.restored) engine_.initialize(static_cast<std::uint64_t>(settings_.train.seed));
@@ -168,6 +169,17 @@ class Trainer {
     }
     if (options_.stop != nullptr) options_.stop->arm();
     last_end_s_ = monotonic_s();
+  }
+
+  // Whoever resumes on another processor should not look for a bug when bits differ.
+  void compare_instruction_sets() {
+    const std::string& before = origin_.instruction_set;
+    tensor::Device& device = engine_.device();
+    if (world_.rank() != 0 || before.empty() || device.kind() != "cpu" || device.name() == before) return;
+    log::warn("train",
+              "the checkpoint was computed on {}, this run computes on {}: bits may differ from those of a run that "
+              "had not stopped",
+              before, device.name());
   }
 
   std::int64_t samples(std::int64_t done) const { return batch_.first_sample(done); }
