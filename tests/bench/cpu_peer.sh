@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PyTorch on the CPU (eager and torch.compile) and ours, training the gpt-124m shape (batch 4 x 512) in turns, in one go
 # and with the same threads: tokens/s, CPU seconds a step (which other load disturbs less), the share of what the GEMMs
-# reach alone, where our time goes, start-up and memory.
+# reach alone, where our time goes, start-up and memory. On a processor with AMX, ours also without it.
 # usage: tests/bench/cpu_peer.sh [STEPS [ROUNDS [THREADS [DTYPES]]]]: 4 steps a turn, 3 rounds, 2 threads, "bf16 fp32".
 # PYTHON is one that has torch; where it is not set, a virtual environment is made in build/peer (pip install torch).
 set -euo pipefail
@@ -125,14 +125,20 @@ steps, rounds, tokens = int(steps), int(rounds), 4 * 512
 warm = 2  # our first steps make primitives and touch pages
 
 
-def ours(dtype):
+plan = subprocess.run([f"{bin}/ms-train", "plan", "configs/gpt-124m.toml", "--json"], check=True, capture_output=True).stdout
+isa = json.loads(plan)["instruction_set"]
+processor = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+
+
+def ours(dtype, limit=None):
     run = f"{work}/run"
     subprocess.run(["rm", "-rf", run], check=True)
     start = time.perf_counter()
     process = subprocess.Popen(
         [f"{bin}/ms-train", "run", "configs/gpt-124m.toml", "--set", f"data.train={work}/text", "--set",
          f"train.dtype={dtype}", "--set", f"train.steps={warm + steps}", "--set", "train.eval_every=0", "--set",
-         "optim.warmup_steps=0", "--set", f"run.dir={run}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+         "optim.warmup_steps=0", "--set", f"run.dir={run}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=os.environ | ({"ONEDNN_MAX_CPU_ISA": limit} if limit else {}))
 
     def lines():
         try:
@@ -209,6 +215,8 @@ def gemms(dtype):
 for dtype in dtypes.split():
     peers = {"PyTorch eager": Peer(dtype, "eager"), "PyTorch compile": Peer(dtype, "compile")}
     kinds = {"ms": lambda: ours(dtype)} | peers
+    if isa == "amx-bf16":
+        kinds["ms without AMX"] = lambda: ours(dtype, "AVX512_CORE_BF16")
     seen = {name: [] for name in kinds}
     for _ in range(rounds):
         for name, turn in kinds.items():
@@ -220,8 +228,8 @@ for dtype in dtypes.split():
     def median(name, what):
         return statistics.median(turn[what] for turn in seen[name])
 
-    print(f"\n{dtype}, {threads} threads, {rounds} rounds of {steps} steps, medians; torch {peers['PyTorch eager'].version}; "
-          f"load {os.getloadavg()[0]:.1f}")
+    print(f"\n{processor}, {isa}: {dtype}, {threads} threads, {rounds} rounds of {steps} steps, medians; "
+          f"torch {peers['PyTorch eager'].version}; load {os.getloadavg()[0]:.1f}")
     print(f"{'':<18}{'tokens/s':>10}{'CPU s/step':>12}{'ms is faster':>14}{'by CPU':>9}{'first step':>12}{'memory':>10}")
     for name in kinds:
         ratios = [statistics.median(turn[what] / mine[what] for turn, mine in zip(seen[name], seen["ms"]))
