@@ -21,12 +21,13 @@ namespace {
 constexpr const char* kDeviceKey = "replayed on";
 constexpr std::chrono::milliseconds kLookEvery{5};
 
-// Returns the processor or GPU, which a rank's bits depend on.
+// Returns the processor and its instruction set, or the GPU: what a rank's bits depend on.
 std::string computes_on(tensor::Device& device) {
   if (device.kind() == "cuda") return device.name();
   const std::string text = Sysroot().read("/proc/cpuinfo").value_or("");
   const std::size_t begin = text.find("model name");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+  const std::string model = begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+  return fmt::format("{}, {}", model, device.name());
 }
 
 }  // namespace
