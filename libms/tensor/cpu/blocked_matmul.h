@@ -37,6 +37,12 @@ class BlockedMatmul {
         slice_(ceil_div(steps_, ceil_div(steps_, Kernel::kSliceSteps))),
         block_rows_(least(Kernel::kBlockRows, whole_panels(op.c.rows, Kernel::kRows))),
         block_cols_(least(Kernel::kBlockCols, whole_panels(op.c.cols, Kernel::kCols))) {
+    // Few rows use a packed element of b but once or twice: it should still be in the second cache then.
+    if (down() == 1) {
+      constexpr Index kNear = 1 << 17;  // floats
+      const Index panels = most(1, kNear / (steps_ * Kernel::kRight));
+      block_cols_ = least(block_cols_, panels * Kernel::kCols);
+    }
     // Smaller blocks if there are too few to keep the team busy.
     while (down() * ceil_div(op.c.cols, block_cols_) < 3 * threads_) {
       if (block_cols_ >= 2 * block_rows_ && block_cols_ > Kernel::kCols) {

@@ -36,13 +36,26 @@ struct FloatKernel {
   static void pack_right(float* out, const Matmul& op, Index j, Index first, Index steps) {
     const float* x = row_of<float>(op.b, 0);
     const Index cols = least(kCols, op.c.cols - j);
+    if (op.transpose_b) {
+      // Few rows of b at a time: rows that lie whole pages apart compete for the same lines of the nearest cache.
+      for (Index n = 0; n < kCols; n += kLanes) {
+        for (Index k = 0; k < steps; k += kLanes) {
+          const int terms = static_cast<int>(least(kLanes, steps - k));
+          Vf square[kLanes];
+          for (Index i = 0; i < kLanes; ++i) {
+            const float* row = x + (j + n + i) * op.b.ld + first + k;
+            square[i] = n + i >= cols ? Vf{} : terms == kLanes ? load(row) : load(row, Part{terms});
+          }
+          transpose(square);
+          for (Index i = 0; i < terms; ++i) store(out + (k + i) * kCols + n, square[i]);
+        }
+      }
+      return;
+    }
     for (Index k = first; k < first + steps; ++k, out += kCols) {
-      if (op.transpose_b) {
-        for (Index n = 0; n < kCols; ++n) out[n] = n < cols ? x[(j + n) * op.b.ld + k] : 0.0F;
-      } else if (cols == kCols) {
-        for (Index n = 0; n < kCols; n += kLanes) store(out + n, load(x + k * op.b.ld + j + n));
-      } else {
-        for (Index n = 0; n < kCols; ++n) out[n] = n < cols ? x[k * op.b.ld + j + n] : 0.0F;
+      const float* row = x + k * op.b.ld + j;
+      for (Index n = 0; n < kCols; n += kLanes) {
+        store(out + n, n + kLanes <= cols ? load(row + n) : load(row + n, Part{static_cast<int>(most(0, cols - n))}));
       }
     }
   }
