@@ -13,7 +13,8 @@ namespace {
 class Limited : public testing::Environment {
  public:
   void SetUp() override {
-    if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) return;
+    const char* limit = std::getenv("ONEDNN_MAX_CPU_ISA");
+    if (limit == nullptr || *limit == 0) return;
     const CpuIsa wanted = isa_limit();
     if (wanted < machine_isa()) return;
     const bool usual = wanted == machine_isa();
