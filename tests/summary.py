@@ -1,10 +1,10 @@
 """What a run of the tests came to: what was skipped and why, what took longest, how many passed.
 
-usage: summary.py [--ninja BUILD/.ninja_log]... PRESET=RESULTS...
+usage: summary.py [--strict] [--ninja BUILD/.ninja_log]... PRESET=RESULTS...
 
-RESULTS is what ctest --output-junit wrote. A test in two of them was tried twice: the later outcome counts, and a failure before
-it is named. The last line printed is "N passed, N failed, N skipped"; the exit status is 1 where a test failed or none ran, or
-where results are missing.
+RESULTS is what ctest --output-junit wrote. The last lines printed are what was skipped, each with its reason, and "N passed,
+N failed, N skipped"; the exit status is 1 where a test failed or none ran, or where results are missing. With --strict, a skip
+whose reason does not begin with "needs a GPU: " counts as a failure.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import xml.etree.ElementTree
 
 SLOWEST = 10
+ALLOWED = "needs a GPU: "
 
 
 class Test:
@@ -25,36 +26,31 @@ class Test:
         self.outcome = {"run": "passed", "notrun": "skipped"}.get(case.get("status"), "failed")
         if self.outcome == "skipped" and "SKIP_" not in case.find("skipped").get("message", ""):
             self.outcome = "failed"
+        if self.outcome == "passed" and "[  PASSED  ] 0 tests." in self.output:
+            self.outcome = "skipped"
+        self.skips = list(self.find_skips())
 
-    def skips(self):
-        """(what, reason): the test as a whole, or single cases of a program that passed."""
-        if self.outcome == "skipped":
-            said = [line for line in self.output if line.strip() and not line.startswith("---")]
-            yield self.name, said[-1] if said else "no reason given"
-            return
-        reason = None
+    def find_skips(self):
+        """(what, reason): the test as a whole, or single cases of a program of GoogleTest or bats that ran."""
+        cases, reason = [], None
         for previous, line in zip([""] + self.output, self.output):
             if previous.endswith(": Skipped"):
-                reason = line.strip() or None
-            case = re.fullmatch(r"\[  SKIPPED \] (\S+) \(\d+ ms\)", line)
-            if case:
-                yield f"{self.name}: {case.group(1)}", reason or "no reason given"
+                reason = line.strip()
+            if case := re.fullmatch(r"\[  SKIPPED \] (\S+) \(\d+ ms\)", line):
+                cases.append((f"{self.name}: {case.group(1)}", reason or "no reason given"))
                 reason = None
+            elif case := re.fullmatch(r"ok \d+ (.*) # skip ?(.*)", line):
+                cases.append((f"{self.name}: {case.group(1)}", case.group(2) or "no reason given"))
+        if self.outcome != "skipped":
+            return cases
+        if cases:
+            return [(self.name, why) for why in dict.fromkeys(reason for _, reason in cases)]
+        said = [line for line in self.output if line.strip() and not line.startswith("---")]
+        return [(self.name, said[-1].removeprefix("skipped: ") if said else "no reason given")]
 
 
 def read_results(preset, path):
     return [Test(preset, case) for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase")]
-
-
-def newest(tests):
-    """Each test's last try, and the names of those that passed after they had failed."""
-    last, recovered = {}, []
-    for test in tests:
-        before = last.pop(test.name, None)
-        if before and before.outcome == "failed" and test.outcome == "passed":
-            recovered.append(test.name)
-        last[test.name] = test
-    return list(last.values()), recovered
 
 
 def compile_times(path):
@@ -78,6 +74,7 @@ def table(title, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strict", action="store_true", help="nothing may be skipped but what needs a GPU")
     parser.add_argument("--ninja", action="append", default=[], help="a build's .ninja_log")
     parser.add_argument("results", nargs="+", metavar="PRESET=RESULTS")
     args = parser.parse_args()
@@ -88,22 +85,23 @@ def main():
             tests += read_results(preset, path)
         except (OSError, xml.etree.ElementTree.ParseError) as error:
             sys.exit(f"summary.py: no results of {preset}: {error}")
-    tests, recovered = newest(tests)
-    skips = [skip for test in tests for skip in test.skips()]
-    print(f"skipped: {len(skips)}")
-    for what, reason in skips:
-        print(f"  {what}: {reason}")
     table("slowest tests:", [(test.seconds, test.name) for test in tests])
     compiled = [row for path in args.ninja if pathlib.Path(path).exists() for row in compile_times(path)]
     table(f"slowest files to compile, of {sum(seconds for seconds, _ in compiled):.0f} s in all:", compiled)
-    failed = [test.name for test in tests if test.outcome == "failed"]
-    for name in recovered:
-        print(f"failed beside other tests, passed alone: {name}")
-    for name in failed:
-        print(f"failed: {name}")
-    count = {outcome: sum(test.outcome == outcome for test in tests) for outcome in ("passed", "failed", "skipped")}
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if failed or count["passed"] == 0 else 0
+    for test in tests:
+        refused = [skip for skip in test.skips if args.strict and not skip[1].startswith(ALLOWED)]
+        for what, reason in refused:
+            print(f"failed: {what}: skipped, {reason}")
+        if refused:
+            test.outcome, test.skips = "failed", []
+        elif test.outcome == "failed":
+            print(f"failed: {test.name}")
+    skips = [skip for test in tests for skip in test.skips]
+    for what, reason in skips:
+        print(f"skipped: {what}: {reason}")
+    count = {outcome: sum(test.outcome == outcome for test in tests) for outcome in ("passed", "failed")}
+    print(f"{count['passed']} passed, {count['failed']} failed, {len(skips)} skipped")
+    return 1 if count["failed"] or count["passed"] == 0 else 0
 
 
 if __name__ == "__main__":

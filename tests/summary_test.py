@@ -1,4 +1,4 @@
-"""What summary.py says of results as ctest writes them: skipped is not passed, and a second try hides no failure."""
+"""What summary.py says of results as ctest writes them: skipped is not passed, and in CI only what needs a GPU may skip."""
 
 import pathlib
 import subprocess
@@ -28,14 +28,27 @@ def expect(arguments, status, *lines):
 
 with tempfile.TemporaryDirectory() as folder:
     good, bad = ("good", "run", "", ""), ("bad", "fail", FAILURE, "")
-    skip, absent = ("skip", "notrun", SKIPPED, "no GPU"), ("absent", "notrun", ABSENT, "")
-    cases = ("cases", "run", "", "x.cpp:1: Skipped\nno peer\n[  SKIPPED ] Suite.Case (0 ms)\n")
-    first = results(folder, "first.xml", good, bad, skip, absent, cases)
-    expect([first], 1, "  skip: no GPU", "  cases: Suite.Case: no peer", "failed: bad", "failed: absent",
-           "2 passed, 2 failed, 1 skipped")
-    second = results(folder, "second.xml", ("bad", "run", "", ""), absent)
-    expect([first, second], 1, "failed beside other tests, passed alone: bad", "failed: absent",
-           "3 passed, 1 failed, 1 skipped")
-    expect([results(folder, "good.xml", good, skip)], 0, "1 passed, 0 failed, 1 skipped")
-    expect([results(folder, "none.xml", skip)], 1, "0 passed, 0 failed, 1 skipped")
+    gpu, absent = ("gpu", "notrun", SKIPPED, "needs a GPU: no driver"), ("absent", "notrun", ABSENT, "")
+    cases = ("cases", "run", "", "x.cpp:1: Skipped\nneeds a GPU: no peer\n[  SKIPPED ] Suite.Case (0 ms)\n[  PASSED  ] 3 tests.\n")
+    first = results(folder, "first.xml", good, bad, gpu, absent, cases)
+    said = ["skipped: gpu: needs a GPU: no driver", "skipped: cases: Suite.Case: needs a GPU: no peer", "failed: bad", "failed: absent",
+            "2 passed, 2 failed, 2 skipped"]
+    expect([first], 1, *said)
+    expect(["--strict", first], 1, *said)
+    expect(["--strict", results(folder, "good.xml", good, gpu)], 0, "1 passed, 0 failed, 1 skipped")
+    expect([results(folder, "none.xml", gpu)], 1, "0 passed, 0 failed, 1 skipped")
     expect([results(folder, "good.xml", good), f"asan={folder}/missing.xml"], 1)
+
+    # A program all of whose cases were skipped passed nothing.
+    nothing = ("nothing", "run", "", cases[3].replace("3 tests", "0 tests"))
+    expect([results(folder, "nothing.xml", good, nothing)], 0, "skipped: nothing: needs a GPU: no peer", "1 passed, 0 failed, 1 skipped")
+
+    # Skips for other reasons: of a whole test, of a case, and of a case of bats.
+    for name, other, what in (("script", ("script", "notrun", SKIPPED, "skipped: no bats"), "script: {}no bats"),
+                              ("case", ("case", "run", "", cases[3].replace("needs a GPU: ", "")), "case: Suite.Case: {}no peer"),
+                              ("bats", ("bats", "run", "", "1..2\nok 1 boots\nok 2 an alarm # skip no sshd"), "bats: an alarm: {}no sshd"),
+                              ("silent", ("silent", "notrun", SKIPPED, ""), "silent: {}no reason given")):
+        path = results(folder, f"{name}.xml", good, gpu, other)
+        passed = 1 + (other[1] == "run")
+        expect([path], 0, "skipped: " + what.format(""), f"{passed} passed, 0 failed, 2 skipped")
+        expect(["--strict", path], 1, "failed: " + what.format("skipped, "), "1 passed, 1 failed, 1 skipped")

@@ -57,7 +57,7 @@ class Choices : public testing::Test {
       make_cuda_device(0);
     } catch (const Error& error) {
       if (error.kind() != "cuda.none") throw;
-      GTEST_SKIP() << "there is no GPU here: " << error.message();
+      GTEST_SKIP() << "needs a GPU: " << error.message();
     }
   }
 };
@@ -150,7 +150,7 @@ TEST_F(Choices, GeluMayBeSeparate) {
   const auto joined = std::ranges::find_if(
       choices.algorithms, [](const auto& choice) { return choice.first.find("gelu") != std::string::npos; });
   if (joined == choices.algorithms.end() && !choices.library.starts_with("emulated"))
-    GTEST_SKIP() << "this GPU has no matmul with a fused GELU";
+    GTEST_SKIP() << "needs a GPU: one with a matmul that fuses GELU";
   ASSERT_NE(joined, choices.algorithms.end());
   joined->second = "apart";
   matmul.device->prepare(std::vector<Op>{op}, choices, true);
@@ -184,7 +184,7 @@ TEST_F(Choices, BiasGradientMayBeSeparate) {
   const auto joined = std::ranges::find_if(
       choices.algorithms, [](const auto& choice) { return choice.first.find(" sums ") != std::string::npos; });
   if (joined == choices.algorithms.end() && !choices.library.starts_with("emulated"))
-    GTEST_SKIP() << "this GPU has no matmul that sums an operand";
+    GTEST_SKIP() << "needs a GPU: one with a matmul that sums an operand";
   ASSERT_NE(joined, choices.algorithms.end());
   joined->second = "apart";
   matmul.device->prepare(std::vector<Op>{op}, choices, true);

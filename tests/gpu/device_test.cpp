@@ -21,7 +21,7 @@ TEST(CudaDevice, ComputesOrExplainsWhyNot) {
     if (error.kind() != "cuda.none") throw;
     EXPECT_EQ(error.blame(), Blame::node);
     EXPECT_NE(error.message().find("looking for GPUs"), std::string::npos) << error.message();
-    GTEST_SKIP() << "there is no GPU here: " << error.message();
+    GTEST_SKIP() << "needs a GPU: " << error.message();
   }
 }
 

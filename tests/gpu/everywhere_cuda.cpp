@@ -100,7 +100,7 @@ void run(Gpu& gpu, Memory& memory, const Op& op, bool aligned) {
 
 void everywhere(Memory& memory, const Op& op, const std::function<void()>& check) {
   Gpu& gpu = Gpu::get();
-  if (!gpu.why_not.empty()) GTEST_SKIP() << "there is no GPU here: " << gpu.why_not;
+  if (!gpu.why_not.empty()) GTEST_SKIP() << "needs a GPU: " << gpu.why_not;
   const Memory::Image before = memory.save();
   for (const bool aligned : {true, false}) {
     if (!is_there(op, aligned)) continue;

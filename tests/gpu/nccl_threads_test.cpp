@@ -46,7 +46,7 @@ Group everybody(int ranks) {
 
 TEST(NcclThreads, SumOverTheirGpus) {
   const int ranks = gpus();
-  if (ranks < 2) GTEST_SKIP() << "fewer than two GPUs";
+  if (ranks < 2) GTEST_SKIP() << "needs a GPU: two, for NCCL";
   std::vector<float> sums(static_cast<std::size_t>(ranks));
   const auto cause = on_ranks(ranks, 60s, [&](World& world, tensor::Device& device) {
     const auto memory = device.allocate(4 * 1000, "x"), host = device.allocate_host(4 * 1000, "x");
@@ -65,7 +65,7 @@ TEST(NcclThreads, SumOverTheirGpus) {
 
 TEST(NcclThreads, NameARankThatDoesNotCome) {
   const int ranks = gpus();
-  if (ranks < 2) GTEST_SKIP() << "fewer than two GPUs";
+  if (ranks < 2) GTEST_SKIP() << "needs a GPU: two, for NCCL";
   const auto cause = on_ranks(ranks, 2s, [&](World& world, tensor::Device& device) {
     const auto memory = device.allocate(4 * 1000, "x");
     const auto stream = device.make_stream("test", tensor::StreamKind::comm);

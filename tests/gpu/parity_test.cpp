@@ -32,7 +32,7 @@ class GpuParity : public testing::Test {
   void SetUp() override {
     try {
       tensor::make_cuda_device(0);
-    } catch (const Error& error) { GTEST_SKIP() << "there is no GPU here: " << error.message(); }
+    } catch (const Error& error) { GTEST_SKIP() << "needs a GPU: " << error.message(); }
   }
 };
 

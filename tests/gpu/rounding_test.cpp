@@ -20,7 +20,7 @@ class Rounding : public testing::Test {
       device_ = make_cuda_device(0);
     } catch (const Error& error) {
       if (error.kind() != "cuda.none") throw;
-      GTEST_SKIP() << "there is no GPU here: " << error.message();
+      GTEST_SKIP() << "needs a GPU: " << error.message();
     }
     stream_ = device_->make_stream("test", StreamKind::compute);
     memory_ = device_->allocate(kBytes, "test"), host_ = device_->allocate_host(kBytes, "test");

@@ -25,7 +25,8 @@ inline std::vector<std::string> names_in(const std::string& directory) {
 // A directory of the test's own, removed with all that is in it.
 class TempDir {
  public:
-  TempDir() : path_(std::filesystem::temp_directory_path() / "ms-test-XXXXXX") {
+  explicit TempDir(const std::filesystem::path& parent = std::filesystem::temp_directory_path())
+      : path_(parent / "ms-test-XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary directory");
   }
   ~TempDir() {
