@@ -174,24 +174,32 @@ function(ms_bare_tool name)
   ms_install(${name} ${ARG_PART} ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# ms_test(NAME SOURCES file... MODULES module... LABELS label... [LIBRARIES target...]): one GoogleTest program, one ctest.
-# One that COMPUTES what it compares with is optimised.
-function(ms_test name)
-  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;MODULES;LABELS;LIBRARIES" ${ARGN})
+# ms_test_program(NAME SOURCES file... LIBRARIES target... [COMPUTES]): a GoogleTest program. One that COMPUTES what it
+# compares with is optimised; compiling the others takes longer than running them.
+function(ms_test_program name)
+  cmake_parse_arguments(ARG "COMPUTES" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  list(TRANSFORM ARG_MODULES PREPEND ms_ OUTPUT_VARIABLE modules)
-  target_link_libraries(${name} PRIVATE ${modules} GTest::gmock GTest::gtest_main ms_flags ${ARG_LIBRARIES})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # support/
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main ms_flags)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/libms ${PROJECT_SOURCE_DIR}/tests)  # support/
   target_compile_definitions(${name} PRIVATE MS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms on std::string, too
   endif()
-  if(ARG_COMPUTES)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  else()  # compiling these takes longer than running them
+  if(NOT ARG_COMPUTES)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
     ms_precompiled(${name} ms_test_pch)
   endif()
+endfunction()
+
+# ms_test(NAME SOURCES file... MODULES module... LABELS label... [LIBRARIES target...] [COMPUTES] [TIMEOUT seconds]): such a
+# program, and one ctest.
+function(ms_test name)
+  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;MODULES;LABELS;LIBRARIES" ${ARGN})
+  list(TRANSFORM ARG_MODULES PREPEND ms_ OUTPUT_VARIABLE modules)
+  if(ARG_COMPUTES)
+    set(computes COMPUTES)
+  endif()
+  ms_test_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${modules} ${ARG_LIBRARIES} ${computes})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)

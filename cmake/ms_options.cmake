@@ -70,6 +70,9 @@ target_compile_options(ms_flags INTERFACE
   # GCC 12 at -O3 warns about its own std::string (GCC bug 105651).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-Wno-restrict>
   $<$<BOOL:${MS_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # collects garbage from 1 GiB on: a tenth less time to compile, a fifth more memory
+  target_compile_options(ms_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(ms_flags INTERFACE -Wno-restrict)  # false alarms on std::string at -O3 (GCC bug 105651)
 endif()
