@@ -1,12 +1,16 @@
 #include "base/lock_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <thread>
 
 #include "base/text.h"
 #include "base/user_path.h"
@@ -15,11 +19,14 @@ namespace ms {
 namespace {
 
 constexpr std::size_t kMaxHolderBytes = 300;
+constexpr std::chrono::seconds kLeftWithin{5};  // by what a process that has ended was about to start
+constexpr std::chrono::milliseconds kLookEvery{10};
 
-std::string own_name() {
+// Returns how the file names this process of this host.
+std::string name_of(int pid) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("process {} on {}", ::getpid(), host.data());
+  return fmt::format("process {} on {}", pid, host.data());
 }
 
 // Who the file says has it. It is read while the other may be writing, and may be anybody's.
@@ -28,6 +35,22 @@ std::string named_in(const UniqueFd& fd) {
   const ssize_t size = ::pread(fd.get(), text.data(), text.size(), 0);
   const std::string name = plain_text({text.data(), static_cast<std::size_t>(size > 0 ? size : 0)}, kMaxHolderBytes);
   return name.starts_with("process ") ? name : "another process";
+}
+
+// Returns 0, or the error.
+int try_lock(const UniqueFd& fd) {
+  int result = 0;
+  do { result = ::flock(fd.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
+}
+
+// Returns whether the process that the file names was of this host and has ended. A program that it was about to start
+// then keeps the lock until it has closed our descriptors in exec(), which takes a moment on a busy machine.
+bool holder_has_ended(const UniqueFd& fd) {
+  const std::string name = named_in(fd);
+  int pid = 0;
+  if (std::sscanf(name.c_str(), "process %d on ", &pid) != 1 || name != name_of(pid)) return false;
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 // Throws where the file may be somebody else's, under a name that was laid here for us to overwrite.
@@ -54,18 +77,22 @@ FileLock lock_file(const std::string& path, Blame absent) {
                 fmt::format("cannot open '{}': {}", path, errno_text(err)));
   }
   require_own_name(lock.fd, path, absent);
-  int result = 0;
-  do { result = ::flock(lock.fd.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
-  if (result == 0) {
-    const std::string name = own_name();
+  const auto end = std::chrono::steady_clock::now() + kLeftWithin;
+  int error = try_lock(lock.fd);
+  while (error == EWOULDBLOCK && holder_has_ended(lock.fd) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kLookEvery);
+    error = try_lock(lock.fd);
+  }
+  if (error == 0) {
+    const std::string name = name_of(::getpid());
     // For people only: where the disk is full, the lock holds all the same.
     if (::ftruncate(lock.fd.get(), 0) == 0) (void)!::pwrite(lock.fd.get(), name.data(), name.size(), 0);
     return lock;
   }
-  if (errno == EWOULDBLOCK) {
+  if (error == EWOULDBLOCK) {
     lock.holder = named_in(lock.fd);
   } else {
-    lock.error = errno;
+    lock.error = error;
   }
   lock.fd.reset();
   return lock;

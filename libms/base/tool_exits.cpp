@@ -15,7 +15,9 @@ constexpr ToolExitRow kToolExits[] = {
     {"others", 1,
      "Most programs end with it where they fail, srun, sbatch and Python too: what they said is in the log."},
     {"ms-diag", 2, "A check is critical: keep jobs off the node. ms-diag explain FINDING says more."},
-    {"ms-netcheck", 2, "A node, switch, link or direction is at fault. The output names it."},
+    {"ms-netcheck", 2,
+     "A node, switch, link or direction is at fault. The output names it, or what did not end if nothing tells them "
+     "apart."},
     {"ms-tracepp", 2, "Usage is wrong, or nothing named is a trace that can be read."},
     {"ms-diag", 3, "Unknown: nothing could be checked, or the command line or the configuration is wrong."},
     {"ms-netcheck", 3, "Nothing could be measured, or the command is wrong."},

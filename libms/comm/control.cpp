@@ -77,8 +77,11 @@ std::optional<Answer> parse_answer(std::string_view rest) {
   Answer answer{*question, {.issued = issued != 0, .waits = {}, .busy = *std::move(busy)}};
   while (!rest.empty()) {
     Wait wait;
-    if (!next_number(rest, wait.peer) || !next_number(rest, wait.group) || !next_number(rest, wait.sequence))
+    int recent = 0;
+    if (!next_number(rest, wait.peer) || !next_number(rest, wait.group) || !next_number(rest, wait.sequence) ||
+        !next_number(rest, recent))
       return std::nullopt;
+    wait.recent = recent != 0;
     std::optional<std::string> what = next_field(rest);
     if (!what) return std::nullopt;
     wait.what = *std::move(what);
@@ -121,6 +124,7 @@ std::string answer_message(const Answer& answer) {
     add_field(text, std::to_string(wait.peer));
     add_field(text, std::to_string(wait.group));
     add_field(text, std::to_string(wait.sequence));
+    add_field(text, wait.recent ? "1" : "0");
     add_field(text, wait.what, kMaxWhatBytes);
   }
   return text;

@@ -28,7 +28,7 @@ std::string value_message(const std::string& key, const std::string& value);
 struct Question {
   int group = kNoGroup;
   std::uint64_t sequence = 0;
-  std::int64_t old_ms = 0;  // waits that are younger are not of interest
+  std::int64_t old_ms = 0;  // waits that are younger are recent
 };
 std::string question_message(const Question& question);
 

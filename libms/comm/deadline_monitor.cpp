@@ -5,8 +5,10 @@
 namespace ms::comm {
 namespace {
 
-// A rank that does not answer within this time counts as stalled: others answer within milliseconds.
+// A rank that does not answer within this time counts as stalled: others answer within milliseconds, or, where
+// processors are short, within some of the pauses that this process makes itself.
 constexpr std::chrono::seconds kAnswersWithin(2);
+constexpr int kAnswersWithinPauses = 10;
 
 }  // namespace
 
@@ -17,10 +19,15 @@ DeadlineMonitor::DeadlineMonitor(const Patience& patience, const Exchanges& acti
 // A job that is suspended is stopped everywhere, and its messages wait to be read when it goes on.
 void DeadlineMonitor::look_at_clock(Time now) {
   if (checked_ && now - *checked_ > kAway) {
-    here_since_ = now;
-    answers_until_ = now + kAnswersWithin;
+    here_since_ = asked_ = now;
+  } else if (checked_) {
+    longest_pause_ = std::max(longest_pause_, now - *checked_);
   }
   checked_ = now;
+}
+
+std::chrono::nanoseconds DeadlineMonitor::answers_within() const {
+  return std::max<std::chrono::nanoseconds>(kAnswersWithin, kAnswersWithinPauses * longest_pause_);
 }
 
 void DeadlineMonitor::check(int rank, Time now) {
@@ -35,7 +42,8 @@ void DeadlineMonitor::check(int rank, Time now) {
     });
     if (!exchange_) return;
     inquiry_.emplace(rank, waited(*exchange_, now), exchange_->awaited(), exchange_->as_wait());
-    answers_until_ = now + kAnswersWithin;
+    asked_ = now;
+    longest_pause_ = {};
     reached_.clear();
     for (const std::vector<int>& ranks : other_nodes_) {
       for (const int peer : ranks) ask_(peer, {kAnyGroup, 0});
@@ -47,7 +55,7 @@ void DeadlineMonitor::check(int rank, Time now) {
       inquiry_->add_answer(rank, wait->group, wait->sequence, report_for(question, now));
     } else {
       ask_(wait->peer, question);
-      answers_until_ = now + kAnswersWithin;
+      asked_ = now;
     }
   }
   if (waited(*exchange_, now) < patience_.ceiling() && inquiry_->is_excused()) {
@@ -57,7 +65,7 @@ void DeadlineMonitor::check(int rank, Time now) {
     return;
   }
   if (inquiry_->all_answered()) throw inquiry_->error();
-  if (now > answers_until_) throw error(rank);
+  if (now - asked_ > answers_within()) throw error(rank);
 }
 
 Error DeadlineMonitor::error(int rank) const {
@@ -89,10 +97,11 @@ WaitReport DeadlineMonitor::report_for(const Question& question, Time now) const
   if (const char* busy = patience_.busy()) report.busy = busy;
   std::vector<AgedWait> waits;
   each([&](const auto& exchange) {
-    if (waited(*exchange, now) < std::chrono::milliseconds(question.old_ms)) return;
+    const bool is_recent = waited(*exchange, now) < std::chrono::milliseconds(question.old_ms);
     for (const int peer : exchange->awaited()) {
       waits.push_back({exchange->posted, exchange->as_wait()});
       waits.back().wait.peer = peer;
+      waits.back().wait.recent = is_recent;
     }
   });
   report.waits = oldest(std::move(waits));

@@ -53,11 +53,16 @@ class DeadlineMonitor {
   const Exchanges &active_, &watched_;
   const IssueCounts& issued_;
   const Ask ask_;
+  // Answers are awaited for so long: this process looks late at its clock where processors are short, and others answer
+  // as late.
+  std::chrono::nanoseconds answers_within() const;
+
   std::shared_ptr<Exchange> exchange_;  // the exchange past its deadline, while the inquiry runs
   std::optional<Inquiry> inquiry_;
-  Time answers_until_, ask_after_;
-  Time here_since_;              // this process was stopped until then
-  std::optional<Time> checked_;  // the last time
+  Time asked_, ask_after_;
+  std::chrono::nanoseconds longest_pause_{};  // between two checks, since the inquiry began
+  Time here_since_;                           // this process was stopped until then
+  std::optional<Time> checked_;               // the last time
   std::vector<std::vector<int>> other_nodes_;
   std::set<int> reached_;  // ranks that have answered in this inquiry
 

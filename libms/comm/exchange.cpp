@@ -4,7 +4,10 @@
 
 namespace ms::comm {
 
-std::string Exchange::what() const { return closes_world ? "the closing of the world" : describe(request, *group); }
+std::string Exchange::what() const {
+  if (!label.empty()) return label;
+  return closes_world ? "the closing of the world" : describe(request, *group);
+}
 
 std::vector<int> Exchange::awaited() const {
   std::vector<int> peers;

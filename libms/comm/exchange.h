@@ -35,6 +35,7 @@ struct Exchange {
   Request request;
   std::shared_ptr<const Group> group;
   bool closes_world = false;  // the last exchange; begins after published values have been sent
+  std::string label = {};     // what() of a wait that is no operation of the group
 
   std::vector<Transfer> transfers;  // between two ranks in the same order on both
   std::function<void()> notify;     // called once, by the service thread, after state has changed

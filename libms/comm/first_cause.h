@@ -37,16 +37,17 @@ class FirstCause {
     return cause_;
   }
   // Returns the error that operations of `rank` fail with: the cause itself on the rank where it happened; on other
-  // ranks "comm.peer_lost" with the cause's operation and the rank that the cause blames, or else the one that it came
-  // from.
+  // ranks "comm.peer_lost" with the cause's operation and the rank that it accuses.
   Error error_for(int rank) const {
     const std::optional<World::Cause> cause = get();
     MS_ASSERT(cause, "an operation fails although nothing was aborted");
     if (cause->rank == rank) return cause->error;
-    return Error("comm.peer_lost", Blame::peer, fmt::format("rank {} stopped: {}", cause->rank, cause->error.message()),
-                 cause->error.hint())
-        .with_operation(cause->error.operation())
-        .with_rank(cause->error.rank().value_or(cause->rank));
+    const Error error =
+        Error("comm.peer_lost", Blame::peer, fmt::format("rank {} stopped: {}", cause->rank, cause->error.message()),
+              cause->error.hint())
+            .with_operation(cause->error.operation());
+    const std::optional<int> accused = cause->accused();
+    return accused ? error.with_rank(*accused) : error;
   }
 
  private:

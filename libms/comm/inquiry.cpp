@@ -1,6 +1,7 @@
 #include "comm/inquiry.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "comm/first_cause.h"
@@ -12,7 +13,8 @@ std::vector<Wait> oldest(std::vector<AgedWait> waits) {
   std::vector<Wait> found;
   for (AgedWait& aged : waits) {
     if (found.size() == Inquiry::kMostWaits) break;
-    if (std::ranges::find(found, aged.wait.peer, &Wait::peer) == found.end()) found.push_back(std::move(aged.wait));
+    const auto is_same = [&](const Wait& wait) { return wait.peer == aged.wait.peer && wait.group == aged.wait.group; };
+    if (std::ranges::none_of(found, is_same)) found.push_back(std::move(aged.wait));
   }
   return found;
 }
@@ -53,45 +55,115 @@ bool Inquiry::all_answered() const {
 }
 
 bool Inquiry::is_excused() const {
-  return all_answered() &&
-         std::ranges::any_of(questions_, [](const Question& question) { return !question.report->busy.empty(); });
+  return all_answered() && std::ranges::any_of(questions_, [](const Question& question) {
+           return !question.report->busy.empty() || question.wait.recent;
+         });
 }
 
-// Returns the indices of the questions that lead to the ranks at fault, one for each of them.
-std::vector<std::size_t> Inquiry::at_fault(std::string& why) const {
+std::set<int> Inquiry::reached_from(int from, bool also_recent) const {
+  std::set<int> reached;
+  std::vector<int> next{from};
+  while (!next.empty()) {
+    const int rank = next.back();
+    next.pop_back();
+    for (const Question& question : questions_) {
+      if (question.from != rank || (question.wait.recent && !also_recent)) continue;
+      if (reached.insert(question.wait.peer).second) next.push_back(question.wait.peer);
+    }
+  }
+  return reached;
+}
+
+Inquiry::Found Inquiry::at_fault() const {
   const auto chosen = [&](const auto& is_at_fault) {
-    std::vector<std::size_t> found;
+    Found found;
     std::set<int> ranks;
-    for (std::size_t i = 0; i < questions_.size(); ++i)
-      if (is_at_fault(questions_[i]) && ranks.insert(questions_[i].wait.peer).second) found.push_back(i);
+    for (std::size_t i = 0; i < questions_.size(); ++i) {
+      if (is_at_fault(questions_[i]) && ranks.insert(questions_[i].wait.peer).second) found.questions.push_back(i);
+    }
     return found;
   };
   const auto answered = [&](int rank) {
     return std::ranges::any_of(questions_,
                                [&](const Question& other) { return other.wait.peer == rank && other.report; });
   };
-  std::vector<std::size_t> found =
-      chosen([&](const Question& question) { return !question.report && !answered(question.wait.peer); });
-  if (!found.empty()) {
-    why = found.size() == 1 ? "does not answer" : "do not answer";
+  Found found = chosen([&](const Question& question) { return !question.report && !answered(question.wait.peer); });
+  if (!found.questions.empty()) {
+    found.why = found.questions.size() == 1 ? "does not answer" : "do not answer";
     return found;
   }
-  found = chosen([](const Question& question) { return question.report && question.report->waits.empty(); });
-  if (!found.empty()) {
-    const bool issued = std::ranges::all_of(found, [&](std::size_t i) { return questions_[i].report->issued; });
-    why = fmt::format("{} for no other rank and {}", found.size() == 1 ? "waits" : "wait",
-                      issued ? "had not finished earlier operations" : "had not issued the operation");
-    if (const std::string& busy = questions_[found.front()].report->busy; !busy.empty() && found.size() == 1)
-      why += fmt::format(": it {}", busy);
+  // What others have not waited for long may be on its way.
+  const std::set<int> waited_for = reached_from(rank_, false);
+  const auto waits = [&](int rank) {
+    return std::ranges::any_of(questions_, [&](const Question& other) {
+      return other.wait.peer == rank && other.report && !other.report->waits.empty();
+    });
+  };
+  found = chosen([&](const Question& question) {
+    return question.report && !waits(question.wait.peer) && waited_for.contains(question.wait.peer);
+  });
+  if (!found.questions.empty()) {
+    const std::vector<std::size_t>& all = found.questions;
+    const bool issued = std::ranges::all_of(all, [&](std::size_t i) { return questions_[i].report->issued; });
+    found.why = fmt::format("{} for no other rank and {}", all.size() == 1 ? "waits" : "wait",
+                            issued ? "had not finished earlier operations" : "had not issued the operation");
+    if (const std::string& busy = questions_[all.front()].report->busy; !busy.empty() && all.size() == 1)
+      found.why += fmt::format(": it {}", busy);
     return found;
   }
-  // All wait in a cycle. Hosts run ahead of their streams, so the rank that stalled has issued least.
+  return in_cycle();
+}
+
+// All wait. Those whose waits lead back to them are the cause of the others' waits.
+Inquiry::Found Inquiry::in_cycle() const {
+  std::map<int, std::set<int>> reached;
+  for (const int rank : reached_from(rank_, true)) reached[rank] = reached_from(rank, true);
+  std::set<int> cycle;
+  for (const auto& [rank, further] : reached) {
+    const auto leads_back = [&, rank = rank](int peer) { return reached.at(peer).contains(rank); };
+    if (further.contains(rank) && std::ranges::all_of(further, leads_back)) cycle.insert(rank);
+  }
+  const auto is_in = [&](const Question& question) {
+    return cycle.contains(question.from) && cycle.contains(question.wait.peer);
+  };
+  if (std::ranges::any_of(questions_, [&](const Question& question) {
+        return is_in(question) && (!question.report || question.wait.recent);
+      }))
+    return {};
+  // An operation is stuck by itself if everybody whom it waits for waits in it, too.
+  const auto waits_in = [&](int rank, const Wait& wait) {
+    return std::ranges::any_of(questions_, [&](const Question& other) {
+      return other.from == rank && other.wait.group == wait.group && other.wait.sequence == wait.sequence;
+    });
+  };
+  for (std::size_t i = 0; i < questions_.size(); ++i) {
+    if (!is_in(questions_[i])) continue;
+    const Wait& wait = questions_[i].wait;
+    Found stuck{.questions = {}, .why = {}, .stuck = true};
+    std::set<int> ranks;
+    bool all_wait = true;
+    for (std::size_t k = 0; k < questions_.size(); ++k) {
+      const Question& other = questions_[k];
+      if (other.wait.group != wait.group || other.wait.sequence != wait.sequence) continue;
+      all_wait = all_wait && other.report && other.report->issued && waits_in(other.wait.peer, wait);
+      if (ranks.insert(other.wait.peer).second) stuck.questions.push_back(k);
+    }
+    if (!all_wait) continue;
+    stuck.why = fmt::format("wait for each other in {}: which of them is at fault cannot be told", wait.what);
+    return stuck;
+  }
+  // Hosts run ahead of their streams, so the rank that stalled has issued least. Where several have not issued what
+  // they are waited for in, each may be the consequence of another.
+  Found found;
+  std::set<int> ranks;
   for (std::size_t i = questions_.size(); i-- > 0;) {
-    if (!questions_[i].report || questions_[i].report->issued) continue;
-    why = "had not issued the operation";
-    return {i};
+    const Question& question = questions_[i];
+    if (is_in(question) && !question.report->issued && ranks.insert(question.wait.peer).second)
+      found.questions.push_back(i);
   }
-  return {};
+  if (found.questions.size() != 1) return {};
+  found.why = "had not issued the operation";
+  return found;
 }
 
 // Returns "; rank 2 waits for rank 3 in <operation>" for each rank between the first wait and this one; only the last
@@ -113,23 +185,27 @@ std::string Inquiry::path_to(std::size_t question) const {
 }
 
 Error Inquiry::error() const {
-  std::string why;
-  const std::vector<std::size_t> found = at_fault(why);
+  const Found found = at_fault();
   const Error waited = deadline_error(rank_, waited_, peers_, questions_.front().wait.what);
-  if (found.empty()) {  // a transfer is stuck, or the ranks disagree about the order: no rank is more at fault than
-                        // another
-    return Error(waited.kind(), waited.blame(), waited.message() + "; all ranks asked wait for each other")
+  if (found.questions.empty()) {  // the ranks disagree about the order, or are late
+    const bool is_recent =
+        std::ranges::any_of(questions_, [](const Question& question) { return question.wait.recent; });
+    return Error(
+               waited.kind(), waited.blame(),
+               waited.message() + (is_recent ? "; some of the ranks asked began to wait only lately: which is at fault "
+                                               "cannot be told"
+                                             : "; all ranks asked wait for each other"))
         .with_operation(waited.operation());
   }
   std::vector<int> ranks;
-  for (const std::size_t i : found) ranks.push_back(questions_[i].wait.peer);
+  for (const std::size_t i : found.questions) ranks.push_back(questions_[i].wait.peer);
   std::ranges::sort(ranks);
-  const Question& last = questions_[found.front()];
-  const std::string path = found.size() == 1 ? path_to(found.front()) : "";
-  const Error error =
-      Error(waited.kind(), waited.blame(), fmt::format("{}{}; {} {}", waited.message(), path, rank_list(ranks), why))
-          .with_operation(found.size() == 1 ? last.wait.what : waited.operation());
-  return ranks.size() == 1 ? error.with_rank(ranks.front()) : error;
+  const Question& last = questions_[found.questions.front()];
+  const std::string path = ranks.size() == 1 ? path_to(found.questions.front()) : "";
+  const Error error = Error(waited.kind(), waited.blame(),
+                            fmt::format("{}{}; {} {}", waited.message(), path, rank_list(ranks), found.why))
+                          .with_operation(ranks.size() == 1 || found.stuck ? last.wait.what : waited.operation());
+  return ranks.size() == 1 && !found.stuck ? error.with_rank(ranks.front()) : error;
 }
 
 }  // namespace ms::comm

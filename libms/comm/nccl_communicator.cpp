@@ -57,6 +57,9 @@ struct OpenComm {
   // NCCL's calls block, and the monitor revokes those that take too long: on a communicator that does not block, NCCL
   // makes a thread for each (ncclGroupEndInternal() in group.cc, NCCL 2.28 to 2.31).
   BlockingCalls calls;
+  std::mutex calling_mutex;           // guards the next two
+  std::shared_ptr<Exchange> calling;  // the operation that is being issued
+  bool calling_is_watched = false;    // by the service, as the call takes long
   std::atomic<bool> retired = false;  // a peer may be gone
   std::mutex mutex;                   // guards what follows
   ncclComm_t comm = nullptr;          // null: aborted
@@ -125,6 +128,23 @@ class NcclProcess final : public Nccl {
     const std::lock_guard lock(mutex_);
     std::erase(all_, open);
   }
+  // Issues an operation as call() does. While that takes long, the service watches its deadline.
+  template <class F>
+  void issue(OpenComm& open, InFlight& one, F&& f) {
+    const auto calls = [&](std::shared_ptr<Exchange> exchange) {
+      const std::lock_guard lock(open.calling_mutex);
+      open.calling = std::move(exchange);
+      return std::exchange(open.calling_is_watched, false);
+    };
+    calls(one.exchange);
+    try {
+      call(open, one.exchange->what(), std::forward<F>(f));
+    } catch (const Error&) {
+      if (calls(nullptr)) one.exchange->settle(Exchange::State::failed);
+      throw;
+    }
+    one.begun = calls(nullptr);
+  }
   // Makes a call on the communicator, whose mutex the caller holds. Throws what became of it, if that is no success.
   template <class F>
   void call(OpenComm& open, const std::string& what, F&& f) {
@@ -136,7 +156,6 @@ class NcclProcess final : public Nccl {
 
  private:
   [[noreturn]] void refused(ncclResult_t code, const OpenComm& open, const std::string& what);
-  Error past_deadline(const OpenComm& open, const std::string& what) const;
   void join(OpenComm& open);
   void monitor(const std::stop_token& stop);  // the thread's
   void check(OpenComm& open);
@@ -231,7 +250,7 @@ class NcclCommunicator final : public Communicator, public Retiring {
     InFlight one{.begin = stream_.point(), .exchange = exchange_with_all(request, open_->group, service_rank())};
     stream_.launch([&](cudaStream_t stream) {
       try {
-        process_.call(*open_, describe(request, group()), [&] { return call(request, stream); });
+        process_.issue(*open_, one, [&] { return call(request, stream); });
       } catch (const Error& error) {
         process_.service().abort(error);  // at once, before this thread issues more
         throw;
@@ -298,13 +317,25 @@ std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stre
 void NcclProcess::join(OpenComm& open) {
   const std::string key = fmt::format("nccl {}", open.group->id);
   const std::string what = fmt::format("joining group {}", open.group->name);
+  auto group = std::make_shared<Group>(*open.group);
+  group->id = joining_id(group->id);
+  service_->issue_counts().counter(group->id)->store(1, std::memory_order_relaxed);
+  const std::shared_ptr<Exchange> waits = exchange_with_all({}, std::move(group), service_->rank());
+  waits->label = what;
+  waits->posted = Clock::now();
+  service_->watch(waits);
+  struct Settles {
+    Exchange& exchange;
+    ~Settles() { exchange.settle(Exchange::State::complete); }
+  } const settles{*waits};
   ncclUniqueId id{};
   if (open.member == 0) {
     if (const ncclResult_t code = ncclGetUniqueId(&id); code != ncclSuccess) throw nccl_error(code, open, what);
     store_.put(key, {id.internal, sizeof id.internal});
     store_.commit();
   } else {
-    const std::string value = store_.get(open.group->ranks.front(), key, deadline_);
+    // The service's deadline ends this wait, and tells who is at fault.
+    const std::string value = store_.get(open.group->ranks.front(), key, 2 * deadline_);
     MS_ASSERT(value.size() == sizeof id.internal, "NCCL's id of {} bytes", value.size());
     std::copy(value.begin(), value.end(), id.internal);
   }
@@ -322,10 +353,8 @@ void NcclProcess::join(OpenComm& open) {
     const ncclResult_t code = ncclCommInitRankConfig(&comm, size, id, me, &config);
     return std::pair(code, comm);
   });
-  const Clock::time_point begin = Clock::now();
   while (joined.wait_for(kLookPeriod) != std::future_status::ready) {
     if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
-    if (Clock::now() - begin > deadline_) throw past_deadline(open, what);
   }
   ncclResult_t code = ncclSuccess;
   std::tie(code, open.comm) = joined.get();
@@ -338,11 +367,6 @@ void NcclProcess::refused(ncclResult_t code, const OpenComm& open, const std::st
     std::this_thread::sleep_for(kLookPeriod);
   if (service_->cause().stopped()) throw service_->cause().error_for(service_->rank());
   throw nccl_error(code, open, what);
-}
-Error NcclProcess::past_deadline(const OpenComm& open, const std::string& what) const {
-  std::vector<int> others = open.group->ranks;
-  std::erase(others, service_->rank());
-  return deadline_error(service_->rank(), deadline_, others, what);
 }
 
 void NcclProcess::monitor(const std::stop_token& stop) {
@@ -363,8 +387,20 @@ void NcclProcess::monitor(const std::stop_token& stop) {
 }
 
 void NcclProcess::check(OpenComm& open) {
-  if (const auto begun = open.calls.in_progress(); begun && Clock::now() - begun->first > deadline_)
-    return service_->abort(past_deadline(open, begun->second));
+  if (const auto begun = open.calls.in_progress(); begun && Clock::now() - begun->first > kLookPeriod) {
+    const std::lock_guard lock(open.calling_mutex);
+    if (open.calling && !std::exchange(open.calling_is_watched, true)) {
+      open.calling->posted = begun->first;
+      service_->watch(open.calling);
+    }
+    if (!open.calling && Clock::now() - begun->first > deadline_) {
+      const std::chrono::duration<double> waited = deadline_;
+      return service_->abort(
+          Error("comm.deadline", Blame::peer,
+                fmt::format("rank {} waited {:.1f} s in {}", service_->rank(), waited.count(), begun->second))
+              .with_operation(begun->second));
+    }
+  }
   // Locked while a call waits for NCCL: the other communicators must not wait for that.
   const std::unique_lock lock(open.mutex, std::try_to_lock);
   if (!lock || open.comm == nullptr) return;

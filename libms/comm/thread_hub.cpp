@@ -248,9 +248,9 @@ WaitReport ThreadHub::Impl::report_for(int rank, const Wait& wait, std::chrono::
     if (member < 0) continue;
     std::lock_guard lock(state->mutex);
     for (const auto& rendezvous : state->open) {
-      if (!rendezvous->wakers[static_cast<std::size_t>(member)] || now - std::max(rendezvous->since, here_since_) < old)
-        continue;
-      const Wait found = state->wait_in(*rendezvous);
+      if (!rendezvous->wakers[static_cast<std::size_t>(member)]) continue;
+      Wait found = state->wait_in(*rendezvous);
+      found.recent = now - std::max(rendezvous->since, here_since_) < old;
       for (const int peer : state->missing(*rendezvous)) {
         waits.push_back({rendezvous->since, found});
         waits.back().wait.peer = peer;
@@ -258,10 +258,11 @@ WaitReport ThreadHub::Impl::report_for(int rank, const Wait& wait, std::chrono::
     }
   }
   for (const auto& [waiting, exchange] : watched()) {
-    if (waiting != rank || now - std::max(exchange->posted, here_since_) < old) continue;
+    if (waiting != rank) continue;
     for (const int peer : exchange->awaited()) {
       waits.push_back({exchange->posted, exchange->as_wait()});
       waits.back().wait.peer = peer;
+      waits.back().wait.recent = now - std::max(exchange->posted, here_since_) < old;
     }
   }
   report.waits = oldest(std::move(waits));

@@ -69,7 +69,7 @@ class ThreadHub::Impl {
   std::chrono::steady_clock::time_point fail_expired();
   // Asks who is at fault for `rank` having waited too long in an operation.
   Inquiry inquire(int rank, std::chrono::nanoseconds waited, const Wait& wait, const std::vector<int>& missing);
-  // Reports the waits of a rank that are at least `old`.
+  // Reports the waits of a rank; those younger than `old` are recent.
   WaitReport report_for(int rank, const Wait& wait, std::chrono::nanoseconds old);
   void fail(GroupState& state, Rendezvous& rendezvous, const Error& error);
   void watch_deadlines(const std::stop_token& stop);

@@ -44,6 +44,12 @@ class World {
   struct Cause {
     int rank;
     Error error;
+    // Returns the rank at fault: the one that the error names, or else the one that it comes from. nullopt: it is
+    // about peers and names none, so whoever noticed it is no more at fault than the others.
+    std::optional<int> accused() const {
+      if (error.rank() || error.blame() == Blame::peer) return error.rank();
+      return rank;
+    }
   };
   virtual std::optional<Cause> cause() const = 0;
   // Has `witness` called once in this process, with the first cause and before any operation fails of it: hosts and

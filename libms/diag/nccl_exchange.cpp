@@ -131,14 +131,11 @@ class GpuRank {
   std::unique_ptr<comm::Communicator> all_;
 };
 
-// The finding for the first cause of a failure. A deadline accuses the rank that it names, if it names one; what NCCL
-// says of a peer, whose process is ours and lives, accuses nobody; anything else is of the GPU where it happened.
+// The finding for the first cause of a failure. What NCCL says of a peer, whose process is ours and lives, accuses
+// nobody.
 Finding failure_of(const comm::World::Cause& cause, const std::vector<std::string>& gpus) {
-  std::optional<int> named = cause.error.rank();
-  if (cause.error.blame() != Blame::peer)
-    named = named.value_or(cause.rank);
-  else if (cause.error.kind() != "comm.deadline")
-    named.reset();
+  std::optional<int> named = cause.accused();
+  if (cause.error.blame() == Blame::peer && cause.error.kind() != "comm.deadline") named.reset();
   return {.severity = kUnseen,
           .entity = named ? gpus.at(static_cast<std::size_t>(*named)) : "all-to-all",
           .message = "it failed: " + cause.error.message(),

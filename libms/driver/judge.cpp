@@ -111,12 +111,10 @@ Judgement judge_verdict(const AttemptEvidence& e) {
   if (is(ExitCode::peer_lost)) {
     Judgement j = judged(Next::again, v.kind == "comm.deadline" ? "hang" : "peer_lost", v.code, v.message);
     j.network = v.kind != "replay.tie";
-    if (v.kind == "replay.tie") {  // whoever wrote it is as likely to compute wrongly as the others
-      j.cause = v.kind;
-      j.suspects = e.nodes;
-      return j;
-    }
+    if (!j.network) j.cause = v.kind;
     add_once(j.suspects, v.node);
+    // Nothing tells which of the ranks it is: all are looked at.
+    if (!j.network || (v.kind == "comm.deadline" && v.node.empty())) j.suspects = e.nodes;
     return j;
   }
   return judged(Next::stop, v.kind.empty() ? "failed" : v.kind, v.code, v.message);
@@ -151,7 +149,7 @@ std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::strin
   const auto blocked = [](const NodeTask& t) { return t.task.state == 'D'; };
   const auto behind = [&](const NodeTask& t) { return t.step >= 0 && t.step < most_steps; };
   const auto busy = [](const NodeTask& t) { return t.task.cpu >= kBusy; };
-  const auto idle = [](const NodeTask& t) { return t.task.cpu <= kIdle; };
+  const auto idle = [](const NodeTask& t) { return t.task.cpu >= 0 && t.task.cpu <= kIdle; };
   const auto few = [&](const auto& is, std::size_t times) {
     const auto number = static_cast<std::size_t>(std::ranges::count_if(tasks, is));
     return number > 0 && times * number <= tasks.size();

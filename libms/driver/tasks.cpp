@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <thread>
 #include <tuple>
@@ -133,28 +134,61 @@ int kill_tasks(const Sysroot& root, int job, int attempt) {
   return count;
 }
 
+ThreadTimes thread_times(const Sysroot& root, int pid) {
+  ThreadTimes times;
+  const std::string directory = fmt::format("/proc/{}/task", pid);
+  for (const std::string& name : root.list(directory)) {
+    std::istringstream text(root.read(fmt::format("{}/{}/schedstat", directory, name)).value_or(""));
+    ThreadTime time;
+    if (const std::optional<int> thread = to_number<int>(name); thread && text >> time.ran_ns >> time.waited_ns)
+      times[*thread] = time;
+  }
+  return times;
+}
+
+double processors_of(const ThreadTimes& before, const ThreadTimes& after, double seconds) {
+  constexpr double kLeastSeen = 0.05;  // of the time
+  double processors = 0;
+  for (const auto& [thread, now] : after) {
+    const auto found = before.find(thread);
+    const ThreadTime then = found == before.end() ? ThreadTime{} : found->second;
+    const double ran_s = 1e-9 * static_cast<double>(now.ran_ns - then.ran_ns);
+    const double seen_s = seconds - 1e-9 * static_cast<double>(now.waited_ns - then.waited_ns);
+    if (seen_s < kLeastSeen * seconds) return -1;
+    processors += std::min(1.0, ran_s / seen_s);
+  }
+  return processors;
+}
+
 TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds) {
   std::vector<Task> tasks = tasks_of(root, job, attempt);
   // The first process of a rank is the rank; those behind it are its children. A launcher is none beside its workers.
   const bool launched = std::ranges::any_of(tasks, &Task::worker);
   const auto order = [&](const Task& task) { return std::tuple(launched && !task.worker, task.rank, task.pid); };
   std::ranges::sort(tasks, {}, order);
-  std::vector<ProcessStat> before;
-  for (const Task& task : tasks) before.push_back(process_stat(root, task.pid));
+  struct Before {
+    char state;
+    ThreadTimes times;
+    double at_s;
+  };
+  std::vector<Before> before;
+  for (const Task& task : tasks)
+    before.push_back({process_stat(root, task.pid).state, thread_times(root, task.pid), monotonic_s()});
   const double start_s = monotonic_s();
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   TaskLook look;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
     const bool is_rank = task.worker == launched && (look.ranks.empty() || look.ranks.back().rank != task.rank);
-    const ProcessStat now = process_stat(root, task.pid);
-    const double spent_s = static_cast<double>(now.ticks - before[i].ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
-    TaskEvidence evidence{.rank = task.rank,
-                          .pid = task.pid,
-                          .state = now.state,
-                          .cpu = now.state == 'X' ? 0 : spent_s / (monotonic_s() - start_s),
-                          .waits_in = root.read(fmt::format("/proc/{}/wchan", task.pid)).value_or(""),
-                          .stack = stack_of(root, task.pid, is_rank || monotonic_s() - start_s < kOthers_s)};
+    char state = process_stat(root, task.pid).state;
+    if (state == 'D' && before[i].state != 'D') state = before[i].state;  // a page that came from a disk
+    TaskEvidence evidence{
+        .rank = task.rank,
+        .pid = task.pid,
+        .state = state,
+        .cpu = processors_of(before[i].times, thread_times(root, task.pid), monotonic_s() - before[i].at_s),
+        .waits_in = root.read(fmt::format("/proc/{}/wchan", task.pid)).value_or(""),
+        .stack = stack_of(root, task.pid, is_rank || monotonic_s() - start_s < kOthers_s)};
     if (look.all.size() < kMostLook_bytes) {
       look.all += fmt::format("process {}, {} {}, state {}, {:.2f} processors, waits in {}: {}\n{}\n", task.pid,
                               is_rank ? "rank" : "of rank", task.rank, evidence.state, evidence.cpu, evidence.waits_in,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,7 +32,17 @@ std::optional<Task> task_of(const Sysroot& root, int pid);
 std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt);
 // Sends SIGKILL to all of them and to those that they start meanwhile; returns how many there were.
 int kill_tasks(const Sysroot& root, int job, int attempt);
-// State, processor time over `seconds`, what it waits in, and the stacks of its threads: by py-spy for Python where it
+// Nanoseconds for which each thread of a process, by number, has had a processor and has waited for one.
+struct ThreadTime {
+  std::int64_t ran_ns = 0, waited_ns = 0;
+};
+using ThreadTimes = std::map<int, ThreadTime>;
+ThreadTimes thread_times(const Sysroot& root, int pid);
+// Returns how many processors a process took in the time in which its threads did not wait for one: others on a busy
+// machine do not make it look idle. Negative: a thread has waited all the time, so what it does is not known.
+double processors_of(const ThreadTimes& before, const ThreadTimes& after, double seconds);
+
+// State, processors over `seconds`, what it waits in, and the stacks of its threads: by py-spy for Python where it
 // is there, as /proc tells else.
 struct TaskLook {
   std::vector<TaskEvidence> ranks;  // one process a rank: workers where there are some, not what launched them

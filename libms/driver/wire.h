@@ -62,7 +62,7 @@ struct TaskEvidence {
   int rank = -1;
   int pid = 0;
   char state = '?';
-  double cpu = 0;
+  double cpu = 0;        // processors that it takes where there are enough of them; negative: not known
   std::string waits_in;  // the kernel's word for it
   std::string stack;     // of its threads, as far as one may look
 };

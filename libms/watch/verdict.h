@@ -20,7 +20,7 @@ struct Verdict {
   std::string kind;   // Error::kind(), empty when done
   std::string blame;  // to_string(Blame), empty when done, and when stopped: nobody failed
   std::string message;
-  int rank = -1;           // the rank to blame, or the rank that failed
+  int rank = -1;           // the rank to blame, or the rank that failed; -1: nothing tells which
   std::string node;        // its host
   std::string operation;   // the communication operation that noticed the failure, if any
   std::int64_t step = -1;  // the step the writer was in

@@ -98,7 +98,8 @@ named = first["suspects"]
 right = not cause or first["cause"] in cause.split()
 right = right and (not named and not ledger["strikes"] if accused == "nobody" else not accused or accused in named)
 if code in (2, 70): right = right and len(ledger["attempts"]) == 1  # the same thing would happen again
-located = "-" if not named else "right" if named == [accused] else "over-evicted"
+everybody = len(named) > 1 and set(named) == set(first["nodes"])
+located = "-" if not named else "right" if named == [accused] else "undecided" if everybody else "over-evicted"
 seconds = lambda s: f"{s:.1f}" if s > 0 else "-"
 print(" | ".join([name, first["cause"], located, seconds(first["detect_s"]), seconds(first["diagnose_s"]), seconds(first["recover_s"]),
                   seconds(first["detect_s"] + first["recover_s"]), str(len(ledger["attempts"]))]), end=" | ")

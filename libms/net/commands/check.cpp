@@ -70,6 +70,7 @@ class Run {
   Checked finish() {
     checked_.seconds = clock_.now_s() - begin_s_;
     checked_.strangers = workers_.strangers();
+    checked_.undecided = workers_.undecided();
     return std::move(checked_);
   }
 

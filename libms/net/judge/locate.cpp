@@ -83,7 +83,8 @@ std::vector<Locator::Of> Locator::judge() const {
     Ways ways(n_);
     std::set<Pair> set_aside;
     for (const PairResult& result : results_) {
-      if (result.at_fault >= 0 || is_disturbed(result)) continue;  // says nothing of the other one, or of the way
+      // Tells nothing of the other one, or of the way.
+      if (result.at_fault >= 0 || result.cut_short || is_disturbed(result)) continue;
       for (const bool there : {true, false}) {
         if (!tried(result, there, symptom)) continue;
         const Normal& of = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];

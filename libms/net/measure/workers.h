@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,17 @@ class Workers {
   virtual std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) = 0;
   // Returns false once nothing more can be measured; the remaining tests are skipped.
   virtual bool works() const { return true; }
+  // What ended the measurements where nothing tells which node is at fault: the operation that does not end, and why.
+  struct Undecided {
+    std::string operation, why;
+  };
+  const std::optional<Undecided>& undecided() const { return undecided_; }
 
  protected:
   std::vector<std::string> nodes_, missing_;
   std::string why_missing_;
   std::size_t invited_ = 0;
+  std::optional<Undecided> undecided_;
 };
 
 }  // namespace ms::net

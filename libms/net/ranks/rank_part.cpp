@@ -55,9 +55,10 @@ struct Cut {
 
 class RankPart::Impl {
  public:
-  Impl(comm::World& world, const RankDevices& devices, std::vector<int> ranks)
+  Impl(comm::World& world, const RankDevices& devices, std::vector<std::string> nodes, std::vector<int> ranks)
       : world_(world),
         device_(devices.data),
+        nodes_(std::move(nodes)),
         ranks_(std::move(ranks)),
         next_group_(1),
         most_piece_(device_.kind() == "cuda" ? kMostGpuPiece : kMostPiece),
@@ -139,6 +140,7 @@ class RankPart::Impl {
   static constexpr std::size_t kMostTold = 64 << 10;
 
   int rank_of(int node) const { return ranks_[static_cast<std::size_t>(node)]; }
+  const std::string& name_of(int node) const { return nodes_[static_cast<std::size_t>(node)]; }
   static Tensor piece(std::byte* data, std::int64_t bytes) { return {data, 1, bytes / 4, bytes / 4, DType::i32}; }
   Tensor out(std::int64_t bytes) const { return messages_.words(0, bytes); }
   Tensor in(std::int64_t bytes) const { return messages_.words(most_piece_, bytes); }
@@ -147,16 +149,18 @@ class RankPart::Impl {
   // round: NCCL's take memory. To open and to connect one is collective there, so all ranks go through a round in its
   // order.
   void open_ways(const Round& round, const PairSpec& spec) {
-    const auto open = [&](int from, int to) {
+    const auto open = [&](int from_node, int to_node) {
+      const int from = rank_of(from_node), to = rank_of(to_node);
       const int me = world_.rank(), id = next_group_++;
       if (me != from && me != to) return;
       auto& way = ways_[{from, to}];
-      way = world_.open({fmt::format("{} to {}", from, to), id, {from, to}}, me == from ? *out_stream_ : *in_stream_);
+      const std::string name = fmt::format("{} to {}", name_of(from_node), name_of(to_node));
+      way = world_.open({name, id, {from, to}}, me == from ? *out_stream_ : *in_stream_);
       way->connect();
     };
     for (const auto& [a, b] : round) {
-      open(rank_of(a), rank_of(b));
-      if (spec.back || spec.pings > 0) open(rank_of(b), rank_of(a));
+      open(a, b);
+      if (spec.back || spec.pings > 0) open(b, a);
     }
   }
   Communicator& way(int from, int to) { return *ways_.at({from, to}); }
@@ -277,6 +281,7 @@ class RankPart::Impl {
 
   comm::World& world_;
   tensor::Device& device_;
+  std::vector<std::string> nodes_;
   std::vector<int> ranks_;   // of the nodes
   int next_group_;           // id
   std::int64_t most_piece_;  // messages_ has room for one that is sent, and one that is received
@@ -287,8 +292,9 @@ class RankPart::Impl {
   std::map<Pair, std::unique_ptr<Communicator>> ways_;  // of this round
 };
 
-RankPart::RankPart(comm::World& world, const RankDevices& devices, std::vector<int> ranks)
-    : impl_(std::make_unique<Impl>(world, devices, std::move(ranks))) {}
+RankPart::RankPart(comm::World& world, const RankDevices& devices, std::vector<std::string> nodes,
+                   std::vector<int> ranks)
+    : impl_(std::make_unique<Impl>(world, devices, std::move(nodes), std::move(ranks))) {}
 RankPart::~RankPart() = default;
 void RankPart::tell(Order& order, std::vector<int>& words) { impl_->tell(order, words); }
 std::vector<Seen> RankPart::run(const Round& round, const PairSpec& spec) { return impl_->run(round, spec); }

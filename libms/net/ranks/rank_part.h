@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -33,8 +34,8 @@ static_assert(std::is_trivially_copyable_v<Seen>);
 
 class RankPart {
  public:
-  // `ranks`: each node's rank.
-  RankPart(comm::World& world, const RankDevices& devices, std::vector<int> ranks);
+  // `nodes`: their names; `ranks`: each node's rank.
+  RankPart(comm::World& world, const RankDevices& devices, std::vector<std::string> nodes, std::vector<int> ranks);
   ~RankPart();
   RankPart(const RankPart&) = delete;
   RankPart& operator=(const RankPart&) = delete;

@@ -42,7 +42,7 @@ RankWorkers::RankWorkers(comm::World& world, const RankDevices& devices)
     }
   }
   invited_ = nodes_.size();
-  part_ = std::make_unique<RankPart>(world, devices, ranks_);
+  part_ = std::make_unique<RankPart>(world, devices, nodes_, ranks_);
 }
 
 RankWorkers::~RankWorkers() {
@@ -88,6 +88,7 @@ std::vector<PairResult> RankWorkers::test(const Round& round, const PairSpec& sp
     for (PairResult& result : results) {
       result.error = why;
       result.at_fault = result.a == at_fault || result.b == at_fault ? at_fault : -1;
+      result.cut_short = result.at_fault < 0;
     }
     return results;
   };
@@ -110,9 +111,11 @@ std::vector<PairResult> RankWorkers::test(const Round& round, const PairSpec& sp
     return results;
   } catch (const Error& error) {
     works_ = false;
-    if (!error.rank()) throw;
-    const auto node = std::ranges::find(ranks_, *error.rank());
-    return fail(error.message(), node == ranks_.end() ? -1 : static_cast<int>(node - ranks_.begin()));
+    const auto node = error.rank() ? std::ranges::find(ranks_, *error.rank()) : ranks_.end();
+    if (node != ranks_.end()) return fail(error.message(), static_cast<int>(node - ranks_.begin()));
+    if (error.blame() != Blame::peer) throw;
+    undecided_ = {.operation = error.operation(), .why = error.message()};
+    return fail(error.message(), -1);
   }
 }
 

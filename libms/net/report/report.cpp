@@ -66,6 +66,8 @@ const std::vector<Code>& codes() {
       {"net.silent", "A node that did not come, or did not answer others."},
       {"net.strangers",
        "Not judged: it did not come or did not answer, and connections without the secret took all room there."},
+      {"net.undecided",
+       "Ranks waited for each other, or made progress too late: nothing tells which node is at fault."},
       {"net.slow", "Less than the threshold of what other ways carry."},
       {"net.loss", "Datagrams that were sent at a low rate did not arrive, and were not dropped by the receiver."},
       {"net.mtu", "Packets as large as the sender's interface allows do not arrive."},
@@ -170,7 +172,7 @@ std::vector<Finding> findings(const Checked& checked) {
   }
   if (checked.command == "pairs") {  // nobody is judged, but what could not be measured is told
     for (const PairResult& result : checked.results) {
-      if (result.error.empty()) continue;
+      if (result.error.empty() || result.cut_short) continue;
       const std::string &a = name_of(checked, result.a), &b = name_of(checked, result.b);
       found_unless(crowd_at(checked, {a, b}), {.code = "net.silent",
                                                .severity = Severity::critical,
@@ -186,6 +188,13 @@ std::vector<Finding> findings(const Checked& checked) {
                                                 .blame = Blame::fabric,
                                                 .entity = who(checked, fault.culprit),
                                                 .message = evidence(checked, fault)});
+  }
+  if (checked.undecided) {
+    found.push_back({.code = "net.undecided",
+                     .severity = Severity::critical,
+                     .blame = Blame::fabric,
+                     .entity = checked.undecided->operation,
+                     .message = checked.undecided->why});
   }
   return found;
 }

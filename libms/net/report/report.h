@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/finding.h"
 #include "net/judge/locate.h"
+#include "net/measure/workers.h"
 #include "net/transport/acceptor.h"
 
 namespace ms::net {
@@ -23,6 +25,7 @@ struct Checked {
   std::vector<std::string> not_run = {};            // what could not be tried here, and why
   std::vector<std::string> remarks = {};            // what cannot be told
   std::map<std::string, Strangers> strangers = {};  // by where they connected, see workers.h
+  std::optional<Workers::Undecided> undecided = {};
   std::int64_t untested_pairs = 0;
   int rounds = 0;
   double seconds = 0;

@@ -37,18 +37,20 @@ constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
 constexpr std::chrono::milliseconds kTakenWithin{2'000};  // for the survivor that takes the run directory
 constexpr std::chrono::milliseconds kDoneWithin{30'000};  // for a process whose run is done to exit
 constexpr std::chrono::milliseconds kEvidenceWithin{1'000};
+constexpr std::chrono::milliseconds kPreparedWithin{500};  // for a start that fails to have its run directory
 
 std::chrono::milliseconds deadline_of(const Settings& settings) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
 }
 
-// Writes the first cause of a failed run, with the rank that it blames, or else comes from. Returns false where another
-// rank's cause was first.
+// Writes the first cause of a failed run, with the rank that it accuses. Returns false where another rank's cause was
+// first.
 bool write_failure(const std::string& dir, const std::string& nonce, const comm::World& world,
                    const comm::World::Cause& cause, std::int64_t step) {
-  const int rank = cause.error.rank().value_or(cause.rank);
-  return watch::write_verdict(
-      dir, nonce, watch::verdict_of(cause.error, rank, world.node(rank), cause.error.step().value_or(step)));
+  const std::optional<int> rank = cause.accused();
+  return watch::write_verdict(dir, nonce,
+                              watch::verdict_of(cause.error, rank.value_or(-1), rank ? world.node(*rank) : "",
+                                                cause.error.step().value_or(step)));
 }
 
 watch::Verdict verdict_without_failure(const Outcome& outcome) {
@@ -65,19 +67,18 @@ void conclude(const Outcome& outcome, const std::string& dir, const std::string&
   options.report(outcome);
 }
 
-// Has what the process does taken down when a wait of the run expires. `here`: a rank of each process of this node; the
-// first that is not at fault has the devices looked at.
-std::shared_ptr<watch::Evidence> keep_evidence(comm::World& world, const std::vector<int>& here) {
-  auto evidence = std::make_shared<watch::Evidence>();
-  world.before_stop([evidence, here, me = world.rank(), diag = own_tool("ms-diag"),
-                     pid = [&world](int rank) { return world.pid(rank); }](const comm::World::Cause& cause) {
+// Returns a witness of the world's failure that has what the process does taken down when a wait of the run expires.
+// `here`: a rank of each process of this node; the first that is not at fault has the devices looked at.
+comm::World::Witness keeps_evidence(const comm::World& world, const std::vector<int>& here,
+                                    const std::shared_ptr<watch::Evidence>& evidence) {
+  return [evidence, here, me = world.rank(), diag = own_tool("ms-diag"),
+          pid = [&world](int rank) { return world.pid(rank); }](const comm::World::Cause& cause) {
     if (cause.error.kind() != "comm.deadline") return;
     const std::optional<int> blamed = cause.error.rank();
     const auto well = std::ranges::find_if(here, [&](int rank) { return rank != blamed; });
     const int looks = well == here.end() ? here.front() : *well;
     evidence->take(cause.error.message(), blamed ? pid(*blamed) : 0, looks == me ? diag : "");
-  });
-  return evidence;
+  };
 }
 
 // `path`: of this process's evidence; empty: there is none.
@@ -151,7 +152,8 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   std::atomic<bool> failed = false;
   std::vector<std::unique_ptr<comm::World>> worlds;
   for (int rank = 0; rank < ranks; ++rank) worlds.push_back(hub->world(rank));
-  const std::shared_ptr<watch::Evidence> evidence = keep_evidence(*worlds.front(), {0});
+  const auto evidence = std::make_shared<watch::Evidence>();
+  worlds.front()->before_stop(keeps_evidence(*worlds.front(), {0}, evidence));
   {
     std::vector<std::jthread> threads;
     const auto start = [&](int rank) {
@@ -200,13 +202,17 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
 class FailureReport {
  public:
   FailureReport(comm::World& world, const Settings& settings, std::string nonce, std::chrono::milliseconds deadline)
-      : world_(world),
-        settings_(settings),
-        dir_(settings.run.dir),
-        nonce_(std::move(nonce)),
-        deadline_(deadline),
-        evidence_(keep_evidence(world, world.node_ranks())) {}
+      : world_(world), settings_(settings), dir_(settings.run.dir), nonce_(std::move(nonce)), deadline_(deadline) {}
 
+  // From now on the world's failure is reported by `shutdown`, on its thread: at once where there can be a verdict.
+  void begin(comm::World& world, ShutdownWatch& shutdown) {
+    world.before_stop([this, &shutdown,
+                       keep = keeps_evidence(world, world.node_ranks(), evidence_)](const comm::World::Cause& cause) {
+      keep(cause);
+      shutdown.begin_failed(cause, prepared_ ? std::chrono::milliseconds(0) : kPreparedWithin);
+    });
+    if (const std::optional<comm::World::Cause> cause = world.cause()) shutdown.begin_failed(*cause, kPreparedWithin);
+  }
   // The run directory exists, without the verdict of the run before. `dir` is rank 0's.
   void prepared(std::string dir) {
     dir_ = std::move(dir);
@@ -239,9 +245,10 @@ class FailureReport {
   const std::string nonce_;
   const std::chrono::milliseconds deadline_;
   std::atomic<std::int64_t> step_ = 0;
-  const std::shared_ptr<watch::Evidence> evidence_;
+  const std::shared_ptr<watch::Evidence> evidence_ = std::make_shared<watch::Evidence>();
   std::timed_mutex mutex_;
-  bool prepared_ = false, reported_ = false;
+  std::atomic<bool> prepared_ = false;
+  bool reported_ = false;
 };
 
 // Exits with the cause's own code, so that srun and mpirun, which report one of many, report what happened. But only
@@ -302,7 +309,7 @@ std::unique_ptr<comm::World> join_world(const Loaded& loaded, const std::string&
     }
     const auto* missing = dynamic_cast<const comm::MissingRank*>(&error);
     const watch::Verdict verdict =
-        watch::verdict_of(error, error.rank().value_or(rank), missing == nullptr ? "" : missing->node(), 0);
+        watch::verdict_of(error, error.rank().value_or(-1), missing == nullptr ? "" : missing->node(), 0);
     if (!has_directory || watch::write_verdict(dir, nonce, verdict) || !watch::has_verdict(dir, nonce)) {
       print_err("ms-train: error: rank {}: {}\n", rank, error.message());
     }
@@ -319,11 +326,12 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   const log::RankScope label(rank);
   FailureReport report(*world, loaded.settings, nonce, trainer.deadline);
   const auto report_cause = [&report](const comm::World::Cause& cause) { report(cause); };
-  ShutdownWatch shutdown(*world, trainer.deadline, report_cause, [rank](const comm::World::Cause& cause) {
+  ShutdownWatch shutdown(trainer.deadline, report_cause, [rank](const comm::World::Cause& cause) {
     const log::RankScope label_of_thread(rank);
     log::error("train", "the run has failed, and this process does not come to its end: it is ended");
     exit_failed(cause, rank);
   });
+  report.begin(*world, shutdown);
   try {
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
     Process process(check_together(loaded, nonce, options, *world, start_up, report, directory), trainer,
@@ -347,7 +355,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   } catch (const std::exception& thrown) {
     const Error error = error_of(thrown, "train.bug");
     const comm::World::Cause cause = world->cause().value_or(comm::World::Cause{rank, error});
-    shutdown.begin_failed(cause);
+    shutdown.begin_failed(cause, {});
     report(cause);
     world->abort(error);  // after the verdict: telling the peers takes time, and the launcher may not wait for it
     world.reset();        // gives the abort a moment to reach the peers

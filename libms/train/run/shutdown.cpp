@@ -3,28 +3,26 @@
 #include <utility>
 
 namespace ms::train {
-namespace {
 
-constexpr std::chrono::milliseconds kPoll{200};
-constexpr std::chrono::milliseconds kGrace{300};
-
-}  // namespace
-
-ShutdownWatch::ShutdownWatch(const comm::World& world, std::chrono::milliseconds limit, Callback report, Callback end)
-    : world_(world), limit_(limit), report_(std::move(report)), end_(std::move(end)) {
+ShutdownWatch::ShutdownWatch(std::chrono::milliseconds limit, Callback report, Callback end)
+    : limit_(limit), report_(std::move(report)), end_(std::move(end)) {
   thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 ShutdownWatch::~ShutdownWatch() = default;
 
-void ShutdownWatch::begin_failed(const comm::World::Cause& cause) {
+void ShutdownWatch::begin_failed(const comm::World::Cause& cause, std::chrono::milliseconds grace) {
   const std::lock_guard lock(mutex_);
-  if (!cause_) cause_ = cause;
+  if (cause_) return;
+  cause_ = cause;
+  grace_ = grace;
+  wake_.notify_all();
 }
 
 void ShutdownWatch::begin_done(std::chrono::milliseconds limit, std::function<void()> end) {
   const std::lock_guard lock(mutex_);
   done_limit_ = limit;
   done_ = std::move(end);
+  wake_.notify_all();
 }
 
 void ShutdownWatch::watch(const std::stop_token& stop) {
@@ -33,11 +31,8 @@ void ShutdownWatch::watch(const std::stop_token& stop) {
     wake_.wait_for(lock, stop, time, [] { return false; });
     return !stop.stop_requested();
   };
-  while (!cause_ && !done_) {
-    if (!pause(kPoll)) return;
-    if (!cause_ && !done_) cause_ = world_.cause();
-  }
-  if (!done_ && !pause(kGrace)) return;
+  if (!wake_.wait(lock, stop, [&] { return cause_ || done_; })) return;
+  if (!done_ && grace_.count() > 0 && !pause(grace_)) return;
   if (done_) {
     if (pause(done_limit_)) done_();
     return;

@@ -17,6 +17,7 @@
 // MS_EMULATED_NCCL_HANG  the operation of this number, from 1 over all communicators of the process, never begins
 // MS_EMULATED_NCCL_CONNECT_HANGS  the connection of this number of the process, from 1 on, never comes about
 // MS_EMULATED_NCCL_DIES  the process is killed in the operation of this number, counted like that
+// MS_EMULATED_NCCL_STOPS  the process is stopped in the operation of this number, counted like that
 // MS_EMULATED_NCCL_SLOW  A-B@BYTES: sends and receives between these two ranks of mpirun's, or GPUs where ranks are
 //     threads, carry so many bytes a second; A@BYTES: those of this one
 // MS_EMULATED_NCCL_NET_SLOW  likewise, where NCCL_P2P_DISABLE and NCCL_SHM_DISABLE leave only the network
@@ -172,6 +173,7 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
     return refuse(ncclInternalError, "it was to be refused");
   }
   if (number == number_in("MS_EMULATED_NCCL_DIES")) ::kill(::getpid(), SIGKILL);
+  if (number == number_in("MS_EMULATED_NCCL_STOPS")) ::kill(::getpid(), SIGSTOP);
   header.sequence = member->begin();
   const Operation operation{header, in, out, number == number_in("MS_EMULATED_NCCL_HANG")};
   const auto run = [member, operation, stream] {

@@ -2,9 +2,13 @@
 #include "base/lock_file.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <array>
 
 #include "support/files.h"
 
@@ -39,6 +43,32 @@ TEST(LockFile, IsFreeOnceItsProcessIsGone) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0) << "the child had it";
   EXPECT_TRUE(lock_file(path, Blame::user).fd);
+}
+
+// A process is killed while a program that it starts has the lock's descriptor, and has not come to exec() yet.
+TEST(LockFile, IsFreeOnceWhatAKilledProcessWasStartingHasBegun) {
+  const test::TempDir dir;
+  const std::string path = dir / "lock";
+  std::array<int, 2> locked{};
+  ASSERT_EQ(::pipe(locked.data()), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    const FileLock lock = lock_file(path, Blame::user);
+    const int looks = ::inotify_init1(IN_CLOEXEC);
+    ::inotify_add_watch(looks, path.c_str(), IN_ACCESS);
+    if (::fork() == 0) {  // until somebody has read who has it: then the lock was tried in vain
+      std::array<char, 256> event{};
+      ::_exit(::write(locked[1], "1", 1) == 1 && ::read(looks, event.data(), event.size()) > 0 ? 0 : 1);
+    }
+    ::pause();
+  }
+  char word = 0;
+  ASSERT_EQ(::read(locked[0], &word, 1), 1);
+  ::kill(holder, SIGKILL);
+  ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+  const FileLock lock = lock_file(path, Blame::user);
+  EXPECT_TRUE(lock.fd) << lock.holder;
+  for (const int end : locked) ::close(end);
 }
 
 // Whoever owns the directory could have laid the name for others to overwrite what it leads to.

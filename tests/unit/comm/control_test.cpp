@@ -56,10 +56,12 @@ TEST(Control, RoundTripsQuestionsAndAnswers) {
       EXPECT_EQ(got.report.waits[k].group, 3);
       EXPECT_EQ(got.report.waits[k].sequence, k);
       EXPECT_EQ(got.report.waits[k].what, k == 0 ? "barrier" : "");
+      EXPECT_EQ(got.report.waits[k].recent, k == 1);
     }
-    answer.report = {.issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, ""}}, .busy = "waits for data"};
+    answer.report = {
+        .issued = false, .waits = {{12287, 3, 0, "barrier"}, {12287, 3, 1, "", true}}, .busy = "waits for data"};
   }
-  answer.report.waits.assign(Inquiry::kMostWaits, {1, 2, 3, std::string(100 << 10, 'x')});
+  answer.report.waits.assign(Inquiry::kMostWaits, {1, 2, 3, std::string(100 << 10, 'x'), true});
   EXPECT_LE(answer_message(answer).size(), kMaxControlBytes);
 }
 

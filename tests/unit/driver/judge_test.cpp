@@ -106,6 +106,13 @@ TEST(Judge, ByTheTable) {
        76,
        {"n2"},
        false},
+      {"ranks that wait for each other: all are looked at",
+       ended(76, verdict(76, "peer", "", "comm.deadline")),
+       Next::again,
+       "hang",
+       76,
+       {"n1", "n2"},
+       false},
       {"of two dp ranks one computes wrongly",
        ended(76, verdict(76, "peer", "n2", "replay.tie")),
        Next::again,
@@ -342,6 +349,10 @@ TEST(Outliers, DoWhatNobodyElseDoes) {
   EXPECT_THAT(of(and_one('R', 1)), ElementsAre("n3"));
   EXPECT_EQ(why, "rank 3 on n3 computes while all others wait");
   EXPECT_THAT(of(and_one('S', 0.3)), IsEmpty()) << "neither busy nor idle: not sure";
+  std::vector<NodeTask> starved = and_one('R', 1);
+  starved[0].task.cpu = -1;
+  EXPECT_THAT(of(starved), IsEmpty()) << "one of them had no processor, and may compute, too";
+  EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n1", 1, 'R', 0.9), task("n2", 2, 'R', -1)}), IsEmpty());
   EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n1", 1, 'R', 0.9), task("n2", 2, 'S', 0)}), ElementsAre("n2"));
   EXPECT_THAT(of({task("n1", 0, 'R', 1), task("n2", 1, 'S', 0)}), IsEmpty()) << "one of two is no outlier";
   EXPECT_THAT(of({task("n1", 0, 'S', 0, 8), task("n2", 1, 'S', 0, 7)}), ElementsAre("n2"));

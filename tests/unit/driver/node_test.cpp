@@ -96,6 +96,25 @@ TEST_F(Node, ALookTellsWhoComputesAndWhoIsStopped) {
   stopped.signal(SIGCONT);
 }
 
+// A rank that polls and one that computes, alone and where others have the processors most of the time.
+TEST_F(Node, TheProcessorsThatATaskTakesDoNotDependOnWhatElseRuns) {
+  constexpr std::int64_t kMs = 1'000'000;
+  struct Row {
+    std::int64_t ran_ms, waited_ms;
+    double processors;
+  };
+  for (const Row& row :
+       {Row{500, 0, 1}, Row{50, 450, 1}, Row{20, 0, 0.04}, Row{8, 300, 0.04}, Row{0, 0, 0}, Row{0, 490, -1}}) {
+    const ThreadTimes before{{10, {700 * kMs, 900 * kMs}}},
+        after{{10, {(700 + row.ran_ms) * kMs, (900 + row.waited_ms) * kMs}}};
+    EXPECT_DOUBLE_EQ(processors_of(before, after, 0.5), row.processors) << row.ran_ms << " " << row.waited_ms;
+  }
+  EXPECT_DOUBLE_EQ(processors_of({}, {{10, {250 * kMs, 0}}, {11, {500 * kMs, 0}}}, 0.5), 1.5);
+  const ThreadTimes own = thread_times(root_, getpid());
+  ASSERT_TRUE(own.contains(getpid()));
+  EXPECT_GT(own.at(getpid()).ran_ns, 0);
+}
+
 TEST_F(Node, WorkersOfALauncherAreTheRanksAndDumpTheirFlightRecordersWhenAsked) {
   const std::string prefix = dir_ + "/fr_";
   ASSERT_EQ(mkfifo((prefix + "5.pipe").c_str(), 0600), 0);

@@ -98,5 +98,27 @@ TEST(RankWorkers, ARankThatIsLostIsNamedAndNothingIsTestedAfterIt) {
   EXPECT_EQ(checked->faults[0].symptoms.front(), Symptom::silent);
 }
 
+TEST(RankWorkers, WhereNothingTellsWhoIsAtFaultNobodyIsAccused) {
+  for (const bool judges : {true, false}) {
+    std::optional<Checked> checked;
+    EXPECT_THROW(run_ranks({.transport = "threads", .ranks = 3, .deadline_s = 1},
+                           [&](comm::World& world, const RankDevices& devices) {
+                             RankWorkers workers(world, devices);
+                             const CheckOptions options{.spec = quickest()};
+                             if (world.rank() == 0)
+                               checked = judges ? locate(workers, options) : check_pairs(workers, options);
+                           }),  // ranks 1 and 2 do not take part
+                 Error);
+    ASSERT_TRUE(checked);
+    EXPECT_TRUE(checked->faults.empty());
+    EXPECT_TRUE(checked->healthy.empty());
+    const std::vector<Finding> found = findings(*checked);
+    ASSERT_EQ(found.size(), 1U) << as_text(*checked);
+    EXPECT_EQ(found[0].code, "net.undecided");
+    EXPECT_NE(found[0].entity, "");
+    EXPECT_EQ(nagios_status(*checked), 2);
+  }
+}
+
 }  // namespace
 }  // namespace ms::net
