@@ -23,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 // share it would take longer. Copying 64 KiB takes about 5 us; a wake-up costs 5 to 50 us.
 constexpr std::int64_t kOneWorkerBytes = 64 << 10;
 
+const Wait kClosing{.peer = -1, .group = kNoGroup, .sequence = 0, .what = "the closing of the world"};
+
 }  // namespace
 
 std::shared_ptr<GroupState> ThreadHub::Impl::group(const Group& group) {
@@ -292,7 +294,7 @@ void ThreadHub::Impl::close(int rank) {
     if (!closing_[static_cast<std::size_t>(k)]) missing.push_back(k);
   }
   lock.unlock();
-  const Error error = deadline_error(rank, most, missing, "the closing of the world");
+  const Error error = inquire(rank, most, kClosing, missing).error();
   abort(rank, error);
   throw error;
 }

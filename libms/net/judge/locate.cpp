@@ -229,7 +229,8 @@ void Locator::measure(Fault& fault) const {
   for (const PairResult& result : results_) {
     if (c.kind == Kind::group && options_.layout.below(result.a, c.a) == options_.layout.below(result.b, c.a)) continue;
     const bool about = c.b >= 0 ? std::minmax(c.a, c.b) == std::minmax(result.a, result.b)
-                                : touches(c, result.a, options_.layout) || touches(c, result.b, options_.layout);
+                                : touches(c, result.a, options_.layout) || touches(c, result.b, options_.layout) ||
+                                      (is_node(c.kind) && result.at_fault == c.a);
     if (!about) continue;
     fault.normal = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
     if (result.least_us >= 0) latency_us.push_back(result.least_us);

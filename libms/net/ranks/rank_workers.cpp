@@ -90,6 +90,8 @@ std::vector<PairResult> RankWorkers::test(const Round& round, const PairSpec& sp
       result.at_fault = result.a == at_fault || result.b == at_fault ? at_fault : -1;
       result.cut_short = result.at_fault < 0;
     }
+    // Where its pair is not of this round, another one has it.
+    if (at_fault >= 0 && std::ranges::all_of(results, &PairResult::cut_short)) results.front().at_fault = at_fault;
     return results;
   };
   try {

@@ -172,13 +172,14 @@ std::vector<Finding> findings(const Checked& checked) {
   }
   if (checked.command == "pairs") {  // nobody is judged, but what could not be measured is told
     for (const PairResult& result : checked.results) {
-      if (result.error.empty() || result.cut_short) continue;
+      if (result.error.empty() || (result.cut_short && result.at_fault < 0)) continue;
       const std::string &a = name_of(checked, result.a), &b = name_of(checked, result.b);
-      found_unless(crowd_at(checked, {a, b}), {.code = "net.silent",
-                                               .severity = Severity::critical,
-                                               .blame = Blame::fabric,
-                                               .entity = a + " - " + b,
-                                               .message = result.error});
+      found_unless(crowd_at(checked, {a, b}),
+                   {.code = "net.silent",
+                    .severity = Severity::critical,
+                    .blame = Blame::fabric,
+                    .entity = result.cut_short ? name_of(checked, result.at_fault) : a + " - " + b,
+                    .message = result.error});
     }
   }
   for (const Fault& fault : checked.faults) {
