@@ -4,10 +4,10 @@
 # usage: tests/bench/accusations.sh LOAD RUNS [CASE...]
 # LOAD 0 runs nothing beside it. CASE is a tool or a case of the table below with hyphens for spaces, as a-rank-exits; without
 # one all run but those of ms-driver, which take a minute each. Needs the programs of BUILD (build/release), mpirun, and
-# stress-ng unless LOAD is 0.
+# stress-ng unless LOAD is 0. BESIDE runs of a case go at the same time (1); KEEP is a folder for what wrong ones leave.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-load=${1:?LOAD} runs=${2:?RUNS}
+load=${1:?LOAD} runs=${2:?RUNS} beside=${BESIDE:-1}
 shift 2
 build=$PWD/${BUILD:-build/release} bin=$PWD/${BUILD:-build/release}/bin
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -23,7 +23,7 @@ trap finish EXIT
 . tests/support/training.sh
 cd "$work" || exit 1
 if ((load > 0)); then
-  stress-ng --cpu "$load" --timeout "${STRESS_SECONDS:-3600}" --quiet &
+  stress-ng --cpu "$load" --timeout 3600 --quiet &
   stress=$!
 fi
 
@@ -39,7 +39,7 @@ netcheck() { # FAULT: of rank 2 of four, on emulated GPUs
   # shellcheck disable=SC2016 # for the ranks' own shells
   FAULT=$1 LD_LIBRARY_PATH=$build/emulated/lib MS_EMULATED_GPU_MEMORY=200000000 ranks 4 sh -c \
     '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || export "$FAULT"; exec "$@"' sh "$bin/ms-netcheck" locate --transport nccl \
-    --seconds 50ms --pings 10 --deadline 10s --json
+    --seconds 50ms --pings 10 --deadline 4s --json
   python3 - <<'PY'
 import json
 text = open("log").read()
@@ -118,12 +118,23 @@ while IFS='|' read -r tool name right command; do
   if (($# > 0)) && [[ " $* " != *" $tool "* && " $* " != *" ${name// /-} "* ]]; then continue; fi
   if (($# == 0)) && [[ $tool == ms-driver ]]; then continue; fi
   good=0 unsure=0 wrong=()
-  for _ in $(seq "$runs"); do
-    named=$(eval "$command" 2>&1 </dev/null)
+  rm -rf run-*
+  for ((i = 0; i < runs; i += beside)); do
+    for ((j = i; j < runs && j < i + beside; ++j)); do
+      mkdir "run-$j"
+      (cd "run-$j" && ln -s ../text* ../*.toml . && eval "$command" >named 2>&1 </dev/null) &
+    done
+    for ((j = i; j < runs && j < i + beside; ++j)); do wait -n $(jobs -p | grep -vx "${stress:-0}"); done
+  done
+  for ((i = 0; i < runs; ++i)); do
+    named=$(cat "run-$i/named")
     case $named in
       "$right") good=$((good + 1)) ;;
       -) unsure=$((unsure + 1)) ;;
-      *) wrong+=("$named") ;;
+      *)
+        wrong+=("$named")
+        [ -z "${KEEP:-}" ] || cp -r "run-$i" "$KEEP/${name// /-}-$load-$i"
+        ;;
     esac
   done
   echo "$tool | $name | $load | $runs | $good | $unsure | ${#wrong[@]}${wrong[*]:+ (${wrong[*]})}"
