@@ -2,9 +2,10 @@
 
 usage: summary.py [--strict] [--ninja BUILD/.ninja_log]... PRESET=RESULTS...
 
-RESULTS is what ctest --output-junit wrote. The last lines printed are what was skipped, each with its reason, and "N passed,
-N failed, N skipped"; the exit status is 1 where a test failed or none ran, or where results are missing. With --strict, a skip
-whose reason does not begin with "needs a GPU: " counts as a failure.
+RESULTS is what ctest --output-junit wrote. The last lines printed are what a test that passed did not try on this machine
+(its lines that begin with "not tried"), what was skipped, each with its reason, and "N passed, N failed, N skipped"; the exit
+status is 1 where a test failed or none ran, or where results are missing. With --strict, a skip whose reason does not begin with
+"needs a GPU: " counts as a failure.
 """
 
 import argparse
@@ -29,6 +30,7 @@ class Test:
         if self.outcome == "passed" and "[  PASSED  ] 0 tests." in self.output:
             self.outcome = "skipped"
         self.skips = list(self.find_skips())
+        self.not_tried = [line for line in self.output if line.startswith("not tried")]
 
     def find_skips(self):
         """(what, reason): the test as a whole, or single cases of a program of GoogleTest or bats that ran."""
@@ -96,6 +98,9 @@ def main():
             test.outcome, test.skips = "failed", []
         elif test.outcome == "failed":
             print(f"failed: {test.name}")
+    for test in tests:
+        for line in test.not_tried:
+            print(f"{test.name}: {line}")
     skips = [skip for test in tests for skip in test.skips]
     for what, reason in skips:
         print(f"skipped: {what}: {reason}")

@@ -39,6 +39,10 @@ with tempfile.TemporaryDirectory() as folder:
     expect([results(folder, "none.xml", gpu)], 1, "0 passed, 0 failed, 1 skipped")
     expect([results(folder, "good.xml", good), f"asan={folder}/missing.xml"], 1)
 
+    isa = ("isa", "run", "", "not tried, not on this machine: amx-bf16")
+    expect(["--strict", results(folder, "isa.xml", isa)], 0, "isa: not tried, not on this machine: amx-bf16",
+           "1 passed, 0 failed, 0 skipped")
+
     # A program all of whose cases were skipped passed nothing.
     nothing = ("nothing", "run", "", cases[3].replace("3 tests", "0 tests"))
     expect([results(folder, "nothing.xml", good, nothing)], 0, "skipped: nothing: needs a GPU: no peer", "1 passed, 0 failed, 1 skipped")
