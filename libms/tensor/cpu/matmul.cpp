@@ -67,6 +67,58 @@ struct FloatKernel {
   }
 };
 
+// The same sums for few rows of f32, as text is generated with them: b is read once, and not packed.
+template <int kRows>
+void multiply_few_rows(const Matmul& op, MatmulDone done) {
+  constexpr Index kChunkCols = 8 * kLanes;
+  const Index terms = op.a.cols;
+  each_chunk(ceil_div(op.c.cols, kChunkCols), op.b.numel(), [&](Index chunk) {
+    const Matmul block = matmul_block(op, 0, chunk * kChunkCols, {kRows, kChunkCols});
+    each_vector(block.c.cols, [&](Index j, auto lanes) {
+      const Index rows = least(kLanes, block.b.rows - j);
+      Vf sums[kRows] = {};
+      for (Index k = 0; k < terms; k += kLanes) {
+        const int count = static_cast<int>(least(kLanes, terms - k));
+        Vf square[kLanes];
+        for (Index i = 0; i < kLanes; ++i) {
+          const float* row = row_of<float>(block.b, j + least(i, rows - 1)) + k;
+          square[i] = count == kLanes ? load(row) : load(row, Part{count});
+        }
+        transpose(square);
+        for (int i = 0; i < count; ++i) {
+          for (int r = 0; r < kRows; ++r) sums[r] += splat(row_of<float>(op.a, r)[k + i]) * square[i];
+        }
+      }
+      for (int r = 0; r < kRows; ++r) {
+        float* c = row_of<float>(block.c, r) + j;
+        if (block.bias) sums[r] += load(row_of<float>(block.bias, 0) + j, lanes);
+        store(c, block.accumulate ? load(c, lanes) + sums[r] : sums[r], lanes);
+      }
+    });
+    done(block);
+  });
+}
+
+bool multiply_few_rows(const Matmul& op, MatmulDone done) {
+  if (op.transpose_a || !op.transpose_b) return false;
+  switch (op.c.rows) {
+    case 1:
+      multiply_few_rows<1>(op, done);
+      return true;
+    case 2:
+      multiply_few_rows<2>(op, done);
+      return true;
+    case 3:
+      multiply_few_rows<3>(op, done);
+      return true;
+    case 4:
+      multiply_few_rows<4>(op, done);
+      return true;
+    default:
+      return false;
+  }
+}
+
 #if defined(__AVX512BF16__) && !defined(MS_TILES)
 
 // Pairs of bf16, of weight gradients only.
@@ -191,7 +243,7 @@ struct TileKernel {
 
 bool matmul(const Matmul& op, MatmulDone done) {
   if (op.a.dtype == DType::f32) {
-    BlockedMatmul<FloatKernel>(op, done).run();
+    if (!multiply_few_rows(op, done)) BlockedMatmul<FloatKernel>(op, done).run();
     return true;
   }
 #if defined(MS_TILES)
