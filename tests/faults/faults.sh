@@ -313,7 +313,7 @@ fault_injected() {
   verdict "${node_bad[@]}"
   one_error 'rank 3: injected fault'
   [ "$(grep -c 'W .*a fault is armed' err)" -eq 1 ] || fail "it is not said that a fault is armed"
-  MS_FAULT='step=5 rank=1 hang' timeout 60 "$bin/ms-train" run c.toml --set run.comm_timeout=1s >out 2>err </dev/null
+  MS_FAULT='step=5 rank=1 hang' timeout 60 "$bin/ms-train" run c.toml --set run.comm_timeout=3s >out 2>err </dev/null
   code=$?
   [ "$code" -eq 76 ] || fail "with a rank that hangs, the run ended with $code"
   verdict code=76 kind=comm.deadline rank=1

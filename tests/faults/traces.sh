@@ -29,7 +29,7 @@ tiny_config model.layers=4 model.hidden=64 model.seq=64 model.tied_embeddings=fa
   run.sample_tokens=0 'run.comm_timeout="4s"' 'trace.flush="0.2s"' >c.toml
 
 # Ranks as threads, or with MPI as processes.
-threads() { MS_FAULT=$1 "$bin/ms-train" run c.toml "${@:2}" >out 2>err </dev/null; }
+threads() { rm -rf runs && MS_FAULT=$1 "$bin/ms-train" run c.toml "${@:2}" >out 2>err </dev/null; }
 processes() {
   [ "$mpiexec" != - ] || skip "no MPI"
   MS_FAULT=$1 "$mpiexec" --oversubscribe --bind-to none -np 8 "$bin/ms-train" run c.toml "${@:2}" >out 2>err </dev/null
@@ -41,20 +41,23 @@ says() {
   "$bin/ms-tracepp" "$@" runs/a/trace >said 2>&1 || fail "ms-tracepp $*: exit code $?"
   grep -Eq -- "$pattern" said || fail "ms-tracepp $*: expected to see '$pattern'"
 }
-# The first suspect, as a number.
-first_suspect() {
-  "$bin/ms-tracepp" stragglers --json runs/a/trace >said 2>err || fail "ms-tracepp stragglers: exit code $?"
-  python3 -c 'import json; s = json.load(open("said"))["suspects"]; print(s[0]["rank"] if s else -1)'
-}
-expect_suspect() {
+# slow_ranks RANKS...: what ms-tracepp finds slow is one of these; "none": nothing.
+slow_ranks() {
   local found
-  found=$(first_suspect)
-  [ "$found" = "$1" ] || fail "rank $1 is at fault, rank $found was named"
+  "$bin/ms-tracepp" stragglers --json runs/a/trace >said 2>err || fail "ms-tracepp stragglers: exit code $?"
+  found=$(python3 -c '
+import json
+print(*(rank for f in json.load(open("said"))["findings"] if f["code"] == "slow_rank" for rank in f["ranks"]))')
+  [[ " $* " == *" ${found:-none} "* ]] || fail "of $*, found: ${found:-none}"
 }
 
+# Ranks that share cores with each other, and with whatever else runs here, vary by as much as some faults: these may not
+# be found, and nobody else is accused. A rank that is slower than that is found.
 case_slow() {
   threads "step=10 rank=5 slow=1.5" || fail "ms-train: exit code $?"
-  expect_suspect 5
+  slow_ranks 5 none
+  threads "step=10 rank=5 slow=4" || fail "ms-train: exit code $?"
+  slow_ranks 5
   says 'slow_rank: rank 5' stragglers
   says 'rank 5' report
 }
