@@ -61,6 +61,9 @@ std::string_view proof(const Check& check) {
 Result passed(std::string note) { return {.outcome = Outcome::pass, .note = std::move(note)}; }
 Result skipped(std::string why) { return {.outcome = Outcome::skip, .note = std::move(why)}; }
 Result broken(std::string why) { return {.outcome = Outcome::broken, .note = std::move(why)}; }
+Result not_measured(std::string_view why) {
+  return skipped(fmt::format("not measured: {}; run it again while nothing else runs on the node", why));
+}
 
 Result judged(std::vector<Finding> findings, std::string note_if_none) {
   if (findings.empty()) return passed(std::move(note_if_none));

@@ -3,6 +3,8 @@
 // demand (extension.h); level 3 is what somebody must ask for by hand: long, or with a directory of his own.
 #pragma once
 
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,13 +63,15 @@ struct Check {
   double deadline_s = 2;
   Blame blame = Blame::node;  // of a passive check: only node and gpu ever drain
   Cost cost = Cost::cheap;
-  Resources takes = 0;                   // of active checks
-  bool soaks = false;                    // it goes on for as long as it was asked to; deadline_s comes on top
-  bool user_can_cause = false;           // then it never drains
-  std::string_view proved = {};          // how, where it is not what proof() says of its lane
-  Severity on_hang = Severity::warning;  // of the finding when it had to be cut
-  std::string_view explain = {};         // paragraphs for ms-checks(7): what is looked at, why, what is normal
-  std::string_view remedy = {};          // a sentence; goes into every finding that has no better one
+  Resources takes = 0;           // of active checks
+  bool soaks = false;            // it goes on for as long as it was asked to; deadline_s comes on top
+  bool user_can_cause = false;   // then it never drains
+  std::string_view proved = {};  // how, where it is not what proof() says of its lane
+  // The severity of the finding when it had to be cut at its deadline. nullopt: it only computes, or waits for other
+  // nodes, so that its being late says nothing of this node: it is skipped.
+  std::optional<Severity> on_hang = Severity::warning;
+  std::string_view explain = {};  // paragraphs for ms-checks(7): what is looked at, why, what is normal
+  std::string_view remedy = {};   // a sentence; goes into every finding that has no better one
   Result (*run)(Evidence&) =
       nullptr;  // its findings need not repeat code, blame and remedy: one may name another to be called
 };
@@ -81,8 +85,16 @@ std::string_view proof(const Check& check);
 Result passed(std::string note = {});
 Result skipped(std::string why);
 Result broken(std::string why);
+// Skipped: the check itself was too slow for its deadline, which is never a finding about the node.
+Result not_measured(std::string_view why);
 // warn or critical by the worst severity; pass where there are none.
 Result judged(std::vector<Finding> findings, std::string note_if_none = {});
+
+// Thrown by a check that finds out on the way that it is too slow: its result is not_measured().
+class NotMeasured : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // "gpu.*", "disk.mounts", "*": shell patterns, several separated by commas.
 bool matches(std::string_view globs, std::string_view code);

@@ -19,8 +19,9 @@ constexpr std::string_view kLevels[] = {
     "Active, and only by hand: soaks, which go on for as long as --soak says, and a disk whose directory is named."};
 
 std::string facts(const Check& check) {
-  std::string text = fmt::format("Blames the {}. Cut after {}, which is then a {} finding.", to_string(check.blame),
-                                 format_duration(check.deadline_s), to_string(check.on_hang));
+  std::string text = fmt::format(
+      "Blames the {}. Cut after {}, which is then {}.", to_string(check.blame), format_duration(check.deadline_s),
+      check.on_hang ? fmt::format("a {} finding", to_string(*check.on_hang)) : "no finding: it was not measured");
   if (!check.needs.empty()) text += fmt::format(" Needs {}.", check.needs);
   text += fmt::format(" Proved on {}.", proof(check));
   if (const auto names = to_strings(check.takes); !names.empty()) {
@@ -68,8 +69,10 @@ std::string checks_page(const std::vector<Check>& checks) {
       .summary = "what the checks of ms-diag look at, and what to do about their findings",
       .description =
           "A check passes, warns, is critical, is skipped with a reason, or is broken: the check itself failed, which "
-          "is reported and never counted against the node. A check that does not end in time is cut, and that is a "
-          "finding of its own.\n\n"
+          "is reported and never counted against the node. A check that does not end in time is cut. That is a finding "
+          "of "
+          "its own where only hardware, a driver or a file system can be the cause; a check that only computes is "
+          "skipped as not measured, since a node is not at fault for a check that is too slow.\n\n"
           "A drained node's reason begins with ms-diag: and the code of the worst finding, so that the first 20 "
           "characters, which sinfo -R shows, tell it. Only codes on the allow-list of ms-diag.toml(5) drain, and never "
           "what a user's job can cause.",

@@ -328,7 +328,7 @@ std::string list_json(const std::vector<Check>& checks) {
                     {"takes", to_strings(check.takes)},
                     {"proved", proof(check)},
                     {"user_can_cause", check.user_can_cause},
-                    {"on_hang", to_string(check.on_hang)}};
+                    {"on_hang", check.on_hang ? Json(to_string(*check.on_hang)) : Json(nullptr)}};
     lines += json.dump() + "\n";
   }
   return lines;

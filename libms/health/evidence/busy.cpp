@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/clock.h"
 #include "base/sysroot.h"
@@ -43,8 +44,12 @@ CpuTime thread_time(const std::string& thread) {
   };
   const std::string stat = Sysroot().read(thread + "/stat", 4096).value_or("");
   const std::size_t name_end = stat.rfind(')');  // the name may hold anything
-  const bool runnable = name_end != std::string::npos && std::string_view(stat).substr(name_end).starts_with(") R");
-  return {.run_s = seconds(0), .wait_s = seconds(1), .runnable = runnable};
+  if (name_end == std::string::npos) return {};
+  const std::vector<std::string> fields = split(std::string_view(stat).substr(name_end), ' ');  // ")" state ppid ...
+  constexpr std::size_t kState = 1, kUserTicks = 12;
+  if (fields.size() <= kUserTicks) return {};
+  const double user_s = std::strtod(fields[kUserTicks].c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return {.run_s = seconds(0), .user_s = user_s, .wait_s = seconds(1), .runnable = fields[kState] == "R"};
 }
 
 }  // namespace
@@ -55,6 +60,7 @@ CpuTime cpu_time(pid_t process) {
   for (const std::string& thread : Sysroot().list(threads)) {
     const CpuTime time = thread_time(threads + "/" + thread);
     most.run_s = std::max(most.run_s, time.run_s);
+    most.user_s = std::max(most.user_s, time.user_s);
     most.wait_s = std::max(most.wait_s, time.wait_s);
     most.runnable |= time.runnable;
   }
@@ -65,6 +71,11 @@ bool lacked_cpu(const CpuTime& before, const CpuTime& now, double elapsed_s) {
   constexpr double kWaitShare = 0.25, kRunShare = 0.5;
   if (now.wait_s - before.wait_s >= kWaitShare * elapsed_s) return true;
   return now.runnable && now.run_s - before.run_s < kRunShare * elapsed_s;
+}
+
+bool computed(const CpuTime& before, const CpuTime& now, double elapsed_s) {
+  constexpr double kShare = 0.5;
+  return now.user_s - before.user_s >= kShare * elapsed_s;
 }
 
 }  // namespace ms::health

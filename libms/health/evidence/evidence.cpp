@@ -2,7 +2,9 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 namespace ms::health {
 namespace {
@@ -43,6 +45,16 @@ const KernelLog& Evidence::kernel_log() {
 std::optional<Counter> Evidence::before(std::string_view name) const {
   const auto found = before_.find(name);
   return found == before_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Evidence::begin_check(const Clock& clock, double work_s) {
+  clock_ = &clock;
+  work_ends_s_ = clock.now_s() + work_s;
+}
+
+double Evidence::left_s() const {
+  if (clock_ == nullptr) return std::numeric_limits<double>::infinity();
+  return std::max(0.0, work_ends_s_ - clock_->now_s());
 }
 
 }  // namespace ms::health

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/sysroot.h"
 #include "health/evidence/gpus.h"
 #include "health/evidence/kernel_log.h"
@@ -50,6 +51,11 @@ class Evidence {
   bool is_judged(const KernelLine& line) const { return judged_lines_.contains(&line); }
   std::optional<Counter> before(std::string_view name) const;
 
+  // The runner begins a check, whose work has so many seconds by this clock.
+  void begin_check(const Clock& clock, double work_s);
+  // Those that are left; infinite if nobody began a check.
+  double left_s() const;
+
  private:
   const Policy& policy_;
   Sysroot root_;
@@ -60,6 +66,8 @@ class Evidence {
   std::optional<GpuSnapshot> gpus_;
   std::optional<KernelLog> kernel_log_;
   std::set<const KernelLine*> judged_lines_;
+  const Clock* clock_ = nullptr;
+  double work_ends_s_ = 0;
 };
 
 }  // namespace ms::health

@@ -108,10 +108,8 @@ class Runner {
     }
   }
 
-  double deadline_of(const LaneRun& lane) const {
-    const Check& check = checks_[lane.checks[lane.next]];
-    return check.deadline_s + (check.soaks ? options_.asked.soak_s : 0);
-  }
+  double deadline_of(const Check& check) const { return check.deadline_s + (check.soaks ? options_.asked.soak_s : 0); }
+  double deadline_of(const LaneRun& lane) const { return deadline_of(checks_[lane.checks[lane.next]]); }
 
   // From the check it is at, in a new process; if there is no time left for it, it and those behind it are skipped.
   void start(LaneRun& lane) {
@@ -147,15 +145,19 @@ class Runner {
 
   // In the lane's process: every result is on its way before the next check begins.
   [[noreturn]] void run_lane(const LaneRun& lane, int fd) {
-    Evidence evidence(policy_, SystemClock().wall_s(), options_.not_before_wall_s, options_.before, options_.asked);
+    const SystemClock clock;
+    Evidence evidence(policy_, clock.wall_s(), options_.not_before_wall_s, options_.before, options_.asked);
     for (std::size_t i = lane.next; i < lane.checks.size(); ++i) {
       const Check& check = checks_[lane.checks[i]];
-      const double before_s = monotonic_s();
+      const double before_s = clock.now_s();
+      evidence.begin_check(clock, work_s(check, options_.asked, end_s_ - before_s));
       Result result;
       try {
         result = check.run(evidence);
-      } catch (const std::exception& error) { result = broken(error.what()); }
-      result.wall_s = monotonic_s() - before_s;
+      } catch (const NotMeasured& late) { result = not_measured(late.what()); } catch (const std::exception& error) {
+        result = broken(error.what());
+      }
+      result.wall_s = clock.now_s() - before_s;
       const std::string bytes = encode(result);
       const auto size = static_cast<std::uint32_t>(bytes.size());
       write_all(fd, std::string(reinterpret_cast<const char*>(&size), sizeof size) + bytes);
@@ -217,15 +219,19 @@ class Runner {
     const double deadline_s = deadline_of(lane);
     const bool hung = now >= lane.started_s + deadline_s;
     if (!hung && now < end_s_) return;
-    const bool node_late =
-        hung && (lacked_cpu(lane.cpu, cpu_time(lane.process), now - lane.started_s) || control_is_late());
+    const CpuTime cpu = cpu_time(lane.process);
+    const bool node_late = hung && (lacked_cpu(lane.cpu, cpu, now - lane.started_s) || control_is_late());
+    const bool asks_gpus = lane.lane == Lane::gpu || (check.takes & kGpus) != 0;
+    const bool slow = !check.on_hang || (!asks_gpus && computed(lane.cpu, cpu, now - lane.started_s));
     end_process(lane);
     if (node_late) {
       deliver(lane, skipped(fmt::format("it was not done within {}, but this node is too busy to tell: a process that "
                                         "asks nothing was late too, or the check got no CPU",
                                         format_duration(deadline_s))));
+    } else if (hung && slow) {
+      deliver(lane, not_measured(fmt::format("it was not done within {}", format_duration(deadline_s))));
     } else if (hung) {
-      deliver(lane, judged({{.severity = check.on_hang,
+      deliver(lane, judged({{.severity = *check.on_hang,
                              .blame = lane.lane == Lane::gpu ? Blame::gpu : check.blame,
                              .entity = lane.lane == Lane::gpu ? "GPU driver" : "the check",
                              .message = fmt::format("did not answer within {}", format_duration(deadline_s)),
@@ -309,6 +315,12 @@ class Runner {
 };
 
 }  // namespace
+
+double work_s(const Check& check, const Asked& asked, double all_s) {
+  constexpr double kKept = 0.2;
+  const double own_s = check.deadline_s + (check.soaks ? asked.soak_s : 0);
+  return std::min(own_s, all_s) - kKept * std::min(check.deadline_s, all_s);
+}
 
 std::vector<Result> run_checks(const std::vector<Check>& checks, const Policy& policy, const RunOptions& options) {
   return Runner(checks, policy, options).run();

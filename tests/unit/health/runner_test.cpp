@@ -61,6 +61,12 @@ Result counts(Evidence& evidence) {
 }
 Result huge(Evidence&) { return passed(std::string(600'000, 'x')); }
 
+Result computes(Evidence&) {
+  for (std::atomic<unsigned> spins = 0;;) ++spins;
+}
+Result is_too_slow(Evidence&) { throw NotMeasured("it takes an hour"); }
+Result tells_what_is_left(Evidence& evidence) { return passed(std::to_string(evidence.left_s())); }
+
 Result needs_a_busy_cpu(Evidence&) {
   move_to_busy_cpu();
   return passed();
@@ -250,6 +256,38 @@ TEST_F(Runner, ASoakHasItsTimeOnTopOfTheDeadline) {
 TEST_F(Runner, CountersGoInAndOut) {
   const std::vector<Result> results = run({row("a", counts)}, {.before = {{"x", {41, 7}}}});
   EXPECT_EQ(results[0].counters.at("x").value, 42);
+}
+
+// A check that only computes is late because of itself, or of its node's load: nobody is accused.
+TEST_F(Runner, BeingSlowIsNoFindingWhereTheRowSaysSo) {
+  Check slow = row("a", hangs, Lane::active), itself = row("b", is_too_slow, Lane::active);
+  slow.level = itself.level = 2;
+  slow.on_hang = itself.on_hang = std::nullopt;
+  const std::vector<Result> results = run({slow, itself, row("c", hangs)});
+  EXPECT_THAT(outcomes(results), testing::ElementsAre(Outcome::skip, Outcome::skip, Outcome::critical));
+  for (const std::size_t late : {0, 1}) {
+    EXPECT_TRUE(results[late].findings.empty());
+    EXPECT_TRUE(results[late].measured.empty());
+    EXPECT_THAT(results[late].note, testing::StartsWith("not measured: "));
+  }
+}
+
+// Nor is a check that computed all the time: what it looked at has answered. A driver may compute while it hangs.
+TEST_F(Runner, ComputingIsNoHang) {
+  EXPECT_EQ(run({row("a", computes)})[0].outcome, Outcome::skip);
+  EXPECT_TRUE(computed({.user_s = 3}, {.run_s = 2, .user_s = 3.6}, 1));
+  EXPECT_FALSE(computed({.user_s = 3}, {.run_s = 2, .user_s = 3.4}, 1));
+}
+
+TEST_F(Runner, TellsAnActiveCheckHowMuchTimeItHas) {
+  const auto left_s = [&](const Check& check, double all_s) {
+    return std::stod(run({check}, {.deadline_s = all_s, .asked = {.soak_s = 1000}})[0].note);
+  };
+  Check check = active("a", tells_what_is_left, kNode);  // 100 s
+  EXPECT_NEAR(left_s(check, 500), 80, 20);
+  EXPECT_LT(left_s(check, 30), 30);
+  check.soaks = true;
+  EXPECT_GT(left_s(check, 5000), 1000);
 }
 
 TEST_F(Runner, LargeResultsArriveWhole) { EXPECT_EQ(run({row("a", huge)})[0].note.size(), 600'000u); }
