@@ -8,6 +8,15 @@ namespace ms::diag {
 namespace {
 
 constexpr double kCriticalFraction = 0.5;
+constexpr double kDisturbed = 0.1;     // of the processors: then a number is no number of this node
+constexpr double kWorstCounts = 0.25;  // of one core, which all others wait for
+
+// The part of the processors that others took from this measurement.
+double taken(const Share& share, Scope scope) {
+  if (scope == Scope::device) return 0;
+  const Others others = share.others();
+  return scope == Scope::cores && others.worst >= kWorstCounts ? std::max(others.worst, others.all) : others.all;
+}
 
 std::string number(double value) {
   return std::abs(value) >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
@@ -19,7 +28,10 @@ health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, 
                            const std::string& how, Severity worst) {
   std::vector<Finding> findings;
   std::vector<std::string> numbers;
-  bool ignored = false;
+  bool ignored = false, doubtful = false;
+  const double others = taken(share, scope);
+  // Threads in step need their cores at the same time, which others make rarer than each of them is.
+  const double made_up = others < kDisturbed ? 1 : 1 / std::max(1e-9, (1 - others) * (1 - others));
   for (const Rate& rate : rates) {
     numbers.push_back(fmt::format("{} {} {}", rate.entity, number(rate.measured), rate.unit));
     const bool by_policy = rate.expected >= 0;
@@ -32,7 +44,12 @@ health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, 
     const double expected = part * rate.expected;
     const double limit = by_policy ? min_fraction * expected : part * rate.known.least;
     if (rate.measured >= limit) continue;
-    const bool critical = worst == Severity::critical && by_policy && rate.measured < kCriticalFraction * expected;
+    if (rate.measured * made_up >= limit) {
+      doubtful = true;
+      continue;
+    }
+    const bool critical =
+        worst == Severity::critical && by_policy && rate.measured * made_up < kCriticalFraction * expected;
     findings.push_back({.severity = critical ? Severity::critical : Severity::warning,
                         .entity = rate.entity,
                         .message = by_policy ? fmt::format("{} {} of {} expected ({})", number(rate.measured),
@@ -44,9 +61,15 @@ health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, 
                         .limit = critical ? kCriticalFraction * expected : limit,
                         .unit = rate.unit});
   }
+  const std::string note = fmt::format("{} ({})", fmt::join(numbers, ", "), how);
+  if (others >= kDisturbed && findings.empty()) {  // with no numbers to compare with those of other nodes
+    const std::string beside =
+        fmt::format("{} beside other programs, which took {:.0f}% of the processors", note, 100 * others);
+    return doubtful ? health::not_measured(beside) : health::passed(beside);
+  }
   health::Result result = health::judged(std::move(findings));
   for (const Rate& rate : rates) result.measured.push_back({rate.entity, rate.measured, rate.unit});
-  result.note = fmt::format("{} ({})", fmt::join(numbers, ", "), how);
+  result.note = note;
   if (ignored) result.note += ", not judged: other cores of this node are not ours";
   return result;
 }

@@ -25,11 +25,14 @@ struct Rate {
 
 enum class Scope {
   cores,  // what is expected of the node is expected of all its cores together: a share answers for its part
-  whole   // the number does not depend on how many cores are loaded
+  whole,  // the number does not depend on how many cores are loaded
+  device  // nor on what else they do
 };
 
 // Below min_fraction of what is expected, or below what is known of the model, is a warning; below half of what is
-// expected is critical, where `worst` allows it. The note tells the numbers in any case.
+// expected is critical, where `worst` allows it. The note tells the numbers in any case. Where other programs took part
+// of the processors meanwhile, only what is too low even if that is made up for is a finding; what may be theirs is not
+// measured.
 health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, const Share& share, Scope scope,
                            const std::string& how, Severity worst = Severity::critical);
 

@@ -173,7 +173,7 @@ health::Result rdma_result(const std::vector<Rate>& rates, const std::vector<std
                            const Share& share, double min_fraction, const std::string& how) {
   const std::string missing = fmt::format("{}", fmt::join(not_measured, "; "));
   if (rates.empty()) return health::skipped(missing);
-  health::Result result = judge_rates(rates, min_fraction, share, Scope::whole, how, Severity::warning);
+  health::Result result = judge_rates(rates, min_fraction, share, Scope::device, how, Severity::warning);
   if (!missing.empty()) result.note += "; not measured: " + missing;
   return result;
 }

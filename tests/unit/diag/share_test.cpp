@@ -154,5 +154,58 @@ TEST(TriadArrays, AreFourTimesTheCachesWhereThereIsRoom) {
   EXPECT_FALSE(triad_array_bytes(0, 0, 1));
 }
 
+// ---- other programs
+
+using Beside = FakeFiles;
+
+TEST_F(Beside, WhatOthersTakeIsSeen) {
+  // cpuN user nice system idle iowait irq softirq steal, in hundredths of a second.
+  write("/proc/stat", "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 0 0 0 0 0 0 0 0 0\ncpu1 100 0 0 0 0 0 0 0 0 0");
+  CpuUse before = cpu_use(root());
+  EXPECT_EQ(before.busy_s.size(), 2U);
+  EXPECT_DOUBLE_EQ(before.busy_s.at(0), 1);
+  write("/proc/stat", "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 500 50 150 0 70 80 90 0 0 0\ncpu1 350 0 0 350 0 0 0 50 0 0");
+  CpuUse now = cpu_use(root());
+  before.at_s = 0;
+  now.at_s = 10;
+  before.own_s = 0;
+  now.own_s = 4;  // of six seconds on core 0 and three on core 1
+  EXPECT_DOUBLE_EQ(others_between(before, now, {0, 1}).all, 5.0 / 20);
+  EXPECT_DOUBLE_EQ(others_between(before, now, {0, 1}).worst, 0.4);
+  EXPECT_DOUBLE_EQ(others_between(before, now, {1}).all, 0);  // we may have been elsewhere
+  EXPECT_DOUBLE_EQ(others_between(before, before, {0, 1}).all, 0);
+  EXPECT_DOUBLE_EQ(others_between(before, now, {7}).worst, 0);
+}
+
+// A busy node is no slow one; and what no other program explains stays a finding.
+TEST_F(Beside, ALowNumberBesideOtherProgramsIsNotMeasured) {
+  struct BesideRow {
+    Others others;
+    Scope scope;
+    double measured;
+    health::Outcome outcome;
+    std::size_t numbers;  // that may be compared with those of other nodes
+  };
+  const BesideRow rows[] = {
+      {{.all = 0, .worst = 0}, Scope::cores, 60, health::Outcome::warn, 1},
+      {{.all = 0.05, .worst = 0.2}, Scope::cores, 60, health::Outcome::warn, 1},
+      {{.all = 0.5, .worst = 0.5}, Scope::cores, 60, health::Outcome::skip, 0},
+      {{.all = 0.5, .worst = 0.5}, Scope::cores, 90, health::Outcome::pass, 0},
+      {{.all = 0.05, .worst = 0.5}, Scope::cores, 20, health::Outcome::skip, 0},  // of many cores one
+      {{.all = 0.05, .worst = 0.5}, Scope::whole, 20, health::Outcome::critical, 1},
+      {{.all = 0.5, .worst = 0.5}, Scope::cores, 15, health::Outcome::warn, 1},
+      {{.all = 0.5, .worst = 0.5}, Scope::cores, 1, health::Outcome::critical, 1},
+      {{.all = 0.5, .worst = 0.5}, Scope::device, 60, health::Outcome::warn, 1},
+      {{.all = 1, .worst = 1}, Scope::cores, 1, health::Outcome::skip, 0}};
+  Share share = share_of(cores(0, 2), 2, 0, {});
+  for (const BesideRow& row : rows) {
+    share.others = [&] { return row.others; };
+    const health::Result result = judge_rates({{"triad", row.measured, 100, "GB/s"}}, 0.75, share, row.scope, "how");
+    EXPECT_EQ(result.outcome, row.outcome) << row.measured << " beside " << row.others.all;
+    EXPECT_EQ(result.measured.size(), row.numbers) << row.measured << " beside " << row.others.all;
+    EXPECT_THAT(result.note, HasSubstr("triad"));
+  }
+}
+
 }  // namespace
 }  // namespace ms::diag
