@@ -56,6 +56,7 @@ HostMemory host_memory(const Sysroot& root) {
   const std::string meminfo = root.read("/proc/meminfo").value_or("");
   HostMemory memory{.total_bytes = value_of(meminfo, "MemTotal:") << 10,
                     .free_bytes = value_of(meminfo, "MemAvailable:") << 10};
+  memory.machine_bytes = memory.total_bytes;
   for (const std::string& line : split(root.read("/proc/self/cgroup").value_or(""), '\n')) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;

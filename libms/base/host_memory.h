@@ -13,6 +13,7 @@ struct HostMemory {
   std::int64_t free_bytes = 0;   // the least of MemAvailable and what each group leaves below its limit
   std::optional<std::int64_t> address_bytes = {};  // what 'ulimit -v' leaves of this process's address space
   std::int64_t stack_bytes = 0;                    // of a thread, 'ulimit -s'
+  std::int64_t machine_bytes = 0;                  // MemTotal, whatever the control groups allow
 };
 
 // Each is 0 where the kernel does not report it.

@@ -1,37 +1,36 @@
 #include "diag/bits.h"
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <iterator>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "diag/gemm.h"
 #include "diag/share.h"
+#include "diag/works.h"
+#include "health/checks/check.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr int kLeastRounds = 8;  // however slow: what is right is a matter of majority
 constexpr std::size_t kMaxKinds = 16;
 constexpr std::uint64_t kOtherKinds = 0;
 
-std::vector<UnitBits> on_core(int cpu, double seconds, const HashFunction& hash, tensor::MatmulCache& matmuls,
-                              tensor::Device& device, std::int64_t side) {
+std::vector<UnitBits> on_core(int cpu, double seconds, const std::function<double()>& left_s, const HashFunction& hash,
+                              tensor::MatmulCache& matmuls, tensor::Device& device, std::int64_t side) {
   const OnCpus bound({cpu});
   const std::string core = fmt::format("core {}", cpu);
   const Gemm gemms[] = {{device, tensor::DType::f32, side}, {device, tensor::DType::bf16, side}};
   std::vector<UnitBits> bits{{core, "fp32"}, {core, "bf16"}};
-  const Clock::time_point end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  for (int round = 0; round < kLeastRounds || Clock::now() < end; ++round) {
+  for (Pace pace(bits_work(seconds)); pace.more();) {
+    const double begun_s = monotonic_s();
     for (std::size_t i = 0; i < bits.size(); ++i) {
       matmuls.run(gemms[i].op());
       bits[i].count(hash(core, gemms[i].result()));
     }
+    pace.ended(monotonic_s() - begun_s, left_s());
   }
   return bits;
 }
@@ -55,7 +54,7 @@ HashFunction plain_hash() {
 }
 
 std::vector<UnitBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash,
-                                   std::int64_t side) {
+                                   std::int64_t side, const std::function<double()>& left_s) {
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool({.workers = 1, .threads_per_op = 1});
   std::vector<std::unique_ptr<tensor::CpuDevice>> devices;
@@ -63,7 +62,7 @@ std::vector<UnitBits> compute_bits(const std::vector<int>& cpus, double seconds,
   for (const int cpu : cpus) {
     devices.push_back(std::make_unique<tensor::CpuDevice>(pool, matmuls));
     threads.push_back(std::async(std::launch::async, [&, cpu, device = devices.back().get()] {
-      return on_core(cpu, seconds, hash, matmuls, *device, side);
+      return on_core(cpu, seconds, left_s, hash, matmuls, *device, side);
     }));
   }
   std::vector<UnitBits> all;
@@ -112,6 +111,14 @@ std::vector<Finding> judge_bits(const std::vector<UnitBits>& units, Severity sev
     }
   }
   return findings;
+}
+
+void require_enough(const std::vector<UnitBits>& units) {
+  for (const UnitBits& unit : units) {
+    if (num_gemms({unit}) >= kLeastBitsRounds) continue;
+    throw health::NotMeasured(fmt::format("{} computed {} {} GEMMs in time, and {} are too few to compare", unit.unit,
+                                          num_gemms({unit}), unit.type, num_gemms({unit})));
+  }
 }
 
 }  // namespace ms::diag

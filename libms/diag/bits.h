@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -30,14 +31,19 @@ class UnitBits {
 };
 std::size_t num_gemms(const std::vector<UnitBits>& units);
 
-// Runs the GEMMs on all cores at once, each for `seconds` and at least a minimum of rounds; the types alternate.
-std::vector<UnitBits> compute_bits(const std::vector<int>& cpus, double seconds, const HashFunction& hash,
-                                   std::int64_t side = kBitsSide);
+// Runs the GEMMs on all cores at once, each for `seconds` and at least a minimum of rounds, but none for which too
+// little is left (see Pace::ended()); the types alternate.
+std::vector<UnitBits> compute_bits(
+    const std::vector<int>& cpus, double seconds, const HashFunction& hash, std::int64_t side = kBitsSide,
+    const std::function<double()>& left_s = [] { return std::numeric_limits<double>::infinity(); });
 HashFunction plain_hash();
 
 // Takes the most frequent result of each type as correct, if it is the result of more than half of all GEMMs. Returns a
 // finding, of severity `severity`, for each unit that ever computed another; one for all units of a type where no
 // result has such a majority: then it is not known which of them is wrong.
 std::vector<Finding> judge_bits(const std::vector<UnitBits>& units, Severity severity = Severity::critical);
+
+// Throws NotMeasured if a unit computed too few GEMMs for their equality to tell something.
+void require_enough(const std::vector<UnitBits>& units);
 
 }  // namespace ms::diag

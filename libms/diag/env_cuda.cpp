@@ -53,6 +53,7 @@ extern constinit const health::Check kEnvCuda = {
     .deadline_s = 5,
     .blame = Blame::user,
     .user_can_cause = true,
+    .on_hang = std::nullopt,
     .explain =
         "Looks for variables of CUDA and NCCL that are for debugging, or that switch off what makes them fast: "
         "CUDA_LAUNCH_BLOCKING=1, NCCL_P2P_DISABLE=1, NVIDIA_TF32_OVERRIDE and others. Only the job's own step sees the "

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstring>
 
 #include "base/rng.h"
 
 namespace ms::diag {
 namespace {
 
-// Every number has all its bits in use: a stuck bit shows only where it is not what it should be anyway.
+// Every number has all its bits in use: a stuck bit shows only where it is not what it should be anyway. The numbers
+// repeat after a prime number of them, so that a large matrix is filled as fast as memory is written.
 void fill(const tensor::Tensor& x, std::uint64_t key) {
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
+  constexpr std::int64_t kPeriod = 65521;
+  for (std::int64_t i = 0; i < std::min(kPeriod, x.numel()); ++i) {
     const PhiloxBlock random = random_block(0, key, static_cast<std::uint64_t>(i));
     const float value = static_cast<float>(static_cast<std::int32_t>(random[0])) * 0x1p-31F;  // [-1, 1)
     if (x.dtype == tensor::DType::bf16) {
@@ -19,6 +22,10 @@ void fill(const tensor::Tensor& x, std::uint64_t key) {
     } else {
       x.as<float>()[i] = value;
     }
+  }
+  const std::int64_t size = tensor::size_of(x.dtype);
+  for (std::int64_t i = kPeriod; i < x.numel(); i += kPeriod) {
+    std::memcpy(x.data + i * size, x.data, static_cast<std::size_t>(std::min(kPeriod, x.numel() - i) * size));
   }
 }
 

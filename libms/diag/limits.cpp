@@ -21,8 +21,9 @@ const std::vector<KnownLimit>& known_limits() {
     for (const std::string& line : split(kDiagLimits.text, '\n')) {
       if (line.empty() || line.starts_with('#')) continue;
       const std::vector<std::string> words = split(line, '|');
-      MS_ASSERT(words.size() == 4, "limits.txt: {}", line);
-      all.push_back({words[0], words[1], std::strtod(words[2].c_str(), nullptr), words[3]});
+      MS_ASSERT(words.size() == 4 || words.size() == 5, "limits.txt: {}", line);
+      all.push_back({words[0], words[1], std::strtod(words[2].c_str(), nullptr), words[3],
+                     words.size() == 5 ? std::atoi(words[4].c_str()) : 0});
     }
     return all;
   }();

@@ -17,6 +17,7 @@ struct KnownLimit {
   std::string what;   // a key of the policy's section [active]
   double least = -1;  // of a healthy one, or negative: nothing is known
   std::string source;
+  int cores = 0;  // of a processor: a node with fewer, as a virtual machine, has not all of its memory
 };
 
 const std::vector<KnownLimit>& known_limits();

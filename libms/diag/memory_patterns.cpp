@@ -1,11 +1,7 @@
 #include "diag/memory_patterns.h"
 
-#include <chrono>
-
 namespace ms::diag {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Hashes a place (the finalizer of splitmix64).
 std::uint64_t mixed(std::uint64_t x) {
@@ -39,27 +35,23 @@ void fill_pattern(std::span<std::uint64_t> words, std::size_t number, std::uint6
   for (std::uint64_t i = 0; i < words.size(); ++i) words[i] = pattern(number, i, seed);
 }
 
-MemorySoak soak_words(std::span<std::uint64_t> words, double seconds, std::uint64_t seed,
+MemorySoak soak_words(std::span<std::uint64_t> words, std::uint64_t seed,
                       const std::function<void(std::span<std::uint64_t>)>& between) {
-  MemorySoak soak;
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  while (true) {
-    const std::uint64_t pass_seed = mixed(seed + static_cast<std::uint64_t>(soak.passes));
-    for (std::size_t number = 0; number < kMemoryPatterns; ++number) {
-      if (soak.passes > 0 && Clock::now() >= end) return soak;
-      fill_pattern(words, number, pass_seed);
-      between(words);
-      for (std::uint64_t i = 0; i < words.size(); ++i) {
-        // Volatile: what was written must come from memory again.
-        const std::uint64_t wrong = *const_cast<volatile std::uint64_t*>(&words[i]) ^ pattern(number, i, pass_seed);
-        if (wrong == 0) continue;
-        ++soak.num_wrong;
-        soak.flipped |= wrong;
-      }
-      soak.words += static_cast<std::int64_t>(words.size());
+  MemorySoak soak{.passes = 1};
+  const std::uint64_t pass_seed = mixed(seed);
+  for (std::size_t number = 0; number < kMemoryPatterns; ++number) {
+    fill_pattern(words, number, pass_seed);
+    between(words);
+    for (std::uint64_t i = 0; i < words.size(); ++i) {
+      // Volatile: what was written must come from memory again.
+      const std::uint64_t wrong = *const_cast<volatile std::uint64_t*>(&words[i]) ^ pattern(number, i, pass_seed);
+      if (wrong == 0) continue;
+      ++soak.num_wrong;
+      soak.flipped |= wrong;
     }
-    ++soak.passes;
+    soak.words += static_cast<std::int64_t>(words.size());
   }
+  return soak;
 }
 
 }  // namespace ms::diag

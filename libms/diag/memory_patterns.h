@@ -13,15 +13,15 @@ inline constexpr std::size_t kMemoryPatterns = 6;
 void fill_pattern(std::span<std::uint64_t> words, std::size_t number, std::uint64_t seed);
 
 struct MemorySoak {
-  std::int64_t passes = 0;  // of all patterns; the first is always whole
+  std::int64_t passes = 0;  // of all patterns
   std::int64_t words = 0;   // that were read back
   std::int64_t num_wrong = 0;
   std::uint64_t flipped = 0;  // every bit that was wrong in any word
 };
 
-// Writes and reads all of `words` with every pattern, again and again for `seconds`. `between` is called after writing
-// and before reading: a test damages a word there. `seed` makes the random patterns differ.
-MemorySoak soak_words(std::span<std::uint64_t> words, double seconds, std::uint64_t seed,
+// One pass: writes and reads all of `words` with every pattern. `between` is called after writing and before reading: a
+// test damages a word there. `seed` makes the random patterns differ.
+MemorySoak soak_words(std::span<std::uint64_t> words, std::uint64_t seed,
                       const std::function<void(std::span<std::uint64_t>)>& between);
 
 }  // namespace ms::diag

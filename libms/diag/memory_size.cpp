@@ -5,12 +5,22 @@
 #include <map>
 #include <string>
 
+#include "base/host_memory.h"
+#include "base/text.h"
+
 namespace ms::diag {
 namespace {
 
 constexpr double kFreePart = 0.25;  // of what is free may be taken, by all processes of the node together
 constexpr int kTimesCache = 4;
 constexpr std::int64_t kLeastArray = 16 << 20;
+constexpr std::int64_t kFirstArray = 1 << 20;
+
+// The most last-level cache that a core of a socket has: 96 MiB where all others of its cache are switched off, and
+// about 16 MiB of the models that clouds rent out.
+constexpr std::int64_t kCore = 96 << 20;
+constexpr std::int64_t kVirtualCore = 16 << 20;
+constexpr std::int64_t kMemoryToCache = 64;  // a whole machine has at least so much more memory than cache
 
 // "32768K" of sysfs, in bytes.
 std::int64_t cache_size(const std::string& text) {
@@ -27,9 +37,26 @@ bool all_digits(const std::string& text) {
 
 }  // namespace
 
-std::int64_t last_level_cache_bytes(const Sysroot& root) {
+std::string Caches::note() const {
+  if (!is_slice()) return {};
+  return fmt::format(
+      ", {} of the reported {} of cache counted: the others are of cores that this machine does not have",
+      format_size(static_cast<double>(counted_bytes)), format_size(static_cast<double>(reported_bytes)));
+}
+
+bool is_virtual(const Sysroot& root) {
+  for (const std::string& line : split(root.read("/proc/cpuinfo", 1 << 14).value_or(""), '\n')) {
+    if (line.starts_with("flags")) return (line + " ").find(" hypervisor ") != std::string::npos;
+  }
+  return false;
+}
+
+Caches last_level_caches(const Sysroot& root) {
+  struct Cache {
+    std::int64_t bytes = 0, cores = 0;
+  };
   const std::string cpus = "/sys/devices/system/cpu";
-  std::map<std::string, std::int64_t> sizes;  // by the cpus that share it
+  std::map<std::string, Cache> caches;  // by the cpus that share it
   for (const std::string& cpu : root.list(cpus)) {
     if (!cpu.starts_with("cpu") || !all_digits(cpu.substr(3))) continue;
     std::int64_t highest = 0, size = 0;
@@ -42,19 +69,34 @@ std::int64_t last_level_cache_bytes(const Sysroot& root) {
       size = cache_size(root.read(directory + "/size").value_or(""));
       shared = root.read(directory + "/shared_cpu_list").value_or(cpu);
     }
-    if (highest > 0) sizes[shared] = size;
+    if (highest == 0) continue;
+    caches[shared].bytes = std::max(caches[shared].bytes, size);
+    ++caches[shared].cores;
   }
-  std::int64_t total = 0;
-  for (const auto& [shared, size] : sizes) total += size;
+  const std::int64_t core_bytes = is_virtual(root) ? kVirtualCore : kCore;
+  Caches total;
+  for (const auto& [shared, cache] : caches) {
+    total.reported_bytes += cache.bytes;
+    total.counted_bytes += std::min(cache.bytes, cache.cores * core_bytes);
+  }
+  const std::int64_t memory_bytes = host_memory(root).machine_bytes;
+  if (memory_bytes > 0) total.counted_bytes = std::min(total.counted_bytes, memory_bytes / kMemoryToCache);
   return total;
 }
 
-std::optional<std::int64_t> triad_array_bytes(std::int64_t cache_bytes, std::int64_t free_bytes, double part) {
+std::optional<Work> triad_work(std::int64_t cache_bytes, std::int64_t free_bytes, double part) {
   const auto share_of = [part](double bytes) { return static_cast<std::int64_t>(bytes * part); };
   const std::int64_t most = share_of(kFreePart * static_cast<double>(free_bytes) / 3);
   const std::int64_t least = std::max(kLeastArray, share_of(static_cast<double>(cache_bytes)));
   if (most < least) return std::nullopt;
-  return std::min(most, std::max(kLeastArray, share_of(static_cast<double>(kTimesCache * cache_bytes))));
+  return Work{.first = kFirstArray,
+              .least = least,
+              .most = std::min(most, std::max(kLeastArray, share_of(static_cast<double>(kTimesCache * cache_bytes)))),
+              .fresh = 2,  // pages are touched first
+              .seconds = 1.5,
+              .rounds = 3,
+              .most_rounds = 1 << 15,
+              .tail = 1};  // every element is verified
 }
 
 }  // namespace ms::diag

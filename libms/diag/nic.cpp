@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPatience_ms = 1000;  // of every wait for the other end
+constexpr int kPatience_ms = 3000;  // of every wait for the other end
 constexpr std::size_t kMostInterfaces = 16;
 constexpr std::size_t kBlock = 256 << 10;
 

@@ -8,10 +8,12 @@ namespace {
 
 constexpr double kSeconds = 4;
 
-health::Result measure_bits(health::Evidence&) {
+health::Result measure_bits(health::Evidence& evidence) {
   const Share share = this_share();
-  const std::vector<UnitBits> bits = compute_bits(share.cpus, kSeconds, plain_hash());
+  const std::vector<UnitBits> bits =
+      compute_bits(share.cpus, kSeconds, plain_hash(), kBitsSide, [&] { return evidence.left_s(); });
   health::Result result = health::judged(judge_bits(bits));
+  if (result.findings.empty()) require_enough(bits);
   result.note = fmt::format("{} GEMMs of {} x {} compared ({})", num_gemms(bits), kBitsSide, kBitsSide, share.str());
   return result;
 }
@@ -26,6 +28,7 @@ extern constinit const health::Check kPerfBits = {
     .deadline_s = 20,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
+    .on_hang = std::nullopt,
     .explain =
         "A thread bound to each core computes the same GEMM again and again for some seconds, in fp32 and bf16, "
         "all cores at once, and every result is compared bit for bit, by a hash, with what most of them "

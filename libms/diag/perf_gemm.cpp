@@ -1,8 +1,12 @@
 // perf.gemm: square GEMMs by the same kernels that train, in fp32 and bf16.
+#include <functional>
 #include <memory>
+#include <optional>
 
+#include "base/clock.h"
 #include "diag/gemm.h"
 #include "diag/rates.h"
+#include "diag/works.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {
@@ -10,15 +14,18 @@ namespace {
 
 using tensor::DType;
 
-constexpr double kGemm_s = 1.5;  // of each type
-
-// Large enough that all cores have work, small enough that one GEMM takes no second on an old core.
-std::int64_t side_for(std::size_t cores) { return cores <= 4 ? 1024 : cores <= 32 ? 2048 : 4096; }
-
-double gflops(tensor::Device& device, DType dtype, std::int64_t side) {
-  const Gemm gemm(device, dtype, side);
+double gflops(tensor::Device& device, DType dtype, Pace& pace, const std::function<double()>& left_s) {
   const std::unique_ptr<tensor::Stream> stream = device.make_stream("gemm", tensor::StreamKind::compute);
-  return gemm.flops() / seconds_of(*stream, gemm.op(), kGemm_s) / 1e9;
+  std::optional<Gemm> gemm;
+  for (std::int64_t side = 0; pace.more();) {
+    const double begun_s = monotonic_s();
+    if (side != pace.size()) gemm.emplace(device, dtype, side = pace.size());
+    stream->submit(gemm->op());
+    stream->synchronize();
+    pace.ended(monotonic_s() - begun_s, left_s());
+  }
+  pace.require_measured();
+  return gemm->flops() * pace.rounds() / pace.total_s() / 1e9;
 }
 
 health::Result measure_gemm(health::Evidence& evidence) {
@@ -27,12 +34,14 @@ health::Result measure_gemm(health::Evidence& evidence) {
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool({.workers = 1, .threads_per_op = static_cast<int>(share.cpus.size())});
   tensor::CpuDevice device(pool, matmuls);
-  const std::int64_t side = side_for(share.cpus.size());
+  Pace fp32(gemm_work(share.cpus.size())), bf16(fp32.work());
+  const double fp32_gflops = gflops(device, DType::f32, fp32, [&] { return evidence.left_s() / 2; });
+  const double bf16_gflops = gflops(device, DType::bf16, bf16, [&] { return evidence.left_s(); });
   const health::ActiveConfig& expect = evidence.policy().active;
-  return judge_rates({{"fp32", gflops(device, DType::f32, side), expect.gemm_gflops_fp32, "GFLOP/s"},
-                      {"bf16", gflops(device, DType::bf16, side), expect.gemm_gflops_bf16, "GFLOP/s"}},
+  return judge_rates({{"fp32", fp32_gflops, expect.gemm_gflops_fp32, "GFLOP/s"},
+                      {"bf16", bf16_gflops, expect.gemm_gflops_bf16, "GFLOP/s"}},
                      expect.min_fraction, share, Scope::cores,
-                     fmt::format("{}, {} x {}{}", share.str(), side, side,
+                     fmt::format("{}, sides of {} and {}{}", share.str(), fp32.size(), bf16.size(),
                                  matmuls.native_bf16() ? "" : ", bf16 computed in fp32: no such instructions here"));
 }
 
@@ -46,9 +55,11 @@ extern constinit const health::Check kPerfGemm = {
     .deadline_s = 20,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
+    .on_hang = std::nullopt,
     .explain =
         "Square GEMMs in fp32 and bf16 with the same kernels that train, on all cores, for a second and a half "
-        "each. Where the processor has no bf16 instructions, GEMMs of bf16 numbers are computed in fp32 and the "
+        "each, with sides of 1024 to 4096 by the number of cores, or a quarter of that where those would not be done "
+        "in time. Where the processor has no bf16 instructions, GEMMs of bf16 numbers are computed in fp32 and the "
         "note says so.\n\nCores that are throttled by heat or power, or capped by the BIOS, show here. Judged "
         "against active.gemm_gflops_fp32 and active.gemm_gflops_bf16. It loads the CPU, also on nodes with GPUs.",
     .remedy = "Look at temperatures, fans and power limits of the node, and at what else runs on it.",

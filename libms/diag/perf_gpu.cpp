@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "diag/gemm.h"
 #include "diag/gpu.h"
@@ -24,11 +25,14 @@ struct GpuRates {
   std::string model;
 };
 
-double tflops(tensor::Device& device, tensor::Stream& stream, DType dtype) {
+double tflops(tensor::Device& device, tensor::Stream& stream, DType dtype, const health::Evidence& evidence) {
+  constexpr double kLargerCosts = 4 * 2;  // twice, at most: a slow host must not look like a GPU that hangs
   for (std::int64_t side = kLeastSide;; side *= 2) {
+    const double begun_s = monotonic_s();
     const Gemm gemm(device, dtype, side);
     const double one_s = seconds_of(stream, gemm.op(), kWorthwhile_s);
-    if (one_s < kWorthwhile_s && side < kMostSide) continue;
+    const bool larger_fits = kLargerCosts * (monotonic_s() - begun_s) + kGpuRate_s < evidence.left_s();
+    if (one_s < kWorthwhile_s && side < kMostSide && larger_fits) continue;
     return gemm.flops() / seconds_of(stream, gemm.op(), kGpuRate_s) / 1e12;
   }
 }
@@ -50,8 +54,8 @@ health::Result measure_gpu(health::Evidence& evidence) {
   std::map<std::string, GpuRates> measured;
   std::vector<Finding> failed = on_each_gpu(set.gpus, [&](TestGpu& gpu) {
     const auto stream = gpu.device->make_stream("perf.gpu", tensor::StreamKind::compute);
-    const GpuRates rates{.fp32_tflops = tflops(*gpu.device, *stream, DType::f32),
-                         .bf16_tflops = tflops(*gpu.device, *stream, DType::bf16),
+    const GpuRates rates{.fp32_tflops = tflops(*gpu.device, *stream, DType::f32, evidence),
+                         .bf16_tflops = tflops(*gpu.device, *stream, DType::bf16, evidence),
                          .memory_gbps = memory_gbps(*gpu.device, *stream),
                          .model = gpu.model};
     const std::lock_guard lock(mutex);

@@ -35,6 +35,7 @@ extern constinit const health::Check kPerfNic = {
     .deadline_s = 15,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
+    .on_hang = std::nullopt,
     .explain =
         "One TCP connection from the node to itself for each interface that has an address and is up, for at most "
         "a second each.\n\nLinux knows its own addresses and never sends such data through the interface: this "

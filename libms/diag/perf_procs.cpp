@@ -15,22 +15,19 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "diag/rates.h"
+#include "diag/works.h"
 #include "net/measure/pattern.h"
 
 namespace ms::diag {
 namespace {
 
-constexpr int kMostProcesses = 16;
-constexpr std::int64_t kSlotWords = 1 << 18;  // 1 MiB
-constexpr double kExchange_s = 1;
+constexpr std::int64_t kSlotWords = kProcsWork.most / 4;
 
 struct Shared {
   std::atomic<int> arrived{0};
   std::atomic<int> turn{0};
-  std::atomic<bool> ends{false};
   std::atomic<std::int64_t> num_wrong{0};
-  std::atomic<int> turns{0};
-  std::atomic<std::int64_t> elapsed_ns{0};
+  Pace pace{kProcsWork};  // changed by process 0 before all meet, and read behind that
 };
 
 // Memory that forked processes have in common: the counters, and a slot from everybody to everybody.
@@ -53,6 +50,7 @@ class Segment {
 
  private:
   static constexpr std::size_t kHead = 4096;
+  static_assert(sizeof(Shared) <= kHead);
   std::size_t bytes_;
   void* data_;
   Shared* shared_;
@@ -71,32 +69,34 @@ void meet(Shared& shared, int processes) {
 
 // In each process: fills blocks of its own, then in every turn puts one into everybody's slot and takes what everybody
 // left for it, as MPI and NCCL do within a node.
-void exchange(const Segment& segment, int rank, int processes) {
+void exchange(const Segment& segment, int rank, int processes, const health::Evidence& evidence) {
   Shared& shared = segment.shared();
+  Pace& pace = shared.pace;
   std::vector<std::vector<std::uint32_t>> out(static_cast<std::size_t>(processes)), in(out.size());
-  for (int other = 0; other < processes; ++other) {
-    const auto at = static_cast<std::size_t>(other);
-    out[at].resize(kSlotWords);
-    in[at].resize(kSlotWords);
-    net::fill_block(out[at], rank, other, 0);
-  }
-  double started_s = 0;
-  for (int turn = 0; !shared.ends; ++turn) {
+  std::size_t words = 0;
+  double begun_s = monotonic_s();
+  while (pace.more()) {
+    if (words != static_cast<std::size_t>(pace.size()) / 4) {
+      words = static_cast<std::size_t>(pace.size()) / 4;
+      for (int other = 0; other < processes; ++other) {
+        const auto at = static_cast<std::size_t>(other);
+        out[at].resize(words);
+        in[at].resize(words);
+        net::fill_block(out[at], rank, other, 0);
+      }
+    }
     for (int other = 0; other < processes; ++other) {
       std::memcpy(segment.slot(rank * processes + other).data(), out[static_cast<std::size_t>(other)].data(),
-                  kSlotWords * 4);
+                  words * 4);
     }
     meet(shared, processes);
     for (int other = 0; other < processes; ++other) {
-      std::memcpy(in[static_cast<std::size_t>(other)].data(), segment.slot(other * processes + rank).data(),
-                  kSlotWords * 4);
+      std::memcpy(in[static_cast<std::size_t>(other)].data(), segment.slot(other * processes + rank).data(), words * 4);
     }
     if (rank == 0) {
-      if (turn == 0) started_s = monotonic_s();  // the first turn finds the memory
-      const double elapsed_s = monotonic_s() - started_s;
-      shared.turns = turn;
-      shared.elapsed_ns = static_cast<std::int64_t>(elapsed_s * 1e9);
-      shared.ends = turn > 0 && elapsed_s >= kExchange_s;
+      const double now_s = monotonic_s();
+      pace.ended(now_s - begun_s, evidence.left_s());
+      begun_s = now_s;
     }
     meet(shared, processes);
   }
@@ -108,7 +108,7 @@ void exchange(const Segment& segment, int rank, int processes) {
 
 health::Result measure_procs(health::Evidence& evidence) {
   const Share share = this_share();
-  const int processes = std::clamp(static_cast<int>(share.cpus.size()), 2, kMostProcesses);
+  const int processes = std::clamp(static_cast<int>(share.cpus.size()), 2, kMostRanks);
   const Segment segment(processes);
   const pid_t parent = ::getpid();
   std::vector<pid_t> children;
@@ -122,7 +122,7 @@ health::Result measure_procs(health::Evidence& evidence) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(1);
       const OnCpus bound({share.cpus[static_cast<std::size_t>(rank) % share.cpus.size()]});
-      exchange(segment, rank, processes);
+      exchange(segment, rank, processes, evidence);
       ::_exit(0);
     }
     children.push_back(child);
@@ -137,7 +137,9 @@ health::Result measure_procs(health::Evidence& evidence) {
   }
   if (died) return health::broken("a process of the exchange ended early");
   const Shared& shared = segment.shared();
-  const std::string how = fmt::format("{}, {} processes through shared memory", share.str(), processes);
+  const Pace& pace = shared.pace;
+  const std::string how = fmt::format("{}, {} processes through shared memory, blocks of {}", share.str(), processes,
+                                      format_size(static_cast<double>(pace.size())));
   if (const std::int64_t wrong = shared.num_wrong; wrong > 0) {
     return health::judged({{.entity = "all-to-all",
                             .message = fmt::format("{} words that arrived are not what was sent ({})", wrong, how),
@@ -146,10 +148,11 @@ health::Result measure_procs(health::Evidence& evidence) {
                             .unit = "words",
                             .remedy = "Take the node out of service and test its memory."}});
   }
-  const double bytes = static_cast<double>(kSlotWords) * 4 * processes * processes * shared.turns;
+  pace.require_measured();
+  const double bytes = static_cast<double>(pace.size()) * processes * processes * pace.rounds();
   const health::ActiveConfig& expect = evidence.policy().active;
-  return judge_rates({{"all-to-all", bytes / static_cast<double>(shared.elapsed_ns), expect.procs_gbps, "GB/s"}},
-                     expect.min_fraction, share, Scope::cores, how);
+  return judge_rates({{"all-to-all", bytes / pace.total_s() / 1e9, expect.procs_gbps, "GB/s"}}, expect.min_fraction,
+                     share, Scope::cores, how);
 }
 
 }  // namespace
@@ -162,9 +165,11 @@ extern constinit const health::Check kPerfProcs = {
     .deadline_s = 15,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
+    .on_hang = std::nullopt,
     .explain =
-        "A process on each core, at most sixteen, leaves a block of 1 MiB for every other one in shared memory and "
-        "takes those that are for it, over and over for a second, as MPI and NCCL do within a node. What arrived last "
+        "A process on each core, at most sixteen, leaves a block for every other one in shared memory and takes those "
+        "that are for it, over and over for a second, as MPI and NCCL do within a node: blocks of 1 MiB, or of 256 "
+        "KiB where those would not be done in time. What arrived last "
         "is verified word by word.\n\nBeside perf.a2a, whose ranks are threads, it shows what processes pay for it: "
         "memory of another socket, small pages, a kernel with costly mitigations. Judged against active.procs_gbps.",
     .remedy = kLooksSlow,

@@ -1,37 +1,36 @@
 // perf.reduce: all processes of one launch add up the same vector, over MPI. Sums are known exactly and verified in
 // every turn.
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <set>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "diag/rates.h"
+#include "diag/works.h"
 #include "net/measure/pattern.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kDeadline{12000};  // until all others are at it, too
-constexpr double kReduce_s = 3;
-constexpr std::int64_t kElements = 4 << 20;  // 16 MiB
-constexpr int kWarmTurns = 4;                // that are not counted
+constexpr std::int64_t kElements = kReduceWork.most / 4;
 
 struct Reduced {
-  double seconds = 0;
-  int turns = 0;
+  Pace pace{kReduceWork};  // of whole turns, the same for all
+  double seconds = 0;      // of the reductions in turns that count
+  int turns = 0;           // of any size
   std::size_t num_wrong = 0;
 };
 
 class Reducer {
  public:
-  explicit Reducer(comm::World& world, const Share& share)
+  Reducer(comm::World& world, const Share& share, const health::Evidence& evidence)
       : world_(world),
+        evidence_(evidence),
         pool_({.workers = 1, .threads_per_op = static_cast<int>(share.cpus.size())}),
         device_(pool_, matmuls_),
         memory_(device_.allocate(kElements * sizeof(float) + tensor::Arena::kAlignment * 2, "the vector")),
@@ -41,46 +40,52 @@ class Reducer {
     all_ = world.open({"reduce", 0, everybody}, *stream_);
     tensor::Arena arena(*memory_);
     x_ = arena.take(tensor::DType::f32, 1, kElements);
-    elapsed_ = arena.take(tensor::DType::f32, 1, 1);
+    agreed_ = arena.take(tensor::DType::f32, 1, 2);
   }
 
   Reduced run() {
     Reduced result;
-    turn(result);  // finds the memory and the connections
-    // The slowest decides how many turns fill the time, with filling and verifying, for all alike.
-    const Clock::time_point start = Clock::now();
-    for (int i = 1; i < kWarmTurns; ++i) turn(result);
-    elapsed_.as<float>()[0] =
-        std::chrono::duration<float>(Clock::now() - start).count() / static_cast<float>(kWarmTurns - 1);
-    all_->all_reduce(elapsed_, comm::ReduceKind::max);
-    stream_->synchronize();
-    result.turns = std::clamp(static_cast<int>(kReduce_s / elapsed_.as<float>()[0]), 1, 1000);
-    for (int i = 0; i < result.turns; ++i) result.seconds += turn(result);
+    Pace& pace = result.pace;
+    while (pace.more()) {
+      const bool is_counted = pace.is_counted();
+      const double begun_s = monotonic_s();
+      const double reduce_s = turn(result, pace.size() / 4);
+      if (is_counted) result.seconds += reduce_s;
+      // The slowest decides, with filling and verifying, for all alike.
+      agreed_.as<float>()[0] = static_cast<float>(monotonic_s() - begun_s);
+      agreed_.as<float>()[1] = static_cast<float>(-evidence_.left_s());
+      all_->all_reduce(agreed_, comm::ReduceKind::max);
+      stream_->synchronize();
+      pace.ended(agreed_.as<float>()[0], -agreed_.as<float>()[1]);
+    }
     return result;
   }
 
  private:
-  double turn(Reduced& result) {
-    const std::span<float> values(x_.as<float>(), static_cast<std::size_t>(kElements));
+  double turn(Reduced& result, std::int64_t elements) {
+    const std::span<float> values(x_.as<float>(), static_cast<std::size_t>(elements));
     net::fill_summand(values, world_.rank());
     all_->barrier();
     stream_->synchronize();
-    const Clock::time_point start = Clock::now();
-    all_->all_reduce(x_);
+    const double begun_s = monotonic_s();
+    all_->all_reduce(x_.slice_cols(0, elements));
     stream_->synchronize();
-    const double elapsed_s = std::chrono::duration<double>(Clock::now() - start).count();
+    const double elapsed_s = monotonic_s() - begun_s;
     result.num_wrong += net::count_wrong_sums(values, world_.size());
+    ++result.turns;
     return elapsed_s;
   }
 
   comm::World& world_;
+  const health::Evidence& evidence_;
   tensor::MatmulCache matmuls_;
   tensor::CpuPool pool_;
   tensor::CpuDevice device_;
   std::unique_ptr<tensor::Memory> memory_;
   std::unique_ptr<tensor::Stream> stream_;
   std::unique_ptr<comm::Communicator> all_;
-  tensor::Tensor x_, elapsed_;
+  tensor::Tensor x_;
+  tensor::Tensor agreed_;  // the seconds of a turn, and those that are left, negative
 };
 
 std::size_t count_nodes(const comm::World& world) {
@@ -93,18 +98,19 @@ health::Result judge(const Reduced& reduced, const comm::World& world, const Sha
                      const health::ActiveConfig& expect) {
   const std::string among = fmt::format("{} processes on {} nodes", world.size(), count_nodes(world));
   if (reduced.num_wrong > 0) {
-    return health::judged({{.entity = among,
-                            .message = fmt::format("{} sums of {} vectors are not what they must be", reduced.num_wrong,
-                                                   reduced.turns + kWarmTurns),
-                            .measured = static_cast<double>(reduced.num_wrong),
-                            .limit = 0,
-                            .unit = "words"}});
+    return health::judged(
+        {{.entity = among,
+          .message = fmt::format("{} sums of {} vectors are not what they must be", reduced.num_wrong, reduced.turns),
+          .measured = static_cast<double>(reduced.num_wrong),
+          .limit = 0,
+          .unit = "words"}});
   }
-  const double size = world.size();
-  const double algorithm_gbps = static_cast<double>(kElements) * sizeof(float) * reduced.turns / reduced.seconds / 1e9;
+  const Pace& pace = reduced.pace;
+  pace.require_measured();
+  const double size = world.size(), bytes = static_cast<double>(pace.size());
+  const double algorithm_gbps = bytes * pace.rounds() / reduced.seconds / 1e9;
   return judge_rates({{"all-reduce", algorithm_gbps * 2 * (size - 1) / size, expect.reduce_gbps, "GB/s"}},
-                     expect.min_fraction, share, Scope::whole,
-                     fmt::format("CPU, {}, {}", among, format_size(static_cast<double>(kElements) * sizeof(float))));
+                     expect.min_fraction, share, Scope::whole, fmt::format("CPU, {}, {}", among, format_size(bytes)));
 }
 
 health::Result measure_reduce(health::Evidence& evidence) {
@@ -116,7 +122,7 @@ health::Result measure_reduce(health::Evidence& evidence) {
   const OnCpus bound(share.cpus);
   const std::unique_ptr<comm::World> world = comm::make_mpi_world(kDeadline);
   try {
-    const Reduced reduced = Reducer(*world, share).run();
+    const Reduced reduced = Reducer(*world, share, evidence).run();
     world->close();
     return judge(reduced, *world, share, evidence.policy().active);
   } catch (const Error& error) {
@@ -137,9 +143,11 @@ extern constinit const health::Check kPerfReduce = {
     .blame = Blame::fabric,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
+    .on_hang = std::nullopt,
     .explain =
         "All processes that were started together, as in srun -N4 --ntasks-per-node=1 --mpi=pmix ms-diag run "
-        "--level 2, add up 16 MiB again and again for some seconds. The inputs are crafted so that the sum is known "
+        "--level 2, add up 16 MiB again and again for some seconds, or 4 MiB where that would not be done in time. The "
+        "inputs are crafted so that the sum is known "
         "exactly, and every element is verified.\n\nThe number is the bus bandwidth: bytes a second times 2 (n-1) / "
         "n, which is what a link carries and so does not depend on the number n of processes. All see the same "
         "number, so a slow one blames the fabric between them: repeat it with halves of the nodes to find whose it "

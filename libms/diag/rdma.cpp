@@ -23,7 +23,6 @@ namespace {
 constexpr int kFirstTcpPort = 18515;  // perftest's own, and those behind it
 constexpr int kConnectTries = 20;
 constexpr std::chrono::milliseconds kConnectPause{100};
-constexpr double kRdmaDeadline_s = 10;
 constexpr int kMostNodes = 1024;
 
 // "0-3,8": numbers of a list of the kernel's.

@@ -32,6 +32,7 @@ std::vector<MemoryNode> memory_nodes(const Sysroot& root);
 // The average bandwidth of the last line that the client prints, in Gbit/s.
 std::optional<double> bandwidth_in(std::string_view output);
 
+inline constexpr double kRdmaDeadline_s = 10;  // of a run
 struct RdmaRun {
   double gbps = -1;      // negative: there is no number
   std::string why = {};  // then

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "health/checks/check.h"
+#include "health/evidence/busy.h"
 #include "slurm/commands.h"
 
 namespace ms::diag {
@@ -51,6 +52,7 @@ health::Result ask_slurm(health::Evidence& evidence) {
     // Words of scontrol's and of Commands::node(): slurmctld has answered, and not about this node.
     for (const std::string& words : {fmt::format("Node {} not found", name), std::string("does not name this node")})
       if (error.message().find(words) != std::string::npos) return unknown_here;
+    if (health::control_is_late()) return health::not_measured("scontrol did not answer on this busy node");
     return health::judged({{.severity = Severity::warning, .entity = "slurmctld", .message = error.message()}});
   }
   if (nodes.empty()) return health::skipped("scontrol show node did not answer as expected: it names no node");
@@ -91,6 +93,7 @@ extern constinit const health::Check kSlurmNode = {
     .deadline_s = 15,
     .blame = Blame::slurm,
     .proved = "a fake scontrol",
+    .on_hang = std::nullopt,
     .explain =
         "Asks slurmctld for the nodes. No answer, this node down or drained, and more than a quarter of all nodes down "
         "are warnings; nodes that Slurm powers down or up are not down. An answer that names no node, or not this one, "

@@ -10,9 +10,11 @@ namespace {
 health::Result soak_cpu(health::Evidence& evidence) {
   const Share share = this_share();
   const CpuHeat before = cpu_heat(evidence.root(), share.cpus);
-  const std::vector<UnitBits> bits = compute_bits(share.cpus, evidence.asked().soak_s, plain_hash());
+  const std::vector<UnitBits> bits =
+      compute_bits(share.cpus, evidence.asked().soak_s, plain_hash(), kBitsSide, [&] { return evidence.left_s(); });
   std::vector<Finding> throttled = judge_heat(before, cpu_heat(evidence.root(), share.cpus));
   health::Result result = with_findings(health::judged(judge_bits(bits)), std::move(throttled));
+  if (result.findings.empty()) require_enough(bits);
   result.note = fmt::format("{} GEMMs of {} x {} compared ({}){}", num_gemms(bits), kBitsSide, kBitsSide, share.str(),
                             before.throttles.empty() ? ", the kernel counts no throttling here" : "");
   return result;
@@ -30,6 +32,7 @@ extern constinit const health::Check kSoakCpu = {
     .takes = health::kNode,
     .soaks = true,
     .proved = "a real node, throttling on a fake root",
+    .on_hang = std::nullopt,
     .explain =
         "The GEMMs of perf.bits on all cores for as long as --soak says, every result compared bit for bit; and how "
         "often the kernel throttled each core for heat meanwhile (thermal_throttle of sysfs, where the processor has "

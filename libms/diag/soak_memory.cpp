@@ -1,59 +1,18 @@
 // soak.memory: patterns in a large part of the memory, again and again.
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <future>
-#include <limits>
+#include <deque>
 
-#include "base/clock.h"
 #include "base/host_memory.h"
 #include "base/text.h"
+#include "diag/in_step.h"
 #include "diag/memory_patterns.h"
+#include "diag/pages.h"
 #include "diag/share.h"
+#include "diag/works.h"
 #include "health/checks/check.h"
 
 namespace ms::diag {
 namespace {
-
-constexpr std::int64_t kProbeBytes = 16 << 20;  // of each core
-constexpr double kLongestPass_s = 40;           // by what the probe took: a third of the deadline
-
-class Chunk {
- public:
-  explicit Chunk(std::int64_t bytes)
-      : data_(::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
-        bytes_(static_cast<std::size_t>(bytes)) {
-    if (data_ == MAP_FAILED) throw Error("diag.memory", Blame::node, "cannot have memory: " + errno_text(errno));
-    ::madvise(data_, bytes_, MADV_HUGEPAGE);  // only faster
-  }
-  ~Chunk() { ::munmap(data_, bytes_); }
-  Chunk(const Chunk&) = delete;
-  Chunk& operator=(const Chunk&) = delete;
-  std::span<std::uint64_t> words() const { return {static_cast<std::uint64_t*>(data_), bytes_ / 8}; }
-
- private:
-  void* data_;
-  std::size_t bytes_;
-};
-
-// The bytes of a core in a second of a whole pass, of the slowest core, with all of them at it.
-double bytes_per_second(const std::vector<int>& cpus) {
-  std::vector<std::future<double>> running;
-  for (const int cpu : cpus) {
-    running.push_back(std::async(std::launch::async, [cpu] {
-      const OnCpus bound({cpu});
-      const Chunk chunk(kProbeBytes);
-      const double started_s = monotonic_s();
-      soak_words(chunk.words(), 0, static_cast<std::uint64_t>(cpu), [](std::span<std::uint64_t>) {});
-      return static_cast<double>(kProbeBytes) / (monotonic_s() - started_s);
-    }));
-  }
-  double slowest = std::numeric_limits<double>::max();
-  for (auto& one : running) slowest = std::min(slowest, one.get());
-  return slowest;
-}
 
 health::Result soak_memory(health::Evidence& evidence) {
   const Share share = this_share();
@@ -67,33 +26,40 @@ health::Result soak_memory(health::Evidence& evidence) {
   const auto mine = static_cast<std::int64_t>(all * (wanted >= 0 ? 1 : share.part()));
   const auto threads = static_cast<std::int64_t>(share.cpus.size());
   // A thread on each core has a piece of its own: first touched there, so that it is memory of that core's node.
-  std::int64_t each = std::max<std::int64_t>(mine / threads / 4096 * 4096, 4096);
-  bool is_less = false;
-  if (wanted < 0 && each > kProbeBytes) {
-    const auto fits = static_cast<std::int64_t>(bytes_per_second(share.cpus) * kLongestPass_s) / 4096 * 4096;
-    is_less = fits < each;
-    each = std::clamp<std::int64_t>(fits, kProbeBytes, each);
-  }
-  std::vector<std::future<MemorySoak>> running;
-  for (const int cpu : share.cpus) {
-    running.push_back(std::async(std::launch::async, [each, cpu, soak_s = evidence.asked().soak_s] {
-      const OnCpus bound({cpu});
-      const Chunk chunk(each);
-      return soak_words(chunk.words(), soak_s, static_cast<std::uint64_t>(cpu), [](std::span<std::uint64_t>) {});
-    }));
-  }
+  const std::int64_t each = std::max<std::int64_t>(mine / threads / 4096 * 4096, 4096);
+  std::deque<Pages> pieces;
+  for (std::int64_t i = 0; i < threads; ++i) pieces.emplace_back(static_cast<std::size_t>(each));
+  std::vector<MemorySoak> soaks(share.cpus.size());
+  Pace pace(soak_memory_work(each, evidence.asked().soak_s, wanted >= 0));
+  in_step(
+      share.cpus, pace, [&] { return evidence.left_s(); },
+      [&](std::size_t thread, std::int64_t size) {
+        MemorySoak& soak = soaks[thread];
+        const std::span<std::uint64_t> words = pieces[thread].as<std::uint64_t>();
+        const auto seed =
+            static_cast<std::uint64_t>(soak.passes) << 32 | static_cast<std::uint64_t>(share.cpus[thread]);
+        const MemorySoak got =
+            soak_words(words.first(static_cast<std::size_t>(size) / 8), seed, [](std::span<std::uint64_t>) {});
+        ++soak.passes;
+        soak.words += got.words;
+        soak.num_wrong += got.num_wrong;
+        soak.flipped |= got.flipped;
+      },
+      [](std::size_t) {});
   MemorySoak total;
-  for (auto& one : running) {
-    const MemorySoak got = one.get();
+  for (const MemorySoak& got : soaks) {
     total.num_wrong += got.num_wrong;
     total.flipped |= got.flipped;
     total.words += got.words;
-    total.passes = total.passes == 0 ? got.passes : std::min(total.passes, got.passes);
   }
-  const double bytes = static_cast<double>(each * threads);
-  const std::string how = fmt::format("{} passes of {} over {} ({}){}", total.passes,
-                                      plural(kMemoryPatterns, "pattern"), format_size(bytes), share.str(),
-                                      is_less ? ", as much as a pass in time can be; --memory asks for more" : "");
+  const double bytes = static_cast<double>(pace.size() * threads);
+  const std::string how = fmt::format(
+      "{} passes of {} over {} ({}){}", pace.rounds(), plural(kMemoryPatterns, "pattern"), format_size(bytes),
+      share.str(), pace.is_less() ? ", as much as a pass in time can be; a longer --soak tests more" : "");
+  if (total.num_wrong == 0 && !pace.is_measured()) {
+    return health::not_measured(fmt::format("{} cannot be passed over in time: give a longer --soak, or less --memory",
+                                            format_size(static_cast<double>(pace.work().least * threads))));
+  }
   if (total.num_wrong == 0) return health::passed(how);
   return health::judged(
       {{.severity = Severity::critical,
@@ -117,12 +83,13 @@ extern constinit const health::Check kSoakMemory = {
     .cost = health::Cost::seconds,
     .takes = health::kNode,
     .soaks = true,
+    .on_hang = std::nullopt,
     .explain =
-        "A thread on each core takes its part of half of the free memory, or of less where a pass over that would take "
-        "longer "
-        "than 40 seconds by a first look at 16 MiB, or of what --memory says, and for as long as "
+        "A thread on each core takes its part of half of the free memory, or of what --memory says, and for as long as "
         "--soak says fills all of it with patterns and reads them back: walking ones and zeros, each word's own "
-        "place and its inverse, and random words that differ in every pass. At least one pass is whole.\n\nMemory "
+        "place and its inverse, and random words that differ in every pass. Passes begin small and grow; without "
+        "--memory they stay below half of the free memory where a whole pass would take more than a quarter of the "
+        "time: 39 seconds with a soak of a minute.\n\nMemory "
         "with ECC corrects one flipped bit of a word and host.mce counts it; what this finds was not corrected. "
         "There is no normal number but zero, so one is critical.",
     .remedy = "Take the node out of service; host.mce and the BMC's log tell which DIMM.",

@@ -73,15 +73,22 @@ bool is_installed(const std::string& program) {
   });
 }
 
-// Returns why it failed; empty: it did not. Its environment is its own: a launch that this process is part of, and
-// switches for CUDA, must not change what is trained.
-std::string run_tool(const MiniDirectory& directory, std::vector<std::string> words) {
+struct Ran {
+  std::string why = {};  // it failed; empty: it did not
+  bool in_time = true;
+};
+
+// Its environment is its own: a launch that this process is part of, and switches for CUDA, must not change what is
+// trained.
+Ran run_tool(const MiniDirectory& directory, std::vector<std::string> words, double left_s) {
   words.insert(words.begin(), {"/usr/bin/env", "--chdir=" + directory / ""});
-  const SubprocessResult result =
-      run_subprocess(words, {.deadline_s = kTrain_s, .environment = {{fmt::format("PATH={}", kPath), "MS_LOG=warn"}}});
+  const SubprocessResult result = run_subprocess(
+      words,
+      {.deadline_s = std::min(kTrain_s, left_s), .environment = {{fmt::format("PATH={}", kPath), "MS_LOG=warn"}}});
   if (result.ok()) return {};
+  if (result.timed_out) return {.why = fmt::format("{} was not done in time", words[2]), .in_time = false};
   const std::string said = plain_text(result.err, 160);
-  return fmt::format("{}: {}{}", words[2], result.describe(), said.empty() ? "" : ", " + said);
+  return {.why = fmt::format("{}: {}{}", words[2], result.describe(), said.empty() ? "" : ", " + said)};
 }
 
 // The losses of the steps, as they are in the file, to the last bit.
@@ -108,22 +115,27 @@ health::Result train(health::Evidence& evidence) {
   for (int i = 0; i < 500; ++i) text += "The quick brown fox jumps over the lazy dog.\n";
   write_file_atomic(directory / "text.txt", text);
   write_file_atomic(directory / "mini.toml", kMiniTraining);
-  if (const std::string why = run_tool(directory, {ms_data, "encode", "--output", "text", "text.txt"}); !why.empty()) {
-    return health::skipped(why);
-  }
+  const Ran encoded = run_tool(directory, {ms_data, "encode", "--output", "text", "text.txt"}, evidence.left_s());
+  if (!encoded.in_time) return health::not_measured(encoded.why);
+  if (!encoded.why.empty()) return health::skipped(encoded.why);
   std::vector<double> first;
   int trainings = 0, different = 0;
+  double longest_s = 0;
   const double started_s = monotonic_s();
   do {
-    const std::string why = run_tool(directory, {ms_train, "run", "mini.toml", "--ranks", "1", "--fresh"});
-    if (!why.empty()) {
-      return health::judged({{.severity = Severity::warning, .entity = "training", .message = why}});
+    const double begun_s = monotonic_s();
+    const Ran ran = run_tool(directory, {ms_train, "run", "mini.toml", "--ranks", "1", "--fresh"}, evidence.left_s());
+    longest_s = std::max(longest_s, monotonic_s() - begun_s);
+    if (!ran.in_time && trainings < 2) return health::not_measured(ran.why);
+    if (!ran.in_time) break;
+    if (!ran.why.empty()) {
+      return health::judged({{.severity = Severity::warning, .entity = "training", .message = ran.why}});
     }
     const std::vector<double> losses = losses_of(directory / "run/metrics.jsonl");
     if (first.empty()) first = losses;
     different += losses == first ? 0 : 1;
     ++trainings;
-  } while (trainings < 2 || monotonic_s() - started_s < evidence.asked().soak_s);
+  } while (trainings < 2 || (monotonic_s() - started_s < evidence.asked().soak_s && 2 * longest_s < evidence.left_s()));
   if (first.size() < 2) return health::broken("ms-train wrote no losses");
   const std::string how =
       fmt::format("{} of {} steps, loss {:.4g} to {:.4g}", plural(static_cast<std::size_t>(trainings), "training"),
@@ -161,6 +173,7 @@ extern constinit const health::Check kSoakTrain = {
     .cost = health::Cost::seconds,
     .takes = health::kNode,
     .soaks = true,
+    .on_hang = std::nullopt,
     .explain =
         "Encodes a short text and trains a model of two layers on it for twenty steps by ms-train itself, on the CPU, "
         "at "

@@ -264,4 +264,8 @@ echo last=5.5 >fault
 check_train 1 'warning +soak.train training: the loss does not fall'
 echo 'echo "error: cannot load libdnnl.so" >&2; exit 70' >fault
 check_train 1 'warning +soak.train training: .*exit status 70, error: cannot load libdnnl.so'
+# One that takes longer than there is time for is no failure of the node.
+echo 'exec sleep 600' >fault
+expect 3 'skip +soak.train: not measured: .*ms-train was not done in time' \
+  run --verbose --config policy.toml --level 3 --only soak.train --soak 0s --deadline 5s
 exit $((failures > 0))

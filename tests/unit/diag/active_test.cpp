@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 
 TEST(MemoryPatterns, SoundMemoryKeepsThemAll) {
   std::vector<std::uint64_t> memory(4096);
-  const MemorySoak soak = soak_words(memory, 0, 1, [](std::span<std::uint64_t>) {});
+  const MemorySoak soak = soak_words(memory, 1, [](std::span<std::uint64_t>) {});
   EXPECT_EQ(soak.passes, 1);
   EXPECT_EQ(soak.words, 6 * 4096);
   EXPECT_EQ(soak.num_wrong, 0);
@@ -37,7 +37,7 @@ TEST(MemoryPatterns, SoundMemoryKeepsThemAll) {
 TEST(MemoryPatterns, OneFlippedBitIsFound) {
   std::vector<std::uint64_t> memory(4096);
   int times = 0;
-  const MemorySoak soak = soak_words(memory, 0, 1, [&](std::span<std::uint64_t> words) {
+  const MemorySoak soak = soak_words(memory, 1, [&](std::span<std::uint64_t> words) {
     if (++times == 4) words[1234] ^= std::uint64_t{1} << 37;
   });
   EXPECT_EQ(soak.num_wrong, 1);
@@ -50,7 +50,7 @@ TEST(MemoryPatterns, StuckBitsAreFound) {
     for (const bool high : {false, true}) {
       std::vector<std::uint64_t> memory(64);
       const std::uint64_t mask = std::uint64_t{1} << bit;
-      const MemorySoak soak = soak_words(memory, 0, 7, [&](std::span<std::uint64_t> words) {
+      const MemorySoak soak = soak_words(memory, 7, [&](std::span<std::uint64_t> words) {
         if (high) words[9] |= mask;
         if (!high) words[9] &= ~mask;
       });

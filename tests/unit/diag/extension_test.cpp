@@ -20,6 +20,14 @@ TEST(ActiveChecks, AreComplete) {
   }
 }
 
+// What loads all cores is late because of itself or of the node's load. GPUs, disks and adapters may hang.
+TEST(ActiveChecks, AccuseNoNodeOfTheirOwnSlowness) {
+  for (const health::Check& check : ms_diag_extension()->checks()) {
+    if (check.takes == 0) continue;
+    EXPECT_EQ(check.on_hang.has_value(), check.takes != health::kNode) << check.code;
+  }
+}
+
 TEST(ActiveChecks, OfLevelTwoTakeAtMostSixMinutesWhateverHangs) {
   for (const health::Resources resource : {health::kGpus, health::kBus, health::kDisk, health::kWire}) {
     double deadlines_s = 0;

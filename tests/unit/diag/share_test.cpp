@@ -9,6 +9,7 @@
 #include "diag/memory_size.h"
 #include "diag/rates.h"
 #include "diag/share.h"
+#include "diag/works.h"
 #include "support/files.h"
 
 namespace ms::diag {
@@ -139,19 +140,40 @@ TEST_F(MemorySize, CachesAreCountedOnceForAllThatShareThem) {
     cache(cpu, 2, "2", "1024K", std::to_string(cpu));
   }
   write("/sys/devices/system/cpu/cpufreq/x", "no core");
-  EXPECT_EQ(last_level_cache_bytes(root()), 64 << 20);
+  const Caches caches = last_level_caches(root());
+  EXPECT_EQ(caches.reported_bytes, 64 * kMiB);
+  EXPECT_EQ(caches.counted_bytes, 64 * kMiB);
+  EXPECT_EQ(caches.note(), "");
 }
 
-TEST_F(MemorySize, WithoutCachesThereAreNone) { EXPECT_EQ(last_level_cache_bytes(root()), 0); }
+TEST_F(MemorySize, WithoutCachesThereAreNone) { EXPECT_EQ(last_level_caches(root()).reported_bytes, 0); }
+
+// Two cores of a socket with 480 MiB, and what tells them from a whole machine.
+TEST_F(MemorySize, TheCacheOfAWholeSocketIsNotThatOfTwoCores) {
+  for (int cpu = 0; cpu < 2; ++cpu) cache(cpu, 3, "3", "491520K", "0-1");
+  const auto counted = [&] { return last_level_caches(root()).counted_bytes; };
+  EXPECT_EQ(counted(), 192 * kMiB);  // no core has more than 96 MiB
+  write("/proc/cpuinfo", "processor : 0\nflags\t\t: fpu hypervisor sse2");
+  EXPECT_EQ(counted(), 32 * kMiB);
+  write("/proc/cpuinfo", "processor : 0\nflags\t\t: fpu hypervisors");
+  EXPECT_EQ(counted(), 192 * kMiB);
+  write("/proc/meminfo", "MemTotal: 4194304 kB");
+  EXPECT_EQ(counted(), 64 * kMiB);  // a whole machine has 64 times as much memory
+  EXPECT_EQ(last_level_caches(root()).reported_bytes, 480 * kMiB);
+  EXPECT_THAT(last_level_caches(root()).note(), HasSubstr("480.0 MiB"));
+}
 
 TEST(TriadArrays, AreFourTimesTheCachesWhereThereIsRoom) {
-  constexpr std::int64_t kMiB = 1 << 20;
-  EXPECT_EQ(triad_array_bytes(32 * kMiB, 20'000 * kMiB, 1), 128 * kMiB);
-  EXPECT_EQ(triad_array_bytes(32 * kMiB, 20'000 * kMiB, 0.5), 64 * kMiB);
-  EXPECT_EQ(triad_array_bytes(32 * kMiB, 600 * kMiB, 1), 50 * kMiB);  // a twelfth
-  EXPECT_EQ(triad_array_bytes(0, 20'000 * kMiB, 1), 16 * kMiB);
-  EXPECT_FALSE(triad_array_bytes(32 * kMiB, 300 * kMiB, 1));
-  EXPECT_FALSE(triad_array_bytes(0, 0, 1));
+  const auto most = [](std::int64_t cache_bytes, std::int64_t free_bytes, double part) {
+    return triad_work(cache_bytes, free_bytes, part).value().most;
+  };
+  EXPECT_EQ(most(32 * kMiB, 20'000 * kMiB, 1), 128 * kMiB);
+  EXPECT_EQ(most(32 * kMiB, 20'000 * kMiB, 0.5), 64 * kMiB);
+  EXPECT_EQ(most(32 * kMiB, 600 * kMiB, 1), 50 * kMiB);  // a twelfth
+  EXPECT_EQ(most(0, 20'000 * kMiB, 1), 16 * kMiB);
+  EXPECT_EQ(triad_work(32 * kMiB, 20'000 * kMiB, 1)->least, 32 * kMiB);  // smaller ones would be in the caches
+  EXPECT_FALSE(triad_work(32 * kMiB, 300 * kMiB, 1));
+  EXPECT_FALSE(triad_work(0, 0, 1));
 }
 
 // ---- other programs
