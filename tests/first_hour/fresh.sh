@@ -19,7 +19,7 @@ for command in './bootstrap demo' './bootstrap test'; do
 done
 
 walk_began=$SECONDS
-bare_tree "$own"
+bare_tree "$own" mount # as every machine has it
 git clone -q --depth 1 "file://$sources" "$tree/root/ms"
 note 'a fresh Debian, and a clean clone'
 

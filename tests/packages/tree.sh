@@ -22,7 +22,7 @@ in_tree() { unshare --mount --pid --fork --mount-proc="$tree/proc" chroot "$tree
 bare_tree() {
   local release=$1 file
   shift
-  mmdebstrap --quiet --variant=apt "${apt_settings[@]/#/--aptopt=}" --include="$(IFS=, && echo "$*")" "$release" "$tree" ||
+  mmdebstrap --quiet --variant=apt "${apt_settings[@]/#/--aptopt=}" ${1:+--include="$(IFS=, && echo "$*")"} "$release" "$tree" ||
     skip "no tree of Debian $release can be had"
   cp /etc/resolv.conf "$tree/etc/resolv.conf"
   for file in "${apt_settings[@]}"; do cp "$file" "$tree/etc/apt/apt.conf.d/"; done
