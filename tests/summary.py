@@ -33,22 +33,25 @@ class Test:
         self.not_tried = [line for line in self.output if line.startswith("not tried")]
 
     def find_skips(self):
-        """(what, reason): the test as a whole, or single cases of a program of GoogleTest or bats that ran."""
+        """(what, reason): the test as a whole, or cases of a program of GoogleTest or bats that ran."""
         cases, reason = [], None
         for previous, line in zip([""] + self.output, self.output):
             if previous.endswith(": Skipped"):
                 reason = line.strip()
             if case := re.fullmatch(r"\[  SKIPPED \] (\S+) \(\d+ ms\)", line):
-                cases.append((f"{self.name}: {case.group(1)}", reason or "no reason given"))
+                cases.append((case.group(1), reason or "no reason given"))
                 reason = None
             elif case := re.fullmatch(r"ok \d+ (.*) # skip ?(.*)", line):
-                cases.append((f"{self.name}: {case.group(1)}", case.group(2) or "no reason given"))
-        if self.outcome != "skipped":
-            return cases
+                cases.append((case.group(1), case.group(2) or "no reason given"))
         if cases:
-            return [(self.name, why) for why in dict.fromkeys(reason for _, reason in cases)]
+            for why in dict.fromkeys(reason for _, reason in cases):
+                names = [name for name, reason in cases if reason == why]
+                of_them = "" if self.outcome == "skipped" else ": " + (", ".join(names) if len(names) < 4 else f"{len(names)} cases")
+                yield self.name + of_them, why
+            return
         said = [line for line in self.output if line.strip() and not line.startswith("---")]
-        return [(self.name, said[-1].removeprefix("skipped: ") if said else "no reason given")]
+        if self.outcome == "skipped":
+            yield self.name, said[-1].removeprefix("skipped: ") if said else "no reason given"
 
 
 def read_results(preset, path):

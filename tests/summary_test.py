@@ -47,6 +47,10 @@ with tempfile.TemporaryDirectory() as folder:
     nothing = ("nothing", "run", "", cases[3].replace("3 tests", "0 tests"))
     expect([results(folder, "nothing.xml", good, nothing)], 0, "skipped: nothing: needs a GPU: no peer", "1 passed, 0 failed, 1 skipped")
 
+    # Many cases with one reason are a line.
+    many = ("many", "run", "", "".join(cases[3].replace("Case", f"Case{i}") for i in range(4)))
+    expect([results(folder, "many.xml", many)], 0, "skipped: many: 4 cases: needs a GPU: no peer", "1 passed, 0 failed, 1 skipped")
+
     # Skips for other reasons: of a whole test, of a case, and of a case of bats.
     for name, other, what in (("script", ("script", "notrun", SKIPPED, "skipped: no bats"), "script: {}no bats"),
                               ("case", ("case", "run", "", cases[3].replace("needs a GPU: ", "")), "case: Suite.Case: {}no peer"),
