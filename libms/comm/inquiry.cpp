@@ -92,7 +92,7 @@ Inquiry::Found Inquiry::at_fault() const {
     found.why = found.questions.size() == 1 ? "does not answer" : "do not answer";
     return found;
   }
-  // What others have not waited for long may be on its way.
+  // A rank that others have not waited for long may be on its way.
   const std::set<int> waited_for = reached_from(rank_, false);
   const auto waits = [&](int rank) {
     return std::ranges::any_of(questions_, [&](const Question& other) {

@@ -57,9 +57,7 @@ struct OpenComm {
   // NCCL's calls block, and the monitor revokes those that take too long: on a communicator that does not block, NCCL
   // makes a thread for each (ncclGroupEndInternal() in group.cc, NCCL 2.28 to 2.31).
   BlockingCalls calls;
-  std::mutex calling_mutex;           // guards the next two
-  std::shared_ptr<Exchange> calling;  // the operation that is being issued
-  bool calling_is_watched = false;    // by the service, as the call takes long
+  Issuing issuing;                    // by one of these calls
   std::atomic<bool> retired = false;  // a peer may be gone
   std::mutex mutex;                   // guards what follows
   ncclComm_t comm = nullptr;          // null: aborted
@@ -131,19 +129,9 @@ class NcclProcess final : public Nccl {
   // Issues an operation as call() does. While that takes long, the service watches its deadline.
   template <class F>
   void issue(OpenComm& open, InFlight& one, F&& f) {
-    const auto calls = [&](std::shared_ptr<Exchange> exchange) {
-      const std::lock_guard lock(open.calling_mutex);
-      open.calling = std::move(exchange);
-      return std::exchange(open.calling_is_watched, false);
-    };
-    calls(one.exchange);
-    try {
-      call(open, one.exchange->what(), std::forward<F>(f));
-    } catch (const Error&) {
-      if (calls(nullptr)) one.exchange->settle(Exchange::State::failed);
-      throw;
-    }
-    one.begun = calls(nullptr);
+    Issuing::Call issue(open.issuing, one.exchange);
+    call(open, one.exchange->what(), std::forward<F>(f));
+    one.begun = issue.done();
   }
   // Makes a call on the communicator, whose mutex the caller holds. Throws what became of it, if that is no success.
   template <class F>
@@ -317,17 +305,7 @@ std::unique_ptr<Communicator> NcclProcess::open(const Group& group, tensor::Stre
 void NcclProcess::join(OpenComm& open) {
   const std::string key = fmt::format("nccl {}", open.group->id);
   const std::string what = fmt::format("joining group {}", open.group->name);
-  auto group = std::make_shared<Group>(*open.group);
-  group->id = joining_id(group->id);
-  service_->issue_counts().counter(group->id)->store(1, std::memory_order_relaxed);
-  const std::shared_ptr<Exchange> waits = exchange_with_all({}, std::move(group), service_->rank());
-  waits->label = what;
-  waits->posted = Clock::now();
-  service_->watch(waits);
-  struct Settles {
-    Exchange& exchange;
-    ~Settles() { exchange.settle(Exchange::State::complete); }
-  } const settles{*waits};
+  const Joining joining(*open.group, what, *service_);
   ncclUniqueId id{};
   if (open.member == 0) {
     if (const ncclResult_t code = ncclGetUniqueId(&id); code != ncclSuccess) throw nccl_error(code, open, what);
@@ -387,20 +365,8 @@ void NcclProcess::monitor(const std::stop_token& stop) {
 }
 
 void NcclProcess::check(OpenComm& open) {
-  if (const auto begun = open.calls.in_progress(); begun && Clock::now() - begun->first > kLookPeriod) {
-    const std::lock_guard lock(open.calling_mutex);
-    if (open.calling && !std::exchange(open.calling_is_watched, true)) {
-      open.calling->posted = begun->first;
-      service_->watch(open.calling);
-    }
-    if (!open.calling && Clock::now() - begun->first > deadline_) {
-      const std::chrono::duration<double> waited = deadline_;
-      return service_->abort(
-          Error("comm.deadline", Blame::peer,
-                fmt::format("rank {} waited {:.1f} s in {}", service_->rank(), waited.count(), begun->second))
-              .with_operation(begun->second));
-    }
-  }
+  if (const auto begun = open.calls.in_progress(); begun && Clock::now() - begun->first > kLookPeriod)
+    open.issuing.watch(*service_, *begun, deadline_);
   // Locked while a call waits for NCCL: the other communicators must not wait for that.
   const std::unique_lock lock(open.mutex, std::try_to_lock);
   if (!lock || open.comm == nullptr) return;

@@ -5,6 +5,7 @@
 # LOAD 0 runs nothing beside it. CASE is a tool or a case of the table below with hyphens for spaces, as a-rank-exits; without
 # one all run but those of ms-driver, which take a minute each. Needs the programs of BUILD (build/release), mpirun, and
 # stress-ng unless LOAD is 0. BESIDE runs of a case go at the same time (1); KEEP is a folder for what wrong ones leave.
+# shellcheck disable=SC2317 # functions that the table names
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 load=${1:?LOAD} runs=${2:?RUNS} beside=${BESIDE:-1}
@@ -124,6 +125,7 @@ while IFS='|' read -r tool name right command; do
       mkdir "run-$j"
       (cd "run-$j" && ln -s ../text* ../*.toml . && eval "$command" >named 2>&1 </dev/null) &
     done
+    # shellcheck disable=SC2046 # numbers of processes
     for ((j = i; j < runs && j < i + beside; ++j)); do wait -n $(jobs -p | grep -vx "${stress:-0}"); done
   done
   for ((i = 0; i < runs; ++i)); do

@@ -36,7 +36,7 @@ class Workers {
   virtual std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) = 0;
   // Returns false once nothing more can be measured; the remaining tests are skipped.
   virtual bool works() const { return true; }
-  // What ended the measurements where nothing tells which node is at fault: the operation that does not end, and why.
+  // The operation that does not end and why, if it ended the measurements and nothing tells which node is at fault.
   struct Undecided {
     std::string operation, why;
   };

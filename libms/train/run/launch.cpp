@@ -22,6 +22,7 @@
 #include "comm/roll_call.h"
 #include "comm/thread_world.h"
 #include "train/run/data_feed.h"
+#include "train/run/failure_report.h"
 #include "train/run/gpu_environment.h"
 #include "train/run/host_check.h"
 #include "train/run/process.h"
@@ -36,21 +37,9 @@ namespace {
 constexpr int kMaxThreadRanks = 1024, kMaxRanksOfGpu = 128;
 constexpr std::chrono::milliseconds kTakenWithin{2'000};  // for the survivor that takes the run directory
 constexpr std::chrono::milliseconds kDoneWithin{30'000};  // for a process whose run is done to exit
-constexpr std::chrono::milliseconds kEvidenceWithin{1'000};
-constexpr std::chrono::milliseconds kPreparedWithin{500};  // for a start that fails to have its run directory
 
 std::chrono::milliseconds deadline_of(const Settings& settings) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(settings.run.comm_timeout_s * 1e3));
-}
-
-// Writes the first cause of a failed run, with the rank that it accuses. Returns false where another rank's cause was
-// first.
-bool write_failure(const std::string& dir, const std::string& nonce, const comm::World& world,
-                   const comm::World::Cause& cause, std::int64_t step) {
-  const std::optional<int> rank = cause.accused();
-  return watch::write_verdict(dir, nonce,
-                              watch::verdict_of(cause.error, rank.value_or(-1), rank ? world.node(*rank) : "",
-                                                cause.error.step().value_or(step)));
 }
 
 watch::Verdict verdict_without_failure(const Outcome& outcome) {
@@ -65,37 +54,6 @@ void conclude(const Outcome& outcome, const std::string& dir, const std::string&
   watch::write_verdict(dir, nonce, verdict);
   if (outcome.stopped) log::warn("train", "{}", verdict.message);
   options.report(outcome);
-}
-
-// Returns a witness of the world's failure that has what the process does taken down when a wait of the run expires.
-// `here`: a rank of each process of this node; the first that is not at fault has the devices looked at.
-comm::World::Witness keeps_evidence(const comm::World& world, const std::vector<int>& here,
-                                    const std::shared_ptr<watch::Evidence>& evidence) {
-  return [evidence, here, me = world.rank(), diag = own_tool("ms-diag"),
-          pid = [&world](int rank) { return world.pid(rank); }](const comm::World::Cause& cause) {
-    if (cause.error.kind() != "comm.deadline") return;
-    const std::optional<int> blamed = cause.error.rank();
-    const auto well = std::ranges::find_if(here, [&](int rank) { return rank != blamed; });
-    const int looks = well == here.end() ? here.front() : *well;
-    evidence->take(cause.error.message(), blamed ? pid(*blamed) : 0, looks == me ? diag : "");
-  };
-}
-
-// `path`: of this process's evidence; empty: there is none.
-void say_evidence(const Settings& settings, const std::string& path) {
-  if (path.empty()) return;
-  const std::string traces = trace_directory(settings);
-  print_err("evidence: the stacks of all threads are in {}{}\n", path.substr(0, path.rfind('/')),
-            traces.empty() ? "" : fmt::format("; 'ms-tracepp hang {}' shows what the ranks wait for", traces));
-}
-
-// Waits for the evidence of the rank that is blamed, beside this process's. A launcher ends all processes soon after
-// the first, and the stack of that rank, if it can tell it, is the one that matters.
-void await_evidence(const std::string& path, int rank) {
-  const std::string other = fmt::format("{}/rank-{}.txt", path.substr(0, path.rfind('/')), rank);
-  const auto end = std::chrono::steady_clock::now() + kEvidenceWithin;
-  while (access(other.c_str(), F_OK) != 0 && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(kEvidenceWithin / 50);
 }
 
 // Checks a run before its ranks start, and prepares its directory, where it has one. Its settings are checked first, as
@@ -198,59 +156,6 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
   return {.code = verdict_without_failure(outcome).code, .again = again};
 }
 
-// Reports the failure of an MPI run: writes the verdict and prints the cause, once for the whole run.
-class FailureReport {
- public:
-  FailureReport(comm::World& world, const Settings& settings, std::string nonce, std::chrono::milliseconds deadline)
-      : world_(world), settings_(settings), dir_(settings.run.dir), nonce_(std::move(nonce)), deadline_(deadline) {}
-
-  // From now on the world's failure is reported by `shutdown`, on its thread: at once where there can be a verdict.
-  void begin(comm::World& world, ShutdownWatch& shutdown) {
-    world.before_stop([this, &shutdown,
-                       keep = keeps_evidence(world, world.node_ranks(), evidence_)](const comm::World::Cause& cause) {
-      keep(cause);
-      shutdown.begin_failed(cause, prepared_ ? std::chrono::milliseconds(0) : kPreparedWithin);
-    });
-    if (const std::optional<comm::World::Cause> cause = world.cause()) shutdown.begin_failed(*cause, kPreparedWithin);
-  }
-  // The run directory exists, without the verdict of the run before. `dir` is rank 0's.
-  void prepared(std::string dir) {
-    dir_ = std::move(dir);
-    prepared_ = true;
-  }
-  std::atomic<std::int64_t>& step() { return step_; }
-
-  void operator()(const comm::World::Cause& cause) {
-    watch::begin_ending();
-    // A second caller must not end the process before the first is done, nor wait for ever where storage hangs.
-    const std::unique_lock lock(mutex_, deadline_);
-    if (!lock || std::exchange(reported_, true)) return;
-    // The rank that wrote the verdict prints; where there can be no verdict, the rank that failed.
-    const bool first = prepared_ && write_failure(dir_, nonce_, world_, cause, step_);
-    const std::string evidence =
-        prepared_ ? evidence_->write(dir_, nonce_, fmt::format("rank-{}.txt", world_.rank())) : "";
-    if (!evidence.empty() && cause.error.rank()) await_evidence(evidence, *cause.error.rank());
-    if (first || (cause.rank == world_.rank() && !(prepared_ && watch::has_verdict(dir_, nonce_)))) {
-      print_err("ms-train: error: rank {}: {}\n", cause.rank, cause.error.message());
-      if (!cause.error.hint().empty()) print_err("hint: {}\n", cause.error.hint());
-      say_evidence(settings_, evidence);
-    }
-    if (prepared_) evidence_->write_devices(dir_, nonce_, world_.node(world_.rank()));
-  }
-
- private:
-  const comm::World& world_;
-  const Settings& settings_;
-  std::string dir_;
-  const std::string nonce_;
-  const std::chrono::milliseconds deadline_;
-  std::atomic<std::int64_t> step_ = 0;
-  const std::shared_ptr<watch::Evidence> evidence_ = std::make_shared<watch::Evidence>();
-  std::timed_mutex mutex_;
-  std::atomic<bool> prepared_ = false;
-  bool reported_ = false;
-};
-
 // Exits with the cause's own code, so that srun and mpirun, which report one of many, report what happened. But only
 // the node where it happened is at fault.
 [[noreturn]] void exit_failed(const comm::World::Cause& cause, int rank) {
@@ -331,7 +236,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
     log::error("train", "the run has failed, and this process does not come to its end: it is ended");
     exit_failed(cause, rank);
   });
-  report.begin(*world, shutdown);
+  report.begin(shutdown);
   try {
     StartUp start_up(*world, loaded.resolved, trainer.deadline);
     Process process(check_together(loaded, nonce, options, *world, start_up, report, directory), trainer,
