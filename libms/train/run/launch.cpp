@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/own_tool.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "base/unexpected.h"
@@ -28,7 +27,6 @@
 #include "train/run/process.h"
 #include "train/run/run_directory.h"
 #include "train/run/shutdown.h"
-#include "train/run/tracing.h"
 #include "watch/evidence.h"
 
 namespace ms::train {
