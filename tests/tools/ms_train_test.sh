@@ -136,12 +136,10 @@ expect 0 'The model writes' run "$configs/tiny-3d.toml" --set data.train=text --
 # A directory that was used before: what this run is refused for is its verdict, not the old one's; one run at a time.
 expect 2 'nowhere' run c.toml --set data.train=nowhere
 grep -q '"code": 2' runs/a/verdict.json || fail "the verdict of an earlier run stands for a refused one"
-flock runs/b/lock sleep 5 &
-holder=$!
-sleep 0.3
+exec {held}>>runs/b/lock
+flock "$held"
 expect 2 'another run is at work' run c.toml --set run.dir=runs/b
-kill "$holder"
-wait "$holder" 2>/dev/null
+exec {held}>&-
 # Sizes at their smallest, a run that diverges, texts that are no configuration.
 expect 0 'writes' run c.toml --set run.dir=runs/f --set model.seq=1 --set mesh.tp=1 --set run.sample_tokens=3
 expect 2 'diverged' run c.toml --set run.dir=runs/g --set optim.lr=1000 --set train.dtype=bf16 --set train.steps=100 \
