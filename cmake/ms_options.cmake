@@ -96,9 +96,14 @@ if(MS_MOLD)
 endif()
 find_program(MS_CCACHE ccache)
 if(MS_CCACHE)
-  # What ccache's manual asks for where headers are precompiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MS_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${MS_CCACHE})
+  # What ccache's manual asks for where headers are precompiled, and for entries that serve another clone, too. Only where
+  # somebody steps through the program do they depend on the folder that its debug information names.
+  set(MS_CCACHE_ENVIRONMENT CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_SLOPPINESS=pch_defines,time_macros)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" OR MS_SANITIZE)
+    list(APPEND MS_CCACHE_ENVIRONMENT CCACHE_NOHASHDIR=1)
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${MS_CCACHE_ENVIRONMENT} ${MS_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   target_compile_options(ms_flags INTERFACE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess> "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
