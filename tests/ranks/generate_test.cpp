@@ -71,9 +71,7 @@ TEST(Generate, KeptKeysAndValuesChangeNothing) {
     expect_the_same(model);
 }
 
-TEST(Generate, KeptKeysAndValuesChangeNothingInBf16) {
-  expect_the_same({"llama", false, false, false, 0, "bf16"});
-}
+TEST(Generate, KeptKeysAndValuesChangeNothingInBf16) { expect_the_same({"llama", false, false, false, 0, "bf16"}); }
 
 // A context of one token has nothing to keep.
 TEST(Generate, ContextOfOneToken) {
