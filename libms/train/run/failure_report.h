@@ -1,4 +1,4 @@
-// What a failed run leaves: a verdict, evidence of what its processes did, and the cause on the terminal.
+// A failed run leaves a verdict, evidence of what its processes did, and the cause on the terminal.
 #pragma once
 
 #include <atomic>
