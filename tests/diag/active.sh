@@ -26,8 +26,13 @@ import json, sys
 deadlines = {row["code"]: row["deadline_s"] for row in map(json.loads, sys.stdin)}
 late = [check for check in json.load(open("all"))["checks"] if check["seconds"] > deadlines[check["code"]]]
 sys.exit(str(late) if late else 0)' || fail "checks that take longer than their deadlines"
+# unmeasured CODE FILE: whether the check is not measured, on a machine whose processors have twice as much to do as they can.
+unmeasured() {
+  awk -v processors="$(nproc)" '{ exit !($1 > 2 * processors) }' /proc/loadavg &&
+    tr -d '\n' <"$2" | grep -Eq "\"code\": \"$1\", *\"level\": 2, *\"outcome\": \"skip\", *\"note\": \"not measured: "
+}
 passes() { # CODE NOTE: an extended regular expression
-  tr -d '\n' <all | grep -Eq "\"code\": \"$1\", *\"level\": 2, *\"outcome\": \"pass\", *\"note\": \"[^\"]*$2" || fail "$1 did not pass with '$2': $(cat all)"
+  tr -d '\n' <all | grep -Eq "\"code\": \"$1\", *\"level\": 2, *\"outcome\": \"pass\", *\"note\": \"[^\"]*$2" || unmeasured "$1" all || fail "$1 did not pass with '$2': $(cat all)"
 }
 passes perf.memory 'triad [0-9.]+ GB/s \(CPU, '
 passes perf.gemm 'fp32 [0-9.]+ GFLOP/s, bf16 [0-9.]+ GFLOP/s \(CPU, '
@@ -48,7 +53,7 @@ reduce_gbps = 1e8
 TOML
 expect 2 '"outcome": "critical"' run --level 2 --only 'perf.memory,perf.gemm,perf.nic,perf.a2a' --json --config expects-much.toml
 for code in perf.memory perf.gemm perf.a2a; do
-  tr -d '\n' <out | grep -Eq "\"code\": \"$code\", *\"severity\": \"critical\", *\"blame\": \"node\"" || fail "$code should be critical"
+  tr -d '\n' <out | grep -Eq "\"code\": \"$code\", *\"severity\": \"critical\", *\"blame\": \"node\"" || unmeasured "$code" out || fail "$code should be critical"
 done
 if ((nics)); then grep -q '"perf.nic"' out || fail "perf.nic should be critical"; fi
 
@@ -68,8 +73,8 @@ for size in 2 3; do
 done
 together 2 --only perf.reduce --config expects-much.toml && fail "perf.reduce should not pass"
 grep -Eq '"blame": "fabric"' out || fail "perf.reduce should blame the fabric"
-together 2 --only perf.memory || fail "perf.memory as two processes"
+together 2 --only perf.memory || unmeasured perf.memory out || fail "perf.memory as two processes"
 half=$((($(nproc) + 1) / 2))
-grep -Eq "CPU, ($half|$(($(nproc) / 2))) of $(nproc) cores|CPU, 1 cores" out || fail "two processes should share the cores"
+unmeasured perf.memory out || grep -Eq "CPU, ($half|$(($(nproc) / 2))) of $(nproc) cores|CPU, 1 cores" out || fail "two processes should share the cores"
 
 exit $((failures > 0))
