@@ -125,8 +125,7 @@ while IFS='|' read -r tool name right command; do
       mkdir "run-$j"
       (cd "run-$j" && ln -s ../text* ../*.toml . && eval "$command" >named 2>&1 </dev/null) &
     done
-    # shellcheck disable=SC2046 # numbers of processes
-    for ((j = i; j < runs && j < i + beside; ++j)); do wait -n $(jobs -p | grep -vx "${stress:-0}"); done
+    for job in $(jobs -p); do [ "$job" = "$stress" ] || wait "$job"; done
   done
   for ((i = 0; i < runs; ++i)); do
     named=$(cat "run-$i/named")
