@@ -274,9 +274,13 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         memory.lent_s = view.now_s;
         ++memory.lent;
         break;
-      case Step::reclaim:
+      case Step::reclaim: {
         ++memory.reclaimed;
+        // Its job may have left it by the next round.
+        const auto node = std::ranges::find(view.nodes, action.node, &LiveNode::name);
+        if (node != view.nodes.end() && !node->jobs.empty()) memory.leaving.try_emplace(node->name, view.now_s);
         break;
+      }
       case Step::shrink:
         break;  // the notice comes with it
       case Step::notify: {
