@@ -72,9 +72,9 @@ assert sorted(run) == sorted(plain), (sorted(run), sorted(plain))
 worst = max(abs(line["loss"] - plain[step]["loss"]) for step, line in run.items())
 print(len(run), "steps, losses differ by at most", worst)
 assert all(line["data_chain"] == plain[step]["data_chain"] for step, line in run.items())
-# Rounding differs from one mesh.dp to another, and its differences grow with every step that learns the same text by heart.
-far = {step: line["loss"] for step, line in run.items()
-       if abs(line["loss"] - plain[step]["loss"]) > (1e-4 if step <= 60 else 0.05)}
-assert not far, (worst, sorted(far)[:5])
+# mesh.dp 4 and 3 round differently: 1e-9 at step 60, 2e-6 at 100, 3e-3 at 180 without any fault, as the few texts are learnt by
+# heart. Later steps are compared by their samples only.
+far = [step for step, line in run.items() if step <= 100 and abs(line["loss"] - plain[step]["loss"]) > 1e-4]
+assert not far, (worst, far[:5])
 PYTHON
 }
