@@ -1,6 +1,6 @@
 // Lock files: of what one process at a time may use. A lock ends with its process, however that ends; so a file that is
-// left says nothing, and nobody has to delete it. The file names whoever has the lock. Where that process was killed
-// while it started another program, the lock ends a moment later, and lock_file() waits for that.
+// left has no meaning and need not be deleted. The file names the process that has the lock. Where that process was
+// killed while it started another program, the lock ends a moment later, and lock_file() waits for that.
 #pragma once
 
 #include <string>

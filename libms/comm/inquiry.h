@@ -4,7 +4,7 @@
 // for in. Pure: the worlds carry questions and answers, and decide when no more answers can be expected.
 //
 // A rank is blamed only on evidence of its own. Ranks of which each waits for the other in the same operation are one
-// stuck transfer: their hosts know the same, and none of them is blamed. A rank that began to wait only lately has made
+// stuck transfer: their hosts know the same, and no rank is blamed. A rank that began to wait only lately has made
 // progress, so what it waits for is not known to be stuck.
 #pragma once
 

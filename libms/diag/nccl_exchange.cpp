@@ -131,8 +131,8 @@ class GpuRank {
   std::unique_ptr<comm::Communicator> all_;
 };
 
-// The finding for the first cause of a failure. What NCCL says of a peer, whose process is ours and lives, accuses
-// nobody.
+// The finding for the first cause of a failure. An error of NCCL about a peer, whose process is ours and lives, accuses
+// no rank.
 Finding failure_of(const comm::World::Cause& cause, const std::vector<std::string>& gpus) {
   std::optional<int> named = cause.accused();
   if (cause.error.blame() == Blame::peer && cause.error.kind() != "comm.deadline") named.reset();

@@ -146,7 +146,7 @@ extern constinit const health::Check kPerfReduce = {
     .on_hang = std::nullopt,
     .explain =
         "All processes that were started together, as in srun -N4 --ntasks-per-node=1 --mpi=pmix ms-diag run "
-        "--level 2, add up 16 MiB again and again for some seconds, or 4 MiB where that would not be done in time. The "
+        "--level 2, repeatedly add up 16 MiB for some seconds, or 4 MiB where that would not be done in time. The "
         "inputs are crafted so that the sum is known "
         "exactly, and every element is verified.\n\nThe number is the bus bandwidth: bytes a second times 2 (n-1) / "
         "n, which is what a link carries and so does not depend on the number n of processes. All see the same "

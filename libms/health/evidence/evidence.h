@@ -53,7 +53,7 @@ class Evidence {
 
   // The runner begins a check, whose work has so many seconds by this clock.
   void begin_check(const Clock& clock, double work_s);
-  // Those that are left; infinite if nobody began a check.
+  // Returns the seconds that are left; infinite outside a check.
   double left_s() const;
 
  private:

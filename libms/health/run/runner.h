@@ -1,7 +1,7 @@
 // Runs checks so that none can hurt the caller: every lane is a forked process, cut at its deadline. A check that hangs
 // is cut and is itself a finding, with the severity of its row's on_hang, or skipped if that is none; the lane goes on
 // with the next check in a new process. A check that crashes is broken. A lane in uninterruptible sleep is left behind,
-// never waited for. A lane ends with the thread that called run_checks(), even if that is killed: nobody is left to
+// never waited for. A lane ends with the thread that called run_checks(), even if that is killed: no process is left to
 // read what it finds. Passive lanes begin at once; an active check begins, in the order of the list, when no other one
 // takes what it takes.
 #pragma once

@@ -62,7 +62,7 @@ struct PairResult {
   std::string error = {};  // why there is nothing below, or not all of it
   int at_fault = -1;       // the node that did not do its part, where that is known: an agent that is gone; it may be
                            // another one than these two, which then ended their test
-  bool cut_short = false;  // by what happened elsewhere, or nobody knows where: the error tells nothing of this pair
+  bool cut_short = false;  // by an event elsewhere or at an unknown place: the error tells nothing of this pair
   double least_us = -1, p50_us = -1, p99_us = -1;  // half of a round trip; negative: not measured
   Way there, back;                                 // a to b, b to a
   bool at_once = false;                            // streams of both directions were
