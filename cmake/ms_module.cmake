@@ -1,5 +1,7 @@
-# Modules, tools and tests. A module may depend only on modules declared before it, so the order of the
-# ms_module() lines in libms/CMakeLists.txt is the architecture, and CMake is who enforces it.
+# Modules, tools and tests. A module may depend only on modules declared before it, in its own house or in core, so the
+# ms_module() lines in libms/HOUSE/CMakeLists.txt are the architecture, and CMake enforces it.
+set(MS_HOUSES core engine ops traces)
+list(TRANSFORM MS_HOUSES PREPEND ${PROJECT_SOURCE_DIR}/libms/ OUTPUT_VARIABLE MS_INCLUDES)  # for what is in no house
 
 # ms_needed(PART TARGET): what goes into the package of this name (ms_package.cmake) needs the target: installed_PART builds
 # it, and so does `installed`, which is what ./bootstrap build builds.
@@ -48,16 +50,26 @@ function(ms_together)
 endfunction()
 
 # ms_module(NAME DEPENDS module... [FOLDERS folder...] [LIBRARIES target...]): a static, position-independent library of
-# libms/NAME/*.cpp and libms/NAME/FOLDER/*.cpp. A folder may include the files beside the folders and the folders listed
-# before it; the include lint checks that. EXCLUDE file... names sources that need an option that is off, or that belong to
-# a library of their own. A module that is APART is not gathered into libms.so. One that is SMALL reads a few files a run or
-# writes a page: it is compiled at -O1, the others at -O2.
+# NAME/*.cpp and NAME/FOLDER/*.cpp in the house that declares it. A folder may include the files beside the folders and the
+# folders listed before it; the include lint checks that. EXCLUDE file... names sources that need an option that is off, or
+# that belong to a library of their own. A module that is APART is not gathered into libms.so. One that is SMALL reads a few
+# files a run or writes a page: it is compiled at -O1, the others at -O2. An EXTENSION is the part of ops that a tool loads
+# from libms.so: it may depend on the engine.
 function(ms_module name)
-  cmake_parse_arguments(ARG "APART;SMALL" "" "DEPENDS;FOLDERS;LIBRARIES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "APART;EXTENSION;SMALL" "" "DEPENDS;FOLDERS;LIBRARIES;EXCLUDE" ${ARGN})
   get_property(declared GLOBAL PROPERTY MS_MODULES)
+  get_filename_component(house ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set(houses core ${house})
+  if(ARG_EXTENSION)
+    list(APPEND houses engine)
+  endif()
   foreach(dep IN LISTS ARG_DEPENDS)
     if(NOT dep IN_LIST declared)
       message(FATAL_ERROR "module ${name} depends on ${dep}, which is not declared above it")
+    endif()
+    get_property(house_of_dep GLOBAL PROPERTY MS_HOUSE_${dep})
+    if(NOT house_of_dep IN_LIST houses)
+      message(FATAL_ERROR "module ${name} of ${house} depends on ${dep} of ${house_of_dep}")
     endif()
   endforeach()
   set(globs ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
@@ -72,7 +84,7 @@ function(ms_module name)
   if(sources)
     ms_together(${sources})
     add_library(ms_${name} STATIC ${sources})
-    target_include_directories(ms_${name} PUBLIC ${PROJECT_SOURCE_DIR}/libms)
+    target_include_directories(ms_${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(ms_${name} PUBLIC ${deps} PRIVATE ms_flags ${ARG_LIBRARIES})
     set(pch ms_pch)
     set(optimisation -O2)
@@ -86,16 +98,17 @@ function(ms_module name)
     endif()
   else()  # a module of headers only
     add_library(ms_${name} INTERFACE)
-    target_include_directories(ms_${name} INTERFACE ${PROJECT_SOURCE_DIR}/libms)
+    target_include_directories(ms_${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(ms_${name} INTERFACE ${deps})
   endif()
   set_property(GLOBAL APPEND PROPERTY MS_MODULES ${name})
+  set_property(GLOBAL PROPERTY MS_HOUSE_${name} ${house})
   if(NOT ARG_APART)
     set_property(GLOBAL APPEND PROPERTY MS_GATHERED ${name})
   endif()
 endfunction()
 
-# ms_embed(MODULE FILE NAME): the text of libms/FILE, a script or a style sheet, becomes the constant ms::NAME of MODULE, a
+# ms_embed(MODULE FILE NAME): the text of FILE in this house, a script or a style sheet, becomes the constant ms::NAME of MODULE, a
 # PagePart of base/html.h with its checksum.
 function(ms_embed module file name)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/${file})
@@ -123,12 +136,12 @@ function(ms_isa_objects target isa folder)
   if(isa MATCHES "bf16|amx")
     list(APPEND flags -mavx512bf16)
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/libms/${folder}/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/libms/engine/${folder}/*.cpp)
   string(REPLACE "-" "_" id ${isa})
   add_library(${target} OBJECT ${sources})
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # inlined, and so rounded, the same in every build
   target_compile_definitions(${target} PRIVATE MS_ISA=${id})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/libms)
+  target_include_directories(${target} PRIVATE ${MS_INCLUDES})
   target_link_libraries(${target} PRIVATE ms_flags)
   target_compile_options(${target} PRIVATE -ffp-contract=fast -fno-math-errno -fno-trapping-math ${flags})
 endfunction()
@@ -180,7 +193,7 @@ function(ms_test_program name)
   cmake_parse_arguments(ARG "COMPUTES" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main ms_flags)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/libms ${PROJECT_SOURCE_DIR}/tests)  # support/
+  target_include_directories(${name} PRIVATE ${MS_INCLUDES} ${PROJECT_SOURCE_DIR}/tests)  # support/
   target_compile_definitions(${name} PRIVATE MS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms on std::string, too

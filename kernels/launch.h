@@ -1,6 +1,6 @@
 // CUDA kernels: pointers, sizes and a stream in, a launch out. No allocation, no synchronisation, no policy; the caller
-// checks for errors afterwards. The op of the same name in libms/tensor/ops.h defines what each computes. Sums are of
-// f32 or f64 in an order that depends on sizes only, so that the same inputs give the same bits on every GPU.
+// checks for errors afterwards. The op of the same name in libms/engine/tensor/ops.h defines what each computes. Sums
+// are of f32 or f64 in an order that depends on sizes only, so that the same inputs give the same bits on every GPU.
 //
 // All pointers are to device memory. If rows and pointers are multiples of 16 bytes, memory is accessed in vectors of
 // 16 bytes; anything else works too, but is slower.

@@ -1,4 +1,4 @@
-// ms-driver: keeps a run alive in its allocation. A table: the commands are in libms/driver/commands.
+// ms-driver: keeps a run alive in its allocation. A table: the commands are in libms/ops/driver/commands.
 #include "base/cli.h"
 #include "driver/commands.h"
 #include "driver/known_lines.h"

@@ -1,4 +1,4 @@
-// ms-loan: loans idle inference nodes to training. A table: the commands are in libms/loan.
+// ms-loan: loans idle inference nodes to training. A table: the commands are in libms/ops/loan.
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
 // ms-netcheck: is the fabric sound, and if not, which node or link is at fault. A table: the commands are in
-// libms/net/commands.
+// libms/ops/net/commands.
 #include <fmt/format.h>
 
 #include <cctype>

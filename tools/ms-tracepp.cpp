@@ -1,5 +1,5 @@
 // ms-tracepp: what the ranks of a run did, which one was slow, which one hangs, and where the time went. The commands
-// are in libms/tracepp/report/commands.cpp and libms/tracepp/export/commands.cpp.
+// are in libms/traces/tracepp/report/commands.cpp and libms/traces/tracepp/export/commands.cpp.
 #include "base/cli.h"
 #include "base/tool_exits.h"
 #include "tracepp/export/commands.h"

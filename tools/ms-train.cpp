@@ -1,4 +1,4 @@
-// ms-train: the training engine's command line. A table of commands, each in libms/train/commands.
+// ms-train: the training engine's command line. A table of commands, each in libms/engine/train/commands.
 #include "base/man.h"
 #include "comm/launch.h"
 #include "cost/cluster.h"

@@ -10,7 +10,7 @@ from pytorch_settings import Refusal
 
 
 def hf_names(m):
-    """Our name -> names in the file, to be stacked by rows, as libms/hf/names.cpp has them."""
+    """Our name -> names in the file, to be stacked by rows, as libms/engine/hf/names.cpp has them."""
     if m.parallel_block:
         raise Refusal("--weights: Hugging Face's formats have no parallel block")
     names, prefix = {}, "transformer." if m.gpt else "model."

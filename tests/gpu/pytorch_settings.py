@@ -8,7 +8,7 @@ import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Keys and defaults of libms/nn/config.h, libms/train/config.h and libms/optim/config.h. What makes no
+# Keys and defaults of libms/engine/nn/config.h, libms/engine/train/config.h and libms/engine/optim/config.h. What makes no
 # difference to what is computed here (fused, recompute, eval_*, log_every, zero, train.steps) is not read.
 SECTIONS = {
     "model": {"family": "gpt", "layers": 12, "hidden": 768, "heads": 12, "kv_heads": 0, "ffn_hidden": 0,
@@ -124,7 +124,7 @@ def find_model(name):
 
 
 def count_parameters(m):
-    """All parameters, and the weights of matrix products: count_parameters() of libms/cost/flops.cpp."""
+    """All parameters, and the weights of matrix products: count_parameters() of libms/core/cost/flops.cpp."""
     q, kv = m.heads * m.head_dim, m.kv * m.head_dim
     mlp_inputs = 1 if m.gpt else 2
     norm = m.hidden * (2 if m.gpt else 1)
@@ -137,13 +137,13 @@ def count_parameters(m):
 
 
 def causal_pairs(seq, window):
-    """causal_pairs() of libms/cost/flops.cpp."""
+    """causal_pairs() of libms/core/cost/flops.cpp."""
     reach = seq if window == 0 else min(window, seq)
     return reach * (reach + 1) // 2 + (seq - reach) * reach
 
 
 def flops_per_token(m):
-    """flops_per_token() of libms/cost/flops.cpp: forward and backward, nothing recomputed."""
+    """flops_per_token() of libms/core/cost/flops.cpp: forward and backward, nothing recomputed."""
     per_key = 3.0 * 2.0 * 2.0 * float(m.layers * m.heads * m.head_dim)
     seq = float(m.seq)
     reach = seq if m.window == 0 else float(min(m.window, m.seq))
@@ -153,7 +153,7 @@ def flops_per_token(m):
 
 
 def learning_rate(optim, step, steps):
-    """learning_rate() of libms/optim/config.cpp; step from 0."""
+    """learning_rate() of libms/engine/optim/config.cpp; step from 0."""
     if step < optim.warmup_steps:
         return optim.lr * (step + 1) / optim.warmup_steps
     low = optim.lr * optim.min_lr_ratio

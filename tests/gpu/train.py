@@ -47,7 +47,7 @@ def text_of(value):
 
 
 def write_tokens(prefix, ids):
-    """A token file of one document (libms/data/token_file.h)."""
+    """A token file of one document (libms/engine/data/token_file.h)."""
     ids = array.array("i", ids)
     with open(f"{prefix}.bin", "wb") as file:
         ids.tofile(file)
@@ -101,7 +101,7 @@ class Bench:
     def text(self):
         """This project's own source, byte by byte: a model has something to learn there."""
         prefix = str(self.work / "text")
-        files = sorted(str(path) for path in ROOT.glob("libms/*/*.[hc]*"))
+        files = sorted(str(path) for path in ROOT.glob("libms/*/*/*.[hc]*"))
         subprocess.run([self.build / "bin/ms-data", "encode", "--tokenizer", "byte", "--output", prefix, *files],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
         return prefix

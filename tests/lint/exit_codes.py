@@ -1,4 +1,4 @@
-"""The exit codes of libms/base/exit.h, of the page ms-exit(7) and of jobscripts/lib.sh are the same."""
+"""The exit codes of libms/core/base/exit.h, of the page ms-exit(7) and of jobscripts/lib.sh are the same."""
 
 import re
 import subprocess
@@ -30,7 +30,7 @@ def page_text(tree, args):
 
 
 def check(tree, args):
-    header = "libms/base/exit.h"
+    header = "libms/core/base/exit.h"
     codes, rows = from_header(tree.text(header))
     for name in codes:
         if (name, name) not in rows:

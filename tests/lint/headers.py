@@ -1,4 +1,4 @@
-"""Every header of a room compiles by itself, in the language of the project (it includes what it names)."""
+"""Every header of a module compiles by itself, in the language of the project (it includes what it names)."""
 
 import concurrent.futures
 import os
@@ -9,7 +9,7 @@ import lint
 
 def compile_alone(tree, path):
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", "-x", "c++", "-Wno-pragma-once-outside-header",
-               "-I", "libms", path]
+               *lint.INCLUDES, path]
     done = subprocess.run(command, cwd=tree.root, capture_output=True, text=True, check=False)
     first = [line for line in done.stderr.splitlines() if "error:" in line][:1]
     return None if done.returncode == 0 else f"{path}:1: does not compile alone: {(first or ['?'])[0]}"

@@ -13,6 +13,8 @@ import sys
 
 NOT_OURS = ("build/", ".git/", ".cache/", "runs/", "tests/lint/bad/")
 PRODUCT = ("libms/", "tools/", "kernels/", "spank/")
+HOUSES = ("core", "engine", "ops", "traces")  # of libms
+INCLUDES = [f"-Ilibms/{house}" for house in HOUSES]
 CXX = (".h", ".cpp", ".cu", ".cuh", ".c")
 
 

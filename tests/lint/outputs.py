@@ -6,8 +6,8 @@ import re
 import lint
 
 # What is beneath print.h and the log, or ends the process.
-WRITERS = ("libms/base/print.cpp", "libms/base/log.cpp", "libms/base/progress.cpp", "libms/base/error.cpp",
-           "libms/base/unexpected.cpp")
+WRITERS = ("libms/core/base/print.cpp", "libms/core/base/log.cpp", "libms/core/base/progress.cpp", "libms/core/base/error.cpp",
+           "libms/core/base/unexpected.cpp")
 WRITES = re.compile(r"\bfmt::v?print\s*\(|\b(printf|vprintf|puts|putchar)\s*\(|\bstd::(cout|cerr|clog)\b|\b(stdout|stderr)\s*[,)]")
 FLUSHES = re.compile(r"\b(fflush|ferror|clearerr)\s*\(\s*(stdout|stderr)\s*\)")
 

@@ -16,7 +16,7 @@ def check(tree, args):
         raise lint.Skip("there is no clang-tidy here")
 
     def one(path):
-        flags = ["-p", args.build, path] if args.build else [path, "--", "-std=c++20", "-Ilibms"]
+        flags = ["-p", args.build, path] if args.build else [path, "--", "-std=c++20", *lint.INCLUDES]
         return subprocess.run([tool, "--quiet", *flags], cwd=tree.root, capture_output=True, text=True, check=False)
 
     sources = [f for f in tree.cxx(("libms/", "tools/")) if f.endswith(".cpp")]

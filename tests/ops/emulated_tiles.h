@@ -1,5 +1,5 @@
-// The instructions of AMX_BF16 that libms/tensor/cpu/tiles.h uses, as Intel's manual defines them, so that its kernels
-// are tested on processors without AMX. Subnormal numbers, which the processor takes for 0, are kept here.
+// The instructions of AMX_BF16 that libms/engine/tensor/cpu/tiles.h uses, as Intel's manual defines them, so that its
+// kernels are tested on processors without AMX. Subnormal numbers, which the processor takes for 0, are kept here.
 #pragma once
 
 #include "tensor/cpu/pairs.h"

@@ -10,9 +10,9 @@ import sys
 
 # Where each tool names its families: the source, and what stands before a name.
 SOURCES = {
-    "ms_diag_": ("libms/health/commands/report.cpp", r'"(ms_diag_\w+)"|# TYPE (ms_diag_\w+)'),
-    "ms_driver_": ("libms/driver/status.cpp", r'gauge\("(\w+)"|# TYPE ms_driver_(\w+)'),
-    "ms_loan_": ("libms/loan/memory.cpp", r'add\("(\w+)"'),
+    "ms_diag_": ("libms/ops/health/commands/report.cpp", r'"(ms_diag_\w+)"|# TYPE (ms_diag_\w+)'),
+    "ms_driver_": ("libms/ops/driver/status.cpp", r'gauge\("(\w+)"|# TYPE ms_driver_(\w+)'),
+    "ms_loan_": ("libms/ops/loan/memory.cpp", r'add\("(\w+)"'),
 }
 
 

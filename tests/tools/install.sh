@@ -50,7 +50,7 @@ done
 
 # Every path that the manual of the plugin and the README name is one that is installed under /usr/local.
 grep -ohE '/usr/local/(bin|etc|lib|libexec|share)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$source/README.md" "$source"/man/*.[0-9] \
-  share/man/man*/* "$source/libms/slurm/site.cpp" | sort -u >"$dir/named"
+  share/man/man*/* "$source/libms/core/slurm/site.cpp" | sort -u >"$dir/named"
 while read -r path; do
   [ -e "${path#/usr/local/}" ] || fail "$path is named in a manual, and not installed"
 done <"$dir/named"

@@ -1,5 +1,5 @@
-// The interface of libms/tensor/cpu/ to cpu_kernels.cpp: a table with one function per op and instruction set. Shapes
-// and types have been checked. Included by sources of every instruction set: declarations only.
+// The interface of libms/engine/tensor/cpu/ to cpu_kernels.cpp: a table with one function per op and instruction set.
+// Shapes and types have been checked. Included by sources of every instruction set: declarations only.
 #pragma once
 
 #include <cstddef>

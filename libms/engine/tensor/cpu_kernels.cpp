@@ -1,5 +1,5 @@
-// Chooses the CPU kernels: the sources of libms/tensor/cpu/ are linked once per instruction set. The ops here use the C
-// library to draw or tabulate numbers; they are compiled once, so that they have the same bits everywhere.
+// Chooses the CPU kernels: the sources of libms/engine/tensor/cpu/ are linked once per instruction set. The ops here
+// use the C library to draw or tabulate numbers; they are compiled once, so that they have the same bits everywhere.
 #include "tensor/cpu_kernels.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// The CPU kernels: the reference implementation of the op list. The sources in libms/tensor/cpu/ are compiled once per
-// instruction set (their namespace is MS_ISA); cpu_isa() chooses one at start-up. Those sources
-// use no containers and no streams of the standard library: the linker could keep an inline function compiled for a
-// newer processor as the one copy for the whole program.
+// The CPU kernels: the reference implementation of the op list. The sources in libms/engine/tensor/cpu/ are compiled
+// once per instruction set (their namespace is MS_ISA); cpu_isa() chooses one at start-up. Those sources use no
+// containers and no streams of the standard library: the linker could keep an inline function compiled for a newer
+// processor as the one copy for the whole program.
 //
 // An op runs on the calling thread and the helpers of its team (tensor/team.h).
 #pragma once

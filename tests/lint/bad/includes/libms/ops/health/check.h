@@ -1,0 +1,3 @@
+#pragma once
+#include "base/low.h"
+#include "tensor/device.h"

@@ -1,0 +1,3 @@
+#pragma once
+#include "base/low.h"
+#include "health/check.h"
