@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "trace/protobuf.h"
 
 namespace ms::trace {
 namespace {
@@ -22,51 +23,27 @@ constexpr auto kCrcOfByte = [] {
   return table;
 }();
 
-template <class T>
-void put_fixed(std::string& to, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) to += static_cast<char>(value >> (8 * i) & 0xFFU);
-}
+using protobuf::add_bytes;
+using protobuf::add_fixed;
+using protobuf::add_little_endian;
+using protobuf::add_number;
 
-// A message of protobuf, field by field.
-class Message {
- public:
-  void add(unsigned field, double value) { put_fixed(tagged(field, 1), std::bit_cast<std::uint64_t>(value)); }
-  void add(unsigned field, float value) { put_fixed(tagged(field, 5), std::bit_cast<std::uint32_t>(value)); }
-  void add(unsigned field, std::int64_t value) { put_varint(tagged(field, 0), static_cast<std::uint64_t>(value)); }
-  void add(unsigned field, std::string_view bytes) {
-    put_varint(tagged(field, 2), bytes.size());
-    bytes_ += bytes;
-  }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  std::string& tagged(unsigned field, unsigned wire_type) {
-    put_varint(bytes_, std::uint64_t{field} << 3U | wire_type);
-    return bytes_;
-  }
-  static void put_varint(std::string& to, std::uint64_t value) {
-    for (; value > 0x7FU; value >>= 7U) to += static_cast<char>((value & 0x7FU) | 0x80U);
-    to += static_cast<char>(value);
-  }
-  std::string bytes_;
-};
-
-Message event_at(std::int64_t step, double wall_s) {
-  Message event;
-  event.add(1, wall_s);
-  event.add(2, step);
+std::string event_at(std::int64_t step, double wall_s) {
+  std::string event;
+  add_fixed(event, 1, std::bit_cast<std::uint64_t>(wall_s));
+  add_number(event, 2, static_cast<std::uint64_t>(step));
   return event;
 }
 
 // A CRC that is stored among the data it covers says little about a CRC of both: TFRecords mask theirs.
 std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U; }
 
-std::string record_of(const Message& event) {
+std::string record_of(const std::string& event) {
   std::string record;
-  put_fixed(record, std::uint64_t{event.bytes().size()});
-  put_fixed(record, masked_crc(record));
-  record += event.bytes();
-  put_fixed(record, masked_crc(event.bytes()));
+  add_little_endian(record, std::uint64_t{event.size()});
+  add_little_endian(record, masked_crc(record));
+  record += event;
+  add_little_endian(record, masked_crc(event));
   return record;
 }
 
@@ -88,25 +65,23 @@ std::uint32_t crc32c(std::string_view bytes) {
 
 EventFile::EventFile(const std::string& dir, std::int64_t first_step, double wall_s)
     : file_(new_event_path(dir, wall_s)) {
-  Message version = event_at(0, wall_s);
-  version.add(3, std::string_view("brain.Event:2"));
-  Message start;
-  start.add(1, std::int64_t{1});
-  Message session = event_at(first_step, wall_s);
-  session.add(7, start.bytes());
+  std::string version = event_at(0, wall_s), start, session = event_at(first_step, wall_s);
+  add_bytes(version, 3, "brain.Event:2");
+  add_number(start, 1, 1);
+  add_bytes(session, 7, start);
   file_.write(record_of(version) + record_of(session));
 }
 
 void EventFile::write(std::int64_t step, double wall_s, const std::vector<Scalar>& scalars) {
-  Message summary;
+  std::string summary;
   for (const Scalar& scalar : scalars) {
-    Message value;
-    value.add(1, std::string_view(scalar.tag));
-    value.add(2, static_cast<float>(scalar.value));
-    summary.add(1, value.bytes());
+    std::string value;
+    add_bytes(value, 1, scalar.tag);
+    add_fixed(value, 2, std::bit_cast<std::uint32_t>(static_cast<float>(scalar.value)));
+    add_bytes(summary, 1, value);
   }
-  Message event = event_at(step, wall_s);
-  event.add(5, summary.bytes());
+  std::string event = event_at(step, wall_s);
+  add_bytes(event, 5, summary);
   file_.write(record_of(event));
 }
 

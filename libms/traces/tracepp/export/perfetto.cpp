@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "trace/protobuf.h"
+
 namespace ms::tracepp {
 namespace {
 
@@ -27,26 +29,9 @@ constexpr std::uint64_t kStateCleared = 1, kExplicitOrder = 3;
 // The clock of the trace, and the first of as many that a sequence has of its own, told in differences.
 constexpr std::uint64_t kBoottime = 6, kIncremental = 64, kIncrementals = 64;
 
-void add_varint(std::string& to, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) to += static_cast<char>(value | 0x80);
-  to += static_cast<char>(value);
-}
-
-void add_number(std::string& to, unsigned number, std::uint64_t value) {
-  add_varint(to, number << 3);
-  add_varint(to, value);
-}
-
-void add_fixed(std::string& to, unsigned number, std::uint64_t value) {
-  add_varint(to, number << 3 | 1);
-  for (int i = 0; i < 8; ++i) to += static_cast<char>(value >> (8 * i));
-}
-
-void add_bytes(std::string& to, unsigned number, std::string_view bytes) {
-  add_varint(to, number << 3 | 2);
-  add_varint(to, bytes.size());
-  to += bytes;
-}
+using trace::protobuf::add_bytes;
+using trace::protobuf::add_fixed;
+using trace::protobuf::add_number;
 
 }  // namespace
 
