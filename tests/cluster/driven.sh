@@ -33,6 +33,13 @@ ends_with() { # CODE [SECONDS]
 }
 export -f steps_done at_step ended
 
+# what_failed: prints the command that failed, and what the driver knows of its attempts.
+what_failed() {
+  echo "failed: $BASH_COMMAND"
+  cat r/driver/ledger.json 2>/dev/null || true
+  tail -n 40 job.log 2>/dev/null || true
+}
+
 # attempt N KEY: of the ledger, as JSON writes it.
 attempt() { python3 -c 'import json, sys; print(json.dumps(json.load(open("r/driver/ledger.json"))["attempts"][int(sys.argv[1]) - 1][sys.argv[2]]))' "$@"; }
 # The losses of all steps, the last that was written of each: what a run that was not disturbed has too.

@@ -11,5 +11,5 @@ setup_file() {
 # inside WORK SPARES <SCRIPT: on the controller of a cluster of so many nodes, in a folder that all of them share.
 inside() {
   kit=$kit work=$1 spares=$2 "$BATS_TEST_DIRNAME/run" $(($1 + $2)) -- bash -euo pipefail -c \
-    'cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh'$'\n'"$(cat)"
+    'cp -r "$kit/." "$CLUSTER_DIR/shared"; cd "$CLUSTER_DIR/shared"; . ./training.sh; . ./driven.sh; trap what_failed ERR'$'\n'"$(cat)"
 }
