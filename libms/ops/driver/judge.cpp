@@ -120,6 +120,134 @@ Judgement judge_verdict(const AttemptEvidence& e) {
   return judged(Next::stop, v.kind.empty() ? "failed" : v.kind, v.code, v.message);
 }
 
+// Kinds of evidence. Each returns its judgement, or nullopt if there is no evidence of its kind.
+
+std::optional<Judgement> judge_lost_nodes(const AttemptEvidence& e) {
+  if (e.lost.empty()) return std::nullopt;
+  Judgement j = judged(Next::again, "node_lost", code_of(ExitCode::peer_lost),
+                       e.alarm ? e.alarm->why : fmt::format("{} is gone", fmt::join(e.lost, ", ")));
+  j.suspects = e.lost;
+  j.certain = true;
+  j.network = true;
+  return j;
+}
+
+std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
+  if (!e.alarm) return std::nullopt;
+  const char* cause = nullptr;
+  switch (e.alarm->kind) {
+    case AlarmKind::hang:
+      return judge_hang(e);
+    case AlarmKind::evicted:
+      cause = "evicted";
+      break;
+    case AlarmKind::finding:
+      cause = "finding";
+      break;
+    case AlarmKind::packet_loss:
+      cause = "packet_loss";
+      break;
+    default:
+      return std::nullopt;
+  }
+  Judgement j = judged(Next::again, cause, code_of(ExitCode::peer_lost), e.alarm->why);
+  j.suspects = e.alarm->nodes;
+  // A switch that was overrun for some seconds may be mended.
+  j.network = e.alarm->kind == AlarmKind::packet_loss;
+  j.certain = !j.network;
+  return j;
+}
+
+// A known line that accuses the node that printed it.
+std::optional<Judgement> judge_certain_line(const AttemptEvidence& e) {
+  const auto accuses =
+      std::ranges::find_if(e.lines, [](const SaidLine& line) { return line.known->certain && !line.node.empty(); });
+  if (accuses == e.lines.end()) return std::nullopt;
+  Judgement j = judged(Next::again, std::string(accuses->known->cause), code_of(ExitCode::node_fault), accuses->text);
+  j.suspects = {accuses->node};
+  j.certain = true;
+  return j;
+}
+
+std::optional<Judgement> judge_run_verdict(const AttemptEvidence& e) {
+  if (!e.verdict) return std::nullopt;
+  Judgement j = judge_verdict(e);
+  if (e.asked_to_stop && j.next == Next::again) j.next = Next::stop;
+  // Who died is more to the point than who noticed it.
+  if (j.next == Next::again && j.cause == "peer_lost" && !e.died_on.empty()) {
+    j.cause = "rank_died";
+    j.suspects = e.died_on;
+    j.network = false;
+  }
+  return j;
+}
+
+std::optional<Judgement> judge_request(const AttemptEvidence& e) {
+  if (!e.asked_to_stop) return std::nullopt;
+  return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
+}
+
+std::optional<Judgement> judge_success(const AttemptEvidence& e) {
+  if (e.exit_status != 0 || e.writes_verdicts) return std::nullopt;
+  return judged(Next::done, "done", 0, "done");
+}
+
+// srun's own status is that of the tasks which it ended because of the first one.
+std::optional<int> status_of(const AttemptEvidence& e) {
+  return e.first_exit && e.exit_status != 0 ? e.first_exit->code : e.exit_status;
+}
+
+std::optional<Judgement> judge_usage(const AttemptEvidence& e) {
+  if (status_of(e) != code_of(ExitCode::usage)) return std::nullopt;
+  return judged(Next::stop, "usage", code_of(ExitCode::usage), "the command refuses its arguments or configuration");
+}
+
+// The most significant kind first: the first that there is evidence of decides.
+constexpr std::optional<Judgement> (*kKinds[])(const AttemptEvidence& e) = {
+    judge_lost_nodes, judge_alarm, judge_certain_line, judge_run_verdict, judge_request, judge_success, judge_usage};
+
+// The first known line of the output, over what the exit status told.
+void add_first_line(const AttemptEvidence& e, Judgement& j) {
+  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
+  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
+  if (e.lines.empty() || (was_killed && e.lines.front().known->blame == Blame::peer)) return;
+  const SaidLine& first = e.lines.front();
+  j.cause = first.known->cause;
+  j.why = first.text;
+  if (first.known->blame == Blame::gpu || first.known->blame == Blame::node) add_once(j.suspects, first.node);
+  if (first.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
+  if (first.known->blame == Blame::user || first.known->cause == kJobEnds) {
+    j.next = Next::stop;
+    j.suspects = {};
+  }
+}
+
+Judgement judge_exit(const AttemptEvidence& e) {
+  const std::optional<int> status = status_of(e);
+  Judgement j = judged(Next::again, "failed", status.value_or(code_of(ExitCode::peer_lost)),
+                       status ? fmt::format("the command ended with {}{}", *status, what_shells_mean(*status))
+                              : "the command was killed");
+  if ((e.alarm && !e.died_on.empty()) || e.first_exit) {
+    j.cause = "rank_died";
+    if (e.first_exit) add_once(j.suspects, e.first_exit->node);
+    if (j.suspects.empty()) j.suspects = e.died_on;
+  }
+  if (e.writes_verdicts && e.exit_status == 0) {
+    j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";
+    j.code = code_of(ExitCode::peer_lost);
+  }
+  add_first_line(e, j);
+  // A watchdog of PyTorch's own ended the ranks.
+  const bool timed_out = j.next == Next::again && j.cause == kCollectiveTimeout;
+  if (timed_out && is_mismatch(e.flight)) return judge_mismatch(*e.flight, j.code);
+  if (timed_out && is_sure(e.flight)) {
+    j.suspects = {e.flight->node};
+    j.network = true;
+    j.why = e.flight->why;
+  }
+  return j;
+}
+
 }  // namespace
 
 std::optional<VerdictRead> parse_verdict(std::string_view text) {
@@ -168,90 +296,9 @@ std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::strin
 }
 
 Judgement judge(const AttemptEvidence& e) {
-  if (!e.lost.empty()) {
-    Judgement j = judged(Next::again, "node_lost", code_of(ExitCode::peer_lost),
-                         e.alarm ? e.alarm->why : fmt::format("{} is gone", fmt::join(e.lost, ", ")));
-    j.suspects = e.lost;
-    j.certain = true;
-    j.network = true;
-    return j;
-  }
-  if (e.alarm && (e.alarm->kind == AlarmKind::evicted || e.alarm->kind == AlarmKind::finding ||
-                  e.alarm->kind == AlarmKind::packet_loss)) {
-    const AlarmKind kind = e.alarm->kind;
-    Judgement j = judged(Next::again,
-                         kind == AlarmKind::evicted   ? "evicted"
-                         : kind == AlarmKind::finding ? "finding"
-                                                      : "packet_loss",
-                         code_of(ExitCode::peer_lost), e.alarm->why);
-    j.suspects = e.alarm->nodes;
-    // A switch that was overrun for some seconds may be mended.
-    j.network = kind == AlarmKind::packet_loss;
-    j.certain = !j.network;
-    return j;
-  }
-  if (e.alarm && e.alarm->kind == AlarmKind::hang) return judge_hang(e);
-  const auto accuses =
-      std::ranges::find_if(e.lines, [](const SaidLine& line) { return line.known->certain && !line.node.empty(); });
-  if (accuses != e.lines.end()) {
-    Judgement j = judged(Next::again, std::string(accuses->known->cause), code_of(ExitCode::node_fault), accuses->text);
-    j.suspects = {accuses->node};
-    j.certain = true;
-    return j;
-  }
-  if (e.verdict) {
-    Judgement j = judge_verdict(e);
-    if (e.asked_to_stop && j.next == Next::again) j.next = Next::stop;
-    // Who died is more to the point than who noticed it.
-    if (j.next == Next::again && j.cause == "peer_lost" && !e.died_on.empty()) {
-      j.cause = "rank_died";
-      j.suspects = e.died_on;
-      j.network = false;
-    }
-    return j;
-  }
-  if (e.asked_to_stop) return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
-  if (e.exit_status == 0 && !e.writes_verdicts) return judged(Next::done, "done", 0, "done");
-  // srun's own status is that of the tasks which it ended because of the first one.
-  std::optional<int> status = e.exit_status;
-  if (e.first_exit && status != 0) status = e.first_exit->code;
-  if (status == code_of(ExitCode::usage)) {
-    return judged(Next::stop, "usage", code_of(ExitCode::usage), "the command refuses its arguments or configuration");
-  }
-  Judgement j = judged(Next::again, "failed", status.value_or(code_of(ExitCode::peer_lost)),
-                       status ? fmt::format("the command ended with {}{}", *status, what_shells_mean(*status))
-                              : "the command was killed");
-  if ((e.alarm && !e.died_on.empty()) || e.first_exit) {
-    j.cause = "rank_died";
-    if (e.first_exit) add_once(j.suspects, e.first_exit->node);
-    if (j.suspects.empty()) j.suspects = e.died_on;
-  }
-  if (e.writes_verdicts && e.exit_status == 0) {
-    j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";
-    j.code = code_of(ExitCode::peer_lost);
-  }
-  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
-  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
-  if (!e.lines.empty() && !(was_killed && e.lines.front().known->blame == Blame::peer)) {
-    const SaidLine& first = e.lines.front();
-    j.cause = first.known->cause;
-    j.why = first.text;
-    if (first.known->blame == Blame::gpu || first.known->blame == Blame::node) add_once(j.suspects, first.node);
-    if (first.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
-    if (first.known->blame == Blame::user || first.known->cause == kJobEnds) {
-      j.next = Next::stop;
-      j.suspects = {};
-    }
-  }
-  // A watchdog of PyTorch's own ended the ranks.
-  const bool timed_out = j.next == Next::again && j.cause == kCollectiveTimeout;
-  if (timed_out && is_mismatch(e.flight)) return judge_mismatch(*e.flight, j.code);
-  if (timed_out && is_sure(e.flight)) {
-    j.suspects = {e.flight->node};
-    j.network = true;
-    j.why = e.flight->why;
-  }
-  return j;
+  for (const auto kind : kKinds)
+    if (std::optional<Judgement> judgement = kind(e)) return *std::move(judgement);
+  return judge_exit(e);
 }
 
 }  // namespace ms::driver
