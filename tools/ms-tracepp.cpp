@@ -7,7 +7,6 @@
 #include "tracepp/heat/commands.h"
 #include "tracepp/page/commands.h"
 #include "tracepp/report/commands.h"
-#include "tracepp/watch/commands.h"
 
 namespace {
 
@@ -23,9 +22,9 @@ ManSection findings_section() {
 const Tool kTool{
     .name = "ms-tracepp",
     .summary = "what the ranks of a run did: which one was slow, which one hangs, where the time went",
-    .commands = {tracepp::report_command(), tracepp::heatmap_command(), tracepp::watch_command(),
-                 tracepp::stragglers_command(), tracepp::hang_command(), tracepp::merge_command(),
-                 tracepp::export_command(), tracepp::diff_command(), tracepp::info_command()},
+    .commands = {tracepp::report_command(), tracepp::heatmap_command(), tracepp::stragglers_command(),
+                 tracepp::hang_command(), tracepp::merge_command(), tracepp::export_command(), tracepp::diff_command(),
+                 tracepp::info_command()},
     .description =
         "Reads the traces that every rank of ms-train writes, and those of other programs.\n\n"
         "Ranks and steps are counted from 0, as in ms-trace(5), --steps and MS_FAULT; the log and "
@@ -34,7 +33,6 @@ const Tool kTool{
                  {.command = "ms-tracepp report -o report.html runs/default/trace",
                   .doc = "The same as a page with charts."},
                  {.command = "ms-tracepp heatmap runs/default/trace", .doc = "Which ranks take longer, as a picture?"},
-                 {.command = "ms-tracepp watch runs/default", .doc = "What does it do now?"},
                  {.command = "ms-tracepp report --follow runs/default",
                   .doc = "The same as a page for the browser of another machine, by ssh."},
                  {.command = "ms-tracepp hang runs/default/trace", .doc = "Why is it stalled?"},

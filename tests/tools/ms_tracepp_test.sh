@@ -92,7 +92,7 @@ expect 2 'csv cannot be sharded' export --format csv --shard-steps 10 -o x a/tra
 expect 2 'shards are several files' export --shard-steps 10 -o x.perfetto a/trace
 expect 2 "shard-dp '0' is not a number from 1 on" export --shard-dp 0 -o x a/trace
 
-# Heat maps: in a file, on terminals with and without colours, as a PNG.
+# Heat maps: in a file, on terminals with and without colours.
 expect 0 '^Ranks by kind of work: more or less of a step' heatmap a/trace
 grep -Eq '^computing +[.1-9a-i][ .1-9a-i]*$' out || fail "no row of what the ranks compute"
 expect 0 '^Stages and replicas' heatmap --by mesh a/trace
@@ -106,17 +106,7 @@ on_terminal TERM=xterm-256color NO_COLOR=1 || fail "heatmap without colours"
 grep -q "$(printf '\033')" screen && fail "colours although NO_COLOR is set"
 [ "$(wc -l <screen)" -lt 24 ] || fail "the map is higher than the terminal"
 awk 'length > 70' screen | grep -q . && fail "the map is wider than the terminal"
-if "$tool" heatmap -o map.png a/trace >out 2>err; then
-  head -c 8 map.png | grep -q PNG || fail "map.png is no PNG"
-  "$tool" heatmap --by mesh -o - a/trace 2>err | head -c 8 | grep -q PNG || fail "no PNG on standard output"
-else
-  grep -q 'a PNG needs the GD library' err || fail "heatmap -o map.png"
-fi
-mkdir none && echo 'no library' >none/libgd.so.3
-LD_LIBRARY_PATH=$PWD/none expect 2 'hint: install libgd3' heatmap -o none.png a/trace
-[ -e none.png ] && fail "an empty PNG was written"
 expect 2 "by 'host' is not known: rank, mesh" heatmap --by host a/trace
-expect 2 'map.jpg does not end in .png' heatmap -o map.jpg a/trace
 echo '{"traceEvents": [{"ph": "X", "name": "a", "pid": 0, "tid": 0, "ts": 1, "dur": 5}]}' >few.json
 expect 0 'one rank was traced: nothing to compare it with' heatmap few.json
 expect 2 'does not say how ranks lie' heatmap --by mesh few.json

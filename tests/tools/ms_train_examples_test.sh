@@ -33,7 +33,7 @@ run() {
 needs_more() {
   case $1 in
     mpirun* | srun* | salloc* | ms-driver* | ms-netcheck* | ms-loan*) ;;
-    *'--hostfile slurm'* | *' -w '* | *'--tokenizer tokenizer.json'* | 'ms-tracepp watch'* | 'ms-diag run') ;;
+    *'--hostfile slurm'* | *' -w '* | *'--tokenizer tokenizer.json'* | 'ms-diag run') ;;
     *'--level 3'* | 'ms-diag predict'* | 'ms-diag avoid'*) ;;
     *) return 1 ;;
   esac

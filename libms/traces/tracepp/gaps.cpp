@@ -35,7 +35,7 @@ Gaps find_gaps(const RunTrace& trace) {
     gaps.paged.push_back(rank.rank);
     gaps.lost.insert(gaps.lost.end(), rank.lost.begin(), rank.lost.end());
   }
-  if (trace.source != kOwnSource) return gaps;
+  if (!trace.source->signs_life) return gaps;
   gaps.missing = std::max<std::int64_t>(gaps.world - std::ssize(trace.ranks), 0);
   auto next = trace.ranks.begin();
   for (int rank = 0; rank < gaps.world && gaps.first.size() < kMostNamedGaps; ++rank) {

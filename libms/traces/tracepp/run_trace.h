@@ -12,6 +12,7 @@
 
 #include "mesh/mesh.h"
 #include "trace/kinds.h"
+#include "tracepp/source.h"
 
 namespace ms::tracepp {
 
@@ -148,12 +149,10 @@ struct RankTrace {
   bool hides_failures = false;  // operations that failed are recorded as ended, sends and recvs not at all
 };
 
-inline constexpr std::string_view kOwnSource = "ms-trace";  // RunTrace::source of ms-train
-
 struct RunTrace {
-  std::string run;     // identifies the run; may be empty
-  std::string source;  // "ms-trace", "kineto", "chrome", "ndtimeline", "flight recorder", "straggler analysis"
-  mesh::Mesh mesh;     // of the whole run, also where not every rank was traced; all 1 where not known
+  std::string run;  // identifies the run; may be empty
+  const Source* source = &kUnknownSource;
+  mesh::Mesh mesh;  // of the whole run, also where not every rank was traced; all 1 where not known
   bool has_mesh = false;
   std::int64_t world = 0;  // ranks of the whole run where the mesh is not known; 0: not known either
   int microbatches = 0, chunks = 0;

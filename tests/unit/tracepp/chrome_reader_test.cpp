@@ -63,7 +63,7 @@ const char kKineto[] = R"json({
 
 TEST(ChromeReader, ReadsKineto) {
   const RunTrace trace = read(kKineto, "node7_4711.1727971194000000000.pt.trace.json");
-  EXPECT_EQ(trace.source, "kineto");
+  EXPECT_EQ(trace.source, &kKineto);
   ASSERT_EQ(trace.ranks.size(), 1U);
   const RankTrace& rank = trace.ranks[0];
   EXPECT_EQ(rank.rank, 3);
@@ -192,7 +192,7 @@ TEST(ChromeReader, PairsBeginsAndEnds) {
   const RunTrace trace =
       read("[" + be('B', "outer", 1, 1) + "," + be('B', "inner", 2, 1) + "," + be('B', "else", 2, 2) + "," +
            be('E', "", 5, 1) + "," + be('E', "", 9, 1) + "," + be('E', "", 9, 1) + "]");
-  EXPECT_EQ(trace.source, "chrome");
+  EXPECT_EQ(trace.source, &kChromeTrace);
   EXPECT_EQ(event_named(trace, "outer").duration_ns, 8000);
   EXPECT_EQ(event_named(trace, "inner").duration_ns, 3000);
   EXPECT_EQ(event_named(trace, "else").state, State::begun);

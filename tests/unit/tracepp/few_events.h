@@ -15,7 +15,7 @@ struct FewRanks {
   Tables tables{trace};
   std::int32_t group = 0;
   explicit FewRanks(int ranks = 2) {
-    trace.source = "ms-trace";
+    trace.source = &kOwnSource;
     std::vector<int> all;
     for (int i = 0; i < ranks; ++i) all.push_back(i);
     group = tables.group({.name = "dp[pp 0 tp 0]", .ranks = all, .axis = GroupAxis::dp});

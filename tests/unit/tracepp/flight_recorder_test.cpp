@@ -37,7 +37,7 @@ const char kDump[] = R"({"entries": [
 TEST(FlightRecorder, ReadsADump) {
   const ForeignFiles files;
   const RunTrace trace = read_run({files.put("nccl_trace_rank_1", kDump)});
-  EXPECT_EQ(trace.source, "flight recorder");
+  EXPECT_EQ(trace.source, &kFlightRecorder);
   ASSERT_EQ(trace.ranks.size(), 1U);
   EXPECT_EQ(trace.ranks[0].rank, 1);
   const auto& events = trace.ranks[0].events;

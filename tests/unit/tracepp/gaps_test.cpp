@@ -32,7 +32,7 @@ RunTrace run_of(const mesh::Mesh& mesh, const std::vector<Fault>& faults = {}) {
   run.mesh = mesh;
   run.faults = faults;
   RunTrace trace = make_run(run);
-  trace.source = kOwnSource;
+  trace.source = &kOwnSource;
   return trace;
 }
 
@@ -70,7 +70,7 @@ TEST(Gaps, RanksFilesAndPagesAreNamed) {
   RunTrace few = run_of({8, 4, 2});
   few.ranks.resize(2);
   EXPECT_THAT(gaps_text(find_gaps(few)), StartsWith("ranks 2, 3, 4, 5, 6, 7, 8, 9 and 54 more of 64 have no trace"));
-  few.source = "kineto";
+  few.source = &kKineto;
   EXPECT_FALSE(find_gaps(few).any());
 }
 

@@ -178,7 +178,7 @@ TEST(HangEvidence, PrefersTheSilentRankThatOthersWaitFor) {
 
 TEST(HangEvidence, ARunWithoutAnEndingIsKilled) {
   FewRanks pair;
-  pair.trace.source = "ms-trace";
+  pair.trace.source = &kOwnSource;
   for (int rank = 0; rank < 2; ++rank) {
     pair.add(rank, State::ended, 1, 0.01, 0);
     pair.trace.ranks[static_cast<std::size_t>(rank)].realtime_ns = 1'800'000'000'000'000'000;
@@ -227,7 +227,7 @@ TEST(HangEvidence, BlamesARankThatFailedOrLeftWhileOthersWait) {
 // As the reader of flight recorder dumps makes them: no sections, no mesh, no word about what ranks do now.
 struct Dumps : FewRanks {
   explicit Dumps(int ranks) : FewRanks(ranks) {
-    trace.source = "flight recorder";
+    trace.source = &kFlightRecorder;
     for (RankTrace& rank : trace.ranks) {
       rank.ending = Ending::unknown;
       rank.is_flush_time_known = false;

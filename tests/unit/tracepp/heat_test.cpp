@@ -1,4 +1,4 @@
-// Heat maps: the numbers, levels of detail, text of a size, a PNG.
+// Heat maps: the numbers, levels of detail, text of a size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "tracepp/heat/draw.h"
-#include "tracepp/heat/gd.h"
 #include "tracepp/heat/measures.h"
 #include "tracepp/steps/effective.h"
 #include "tracepp/synthetic.h"
@@ -180,19 +179,6 @@ TEST(HeatTerminal, NamesCannotSteerIt) {
   EXPECT_THAT(text, HasSubstr("rank 2 (dp 2 pp 0 tp 0, ?[2J?"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_LT(text.size(), 8U << 10);
-}
-
-TEST(HeatPng, IsAPicture) {
-  std::string why;
-  if (gd::api(why) == nullptr) GTEST_SKIP() << why;
-  RunTrace trace = run_with_slow_rank({.dp = 4, .pp = 2, .tp = 1}, 2);
-  trace.ranks[2].host = "\x1b[2J\xe2\x80\xae\"'" + std::string(1 << 20, 'x');
-  for (const HeatMap& map : {ranks_of(trace), mesh_of_run(trace), one_that_differs(10'000, 5)}) {
-    const std::string png = png_map(map);
-    EXPECT_TRUE(png.starts_with("\x89PNG\r\n"));
-    EXPECT_EQ(png.substr(16, 4), std::string("\0\0\x05\xdc", 4)) << "1500 pixels wide";
-    EXPECT_LT(png.size(), 256U << 10);
-  }
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ TEST(HostileAnalyses, AStepOfEachRanksOwnIsNoStepOfTheRun) {
 TEST(HostileAnalyses, FindsOldOperations) {
   constexpr int kGroups = 30'000;
   RunTrace trace;
-  trace.source = "ms-trace";
+  trace.source = &kOwnSource;
   Tables tables(trace);
   RankTrace& rank = trace.ranks.emplace_back();
   for (int i = 0; i < kGroups; ++i) {

@@ -10,7 +10,7 @@ namespace ms::tracepp {
 MadeRun::MadeRun(mesh::Mesh mesh, int ranks_on_host) {
   run.mesh = mesh;
   run.has_mesh = true;
-  run.source = "ms-trace";
+  run.source = &kOwnSource;
   run.chunks = 1;
   for (int r = 0; r < mesh.size(); ++r) {
     RankTrace rank;

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <cmath>
 
 #include <cstring>
 
 #include "base/text.h"
 #include "tracepp/page/expected.h"
+#include "tracepp/page/metrics.h"
 #include "tracepp/synthetic.h"
-#include "tracepp/watch/screen.h"
 
 namespace ms::tracepp {
 namespace {
@@ -211,24 +212,21 @@ TEST(Timeline, OfALargeRunShowsTheMarkedRankAndItsNeighbours) {
   EXPECT_THAT(choose_timeline(trace, {}, asked).ranks, ElementsAre(3));
 }
 
-TEST(Watch, ReadsWholeLinesOfMetrics) {
+TEST(Metrics, WholeLinesAreRead) {
   const std::string text =
       "t\": 1}\n{\"step\": 2, \"loss\": 1.5, \"step_s\": 0.25, \"seconds\": {\"data_wait\": 0.05}}\nnot JSON\n"
       "{\"step\": \"3\"}\n{\"step\": 4, \"loss\": null}\n{\"step\": 5";
   const MetricsTail tail = parse_metrics(text, true);
   ASSERT_EQ(tail.steps.size(), 2U);
   EXPECT_EQ(tail.not_understood, 2U);
-  EXPECT_EQ(line_text(tail.steps[0]), "step 2  loss 1.5000  250ms  20 % of it waiting for data");
-  EXPECT_EQ(line_text(tail.steps[1]), "step 4  loss not finite");
+  EXPECT_EQ(tail.steps[0].step, 2);
+  EXPECT_EQ(tail.steps[0].loss, 1.5);
+  EXPECT_EQ(tail.steps[0].step_s, 0.25);
+  EXPECT_EQ(tail.steps[0].data_wait_s, 0.05);
+  EXPECT_EQ(tail.steps[1].step, 4);
+  EXPECT_TRUE(std::isnan(tail.steps[1].loss));
   EXPECT_TRUE(parse_metrics("", false).steps.empty());
   EXPECT_TRUE(parse_metrics("no line", true).steps.empty());
-}
-
-TEST(Watch, DrawsCurves) {
-  EXPECT_EQ(sparkline({0, 1, NAN, 2}, 8), "\u2581\u2584 \u2588");
-  EXPECT_EQ(sparkline({0, 5, 5}, 2), "\u2581\u2581");
-  EXPECT_EQ(sparkline({}, 8), "");
-  EXPECT_THAT(screen_text({.dir = "runs/\x1b[2J"}), HasSubstr("runs/\\x1b[2J\nno step yet"));
 }
 
 }  // namespace

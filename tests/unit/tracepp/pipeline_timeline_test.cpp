@@ -72,7 +72,7 @@ const ProcessGroup& group_of(const RunTrace& trace, const Event& event) {
 
 TEST(PipelineTimeline, FindsThePlacesOfRanks) {
   const RunTrace trace = read(timeline(2));
-  EXPECT_EQ(trace.source, "straggler analysis");
+  EXPECT_EQ(trace.source, &kStragglerAnalysis);
   ASSERT_TRUE(trace.has_mesh);
   EXPECT_EQ(trace.mesh, (mesh::Mesh{.dp = 2, .pp = 2, .tp = 2}));
   ASSERT_EQ(trace.ranks.size(), 4U);
@@ -149,7 +149,7 @@ TEST(PipelineTimeline, ReadsNDTimelineOfSeveralHosts) {
   files.put("host1/trace_step1_2.json.gz", gzipped(host(1, 1)));
   files.put("host1/trace_step3_4.json", host(1, 3));
   const RunTrace trace = read_run({files.path()});
-  EXPECT_EQ(trace.source, "ndtimeline");
+  EXPECT_EQ(trace.source, &kNdtimeline);
   EXPECT_EQ(trace.mesh, (mesh::Mesh{.dp = 1, .pp = 2, .tp = 1}));
   ASSERT_EQ(trace.ranks.size(), 2U);
   EXPECT_EQ(trace.ranks[1].events.size(), 12U);

@@ -59,7 +59,7 @@ TEST(ReadRun, CombinesManyFiles) {
     EXPECT_EQ(done, total);
     EXPECT_EQ(calls, kRanks + 2);
     ASSERT_EQ(trace.ranks.size(), static_cast<std::size_t>(kRanks));
-    EXPECT_EQ(trace.source, "kineto");
+    EXPECT_EQ(trace.source->name, "kineto");
     EXPECT_TRUE(trace.problems.empty());
     EXPECT_EQ(trace.infos.size(), 3U);  // of many files the same
     for (int rank = 0; rank < kRanks; ++rank) {

@@ -95,7 +95,7 @@ TEST(LookFirst, OmitsIdleTimeIfWaitingIsNotRecorded) {
     });
   };
   EXPECT_TRUE(says_idle());
-  result.trace.source = "straggler analysis";
+  result.trace.source = &kStragglerAnalysis;
   EXPECT_FALSE(says_idle());
 }
 
@@ -179,7 +179,7 @@ TEST(Report, InfoShowsTheWallClockAndEndings) {
 
 TEST(Report, SaysWhyTracesCannotBeReplayed) {
   RunTrace trace;
-  trace.source = "chrome";
+  trace.source = &kChromeTrace;
   trace.strings.id("work");
   trace.infos.push_back({.kind = Kind::other, .name = 1});
   RankTrace& rank = trace.ranks.emplace_back();

@@ -73,7 +73,7 @@ TEST(Diff, NamesObstaclesToAComparison) {
   spec.mesh = {.dp = 4, .pp = 1, .tp = 1};
   spec.microbatches = 8;
   RunTrace other = play_pipeline(spec);
-  other.source = "kineto";
+  other.source = &kKineto;
   const Diff diff = compare(before.analysed(), LookedAt(std::move(other)).analysed());
   EXPECT_THAT(diff.not_comparable, ElementsAre("the mesh differs: dp 2 pp 2 tp 1, dp 4 pp 1 tp 1",
                                                "the number of microbatches differs: 4, 8",
@@ -97,7 +97,7 @@ TEST(Diff, ComparesNoTimesWithoutSteps) {
   EXPECT_TRUE(diff.parts.empty());
   EXPECT_THAT(diff_text(diff), testing::Not(HasSubstr(" a step")));
   MadeRun dumps({.dp = 2});
-  dumps.run.source = "flight recorder";
+  dumps.run.source = &kFlightRecorder;
   dumps.step = kNoStep;
   dumps.add(0, dumps.info(Kind::all_reduce), {0, 1000, 0, kNoMicrobatch, State::ended});
   const LookedAt dumped(std::move(dumps.run));
@@ -193,7 +193,7 @@ TEST(Texts, ExplainTracesWithoutWork) {
   MadeRun made({.dp = 1});
   made.step_event(0, 0, 1000);
   made.add(0, made.info(Kind::other), {100, 900, kNoDetail, kNoMicrobatch, State::ended});
-  made.run.source = "kineto";
+  made.run.source = &kKineto;
   const LookedAt run(std::move(made.run));
   EXPECT_THAT(breakdown_text(run.trace, run.breakdown), HasSubstr("no computing and no communication"));
 }

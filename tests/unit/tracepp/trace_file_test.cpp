@@ -83,7 +83,7 @@ TEST_F(TraceFileTest, ReadsBackTheRecordedEvents) {
   recorder.close(trace::format::Ending::failed, "comm.deadline: rank 1 is late", 1);
 
   const RunTrace run = read();
-  EXPECT_EQ(run.source, "ms-trace");
+  EXPECT_EQ(run.source, &kOwnSource);
   EXPECT_EQ(run.run, "job-1");
   EXPECT_EQ(run.mesh, (mesh::Mesh{.dp = 2, .pp = 2, .tp = 2}));
   EXPECT_EQ(run.microbatches, 4);

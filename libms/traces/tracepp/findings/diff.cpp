@@ -34,8 +34,8 @@ std::vector<std::string> differences(const RunTrace& a, const RunTrace& b) {
     found.push_back(fmt::format("a step does not compute the same: {} and {} FLOPs", format_count(a.flops_per_step),
                                 format_count(b.flops_per_step)));
   if (a.source != b.source)
-    found.push_back(fmt::format("not the same program wrote the traces: {}, {}", plain_text(a.source, 32),
-                                plain_text(b.source, 32)));
+    found.push_back(fmt::format("not the same program wrote the traces: {}, {}", plain_text(a.source->name, 32),
+                                plain_text(b.source->name, 32)));
   return found;
 }
 
@@ -157,7 +157,7 @@ Diff compare(const Analysed& before, const Analysed& after) {
     if (run->breakdown.steps.empty() || has_marks(run->breakdown)) continue;
     is_marked = false;
     diff.not_comparable.push_back(
-        run->trace.source == "flight recorder"
+        run->trace.source->is_dump
             ? fmt::format("the {} run is dumps of the Flight Recorder, which know no steps", which)
             : fmt::format("nothing tells where steps of the {} run begin: call step() of torch.profiler.profile in "
                           "every step, or mark steps as ProfilerStep#N",

@@ -328,9 +328,7 @@ std::string Evidence::since(const Finding& found) const {
 
 Diagnosis find_suspects(const RunTrace& trace) {
   // Timelines whose operations have the names of the model already.
-  if (trace.source == "straggler analysis" || trace.source == "ndtimeline") {
-    return find_suspects(straggler_steps(trace));
-  }
+  if (trace.source->is_pipeline) { return find_suspects(straggler_steps(trace)); }
   const BuiltSteps built = build_steps(trace);
   const WhatIf what_if(built.steps);
   return judge(built.steps, built.ranks, what_if, find_gaps(trace), seen_of_steps(trace));

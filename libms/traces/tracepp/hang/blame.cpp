@@ -56,7 +56,7 @@ class Judge {
   // Returns the most confidence that dumps allow. Those of a healthy run, whose files do not tell when they were
   // written, show ranks that wait, too.
   double most(int rank, Reason reason) const {
-    if (blame_.op < 0 || trace_.source != "flight recorder") return 1;
+    if (blame_.op < 0 || !trace_.source->is_dump) return 1;
     const std::optional<std::size_t> at = scan_.find(rank);
     const bool is_known = !at || reason != Reason::not_issuing || scan_.knows(*at, op().group);
     if (trace_.groups[static_cast<std::size_t>(op().group)].is_guessed || !is_known) return kPossible;

@@ -191,7 +191,7 @@ class WaitGraphBuilder {
     if (!some.empty()) return some;
     if (rank.section != kNoEvent) {
       some = only([&](std::uint32_t event) { return serves(at, event, rank.section); });
-      const bool sure = trace_.source == kOwnSource;  // what foreign sections hold is not known
+      const bool sure = trace_.source->signs_life;  // what foreign sections hold is not known
       return some.empty() && !sure ? ready : some;
     }
     if (rank.next_section == kNoEvent) return ready;

@@ -17,8 +17,6 @@ constexpr std::size_t kEvidence = 5;
 constexpr double kConfidentAtLeast = 0.4;
 constexpr double kMadeUpAtMost = 0.5;  // confidence in a rank whose number is made up
 
-bool is_flight_recorder(const RunTrace& trace) { return trace.source == "flight recorder"; }
-
 // Returns whether anything takes longer than it ever did.
 bool anything_late(const HangScan& scan) {
   for (std::size_t at = 0; at < scan.count(); ++at) {
@@ -37,16 +35,16 @@ class Finder {
   Hang find() {
     hang_.missing_ranks = missing_ranks(trace_);
     const auto failed = std::ranges::count_if(trace_.ranks, has_error, &RankTrace::ending);
-    const bool late = !is_flight_recorder(trace_) && (scan_.deadline_s() > 0 || anything_late(scan_));
+    const bool late = !trace_.source->is_dump && (scan_.deadline_s() > 0 || anything_late(scan_));
     find_alive();
-    if (late || failed > 0 || is_flight_recorder(trace_)) {
+    if (late || failed > 0 || trace_.source->is_dump) {
       graph_ = make_hang_graph(scan_);
       for (std::size_t i = 0; i < std::min(graph_.roots.size(), kHangRoots); ++i)
         blames_.push_back(blame(graph_.roots[i], graph_, scan_));
       add_lone_sections();
     }
     heed_inquiry(blames_, scan_);
-    if (is_flight_recorder(trace_)) waits_.emplace(scan_, graph_).doubt_short(blames_);
+    if (trace_.source->is_dump) waits_.emplace(scan_, graph_).doubt_short(blames_);
     weigh();
     if (hides_failures()) doubt();
     const bool stuck = late || (waits_ && !blames_.empty() && !graph_.ops.empty() && !waits_->are_usual(blames_));
@@ -128,7 +126,7 @@ class Finder {
   // Finds out whether the run is alive: writers record a sign of life every second.
   void find_alive() {
     constexpr double kGone_s = 15;
-    if (now_s_ <= 0 || trace_.source != kOwnSource) return;
+    if (now_s_ <= 0 || !trace_.source->signs_life) return;
     double newest_s = 0;
     for (std::size_t at = 0; at < scan_.count(); ++at) {
       if (scan_.file(at).realtime_ns == 0) return;
@@ -359,7 +357,7 @@ class Finder {
       hang_.sentence = "no hang: " + waits_->usual_text();
     } else if (!blames_.empty()) {
       hang_.sentence = "no hang: " + blames_.front().sentence;
-    } else if (is_flight_recorder(trace_) && graph_.ops.empty()) {
+    } else if (trace_.source->is_dump && graph_.ops.empty()) {
       hang_.sentence = fmt::format("no hang: all operations in the dumps of {} have ended", ranks);
     } else {
       const std::string wait = longest_wait(scan_);

@@ -231,7 +231,7 @@ std::optional<std::int64_t> HangScan::clock_difference_ns(std::size_t at, const 
 // Finds the silent ranks. Only the writer of ms records a sign of life at regular intervals. Whoever wrote how it ended
 // was not silent, even if one that was stalled wrote long after it.
 void HangScan::find_silent() {
-  if (trace_.source != kOwnSource || ranks_.empty()) return;
+  if (!trace_.source->signs_life || ranks_.empty()) return;
   const double patience_s = deadline_s_ > 0 ? std::clamp(deadline_s_ / 2, kSilentAtLeast_s, kSilent_s) : kSilent_s;
   std::vector<std::int64_t> newest(count());
   for (std::size_t at = 0; at < count(); ++at) newest[at] = last_sign_ns(at);

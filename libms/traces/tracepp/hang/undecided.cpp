@@ -18,7 +18,7 @@ bool is_empty(const RankTrace& rank) { return rank.events.empty() && !rank.is_cu
 
 std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph) {
   const RunTrace& trace = scan.trace();
-  if (trace.source != "flight recorder" || !graph.ops.empty()) return std::nullopt;
+  if (!trace.source->is_dump || !graph.ops.empty()) return std::nullopt;
   if (!trace.ranks.empty() && std::ranges::all_of(trace.ranks, &RankTrace::is_cut_off)) {
     return Undecided{.sentence = fmt::format("nothing tells whether the run is well: none of the dumps of {} is whole",
                                              plural(trace.ranks.size(), "rank"))};

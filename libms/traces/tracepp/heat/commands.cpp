@@ -9,9 +9,7 @@
 #include "base/error.h"
 #include "base/print.h"
 #include "base/text.h"
-#include "base/user_path.h"
 #include "tracepp/clock/align.h"
-#include "tracepp/export/commands.h"
 #include "tracepp/heat/draw.h"
 #include "tracepp/heat/measures.h"
 #include "tracepp/read/command.h"
@@ -19,19 +17,6 @@
 
 namespace ms::tracepp {
 namespace {
-
-// Returns the path of the PNG; empty: the map goes to the terminal.
-std::string png_path_of(const Args& args) {
-  if (!args.has("output")) return "";
-  std::string path = output_of(args);
-  if (path == "-") return path;
-  if (!path.ends_with(".png")) {
-    throw user_error("cli.value", fmt::format("--output {} does not end in .png", path),
-                     "name it FILE.png; ms-tracepp report -o FILE.html writes a page");
-  }
-  check_user_file(path);
-  return path;
-}
 
 HeatMap map_of(const std::string& by, const RunTrace& trace) {
   const Breakdown breakdown = break_down(trace);
@@ -61,23 +46,12 @@ int heatmap(const Args& args) {
   const std::string by = args.get("by");
   if (by != "rank" && by != "mesh")
     throw user_error("cli.value", fmt::format("--by '{}' is not known: rank, mesh", by));
-  const std::string path = png_path_of(args);
   RunTrace trace = read_with_progress(args.list("PATH"));
   align(trace, match_operations(trace));
   HeatMap map = map_of(by, trace);
   if (std::string note = problems_note(trace); !note.empty()) map.notes.push_back(std::move(note));
-  if (path.empty()) {
-    const Screen screen = output_screen();
-    write_painted(terminal_map(map, screen), screen.colours);
-    return 0;
-  }
-  const std::string png = png_map(map);
-  if (path == "-") {
-    write_bytes(png);
-    return 0;
-  }
-  write_user_file(path, png);
-  print_out("wrote {}, {}\n", path, format_size(static_cast<double>(png.size())));
+  const Screen screen = output_screen();
+  write_painted(terminal_map(map, screen), screen.colours);
   return 0;
 }
 
@@ -86,24 +60,20 @@ int heatmap(const Args& args) {
 Command heatmap_command() {
   return {
       .name = "heatmap",
-      .summary = "the heat maps of the report, in the terminal or as a PNG",
+      .summary = "print the heat maps of the report in the terminal",
       .positionals = {paths_argument()},
       .options = {{.name = "by",
                    .value = "rank|mesh",
                    .doc = "rank: ranks by kind of work, against the median rank of the same stage. mesh: dp by pp, the "
                           "seconds of forward, backward and waiting.",
-                   .default_text = "rank"},
-                  {.name = "output",
-                   .value = "FILE",
-                   .doc = "Writes FILE.png instead, - for standard output.",
-                   .letter = 'o'}},
+                   .default_text = "rank"}},
       .run = heatmap,
       .description =
           "For a login node without a browser. The numbers are those of ms-tracepp report -o. The map is as wide and "
           "as high as the terminal: a cell that holds many ranks shows the one that is furthest from the median, and "
           "a line says how many it holds. 1 to 9 is more than the median, a to i less; colours say the same where "
           "the terminal has them and NO_COLOR is not set. A map compares ranks; it does not say who is at fault: "
-          "ms-tracepp stragglers does. A PNG needs the library GD (libgd3 of Debian)."};
+          "ms-tracepp stragglers does."};
 }
 
 }  // namespace ms::tracepp

@@ -1,4 +1,4 @@
-// A heat map as rows and columns of numbers, before it is drawn on a terminal or as a PNG. Pure.
+// A heat map as rows and columns of numbers, before it is drawn. Pure.
 #pragma once
 
 #include <cstddef>

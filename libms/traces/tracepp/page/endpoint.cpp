@@ -137,10 +137,10 @@ std::string new_token() {
   return text;
 }
 
-http::Answer Site::answer(const http::Request& request) {
+link::HttpAnswer Site::answer(const link::HttpRequest& request) {
   constexpr std::string_view kToken = "?token=";
   // Nothing of it is kept by a browser, shown within another page, or read by one.
-  const auto guarded = [](http::Answer answer) {
+  const auto guarded = [](link::HttpAnswer answer) {
     answer.headers =
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
         "X-Frame-Options: DENY\r\nCross-Origin-Resource-Policy: same-origin\r\n";
@@ -150,14 +150,14 @@ http::Answer Site::answer(const http::Request& request) {
   const std::string_view path = target.substr(0, target.find('?'));
   if (!is_this_machine(request.host))
     return guarded(
-        http::text_answer("403 Forbidden", "open the page as http://127.0.0.1:PORT or http://localhost:PORT\n"));
-  if (path != "/" && path != "/state") return guarded(http::text_answer("404 Not Found", "no such page\n"));
+        link::text_answer("403 Forbidden", "open the page as http://127.0.0.1:PORT or http://localhost:PORT\n"));
+  if (path != "/" && path != "/state") return guarded(link::text_answer("404 Not Found", "no such page\n"));
   const std::string_view query = target.substr(path.size());
   if (!query.starts_with(kToken) || !is_same_secret(query.substr(kToken.size()), token_)) {
     if (!std::exchange(has_warned_, true))
       log::warn("tracepp", "refused a request without the token of the URL; further ones are not logged");
     return guarded(
-        http::text_answer("403 Forbidden", "the token is missing or wrong: open the URL that ms-tracepp printed\n"));
+        link::text_answer("403 Forbidden", "the token is missing or wrong: open the URL that ms-tracepp printed\n"));
   }
   if (path == "/") return guarded({.type = "text/html; charset=utf-8", .body = page_()});
   return guarded({.type = "application/json", .body = std::make_shared<const std::string>(state_())});

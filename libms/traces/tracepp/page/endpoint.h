@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/handle.h"
-#include "http/server.h"
+#include "link/http_server.h"
 
 namespace ms::tracepp {
 
@@ -54,7 +54,7 @@ class Site {
   using Page = std::function<std::shared_ptr<const std::string>()>;
   Site(std::string token, Page page, Text state)
       : token_(std::move(token)), page_(std::move(page)), state_(std::move(state)) {}
-  http::Answer answer(const http::Request& request);
+  link::HttpAnswer answer(const link::HttpRequest& request);
 
  private:
   std::string token_;

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/print.h"
-#include "http/server.h"
+#include "link/http_server.h"
 #include "tracepp/export/commands.h"
 #include "tracepp/page/commands.h"
 #include "tracepp/page/endpoint.h"
@@ -98,11 +98,11 @@ void serve(FollowedRun& run, const Endpoint& endpoint, const EndSignals& signals
   const std::string token = new_token();
   Site site(
       token, [&] { return run.page(); }, [&] { return run.state(); });
-  http::Server server(endpoint.fd(), clock, {.request_s = 5, .answer_s = 60});
+  link::HttpServer server(endpoint.fd(), clock, {.request_s = 5, .answer_s = 60});
   print_where(endpoint, token);
   while (!signals.came()) {
     server.wait(signals.fd(), kTick_s);
-    server.serve([&](const http::Request& request) { return site.answer(request); });
+    server.serve([&](const link::HttpRequest& request) { return site.answer(request); });
   }
 }
 

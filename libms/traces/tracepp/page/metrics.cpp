@@ -23,7 +23,6 @@ std::optional<StepMetrics> parse_line(std::string_view line) {
   metrics.step_s = number_at(*json, "step_s");
   metrics.tokens_per_s = number_at(*json, "tokens_per_s");
   if (const Json* const seconds = json->find("seconds")) metrics.data_wait_s = number_at(*seconds, "data_wait");
-  metrics.skipped = json->contains("skipped");
   return metrics;
 }
 

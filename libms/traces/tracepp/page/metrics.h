@@ -1,4 +1,4 @@
-// The newest lines of a run's metrics.jsonl, as ms-train writes them. ms-tracepp watch and the page show them. Pure.
+// The newest lines of a run's metrics.jsonl, as ms-train writes them. The page shows them. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,6 @@ inline constexpr double kNotWritten = std::numeric_limits<double>::quiet_NaN();
 struct StepMetrics {
   std::int64_t step = 0;  // from 1
   double loss = kNotWritten, step_s = kNotWritten, tokens_per_s = kNotWritten, data_wait_s = kNotWritten;
-  bool skipped = false;  // the step changed nothing
 };
 
 struct MetricsTail {

@@ -360,7 +360,7 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     for (const Event& event : rank.events) rank.last_flush_ns = std::max(rank.last_flush_ns, event.end_ns());
     trace_.ranks.push_back(std::move(rank));
   }
-  trace_.source = known.is_kineto ? "kineto" : "chrome";
+  trace_.source = known.is_kineto ? &kKineto : &kChromeTrace;
 }
 
 }  // namespace ms::tracepp

@@ -242,7 +242,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   find_written(input, rank);
   rank.clock_ns = rank.realtime_ns = rank.last_flush_ns;
   trace_.ranks.push_back(std::move(rank));
-  trace_.source = "flight recorder";
+  trace_.source = &kFlightRecorder;
   return static_cast<std::int64_t>(groups_.largest());
 }
 

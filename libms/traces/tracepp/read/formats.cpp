@@ -3,8 +3,12 @@
 #include <array>
 
 #include "tracepp/read/chrome_reader.h"
+#include "tracepp/read/collective_numbers.h"
+#include "tracepp/read/dump_numbers.h"
 #include "tracepp/read/flight_recorder_reader.h"
+#include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/pickle.h"
+#include "tracepp/read/pipeline_timeline.h"
 #include "tracepp/read/trace_reader.h"
 
 namespace ms::tracepp {
@@ -15,6 +19,14 @@ constexpr std::size_t kTextBytes = 1 << 16;
 template <class Reader>
 std::unique_ptr<TraceReader> make(RunTrace& trace) {
   return std::make_unique<Reader>(trace);
+}
+
+void finish_chrome(RunTrace& trace) {
+  if (trace.source->is_pipeline) {
+    connect_pipeline(trace);
+  } else {
+    number_collectives(trace);
+  }
 }
 
 bool is_any_pickle(std::string_view beginning, bool) { return is_pickle(beginning); }
@@ -29,18 +41,23 @@ constexpr std::array<TraceFormat, 4> kFormats{{
      .peek_bytes = 8,
      .recognises = is_any_pickle,
      .make = make<FlightRecorderPickleReader>,
-     .no_ranks = "a Flight Recorder dump without operations"},
+     .no_ranks = "a Flight Recorder dump without operations",
+     .before_order = number_dumps,
+     .finish = relate_dumps},
     {.doc = "PyTorch flight recorder (pickle or JSON)",
      .peek_bytes = kTextBytes,
      .recognises = is_flight_recorder,
      .make = make<FlightRecorderReader>,
-     .no_ranks = "a Flight Recorder dump without operations"},
+     .no_ranks = "a Flight Recorder dump without operations",
+     .before_order = number_dumps,
+     .finish = relate_dumps},
     // The last one: a file that the user named is taken for a Chrome trace where it is JSON at all.
     {.doc = "PyTorch profiler (also .gz, .zst), NDTimeline, StragglerAnalysis, or any Chrome trace",
      .peek_bytes = kTextBytes,
      .recognises = is_chrome_trace,
      .make = make<ChromeReader>,
-     .no_ranks = "JSON without events"},
+     .no_ranks = "JSON without events",
+     .finish = finish_chrome},
 }};
 
 }  // namespace

@@ -228,7 +228,7 @@ void add_pipeline_timeline(ChromeFile& file, RunTrace& trace, Tables& tables, co
     if (stragglers) rank.host = "one clock";  // the file tells aligned times, and no hosts
     if (!rank.events.empty()) trace.ranks.push_back(std::move(rank));
   }
-  trace.source = stragglers ? "straggler analysis" : "ndtimeline";
+  trace.source = stragglers ? &kStragglerAnalysis : &kNdtimeline;
 }
 
 void connect_pipeline(RunTrace& trace) {

@@ -16,11 +16,7 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_reader.h"
-#include "tracepp/read/collective_numbers.h"
-#include "tracepp/read/dump_numbers.h"
-#include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/formats.h"
-#include "tracepp/read/pipeline_timeline.h"
 
 namespace ms::tracepp {
 namespace {
@@ -37,7 +33,9 @@ struct File {
 
 // The facts of a file about its run.
 struct Facts {
-  std::string path, source, run;
+  std::string path, run;
+  const TraceFormat* format = nullptr;
+  const Source* source = &kUnknownSource;
   mesh::Mesh mesh;
   bool has_mesh = false;
   std::int64_t world = 0;  // 0: not known
@@ -93,13 +91,12 @@ class Reader {
 
   void read(const File& file) {
     RunTrace& trace = part_.trace;
-    trace.source.clear();
     const std::size_t had = trace.ranks.size();
     const std::map<std::string, std::uint64_t> known = trace.problems;
-    Facts facts{.path = file.path, .source = {}, .run = {}, .mesh = {}};
+    Facts facts{.path = file.path, .run = {}, .mesh = {}};
     std::string why = "not a trace";
     try {
-      facts.world = dispatch(file, why);
+      facts.world = dispatch(file, facts.format, why);
     } catch (const Error& error) {
       if ((file.named && error.kind() == "file.open") || error.kind() == "trace.run") throw;
       why = error.message();
@@ -119,8 +116,8 @@ class Reader {
       trace.unusable.push_back(why.starts_with(file.path) ? why : part_.unusable.back());
       return;
     }
-    facts.source = trace.source.empty() ? kOwnSource : trace.source;  // which says so of the first one only
-    if (options_.thin && facts.source == kOwnSource) {
+    facts.source = trace.source;
+    if (options_.thin && facts.source == &kOwnSource) {
       for (std::size_t r = had; r < trace.ranks.size(); ++r) {
         options_.thin(trace, trace.ranks[r]);
         trace.ranks[r].events.shrink_to_fit();
@@ -133,10 +130,11 @@ class Reader {
   }
 
  private:
-  // Returns the number of ranks of the run, 0 if it is not known. `why`: what is wrong if no rank comes of it.
-  std::int64_t dispatch(const File& file, std::string& why) {
+  // Returns the number of ranks of the run, 0 if it is not known; sets the file's format, null for none, and `why` it
+  // gave no rank, if it gives none.
+  std::int64_t dispatch(const File& file, const TraceFormat*& format, std::string& why) {
     TextInput input(file.path, options_.max_text_bytes);
-    const TraceFormat* const format = recognise(input, file.named);
+    format = recognise(input, file.named);
     if (format == nullptr) return 0;
     why = format->no_ranks;
     std::unique_ptr<TraceReader>& reader = readers_[static_cast<std::size_t>(format - trace_formats().data())];
@@ -210,7 +208,8 @@ void expect_one_run(const Facts& a, const Facts& b) {
   const auto size = [](const mesh::Mesh& mesh) {
     return fmt::format("has dp {}, pp {}, tp {}", mesh.dp, mesh.pp, mesh.tp);
   };
-  if (a.source != b.source) disagree("is of kind " + a.source, "of kind " + b.source);
+  if (a.source != b.source)
+    disagree(fmt::format("is of kind {}", a.source->name), fmt::format("of kind {}", b.source->name));
   if (!a.run.empty() && !b.run.empty() && a.run != b.run) disagree("is of run " + a.run, "of run " + b.run);
   if (a.has_mesh && b.has_mesh && a.mesh != b.mesh) disagree(size(a.mesh), size(b.mesh));
   if (a.world > 0 && b.world > 0 && a.world != b.world) {
@@ -240,8 +239,7 @@ void order_ranks(RunTrace& trace) {
   for (RankTrace& rank : trace.ranks) {
     if (kept.empty() || kept.back().rank != rank.rank) {
       kept.push_back(std::move(rank));
-    } else if (trace.source == "ndtimeline") {
-      // One file after the other, each of some steps.
+    } else if (trace.source->continues_files) {
       auto& events = kept.back().events;
       events.insert(events.end(), rank.events.begin(), rank.events.end());
       sort_by_begin(events);
@@ -355,11 +353,9 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   trace.has_mesh = meshed != nullptr && meshed->has_mesh;
   trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
   trace.world = meshed != nullptr ? meshed->world : 0;
-  if (trace.source == "flight recorder") number_dumps(trace);
+  if (first->format->before_order != nullptr) first->format->before_order(trace);
   order_ranks(trace);
-  if (trace.source == "kineto" || trace.source == "chrome") number_collectives(trace);
-  if (trace.source == "ndtimeline" || trace.source == "straggler analysis") connect_pipeline(trace);
-  if (trace.source == "flight recorder") relate_dumps(trace);
+  if (first->format->finish != nullptr) first->format->finish(trace);
   return trace;
 }
 

@@ -337,10 +337,10 @@ void TraceFileReader::read(const std::string& path) {
   const mesh::Mesh mesh{
       .dp = static_cast<int>(header.dp), .pp = static_cast<int>(header.pp), .tp = static_cast<int>(header.tp)};
   RankTrace rank = reader.read();
+  trace_.source = &kOwnSource;
   rank.at = mesh.coord(rank.rank);
   const std::string& run = reader.run();
   if (!trace_.has_mesh && trace_.ranks.empty()) {
-    trace_.source = kOwnSource;
     trace_.mesh = mesh;
     trace_.has_mesh = true;
     trace_.run = run;

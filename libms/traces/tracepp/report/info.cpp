@@ -132,7 +132,7 @@ std::uint64_t dropped(const RunTrace& trace) {
 
 std::string info_text(const RunTrace& trace) {
   const auto [first, last] = step_range(trace);
-  std::string text = fmt::format("source        {}\n", trace.source);
+  std::string text = fmt::format("source        {}\n", trace.source->name);
   if (!trace.run.empty()) text += fmt::format("run           {}\n", plain_text(trace.run, 100));
   text += fmt::format("mesh          {}\n", mesh_text(trace));
   const std::size_t hosts = host_count(trace);
@@ -172,7 +172,7 @@ std::string info_json(const RunTrace& trace) {
     sums[1] = &trace.ranks.front().sums.back();
   }
   Json json{{"schema", 1},
-            {"source", trace.source},
+            {"source", trace.source->name},
             {"run", trace.run},
             {"mesh", or_null(trace.has_mesh, {{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}})},
             {"world", or_null(world_of(trace) > 0, world_of(trace))},

@@ -116,7 +116,7 @@ void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Anal
 }
 
 std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
-  if (trace.source != kOwnSource) {
+  if (trace.source != &kOwnSource) {
     switch (axis) {
       case GroupAxis::tp:
         return "overlap tensor-parallel communication with computing, or fewer tensor-parallel ranks";
@@ -194,8 +194,7 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
       {.cost_share = part(sum.save_ns),
        .sentence = fmt::format("checkpoints hold ranks up in {} of their time", rough_percent(part(sum.save_ns))),
        .hint = "checkpoint.every, or faster storage"});
-  // Idle time means nothing if waiting or computing is not recorded.
-  if (trace.source != "straggler analysis" && sum.busy_ns > 0) {
+  if (trace.source->knows_idle && sum.busy_ns > 0) {
     list.push_back({.cost_share = part(sum.idle_ns),
                     .sentence = fmt::format("ranks are idle in {} of their time, and nothing in the trace says why",
                                             rough_percent(part(sum.idle_ns))),
