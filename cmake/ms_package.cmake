@@ -47,7 +47,7 @@ function(ms_part name section summary description)
     configure_file(${script} ${CPACK_MS_CONTROL}/${name}/${kind} @ONLY)
     list(APPEND extra ${CPACK_MS_CONTROL}/${name}/${kind})
   endforeach()
-  if(name MATCHES "^(diag|notify|tools)$")  # have configuration; ms_stage.cmake writes the list
+  if(name MATCHES "^(diag|notify|ops)$")  # have configuration; ms_stage.cmake writes the list
     list(APPEND extra ${CPACK_MS_CONTROL}/${name}/conffiles)
   endif()
   set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${extra}" PARENT_SCOPE)
@@ -55,10 +55,13 @@ endfunction()
 
 ms_part(diag admin "checks of nodes before, beside and after Slurm jobs"
   "ms-diag finds out whether a node is fit to train. It needs neither MPI nor oneDNN: the active checks of level 2 are in ms-tools, sending alerts in ms-notify, and the plugin that runs it before every job in ms-spank."
-  SUGGESTS "ms-spank, ms-tools, ms-notify, ms-doc")
-ms_part(tools science "training of LLMs on Slurm clusters: trainer, driver and analysis"
-  "ms-train, ms-data, ms-ckpt, ms-tracepp, ms-netcheck, ms-driver and ms-loan, and the library that they share."
-  RECOMMENDS "ms-diag ${same_version}, openmpi-bin, libpmix-dev" SUGGESTS "ms-doc, ms-cuda, libxgboost0, libgd3")
+  SUGGESTS "ms-spank, ms-ops, ms-tools, ms-notify, ms-doc")
+ms_part(ops admin "training jobs on Slurm clusters: driver, network checks, analysis of traces, loans of nodes"
+  "ms-driver, ms-netcheck, ms-tracepp and ms-loan, for jobs of PyTorch and Megatron-LM as for those of ms-train. They need neither MPI nor oneDNN: the transports mpi and nccl of ms-netcheck are in ms-tools."
+  RECOMMENDS "ms-diag ${same_version}" SUGGESTS "ms-tools, ms-doc")
+ms_part(tools science "training of LLMs on Slurm clusters: trainer, token files and checkpoints"
+  "ms-train, ms-data and ms-ckpt, and the library that they share, which also has the active checks of ms-diag."
+  RECOMMENDS "ms-ops ${same_version}, ms-diag ${same_version}, openmpi-bin, libpmix-dev" SUGGESTS "ms-doc, ms-cuda, libxgboost0")
 if(MS_CURL_ENABLED)
   ms_part(notify admin "alerts of ms-diag to Alertmanager and Slack"
     "What ms-diag notify loads, and a service that runs it as a user of its own."

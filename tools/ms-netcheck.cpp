@@ -6,23 +6,15 @@
 
 #include "base/cli.h"
 #include "base/tool_exits.h"
-#include "comm/launch.h"
 #include "net/commands/commands.h"
 #include "net/judge/nccl_choices.h"
 #include "net/measure/counters.h"
 #include "net/report/report.h"
-#include "train/config.h"
+#include "slurm/launch.h"
 
 namespace {
 
 using namespace ms;  // NOLINT: a main
-
-// Returns the mesh of the training configuration that --config names; nullopt: none was given.
-std::optional<mesh::Mesh> mesh_of(const Args& args) {
-  if (!args.has("config")) return std::nullopt;
-  const mesh::MeshConfig mesh = train::load(args.get("config"), args.list("set")).settings.mesh;
-  return mesh::Mesh{.dp = static_cast<int>(mesh.dp), .pp = static_cast<int>(mesh.pp), .tp = static_cast<int>(mesh.tp)};
-}
 
 std::vector<std::pair<std::string, std::string>> code_items() {
   std::vector<std::pair<std::string, std::string>> items;
@@ -49,7 +41,7 @@ std::vector<std::pair<std::string, std::string>> counter_items() {
 const Tool kTool{
     .name = "ms-netcheck",
     .summary = "is the fabric sound, and if not, which node or link is at fault",
-    .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(mesh_of),
+    .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(),
                  net::counters_command(), net::config_command(), net::nccl_log_command(), net::agent_command()},
     .description =
         "Runs inside a job of its own: what it measures it also loads. Before it starts it says for how "
@@ -64,7 +56,7 @@ const Tool kTool{
     .sections = {{.title = "FINDINGS", .items = code_items()},
                  {.title = "NCCL'S CHOICES", .items = choice_items()},
                  {.title = "COUNTERS", .items = counter_items()}},
-    .before_error = comm::let_rank_0_report_first};
+    .before_error = slurm::let_rank_0_report_first};
 
 }  // namespace
 

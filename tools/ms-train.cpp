@@ -1,7 +1,7 @@
 // ms-train: the training engine's command line. A table of commands, each in libms/engine/train/commands.
 #include "base/man.h"
-#include "comm/launch.h"
 #include "cost/cluster.h"
+#include "slurm/launch.h"
 #include "train/commands/commands.h"
 #include "train/run/gpu_environment.h"
 #include "train/run/step_metrics.h"
@@ -72,7 +72,7 @@ const Tool kTool{
                     {.option = "--man-cluster", .text = cluster_manual}},
     .sections = {{.title = "METRICS", .items = train::metrics_manual()},
                  {.title = "RECOVERY", .items = train::recovery_manual()}},
-    .before_error = comm::let_rank_0_report_first};
+    .before_error = slurm::let_rank_0_report_first};
 
 }  // namespace
 

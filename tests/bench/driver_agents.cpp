@@ -22,7 +22,7 @@
 #include "driver/driver.h"
 #include "driver/state.h"
 #include "driver/tasks.h"
-#include "net/transport/secret.h"
+#include "link/secret.h"
 
 namespace {
 
@@ -34,7 +34,7 @@ constexpr int kJob = 1;
 
 struct Played {
   std::size_t number = 0;
-  net::Channel channel;
+  link::Channel channel;
   std::string node, nonce;
   bool joined = false;
   double next_s = 0;
@@ -46,7 +46,7 @@ class Players {
       : credentials_(credentials),
         ranks_(ranks),
         every_s_(report_every_s(count)),
-        driver_(*net::parse_address(fmt::format("127.0.0.1:{}", port))),
+        driver_(*link::parse_address(fmt::format("127.0.0.1:{}", port))),
         epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     for (std::size_t i = 0; i < count; ++i) {
       Played& agent = agents_.emplace_back();
@@ -85,15 +85,15 @@ class Players {
     for (std::size_t i = 0; i < agents_.size(); ++i) {
       if (i == lost_ || now_s < agents_[i].next_s) continue;
       agents_[i].next_s += every_s_;
-      agents_[i].channel.send_line(report(i, now_s), net::in_seconds(10));
+      agents_[i].channel.send_line(report(i, now_s), link::in_seconds(10));
     }
   }
 
  private:
   void connect(Played& agent) {
-    const net::Address from = *net::parse_address(address(agent.number) + ":0");
+    const link::Address from = *link::parse_address(address(agent.number) + ":0");
     agent.nonce.clear();
-    agent.channel = net::Channel::connect(driver_, agent.node, net::in_seconds(60), {.source_port = 0, .from = from});
+    agent.channel = link::Channel::connect(driver_, agent.node, link::in_seconds(60), {.source_port = 0, .from = from});
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = agent.number;
@@ -104,10 +104,10 @@ class Players {
       if (agent.joined) {
         killed_ = killed_ || read_order(*line).what == "kill";
       } else if (agent.nonce.empty()) {
-        agent.nonce = net::new_secret();
+        agent.nonce = link::new_secret();
         Greeting greeting{.role = agent_role(kJob), .node = agent.node, .nonce = agent.nonce, .credential = ""};
         greeting.credential = credentials_.seal(joiner_text(greeting, Json::parse(*line).get<std::string>("nonce")));
-        agent.channel.send_line(to_json(greeting), net::in_seconds(10));
+        agent.channel.send_line(to_json(greeting), link::in_seconds(10));
       } else {
         std::string why;
         const std::optional<std::string> sealed =
@@ -142,7 +142,7 @@ class Players {
   const Credentials& credentials_;
   int ranks_;
   double every_s_;
-  net::Address driver_;
+  link::Address driver_;
   UniqueFd epoll_;
   std::vector<Played> agents_;
   std::size_t joined_ = 0, lost_ = ~std::size_t{0};

@@ -20,9 +20,9 @@
 #include "base/handle.h"
 #include "base/text.h"
 #include "comm/group_ids.h"
-#include "comm/launch.h"
 #include "comm/store_pmix.h"
 #include "mesh/mesh.h"
+#include "slurm/launch.h"
 
 namespace ms::comm {
 namespace {
@@ -222,7 +222,7 @@ int main(int argc, char** argv) {
       for (int i = 2; i < argc; ++i) comm::count(std::atoi(argv[i]));
       return 0;
     }
-    const comm::Launch launch = comm::this_launch();
+    const slurm::Launch launch = slurm::this_launch();
     const comm::FirstCause cause;
     const auto store = comm::open_pmix_store(launch.rank, cause);
     if (!store || argc != 3) {

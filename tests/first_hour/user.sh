@@ -14,7 +14,7 @@ make_tree "$own" procps
 
 walk_began=$SECONDS
 note 'a fresh Debian; the packages are in /debs'
-shown=2 does in_tree apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends install "$(deb ms-tools)" "$(deb ms-doc)"
+shown=2 does in_tree apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends install "$(deb ms-ops)" "$(deb ms-tools)" "$(deb ms-doc)"
 in_tree useradd --create-home --shell /bin/bash ada
 as_ada() { in_tree su - ada -c "set -euo pipefail; $1"; }
 # shellcheck disable=SC2016 # for the shell of ada

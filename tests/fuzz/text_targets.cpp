@@ -10,7 +10,7 @@
 #include "data/json_lines.h"
 #include "health/evidence/kernel_log.h"
 #include "health/run/result_wire.h"
-#include "http/server.h"
+#include "link/http_server.h"
 #include "net/agents/wire.h"
 #include "net/judge/nccl_choices.h"
 #include "net/measure/facts_json.h"
@@ -262,7 +262,7 @@ std::vector<std::string> nccl_log_seeds() {
 }
 
 void http_request(std::string_view head) {
-  const std::optional<http::Request> request = http::parse_request(head);
+  const std::optional<link::HttpRequest> request = link::parse_http_request(head);
   if (!request) return;
   for (const std::string* part : {&request->method, &request->target, &request->host})
     expect(head.find(*part) != head.npos, "a request says what was sent");

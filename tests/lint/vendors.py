@@ -18,7 +18,7 @@ VENDORS = [
     (r"nlohmann/.*", r"(libms/(core/base/json\.cpp|(ops/(net|notify|health)|traces/tracepp)/.*)|tools/ms-t\w+\.cpp)", 19),
     (r"(oneapi/)?dnnl.*", r"libms/engine/tensor/cpu_matmul\.cpp", 1),
     (r"curl/.*", r"libms/ops/notify/http\.cpp", 1),
-    (r"openssl/.*", r"libms/ops/net/transport/secret\.cpp", 1),
+    (r"openssl/.*", r"libms/core/link/secret\.cpp", 1),
     (r"zlib\.h", r"libms/(core/unpack/unpack|traces/tracepp/export/file)\.cpp", 2),
     (r"zstd.*\.h", r"libms/core/unpack/unpack\.cpp", 1),
     (r"simdjson\.h", r"libms/(traces/tracepp/read/json_objects\.h|engine/data/json_lines\.cpp)", 2),

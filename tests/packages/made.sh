@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The packages of what root runs, as made from this build: what they depend on and refuse, which files are configuration, and
+# The packages of what needs no MPI, as made from this build: what they depend on and refuse, which files are configuration, and
 # that they are the same bytes twice. The others are made in the same way; installed.sh has them all.
 # usage: made.sh CPACK BUILD
 set -euo pipefail
@@ -9,8 +9,8 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir"
 fail() { echo "FAILED: $1" >&2 && exit 1; }
 
-parts='diag;spank'
-if ! grep -q CPACK_DEBIAN_SPANK_PACKAGE_NAME "$build/CPackConfig.cmake"; then parts=diag; fi # built without Slurm's headers
+parts='diag;ops;spank'
+if ! grep -q CPACK_DEBIAN_SPANK_PACKAGE_NAME "$build/CPackConfig.cmake"; then parts='diag;ops'; fi # built without Slurm's headers
 for twice in 1 2; do
   SOURCE_DATE_EPOCH=1700000000 "$cpack" --config "$build/CPackConfig.cmake" -B "$dir/$twice" -D "CPACK_COMPONENTS_ALL=$parts" \
     -D "CPACK_MS_PARTS=$parts" >log 2>&1 || { cat log && fail "no packages"; }
@@ -22,6 +22,9 @@ needs=$(dpkg-deb -f "$diag" Depends)
 echo "ms-diag: $needs"
 if grep -Eqi 'mpi|dnnl|slurm|curl|pmix|hdf5|ms-' <<<"$needs"; then fail "ms-diag needs too much: $needs"; fi
 grep -q libc6 <<<"$needs" || fail "ms-diag needs nothing: $needs"
+ops=$(dpkg-deb -f 1/ms-ops_*.deb Depends)
+echo "ms-ops: $ops"
+if grep -Eqi 'mpi|dnnl|slurm|pmix|hdf5|ms-' <<<"$ops"; then fail "ms-ops needs too much: $ops"; fi
 dpkg-deb -c "$diag" >contents
 for file in ./usr/bin/ms-diag ./usr/libexec/ms/ms-prolog ./usr/libexec/ms/ms-epilog ./etc/ms/ms-diag.toml \
   ./usr/lib/systemd/system/ms-diag{,-collect}.timer ./usr/lib/tmpfiles.d/ms-diag.conf; do

@@ -22,7 +22,7 @@ rpmbuild -bb --nodeps --define "_topdir $dir" --define "_sourcedir $dir" "${macr
   { tail -n 30 log && fail "the spec does not build"; }
 find RPMS -name '*.rpm' -exec du -h {} +
 files() { rpm -qpl RPMS/*/"ms-$1-$version"-*.rpm; }
-for part in diag spank tools notify doc devel; do
+for part in diag spank ops tools notify doc devel; do
   files "$part" >"$part.files" || fail "there is no ms-$part"
   if grep /usr/local "$part.files"; then fail "ms-$part has something in /usr/local"; fi
 done
@@ -42,7 +42,7 @@ for line in 'post ms-diag.timer ms-diag-collect.timer' 'preun ms-diag.timer ms-d
   grep -qx ": $line" said || fail "ms-diag's scripts lack $line"
 done
 for service in notify loan; do
-  part=${service/loan/tools}
+  part=${service/loan/ops}
   scripts "$part" >said
   grep -qx ": postun_with_restart ms-$service.service" said || fail "an upgrade does not restart ms-$service.service"
 done

@@ -30,7 +30,7 @@ stops() { # NAME: the run ends as it was asked to, code 75
   grep -q '^driver rc 75$' "$1.log" || { tail -n 30 "$1.log" && return 1; }
 }
 
-# Without ms-tools, as on another Debian, no job trains.
+# Without ms-ops and ms-tools, as on another Debian, no job trains.
 tools=$(on sh -c 'command -v ms-driver' || true)
 trains_on() { # [STEPS]: so many more
   if [[ -n $tools ]]; then wait-until 120 beyond $(($(steps) + ${1:-0})); fi

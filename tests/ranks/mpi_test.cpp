@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "conformance.h"
+#include "slurm/launch.h"
 
 namespace ms::comm::cases {
 namespace {
@@ -67,8 +67,8 @@ INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(conformance_bodie
 TEST(World, Describes) {
   run_body([](Rank& rank) {
     EXPECT_EQ(rank.world().kind(), "mpi");
-    EXPECT_EQ(this_launch().size, rank.size());
-    EXPECT_EQ(this_launch().rank, rank.rank());
+    EXPECT_EQ(slurm::this_launch().size, rank.size());
+    EXPECT_EQ(slurm::this_launch().rank, rank.rank());
     EXPECT_EQ(rank.world().node(rank.size() - 1), rank.world().node(rank.rank()));
     EXPECT_EQ(rank.world().ranks_on_node(), rank.size());  // mpirun on one machine
     EXPECT_FALSE(rank.world().cause());

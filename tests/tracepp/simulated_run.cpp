@@ -176,7 +176,7 @@ struct Simulation::Program {
 Simulation::Simulation(const SimulatedRun& run) : run_(run), random_(run.seed) {
   shared_.mesh = run.mesh;
   shared_.has_mesh = true;
-  shared_.source = "ms-trace";
+  shared_.source = &kOwnSource;
   shared_.microbatches = run.microbatches;
   ranks_.resize(static_cast<std::size_t>(run.mesh.size()));
   for (std::size_t i = 0; i < ranks_.size(); ++i) Program{*this, static_cast<int>(i), ranks_[i]}.write();

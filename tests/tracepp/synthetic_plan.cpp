@@ -157,7 +157,7 @@ RunTrace describe_run(const SyntheticRun& run, const SyntheticPlan& plan) {
   const mesh::Groups groups(run.mesh, run.chunks, false);
   RunTrace trace;
   trace.run = "synthetic";
-  trace.source = "ms-trace";
+  trace.source = &kOwnSource;
   trace.mesh = run.mesh;
   trace.has_mesh = true;
   trace.microbatches = run.microbatches;

@@ -161,6 +161,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The vocabulary of the data is larger than model.vocab. Set model.vocab to at least the size that the message "
      "names."},
     {"data.weight", "Weights of sources are wrong. ms.toml(5) shows the form."},
+    {"extension.load",
+     "A library of ms cannot be loaded. The message names it; install all packages of ms at one version."},
     {"fault.gpu", "MS_FAULT asked a rank to declare its GPU at fault, for a test. Unset it."},
     {"fault.never", "MS_FAULT names a rank or step that the run does not have. Change it, or unset it."},
     {"fault.node", "MS_FAULT asked a rank to declare its node at fault, for a test. Unset it."},
@@ -270,10 +272,6 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A guard wants to roll the run back, and there is no older checkpoint, or too many rollbacks were made. Look at "
      "the loss and the data first: a lower optim.lr or a longer warm-up may help."},
     {"tune.none", "No layout of the model fits this many devices of this memory. Use more of them."},
-    {"watch.run_dir",
-     "The directory run.dir cannot be used. The message has the system's reason: look at its owner and the free space, "
-     "or "
-     "set another run.dir."},
     {"watch.signals", "The process cannot listen for signals. The node is at fault: exclude it."},
     {"watch.verdict", "The file verdict.json of an earlier run cannot be removed. Look at the owner of run.dir."},
 };

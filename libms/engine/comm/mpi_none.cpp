@@ -1,13 +1,13 @@
 // The implementation of mpi_world.h in a build without MPI (MS_MPI=OFF); mpi_world.cpp is the other one.
-#include "comm/launch.h"
 #include "comm/mpi_world.h"
+#include "slurm/launch.h"
 
 namespace ms::comm {
 
 bool mpi_built_in() { return false; }
 
 std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds, StoreChoice) {
-  const Launch launch = this_launch();
+  const slurm::Launch launch = slurm::this_launch();
   if (launch.size == 1) throw user_error("comm.mpi", "this program was built without MPI", "build with MS_MPI=ON");
   throw user_error(
       "comm.mpi",

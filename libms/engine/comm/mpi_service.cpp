@@ -13,11 +13,11 @@
 #include <thread>
 
 #include "comm/deadline_monitor.h"
-#include "comm/launch.h"
 #include "comm/mpi_transport.h"
 #include "comm/peer_watch.h"
 #include "comm/roll_call.h"
 #include "comm/store_pmix.h"
+#include "slurm/launch.h"
 
 namespace ms::comm {
 namespace {
@@ -114,7 +114,7 @@ class Service final : public MpiService {
 void Service::launch(std::shared_ptr<Service> self) {
   std::future<void> started = started_.get_future();
   // Before MPI starts, which uses PMIx too.
-  const Launch launch = this_launch();
+  const slurm::Launch launch = slurm::this_launch();
   const FirstCause none;
   const std::unique_ptr<PmixStore> roll_store = open_pmix_store(launch.rank, none);
   std::optional<RollCall> roll;

@@ -2,11 +2,11 @@
 #include "comm/mpi_world.h"
 
 #include "base/log.h"
-#include "comm/launch.h"
 #include "comm/mpi_service.h"
 #include "comm/nccl_plugin.h"
 #include "comm/self_communicator.h"
 #include "comm/store_pmix.h"
+#include "slurm/launch.h"
 
 namespace ms::comm {
 namespace {
@@ -71,7 +71,7 @@ class MpiWorld final : public World {
 bool mpi_built_in() { return true; }
 
 std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds deadline, StoreChoice store) {
-  const Launch launch = this_launch();
+  const slurm::Launch launch = slurm::this_launch();
   if (launch.size > 1 && !launch.pmix) {
     throw user_error(
         "comm.mpi",

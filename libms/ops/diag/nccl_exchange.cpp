@@ -12,8 +12,8 @@
 #include "diag/gpu.h"
 #include "diag/gpu_pairs.h"
 #include "diag/rates.h"
+#include "fabric/staged.h"
 #include "net/measure/pattern.h"
-#include "net/ranks/staged.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {

@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "diag/rates.h"
 #include "diag/works.h"
 #include "net/measure/pattern.h"
+#include "slurm/launch.h"
 #include "tensor/cpu_device.h"
 
 namespace ms::diag {
@@ -114,7 +114,7 @@ health::Result judge(const Reduced& reduced, const comm::World& world, const Sha
 }
 
 health::Result measure_reduce(health::Evidence& evidence) {
-  if (comm::this_launch().size <= 1) {
+  if (slurm::this_launch().size <= 1) {
     return health::skipped("one process: start it with srun over the nodes to compare");
   }
   if (!comm::mpi_built_in()) return health::skipped("this ms was built without MPI");

@@ -71,7 +71,7 @@ std::string Share::str() const {
   return fmt::format("CPU, {} of {} cores", cpus.size(), node_cpus);
 }
 
-Share share_of(const std::vector<int>& allowed, int node_cpus, int job_cpus, const comm::Launch& launch) {
+Share share_of(const std::vector<int>& allowed, int node_cpus, int job_cpus, const slurm::Launch& launch) {
   MS_ASSERT(!allowed.empty(), "a process that may run nowhere");
   Share share{.cpus = allowed, .processes = launch.local_size, .index = launch.local_rank};
   const int here = static_cast<int>(allowed.size());
@@ -97,7 +97,7 @@ Share this_share() {
   }
   const char* job_cpus = std::getenv("SLURM_CPUS_ON_NODE");
   Share share = share_of(allowed, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
-                         job_cpus == nullptr ? 0 : std::atoi(job_cpus), comm::this_launch());
+                         job_cpus == nullptr ? 0 : std::atoi(job_cpus), slurm::this_launch());
   share.others = [before = cpu_use(Sysroot()), cpus = share.cpus] {
     return others_between(before, cpu_use(Sysroot()), cpus);
   };

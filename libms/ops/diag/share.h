@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/sysroot.h"
-#include "comm/launch.h"
+#include "slurm/launch.h"
 
 namespace ms::diag {
 
@@ -45,7 +45,7 @@ struct Share {
 
 // `allowed` is the affinity mask, `job_cpus` what Slurm gave the job on this node (0: unknown). Processes bound to
 // cores of their own keep their masks; processes that share one mask split it.
-Share share_of(const std::vector<int>& allowed, int node_cpus, int job_cpus, const comm::Launch& launch);
+Share share_of(const std::vector<int>& allowed, int node_cpus, int job_cpus, const slurm::Launch& launch);
 Share this_share();
 
 // Binds the calling thread, and the threads that it starts meanwhile, to these cores.

@@ -14,8 +14,8 @@
 #include "driver/findings.h"
 #include "driver/hub.h"
 #include "driver/tasks.h"
+#include "link/secret.h"
 #include "net/measure/interface.h"
-#include "net/transport/secret.h"
 #include "watch/devices.h"
 
 namespace ms::driver {
@@ -27,12 +27,12 @@ constexpr double kAccepted_s = 1;             // a driver that drops an agent so
 constexpr double kLook_s = 0.3;               // over which processor time is measured
 constexpr double kDumps_s = 3;                // for flight recorders to be written
 
-std::optional<net::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
+std::optional<link::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
   for (const std::string& text : options.drivers) {
-    const std::optional<net::Address> address = net::parse_address(text);
+    const std::optional<link::Address> address = link::parse_address(text);
     if (!address) throw user_error("driver.agent", fmt::format("'{}' is no address", text));
     try {
-      return join(*address, agent_role(options.job), options.node, credentials, net::in_seconds(kConnect_s), kProof_s);
+      return join(*address, agent_role(options.job), options.node, credentials, link::in_seconds(kConnect_s), kProof_s);
     } catch (const Error& error) {
       log::debug("driver", "{}", error.message());
       if (error.kind() == "driver.stranger") log::warn("driver", "{}", error.message());
@@ -73,7 +73,7 @@ void add_losses(net::TcpLosses& losses, double now_s, Report& report) {
 }
 
 // While there is a driver. Returns false once it said that all is over; throws Error("net.peer") when it is gone.
-bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options) {
+bool serve(link::Channel& driver, Observed& observed, const AgentOptions& options) {
   SystemClock clock;
   double next_s = clock.now_s();
   std::int64_t number = 0;
@@ -88,7 +88,7 @@ bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options
       report.number = number++;
       report.finding = observed.health.finding();
       add_losses(observed.losses, clock.now_s(), report);
-      driver.send_line(to_json(report), net::in_seconds(kConnect_s));
+      driver.send_line(to_json(report), link::in_seconds(kConnect_s));
       next_s = clock.now_s() + options.every_s;
     }
     while (const std::optional<std::string> line = driver.poll_line()) {
@@ -106,7 +106,7 @@ bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options
                          std::move(look.all), options.diag);
         }
       }
-      driver.send_line(to_json(answer), net::in_seconds(kConnect_s));
+      driver.send_line(to_json(answer), link::in_seconds(kConnect_s));
     }
   }
 }
@@ -115,7 +115,7 @@ bool serve(net::Channel& driver, Observed& observed, const AgentOptions& options
 
 std::string new_heartbeat_path() {
   constexpr std::size_t kUnguessable = 24;  // hexadecimal digits
-  return fmt::format("/tmp/ms-driver-{}-{}/beat", geteuid(), net::new_secret().substr(0, kUnguessable));
+  return fmt::format("/tmp/ms-driver-{}-{}/beat", geteuid(), link::new_secret().substr(0, kUnguessable));
 }
 
 void run_agent(const AgentOptions& options, const Credentials& credentials) {
@@ -123,7 +123,7 @@ void run_agent(const AgentOptions& options, const Credentials& credentials) {
       .beats = Beats(options.socket, options.root), .health = NodeHealth(options.diag, options.health_s), .losses = {}};
   double last_s = monotonic_s();
   while (monotonic_s() - last_s < options.patience_s) {
-    if (std::optional<net::Channel> driver = find_driver(options, credentials)) {
+    if (std::optional<link::Channel> driver = find_driver(options, credentials)) {
       const double joined_s = monotonic_s();
       try {
         if (!serve(*driver, observed, options)) return;

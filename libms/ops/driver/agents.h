@@ -43,7 +43,7 @@ class Agents {
  private:
   struct Seat {
     Hub::Id id = 0;  // of its connection; 0: none
-    std::optional<net::Address> address = {};
+    std::optional<link::Address> address = {};
     double started_s = -1e9;
   };
   void start(const std::vector<std::string>& nodes);

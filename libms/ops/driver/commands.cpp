@@ -17,7 +17,7 @@
 #include "driver/slurm_nodes.h"
 #include "driver/status.h"
 #include "net/agents/agent.h"
-#include "net/ranks/own_launch.h"
+#include "net/agents/own_launch.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
 
@@ -178,10 +178,11 @@ DriverFiles files_of(const Args& args, const char* name) {
   if (access(files.dir.c_str(), F_OK) != 0) {
     const std::string run_dir = run_dir_of(args, name);
     const bool is_plain_run = access((run_dir + "/metrics.jsonl").c_str(), F_OK) == 0;
-    throw user_error("driver.run_dir", fmt::format("no driver has been in {}", files.dir),
-                     is_plain_run
-                         ? fmt::format("{0} is a run without ms-driver: 'ms-tracepp watch {0}' follows it", run_dir)
-                         : "name the directory that ms-driver run was given as --run-dir, mostly runs/JOBID");
+    throw user_error(
+        "driver.run_dir", fmt::format("no driver has been in {}", files.dir),
+        is_plain_run
+            ? fmt::format("{0} is a run without ms-driver: 'ms-tracepp report --follow {0}' follows it", run_dir)
+            : "name the directory that ms-driver run was given as --run-dir, mostly runs/JOBID");
   }
   return files;
 }
@@ -225,11 +226,11 @@ int ask(const Args& args, const Json& question) {
   const Proof proof = prove_ourselves(variable("SLURM_CONF"));
   std::string why = "it names no address";
   for (const std::string& text : state->addresses) {
-    const std::optional<net::Address> address = net::parse_address(text);
+    const std::optional<link::Address> address = link::parse_address(text);
     if (!address) continue;
     try {
-      const net::Deadline deadline = net::in_seconds(kAnswer_s);
-      net::Channel driver = join(*address, "client", "", *proof.credentials, deadline);
+      const link::Deadline deadline = link::in_seconds(kAnswer_s);
+      link::Channel driver = join(*address, "client", "", *proof.credentials, deadline);
       driver.send_line(question.dump(), deadline);
       const std::optional<Json> answer = Json::try_parse(driver.receive_line(deadline));
       print_out("{}\n",

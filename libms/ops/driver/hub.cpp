@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "net/transport/secret.h"
+#include "link/secret.h"
 
 namespace ms::driver {
 namespace {
@@ -20,16 +20,16 @@ constexpr std::size_t kMostUnsent_bytes = std::size_t{4} << 20;
 constexpr std::size_t kOthers = 16;  // descriptors that are no connections
 constexpr Hub::Id kListenerId = 0, kOtherId = ~Hub::Id{0}, kProverId = kOtherId - 1;
 
-net::Address every_address(int port) { return net::parse_address("0.0.0.0:0")->with_port(port); }
+link::Address every_address(int port) { return link::parse_address("0.0.0.0:0")->with_port(port); }
 
 // The port of a driver that was killed may be somebody else's by now.
-net::Listener listener_on(int port) {
+link::Listener listener_on(int port) {
   try {
-    return net::Listener(every_address(port));
+    return link::Listener(every_address(port));
   } catch (const Error& error) {
     if (port == 0) throw;
     log::warn("driver", "{}: the agents are started again, for another port", error.message());
-    return net::Listener(every_address(0));
+    return link::Listener(every_address(0));
   }
 }
 
@@ -92,7 +92,7 @@ std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others
 void Hub::accept_all() {
   // Some at a time: a flood must not keep us from those who are here.
   for (int i = 0; i < 64; ++i) {
-    std::optional<net::Channel> channel = listener_.accept_now();
+    std::optional<link::Channel> channel = listener_.accept_now();
     if (!channel) return;
     if (unproven() >= most_unproven_) {
       drop_stranger(silent_.empty() ? *proving_.begin() : *silent_.begin(), "made room for others");
@@ -100,7 +100,7 @@ void Hub::accept_all() {
     const Id id = next_id_++;
     Peer& peer = peers_[id];
     peer.channel = *std::move(channel);
-    peer.nonce = net::new_secret();
+    peer.nonce = link::new_secret();
     peer.since_s = clock_.now_s();
     silent_.insert(id);
     try {
@@ -190,10 +190,10 @@ void Hub::send(Id id, std::string_view line) {
 
 void Hub::close(Id id) { peers_.erase(id); }
 
-std::optional<net::Address> Hub::address(Id id) const {
+std::optional<link::Address> Hub::address(Id id) const {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return std::nullopt;
-  return net::peer_address(found->second.channel.fd());
+  return link::peer_address(found->second.channel.fd());
 }
 
 void Hub::drop(Id id, const std::string& why, std::vector<Event>& events) {
@@ -218,9 +218,9 @@ std::size_t Hub::take_strangers(std::string& example) {
   return std::exchange(strangers_, 0);
 }
 
-net::Channel join(const net::Address& driver, const std::string& role, const std::string& node,
-                  const Credentials& credentials, net::Deadline deadline, std::chrono::seconds answer_s) {
-  net::Channel channel = net::Channel::connect(driver, "the driver", deadline);
+link::Channel join(const link::Address& driver, const std::string& role, const std::string& node,
+                   const Credentials& credentials, link::Deadline deadline, std::chrono::seconds answer_s) {
+  link::Channel channel = link::Channel::connect(driver, "the driver", deadline);
   const auto member = [&](const char* key) {
     const std::optional<Json> json = Json::try_parse(channel.receive_line(deadline, kMaxGreeting_bytes));
     const Json* value = json ? json->find(key) : nullptr;
@@ -230,7 +230,7 @@ net::Channel join(const net::Address& driver, const std::string& role, const std
     return value->text();
   };
   const std::string nonce = member("nonce");
-  Greeting greeting{.role = role, .node = node, .nonce = net::new_secret(), .credential = ""};
+  Greeting greeting{.role = role, .node = node, .nonce = link::new_secret(), .credential = ""};
   greeting.credential = credentials.seal(joiner_text(greeting, nonce));
   channel.send_line(to_json(greeting), deadline);
   deadline += answer_s;

@@ -18,7 +18,7 @@
 #include "driver/credential.h"
 #include "driver/prover.h"
 #include "driver/wire.h"
-#include "net/transport/channel.h"
+#include "link/channel.h"
 
 namespace ms::driver {
 
@@ -46,13 +46,13 @@ class Hub {
   // Drops a connection that does not take what it is sent; its end is an event of the next wait().
   void send(Id id, std::string_view line);
   void close(Id id);
-  std::optional<net::Address> address(Id id) const;  // of the other end, while it is there
+  std::optional<link::Address> address(Id id) const;  // of the other end, while it is there
   // Counts the connections that proved nothing since the last call; `example`: what was wrong with one of them.
   std::size_t take_strangers(std::string& example);
 
  private:
   struct Peer {
-    net::Channel channel;
+    link::Channel channel;
     std::string nonce;  // ours, until the other end has proved itself
     double since_s = 0;
     bool proving = false, proved = false;
@@ -73,7 +73,7 @@ class Hub {
   Prover prover_;
   Clock& clock_;
   const std::size_t most_unproven_;
-  net::Listener listener_;
+  link::Listener listener_;
   UniqueFd epoll_;
   std::vector<epoll_event> ready_;
   std::map<Id, Peer> peers_;
@@ -89,7 +89,7 @@ class Hub {
 // The other end: connects, proves itself, and makes sure that it talks to a driver of the same user. Throws
 // Error("net.peer"), Error("driver.stranger", peer). `answer_s`: beyond the deadline, for a driver that has the
 // credentials of many others to look at first.
-net::Channel join(const net::Address& driver, const std::string& role, const std::string& node,
-                  const Credentials& credentials, net::Deadline deadline, std::chrono::seconds answer_s = {});
+link::Channel join(const link::Address& driver, const std::string& role, const std::string& node,
+                   const Credentials& credentials, link::Deadline deadline, std::chrono::seconds answer_s = {});
 
 }  // namespace ms::driver

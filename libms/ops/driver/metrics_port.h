@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "http/server.h"
-#include "net/transport/channel.h"
+#include "link/channel.h"
+#include "link/http_server.h"
 
 namespace ms::driver {
 
@@ -21,8 +21,8 @@ class MetricsPort {
   void serve(const std::string& metrics);
 
  private:
-  net::Listener listener_;
-  http::Server server_;
+  link::Listener listener_;
+  link::HttpServer server_;
 };
 
 }  // namespace ms::driver

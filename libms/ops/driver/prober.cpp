@@ -13,11 +13,11 @@ constexpr int kNobodysPort = 1;  // tcpmux, which nobody runs; who does answers 
 
 }  // namespace
 
-void Prober::ask(const std::string& node, const net::Address& address, double now_s) {
+void Prober::ask(const std::string& node, const link::Address& address, double now_s) {
   if (open_.contains(node)) return;
   UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return;
-  const net::Address to = address.with_port(kNobodysPort);
+  const link::Address to = address.with_port(kNobodysPort);
   if (connect(fd.get(), to.get(), to.length) == 0 || errno == ECONNREFUSED) {
     answered_.insert(node);
   } else if (errno == EINPROGRESS) {

@@ -6,14 +6,14 @@
 #include <set>
 #include <string>
 
-#include "net/transport/channel.h"
+#include "link/channel.h"
 
 namespace ms::driver {
 
 class Prober {
  public:
   // Asks, unless a question to the node is still open.
-  void ask(const std::string& node, const net::Address& address, double now_s);
+  void ask(const std::string& node, const link::Address& address, double now_s);
   // The nodes that answered since the last call. A question is given up after `patience_s`.
   std::set<std::string> answers(double now_s, double patience_s = 1);
 

@@ -24,7 +24,7 @@ std::vector<int> cores(int first, int count) {
   return result;
 }
 
-comm::Launch local(int rank, int size) { return {.launcher = "srun", .local_rank = rank, .local_size = size}; }
+slurm::Launch local(int rank, int size) { return {.launcher = "srun", .local_rank = rank, .local_size = size}; }
 
 TEST(Share, AloneTakesAll) {
   const Share share = share_of(cores(0, 8), 8, 0, {});

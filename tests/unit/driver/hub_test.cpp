@@ -48,8 +48,8 @@ class HangingCredentials final : public Credentials {
 
 class Port : public testing::Test {
  protected:
-  net::Address address() { return *net::parse_address(fmt::format("127.0.0.1:{}", hub_.port())); }
-  net::Channel connect() { return net::Channel::connect(address(), "hub", net::in_seconds(5)); }
+  link::Address address() { return *link::parse_address(fmt::format("127.0.0.1:{}", hub_.port())); }
+  link::Channel connect() { return link::Channel::connect(address(), "hub", link::in_seconds(5)); }
   // Runs the hub until `count` events of the kind are there.
   std::vector<Hub::Event> until(std::size_t count, Hub::Kind kind) {
     std::vector<Hub::Event> wanted;
@@ -90,10 +90,10 @@ class Port : public testing::Test {
 
 TEST_F(Port, BothEndsProveThemselvesAndTalk) {
   std::jthread agent([&] {
-    net::Channel channel = join(address(), "agent", "n1", credentials_, net::in_seconds(5));
-    channel.send_line("one", net::in_seconds(5));
-    EXPECT_EQ(channel.receive_line(net::in_seconds(5)), "order");
-    channel.send_line("two", net::in_seconds(5));
+    link::Channel channel = join(address(), "agent", "n1", credentials_, link::in_seconds(5));
+    channel.send_line("one", link::in_seconds(5));
+    EXPECT_EQ(channel.receive_line(link::in_seconds(5)), "order");
+    channel.send_line("two", link::in_seconds(5));
   });
   const std::vector<Hub::Event> joined = until(1, Hub::Kind::joined);
   EXPECT_EQ(joined[0].role, "agent");
@@ -109,9 +109,9 @@ TEST_F(Port, BothEndsProveThemselvesAndTalk) {
 TEST_F(Port, AnAgentOfAnotherJobGetsNoSeat) {
   Agents agents({.job = 7, .nodes = {"n1"}, .agent = {}, .output_file = "", .status_dir = ""}, hub_, clock_, true);
   const auto comes = [&](int job) {
-    std::optional<net::Channel> channel;
+    std::optional<link::Channel> channel;
     std::jthread agent(
-        [&] { channel.emplace(join(address(), agent_role(job), "n1", credentials_, net::in_seconds(5))); });
+        [&] { channel.emplace(join(address(), agent_role(job), "n1", credentials_, link::in_seconds(5))); });
     const Hub::Event joined = until(1, Hub::Kind::joined)[0];
     agent.join();
     EXPECT_FALSE(agents.take(joined));
@@ -138,7 +138,7 @@ TEST_F(Port, OneThatIsTakenIsAnotherOne) {
 
 TEST_F(Port, AnotherUserIsAStrangerAtEitherEnd) {
   const FakeCredentials other("you");
-  std::jthread stranger([&] { EXPECT_THROW(join(address(), "agent", "n1", other, net::in_seconds(5)), Error); });
+  std::jthread stranger([&] { EXPECT_THROW(join(address(), "agent", "n1", other, link::in_seconds(5)), Error); });
   EXPECT_THAT(until_a_stranger_goes(), HasSubstr("a credential of another user"));
 }
 
@@ -148,23 +148,23 @@ TEST_F(Port, ADriverOfAnotherUserIsNotTrusted) {
   std::jthread serve([&] {
     for (int i = 0; i < 40; ++i) impostor.wait(0.05);
   });
-  EXPECT_THROW(join(*net::parse_address(fmt::format("127.0.0.1:{}", impostor.port())), "agent", "n1", credentials_,
-                    net::in_seconds(2)),
+  EXPECT_THROW(join(*link::parse_address(fmt::format("127.0.0.1:{}", impostor.port())), "agent", "n1", credentials_,
+                    link::in_seconds(2)),
                Error);
 }
 
 TEST_F(Port, ACredentialForAnotherConnectionIsRefused) {
-  net::Channel channel = connect();
+  link::Channel channel = connect();
   run_for(2);
-  const std::string nonce = Json::parse(channel.receive_line(net::in_seconds(5))).get<std::string>("nonce");
+  const std::string nonce = Json::parse(channel.receive_line(link::in_seconds(5))).get<std::string>("nonce");
   Greeting greeting{.role = "agent", .node = "n1", .nonce = "x", .credential = ""};
   greeting.credential = credentials_.seal(joiner_text(greeting, nonce));
-  net::Channel replay = connect();
+  link::Channel replay = connect();
   run_for(2);
-  replay.send_line(to_json(greeting), net::in_seconds(5));
+  replay.send_line(to_json(greeting), link::in_seconds(5));
   EXPECT_THAT(until_a_stranger_goes(), HasSubstr("not for this connection"));
   greeting.node = "n2";  // sealed for n1
-  channel.send_line(to_json(greeting), net::in_seconds(5));
+  channel.send_line(to_json(greeting), link::in_seconds(5));
   EXPECT_THAT(until_a_stranger_goes(), HasSubstr("not for this connection"));
 }
 
@@ -175,7 +175,7 @@ TEST(HangingMunge, KeepsOnlyNewOnesWaiting) {
   FakeClock clock;
   Hub hub(0, credentials, clock);
   const FakeCredentials own;
-  const net::Address address = *net::parse_address(fmt::format("127.0.0.1:{}", hub.port()));
+  const link::Address address = *link::parse_address(fmt::format("127.0.0.1:{}", hub.port()));
   std::vector<Hub::Event> seen;
   const auto until = [&](const auto& is_so) {
     for (int i = 0; i < 1000 && !is_so(); ++i) {
@@ -185,13 +185,13 @@ TEST(HangingMunge, KeepsOnlyNewOnesWaiting) {
   };
   std::atomic<bool> speak = false;
   std::jthread first([&] {
-    net::Channel channel = join(address, "agent", "n1", own, net::in_seconds(20));
+    link::Channel channel = join(address, "agent", "n1", own, link::in_seconds(20));
     speak.wait(false);
-    channel.send_line("still here", net::in_seconds(20));
+    channel.send_line("still here", link::in_seconds(20));
   });
   until([&] { return !seen.empty(); });
   credentials.hung = true;
-  std::jthread second([&] { join(address, "agent", "n2", own, net::in_seconds(60)); });
+  std::jthread second([&] { join(address, "agent", "n2", own, link::in_seconds(60)); });
   until([&] { return credentials.asked == 2; });
   clock.advance_s(Hub::kProof_s + 1);
   speak = true, speak.notify_all();
@@ -210,27 +210,27 @@ TEST_F(Port, GarbageAndLongLinesAreDropped) {
   for (const std::string& text :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("{}\n"), std::string("{\"role\": 1}\n"),
         std::string(100000, 'x'), std::string(10000, '[') + "\n"}) {
-    net::Channel channel = connect();
-    channel.send(std::as_bytes(std::span(text)), net::in_seconds(5));
+    link::Channel channel = connect();
+    channel.send(std::as_bytes(std::span(text)), link::in_seconds(5));
     SCOPED_TRACE(text.substr(0, 20));
     until_a_stranger_goes();
   }
 }
 
 TEST_F(Port, AFloodOfSilentStrangersKeepsNobodyOut) {
-  std::vector<net::Channel> strangers;
+  std::vector<link::Channel> strangers;
   for (std::size_t i = 0; i < 3 * Hub::kLeastUnproven; ++i) {
     strangers.push_back(connect());
     if (i % 32 == 0) hub_.wait(0);
   }
-  std::jthread agent([&] { join(address(), "agent", "n1", credentials_, net::in_seconds(10)); });
+  std::jthread agent([&] { join(address(), "agent", "n1", credentials_, link::in_seconds(10)); });
   EXPECT_EQ(until(1, Hub::Kind::joined)[0].node, "n1");
   std::string example;
   EXPECT_GE(hub_.take_strangers(example), 2 * Hub::kLeastUnproven);
 }
 
 TEST_F(Port, SilentStrangersGoAfterAWhile) {
-  const net::Channel channel = connect();
+  const link::Channel channel = connect();
   run_for(2);
   clock_.advance_s(Hub::kProof_s + 1);
   run_for(2);

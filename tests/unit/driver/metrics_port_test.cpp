@@ -11,22 +11,22 @@ using testing::StartsWith;
 
 class Scrape : public testing::Test {
  protected:
-  net::Channel connect() {
-    return net::Channel::connect(*net::parse_address(fmt::format("127.0.0.1:{}", port_.port())), "metrics",
-                                 net::in_seconds(5));
+  link::Channel connect() {
+    return link::Channel::connect(*link::parse_address(fmt::format("127.0.0.1:{}", port_.port())), "metrics",
+                                  link::in_seconds(5));
   }
-  void send(net::Channel& channel, std::string_view text) {
-    channel.send(std::as_bytes(std::span(text)), net::in_seconds(5));
+  void send(link::Channel& channel, std::string_view text) {
+    channel.send(std::as_bytes(std::span(text)), link::in_seconds(5));
   }
   // What comes back until the connection is closed.
-  std::string answer(net::Channel& channel) {
+  std::string answer(link::Channel& channel) {
     std::string text;
     std::array<std::byte, 65536> bytes;
     for (int i = 0; i < 1000; ++i) {
       port_.serve(metrics_);
       std::size_t got = 0;
       try {
-        got = channel.receive_some(bytes, net::in_seconds(0.01));
+        got = channel.receive_some(bytes, link::in_seconds(0.01));
       } catch (const Error& error) {
         if (std::string_view(error.message()).find("in time") == std::string_view::npos) return text;
         continue;
@@ -43,7 +43,7 @@ class Scrape : public testing::Test {
 };
 
 TEST_F(Scrape, IsAnsweredWithTheMetrics) {
-  net::Channel channel = connect();
+  link::Channel channel = connect();
   send(channel, "GET /metrics HTTP/1.1\r\nHost: x\r\n");
   port_.serve(metrics_);
   send(channel, "\r\n");
@@ -54,7 +54,7 @@ TEST_F(Scrape, IsAnsweredWithTheMetrics) {
 }
 
 TEST_F(Scrape, OfAnotherPathIsRefused) {
-  net::Channel channel = connect();
+  link::Channel channel = connect();
   send(channel, "GET / HTTP/1.1\r\n\r\n");
   EXPECT_THAT(answer(channel), StartsWith("HTTP/1.1 404"));
 }

@@ -7,30 +7,30 @@
 #include <list>
 #include <thread>
 
+#include "link/acceptor.h"
+#include "link/secret.h"
 #include "net/agents/agent.h"
 #include "net/agents/agent_pool.h"
-#include "net/transport/acceptor.h"
-#include "net/transport/secret.h"
 #include "support/errors.h"
 
 namespace ms::net {
 namespace {
 
-Address loopback() { return *parse_address("127.0.0.1:0"); }
+link::Address loopback() { return *link::parse_address("127.0.0.1:0"); }
 
 PairSpec quick() { return {.pings = 20, .seconds = 0.05, .datagrams = 200, .datagrams_s = 0.05}; }
 
 struct Server {
   explicit Server(std::string secret) : self{std::move(secret), loopback(), "lo", Sysroot("/")} {
-    std::vector<Listener> listeners;
+    std::vector<link::Listener> listeners;
     self.port = port = listeners.emplace_back(loopback()).port();
     acceptor.emplace(std::move(listeners), self.secret);
     thread = std::jthread([this](const std::stop_token& stop) {
       std::vector<std::jthread> serving;
       while (!stop.stop_requested()) {
-        std::optional<Acceptor::Accepted> accepted = acceptor->accept(in_seconds(0.05));
+        std::optional<link::Acceptor::Accepted> accepted = acceptor->accept(link::in_seconds(0.05));
         if (!accepted) continue;
-        serving.emplace_back([this, peer = std::make_shared<Acceptor::Accepted>(*std::move(accepted))] {
+        serving.emplace_back([this, peer = std::make_shared<link::Acceptor::Accepted>(*std::move(accepted))] {
           try {
             serve_peer(std::move(peer->channel), peer->greeting, self);
           } catch (const Error&) {  // the other end sees that the connection is closed
@@ -39,16 +39,16 @@ struct Server {
       }
     });
   }
-  Address address() const { return loopback().with_port(port); }
+  link::Address address() const { return loopback().with_port(port); }
 
   Self self;
   int port = 0;
-  std::optional<Acceptor> acceptor;
+  std::optional<link::Acceptor> acceptor;
   std::jthread thread;
 };
 
 TEST(Peer, MeasuresAPair) {
-  const std::string secret = new_secret();
+  const std::string secret = link::new_secret();
   Server server(secret);
   for (const bool at_once : {true, false}) {
     PairSpec spec = quick();
@@ -70,13 +70,13 @@ TEST(Peer, MeasuresAPair) {
 }
 
 TEST(Peer, BothConnectToEachOther) {
-  Server server(new_secret());
+  Server server(link::new_secret());
   const PairSpec nothing{.pings = 0, .seconds = 0, .datagrams = 0, .sizes = false};
   PairResult result = test_pair(server.self, server.address(), "other", nothing);
   EXPECT_EQ(result.error + result.there.unreached + result.back.unreached, "");
   Self deaf = server.self;  // its port refuses
   {
-    Listener closed(loopback());
+    link::Listener closed(loopback());
     deaf.port = closed.port();
   }
   result = test_pair(deaf, server.address(), "other", nothing);
@@ -88,14 +88,14 @@ TEST(Peer, BothConnectToEachOther) {
 }
 
 TEST(Peer, APortInUseIsNamedWithWhatToDo) {
-  const Listener first(loopback());
-  const Error taken = ms::test::thrown_by([&] { Listener(loopback().with_port(first.port())); });
+  const link::Listener first(loopback());
+  const Error taken = ms::test::thrown_by([&] { link::Listener(loopback().with_port(first.port())); });
   EXPECT_NE(taken.message().find(":" + std::to_string(first.port())), std::string::npos) << taken.message();
   EXPECT_NE(taken.hint().find("another process listens there"), std::string::npos) << taken.hint();
 }
 
 TEST(Peer, ABoundOnTheRateIsKept) {
-  Server server(new_secret());
+  Server server(link::new_secret());
   const PairSpec spec{.pings = 0, .seconds = 0.3, .back = false, .max_gbps = 0.1, .datagrams = 0, .sizes = false};
   const PairResult result = test_pair(server.self, server.address(), "other", spec);
   EXPECT_EQ(result.error, "");
@@ -105,9 +105,9 @@ TEST(Peer, ABoundOnTheRateIsKept) {
 }
 
 TEST(Peer, WhoDoesNotKnowTheSecretGetsNothing) {
-  Server server(new_secret());
+  Server server(link::new_secret());
   Self stranger = server.self;
-  stranger.secret = new_secret();
+  stranger.secret = link::new_secret();
   const PairResult result = test_pair(stranger, server.address(), "other", quick());
   EXPECT_NE(result.error, "");
   EXPECT_LT(result.there.gbps, 0);
@@ -115,25 +115,25 @@ TEST(Peer, WhoDoesNotKnowTheSecretGetsNothing) {
 }
 
 TEST(Peer, WhatIsNotUnderstoodIsRefused) {
-  const std::string secret = new_secret();
+  const std::string secret = link::new_secret();
   Server server(secret);
   for (const std::string greeting :
        {"", "flow", "flow in -1 1 0", "flow in 1e9 1 0", "flow out 1 nonsense 0", "hallo"}) {
-    Channel channel = Channel::connect(server.address(), "server", in_seconds(2));
-    greet(channel, secret, greeting, in_seconds(2));
-    EXPECT_THROW(channel.receive_line(in_seconds(2)), Error) << greeting;
+    link::Channel channel = link::Channel::connect(server.address(), "server", link::in_seconds(2));
+    link::greet(channel, secret, greeting, link::in_seconds(2));
+    EXPECT_THROW(channel.receive_line(link::in_seconds(2)), Error) << greeting;
   }
-  Channel channel = Channel::connect(server.address(), "server", in_seconds(2));
-  greet(channel, secret, "session", in_seconds(2));
-  channel.send_line("datagrams 70000 1 10 1", in_seconds(2));
-  EXPECT_THROW(channel.receive_line(in_seconds(2)), Error);
+  link::Channel channel = link::Channel::connect(server.address(), "server", link::in_seconds(2));
+  link::greet(channel, secret, "session", link::in_seconds(2));
+  channel.send_line("datagrams 70000 1 10 1", link::in_seconds(2));
+  EXPECT_THROW(channel.receive_line(link::in_seconds(2)), Error);
 }
 
 TEST(Peer, NobodyAtTheOtherEndIsSaid) {
-  Server server(new_secret());
+  Server server(link::new_secret());
   int free_port = 0;
   {
-    Listener closed(loopback());
+    link::Listener closed(loopback());
     free_port = closed.port();
   }
   const PairResult result = test_pair(server.self, loopback().with_port(free_port), "n5", quick());
@@ -172,10 +172,12 @@ TEST(AgentPool, AnAgentThatDiesIsAtFaultAtOnce) {
   agents.emplace_back(pool, "n1");
   std::jthread dying([&] {
     const Invitation invitation = pool.invitation();
-    Channel channel = Channel::connect(*parse_address(invitation.addresses.at(0)), "coordinator", in_seconds(2));
-    greet(channel, invitation.secret,
-          to_json(Member{.node = "n2", .address = loopback().with_port(1), .interface = "lo"}), in_seconds(2));
-    channel.receive_line(in_seconds(10));  // an order
+    link::Channel channel =
+        link::Channel::connect(*link::parse_address(invitation.addresses.at(0)), "coordinator", link::in_seconds(2));
+    link::greet(channel, invitation.secret,
+                to_json(Member{.node = "n2", .address = loopback().with_port(1), .interface = "lo"}),
+                link::in_seconds(2));
+    channel.receive_line(link::in_seconds(10));  // an order
   });
   pool.gather(3);
   ASSERT_TRUE(pool.missing().empty());

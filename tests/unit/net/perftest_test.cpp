@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "fake_node.h"
+#include "link/acceptor.h"
 #include "net/agents/peer.h"
-#include "net/transport/acceptor.h"
 
 namespace ms::net {
 namespace {
@@ -91,14 +91,14 @@ class Programs : public testing::Test {
   }
   PairResult test_one_pair(bool with_adapters = true) {
     test::FakeNode node(with_adapters ? 1 : 0);
-    const Address loopback = *parse_address("127.0.0.1:0");
+    const link::Address loopback = *link::parse_address("127.0.0.1:0");
     Self self{"secret", loopback, "lo", Sysroot("/"), rdma_port(gather_facts(node.root(), nullptr), "")};
-    std::vector<Listener> listeners;
+    std::vector<link::Listener> listeners;
     const int port = listeners.emplace_back(loopback).port();
-    Acceptor acceptor(std::move(listeners), self.secret);
+    link::Acceptor acceptor(std::move(listeners), self.secret);
     std::jthread other([&] {
       try {
-        Acceptor::Accepted peer = *acceptor.accept(in_seconds(10));
+        link::Acceptor::Accepted peer = *acceptor.accept(link::in_seconds(10));
         serve_peer(std::move(peer.channel), peer.greeting, self);
       } catch (const Error&) {  // the one who asks has given up
       }

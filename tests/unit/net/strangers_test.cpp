@@ -6,21 +6,22 @@
 #include <list>
 #include <thread>
 
+#include "link/acceptor.h"
+#include "link/secret.h"
 #include "net/agents/agent.h"
 #include "net/agents/agent_pool.h"
 #include "net/measure/workers.h"
 #include "net/report/report.h"
 #include "net/report/report_json.h"
-#include "net/transport/acceptor.h"
-#include "net/transport/secret.h"
 
 namespace ms::net {
 namespace {
 
-Address on(const std::string& host, int port = 0) { return parse_address(host + ":0")->with_port(port); }
+link::Address on(const std::string& host, int port = 0) { return link::parse_address(host + ":0")->with_port(port); }
 
-Channel connect_from(const std::string& host, int port) {
-  return Channel::connect(on("127.0.0.1", port), "other", in_seconds(5), {.source_port = 0, .from = on(host)});
+link::Channel connect_from(const std::string& host, int port) {
+  return link::Channel::connect(on("127.0.0.1", port), "other", link::in_seconds(5),
+                                {.source_port = 0, .from = on(host)});
 }
 
 int threads_here() {
@@ -32,42 +33,42 @@ int threads_here() {
 
 struct Door {
   explicit Door(std::size_t most) {
-    std::vector<Listener> listeners;
+    std::vector<link::Listener> listeners;
     port = listeners.emplace_back(on("127.0.0.1")).port();
     acceptor.emplace(std::move(listeners), "secret", most);
   }
   int port = 0;
-  std::optional<Acceptor> acceptor;
+  std::optional<link::Acceptor> acceptor;
 };
 
 TEST(Strangers, AHostEvictsItsOwn) {
   Door door(8);
-  Channel agent = connect_from("127.0.0.1", door.port);
-  door.acceptor->accept(in_seconds(0.05));  // takes it in
-  std::list<Channel> strangers;
+  link::Channel agent = connect_from("127.0.0.1", door.port);
+  door.acceptor->accept(link::in_seconds(0.05));  // takes it in
+  std::list<link::Channel> strangers;
   for (int i = 0; i < 50; ++i) {
     strangers.push_back(connect_from("127.0.0.2", door.port));
-    door.acceptor->accept(in_seconds(0));
+    door.acceptor->accept(link::in_seconds(0));
   }
-  EXPECT_FALSE(door.acceptor->accept(in_seconds(0.05)));
+  EXPECT_FALSE(door.acceptor->accept(link::in_seconds(0.05)));
   EXPECT_EQ(door.acceptor->strangers().evicted, 50 + 1 - 8);
-  std::jthread greeting([&] { greet(agent, "secret", "hello", in_seconds(5)); });
-  const std::optional<Acceptor::Accepted> accepted = door.acceptor->accept(in_seconds(5));
+  std::jthread greeting([&] { link::greet(agent, "secret", "hello", link::in_seconds(5)); });
+  const std::optional<link::Acceptor::Accepted> accepted = door.acceptor->accept(link::in_seconds(5));
   ASSERT_TRUE(accepted);
   EXPECT_EQ(accepted->greeting, "hello");
 }
 
 TEST(Strangers, ThoseWhoSpeakAreTurnedAway) {
   Door door(8);
-  std::list<Channel> strangers;
+  std::list<link::Channel> strangers;
   for (const std::string said : {"", "a b c", "GET / HTTP/1.1", "x x x x"}) {
-    Channel& stranger = strangers.emplace_back(connect_from("127.0.0.2", door.port));
-    stranger.send_line(said, in_seconds(1));
+    link::Channel& stranger = strangers.emplace_back(connect_from("127.0.0.2", door.port));
+    stranger.send_line(said, link::in_seconds(1));
   }
-  Channel& endless = strangers.emplace_back(connect_from("127.0.0.2", door.port));
-  const std::string bytes(2 * kMaxGreeting, 'x');
-  endless.send(std::as_bytes(std::span(bytes)), in_seconds(1));
-  EXPECT_FALSE(door.acceptor->accept(in_seconds(0.5)));
+  link::Channel& endless = strangers.emplace_back(connect_from("127.0.0.2", door.port));
+  const std::string bytes(2 * link::kMaxGreeting, 'x');
+  endless.send(std::as_bytes(std::span(bytes)), link::in_seconds(1));
+  EXPECT_FALSE(door.acceptor->accept(link::in_seconds(0.5)));
   EXPECT_EQ(door.acceptor->strangers().connections, 5);
   EXPECT_EQ(door.acceptor->strangers().evicted, 0);
 }
@@ -75,28 +76,28 @@ TEST(Strangers, ThoseWhoSpeakAreTurnedAway) {
 // A proof is of one nonce: what was heard on one connection proves nothing on another.
 TEST(Strangers, AReplayedProofIsNone) {
   Door door(8);
-  Channel agent = connect_from("127.0.0.1", door.port), replayed = connect_from("127.0.0.1", door.port);
-  std::jthread acceptor([&] { EXPECT_FALSE(door.acceptor->accept(in_seconds(0.5))); });
-  Listener between(on("127.0.0.1"));
-  Channel victim = Channel::connect(on("127.0.0.1", between.port()), "other", in_seconds(1));
-  Channel tapped;
+  link::Channel agent = connect_from("127.0.0.1", door.port), replayed = connect_from("127.0.0.1", door.port);
+  std::jthread acceptor([&] { EXPECT_FALSE(door.acceptor->accept(link::in_seconds(0.5))); });
+  link::Listener between(on("127.0.0.1"));
+  link::Channel victim = link::Channel::connect(on("127.0.0.1", between.port()), "other", link::in_seconds(1));
+  link::Channel tapped;
   while (!tapped) {
-    if (std::optional<Channel> channel = between.accept_now()) tapped = *std::move(channel);
+    if (std::optional<link::Channel> channel = between.accept_now()) tapped = *std::move(channel);
   }
-  tapped.send_line(agent.receive_line(in_seconds(1)), in_seconds(1));
-  std::jthread greeting([&] { EXPECT_THROW(greet(victim, "secret", "hello", in_seconds(1)), Error); });
-  const std::string proof = tapped.receive_line(in_seconds(1));
-  replayed.receive_line(in_seconds(1));
-  replayed.send_line(proof, in_seconds(1));
-  EXPECT_THROW(replayed.receive_line(in_seconds(2)), Error);
+  tapped.send_line(agent.receive_line(link::in_seconds(1)), link::in_seconds(1));
+  std::jthread greeting([&] { EXPECT_THROW(link::greet(victim, "secret", "hello", link::in_seconds(1)), Error); });
+  const std::string proof = tapped.receive_line(link::in_seconds(1));
+  replayed.receive_line(link::in_seconds(1));
+  replayed.send_line(proof, link::in_seconds(1));
+  EXPECT_THROW(replayed.receive_line(link::in_seconds(2)), Error);
   tapped.close_now();
 }
 
 TEST(Strangers, AThousandSilentOnesKeepNobodyOut) {
   std::list<std::jthread> agents;
-  std::list<Channel> strangers;
+  std::list<link::Channel> strangers;
   AgentPool pool({"n1", "n2"}, "lo");
-  const int port = parse_address(pool.invitation().addresses.at(0))->port();
+  const int port = link::parse_address(pool.invitation().addresses.at(0))->port();
   const int threads = threads_here();
   for (int i = 0; i < 1000; ++i) strangers.push_back(connect_from("127.0.0.1", port));
   Invitation invitation = pool.invitation();
@@ -113,10 +114,10 @@ TEST(Strangers, AThousandSilentOnesKeepNobodyOut) {
 TEST(Strangers, ThePoolListensOnTheInterfaceOnly) {
   AgentPool pool({"n1"}, "lo");
   ASSERT_EQ(pool.invitation().addresses.size(), 1U);
-  const Address here = *parse_address(pool.invitation().addresses[0]);
+  const link::Address here = *link::parse_address(pool.invitation().addresses[0]);
   EXPECT_EQ(here.host(), "127.0.0.1");
-  EXPECT_NO_THROW(Channel::connect(here, "pool", in_seconds(1)));
-  EXPECT_THROW(Channel::connect(on("127.0.0.2", here.port()), "pool", in_seconds(1)), Error);
+  EXPECT_NO_THROW(link::Channel::connect(here, "pool", link::in_seconds(1)));
+  EXPECT_THROW(link::Channel::connect(on("127.0.0.2", here.port()), "pool", link::in_seconds(1)), Error);
   EXPECT_THROW(AgentPool({"n1"}, "no-such"), Error);
 }
 
@@ -130,12 +131,12 @@ TEST(Strangers, NobodyIsBlamedForThem) {
                      .normal = {},
                      .words = "closed the connection"}};
   struct Row {
-    std::map<std::string, Strangers> strangers;
+    std::map<std::string, link::Strangers> strangers;
     std::vector<std::string> codes;
     int status;
     bool n4_in_verdict, n2_in_verdict;
   };
-  const Strangers few{.connections = 9, .evicted = 0}, crowd{.connections = 5000, .evicted = 3000};
+  const link::Strangers few{.connections = 9, .evicted = 0}, crowd{.connections = 5000, .evicted = 3000};
   const Row rows[] = {
       {{}, {"net.silent", "net.silent"}, 2, true, true},
       {{{kCoordinator, few}, {"n2", few}}, {"net.silent", "net.silent"}, 2, true, true},

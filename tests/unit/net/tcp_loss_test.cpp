@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "link/channel.h"
 #include "net/measure/interface.h"
-#include "net/transport/channel.h"
 
 namespace ms::net {
 namespace {
@@ -36,9 +36,9 @@ TEST(TcpLosses, ForgetWhatIsLongAgo) {
 TEST(TcpSockets, AreThoseOfTheKernelWithoutLoopback) {
   const Interface own = interfaces().front();
   if (own.address.host() == "127.0.0.1") GTEST_SKIP() << "there is no other interface";
-  Listener listener(own.address.with_port(0));
-  Channel here = Channel::connect(own.address.with_port(listener.port()), "test", in_seconds(3));
-  here.send_line("some segment", in_seconds(3));
+  link::Listener listener(own.address.with_port(0));
+  link::Channel here = link::Channel::connect(own.address.with_port(listener.port()), "test", link::in_seconds(3));
+  here.send_line("some segment", link::in_seconds(3));
   std::int64_t sent = 0;
   for (const auto& [number, counts] : tcp_sockets()) {
     if (counts.peer == own.address.host()) sent += counts.sent;

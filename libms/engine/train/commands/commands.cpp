@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "comm/launch.h"
+#include "slurm/launch.h"
 #include "train/elastic.h"
 
 namespace ms::train {
@@ -31,7 +31,7 @@ Option set_cluster_option() {
 
 Loaded load(const Args& args, std::optional<std::int64_t> world) {
   Loaded loaded = load(args.get("CONFIG"), args.list("set"), world);
-  if (comm::this_launch().rank != 0) return loaded;
+  if (slurm::this_launch().rank != 0) return loaded;
   for (const std::string& warning : loaded.warnings) log::warn("train", "{}", warning);
   const Settings& settings = loaded.settings;
   if (!loaded.dp_sizes.empty()) {

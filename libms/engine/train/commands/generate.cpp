@@ -9,10 +9,10 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "ckpt/command_support.h"
-#include "comm/launch.h"
 #include "data/config.h"
 #include "data/note.h"
 #include "mesh/shard.h"
+#include "slurm/launch.h"
 #include "train/commands/commands.h"
 #include "train/run/generate.h"
 #include "train/run/launch.h"
@@ -134,7 +134,7 @@ int run_generate(const Args& args) {
     adjust_to_generate(adjusted, std::ssize(prompt) + options.max_tokens);
   });
   const nn::ModelConfig& model = loaded.settings.model;
-  if (std::ssize(prompt) >= model.seq && comm::this_launch().rank == 0) {
+  if (std::ssize(prompt) >= model.seq && slurm::this_launch().rank == 0) {
     log::warn("train", "the prompt has {} tokens, and model.seq is {}: what is generated follows from the last {} only",
               prompt.size(), model.seq, std::max<std::int64_t>(1, model.seq / 2));
   }

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "base/text.h"
-#include "comm/launch.h"
+#include "slurm/launch.h"
 #include "train/commands/commands.h"
 #include "train/run/launch.h"
 #include "train/simulate/speed_up.h"
@@ -30,7 +30,7 @@ void say_speed(const Loaded& loaded) {
   const std::string& file = loaded.settings.run.cluster;
   if (file.empty()) return;
   const cost::Cluster cluster = cost::load_cluster(file, {});
-  if (loaded.dp_sizes.empty() || comm::this_launch().rank != 0) return;
+  if (loaded.dp_sizes.empty() || slurm::this_launch().rank != 0) return;
   for (const SpeedUp& row : speed_ups(loaded.settings, loaded.dp_sizes, cluster)) {
     log::info("train", "dp {}, {}: {}", row.dp, plural(static_cast<std::size_t>(row.ranks), "rank"),
               row.problem.empty() ? fmt::format("{:.0f} tokens/s by simulation", row.tokens_per_s) : row.problem);
@@ -40,7 +40,7 @@ void say_speed(const Loaded& loaded) {
 // The ranks that a run is given: threads by --ranks, or processes.
 std::optional<std::int64_t> given_ranks(const Args& args) {
   if (args.has("ranks")) return args.get_int("ranks", 1);
-  const comm::Launch started = comm::this_launch();
+  const slurm::Launch started = slurm::this_launch();
   return started.launcher.empty() ? std::nullopt : std::optional<std::int64_t>(started.size);
 }
 
@@ -61,7 +61,7 @@ int run_run(const Args& args) {
                                  args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
                      fmt::format("change [mesh], or use --ranks {}", ranks));
   }
-  const comm::Launch started = comm::this_launch();
+  const slurm::Launch started = slurm::this_launch();
   if (args.has("ranks") && started.size > 1) {
     throw user_error(
         "comm.launch",

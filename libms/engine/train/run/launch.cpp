@@ -16,10 +16,11 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "base/unexpected.h"
-#include "comm/launch.h"
 #include "comm/mpi_world.h"
 #include "comm/roll_call.h"
+#include "comm/start_nonce.h"
 #include "comm/thread_world.h"
+#include "slurm/launch.h"
 #include "train/run/data_feed.h"
 #include "train/run/failure_report.h"
 #include "train/run/gpu_environment.h"
@@ -195,7 +196,7 @@ void take_directory(const Loaded& loaded, const std::string& nonce, bool make, s
 // where that never came so far, into one that it takes itself.
 std::unique_ptr<comm::World> join_world(const Loaded& loaded, const std::string& nonce, const LaunchOptions& options,
                                         std::chrono::milliseconds deadline, std::optional<RunDirectory>& directory) {
-  const int rank = comm::this_launch().rank;
+  const int rank = slurm::this_launch().rank;
   const std::string& dir = loaded.settings.run.dir;
   const bool has_directory = options.inference == nullptr;
   if (rank == 0 && has_directory) take_directory(loaded, nonce, false, directory);
@@ -269,7 +270,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
 }  // namespace
 
 ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
-  if (const std::string_view other = comm::other_launcher(); !other.empty()) {
+  if (const std::string_view other = slurm::other_launcher(); !other.empty()) {
     throw user_error(
         "comm.launch",
         fmt::format("{} has started several processes, and each would train by itself: they cannot find "
@@ -277,7 +278,7 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
                     other),
         "start them with mpirun of Open MPI or srun --mpi=pmix; or one process, whose threads are the ranks");
   }
-  const bool processes = comm::this_launch().size > 1;
+  const bool processes = slurm::this_launch().size > 1;
   if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);
   std::optional<watch::StopRequest> stop;  // of all rounds: a signal between two of them asks for a stop, too
   for (LaunchOptions round = options;; round.fresh = false, ++round.starts) {
@@ -303,7 +304,7 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
 
 ExitCode launch_inference(const Loaded& loaded, const Inference& inference) {
   // A mesh of another size is refused while there is still one message for all.
-  if (const int size = comm::this_launch().size; size > 1) check_inference(loaded.settings, size, inference);
+  if (const int size = slurm::this_launch().size; size > 1) check_inference(loaded.settings, size, inference);
   return launch(loaded, {.inference = &inference});
 }
 

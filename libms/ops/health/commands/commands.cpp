@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/library.h"
 #include "base/print.h"
 #include "base/progress.h"
 #include "base/text.h"

@@ -37,10 +37,6 @@ struct NotifyExtension {
 const Extension& load_extension();
 const NotifyExtension& load_notify_extension();
 
-// Where a library of ours may lie, relative to this program's own file. Throws Error("extension.load", node) if that
-// cannot be told.
-std::vector<std::string> library_paths(const std::string& file);
-
 // Every check: the passive ones, then those of load_extension(), which may throw.
 std::vector<Check> all_checks();
 // The same; where the extension cannot be loaded only the passive ones, and a line on stderr says so.

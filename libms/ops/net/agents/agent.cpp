@@ -18,13 +18,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "link/acceptor.h"
+#include "link/secret.h"
 #include "net/agents/peer.h"
 #include "net/measure/counters.h"
 #include "net/measure/fabric_config.h"
 #include "net/measure/facts_json.h"
 #include "net/measure/interface.h"
-#include "net/transport/acceptor.h"
-#include "net/transport/secret.h"
 
 namespace ms::net {
 namespace {
@@ -35,24 +35,25 @@ constexpr std::size_t kMostPeers = 256;  // served at a time
 constexpr std::size_t kMostOrders = 64;  // at a time
 
 // A connection to the coordinator that knows who we are. `introduce` tells, once our own address is known.
-Channel reach(const Invitation& invitation, double patience_s,
-              const std::function<std::string(const Channel&)>& introduce) {
-  const Deadline deadline = in_seconds(patience_s);
+link::Channel reach(const Invitation& invitation, double patience_s,
+                    const std::function<std::string(const link::Channel&)>& introduce) {
+  const link::Deadline deadline = link::in_seconds(patience_s);
   std::string why = "the invitation names no address";
   while (true) {
     for (const std::string& text : invitation.addresses) {
-      const std::optional<Address> address = parse_address(text);
+      const std::optional<link::Address> address = link::parse_address(text);
       if (!address) continue;
       try {
-        Channel channel = Channel::connect(*address, "the coordinator", std::min(deadline, in_seconds(2)));
-        greet(channel, invitation.secret, introduce(channel), std::min(deadline, in_seconds(kWelcome_s)));
+        link::Channel channel =
+            link::Channel::connect(*address, "the coordinator", std::min(deadline, link::in_seconds(2)));
+        link::greet(channel, invitation.secret, introduce(channel), std::min(deadline, link::in_seconds(kWelcome_s)));
         return channel;
       } catch (const Error& error) {
         if (error.blame() == Blame::node) throw;
         why = error.message();
       }
     }
-    if (seconds_until(deadline) == 0) throw Error("net.peer", Blame::fabric, why);
+    if (link::seconds_until(deadline) == 0) throw Error("net.peer", Blame::fabric, why);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }
@@ -105,9 +106,9 @@ std::string node_name() {
 void run_agent(const AgentOptions& options) {
   const Invitation& invitation = options.invitation;
   Self self{.secret = invitation.secret, .address = {}, .interface = {}, .root = Sysroot(options.root)};
-  std::optional<Listener> listening;
-  Channel control = reach(invitation, options.patience_s, [&](const Channel& channel) {
-    self.address = local_address(channel.fd()).with_port(0);
+  std::optional<link::Listener> listening;
+  link::Channel control = reach(invitation, options.patience_s, [&](const link::Channel& channel) {
+    self.address = link::local_address(channel.fd()).with_port(0);
     if (!invitation.interface.empty()) {
       const std::vector<Interface> fitting = interfaces(invitation.interface);
       if (fitting.empty()) {
@@ -137,15 +138,16 @@ void run_agent(const AgentOptions& options) {
   std::mutex answering;  // of those who send to the coordinator
   CounterReader counters(self.root);
   Threads orders(kMostOrders), peers(kMostPeers);
-  std::vector<Listener> listeners;
+  std::vector<link::Listener> listeners;
   listeners.push_back(*std::move(listening));
-  const std::size_t files = raise_open_files(4 * Acceptor::kMostUnproven);
-  Acceptor acceptor(std::move(listeners), self.secret, std::clamp<std::size_t>(files / 4, 16, Acceptor::kMostUnproven));
+  const std::size_t files = link::raise_open_files(4 * link::Acceptor::kMostUnproven);
+  link::Acceptor acceptor(std::move(listeners), self.secret,
+                          std::clamp<std::size_t>(files / 4, 16, link::Acceptor::kMostUnproven));
   std::jthread serving([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      std::optional<Acceptor::Accepted> accepted = acceptor.accept(in_seconds(0.2));
+      std::optional<link::Acceptor::Accepted> accepted = acceptor.accept(link::in_seconds(0.2));
       if (!accepted) continue;
-      peers.add([&self, peer = std::make_shared<Acceptor::Accepted>(*std::move(accepted))] {
+      peers.add([&self, peer = std::make_shared<link::Acceptor::Accepted>(*std::move(accepted))] {
         serve_peer(std::move(peer->channel), peer->greeting, self);
       });
     }
@@ -153,7 +155,7 @@ void run_agent(const AgentOptions& options) {
   while (true) {
     std::string line;
     try {
-      line = control.receive_line(in_seconds(kForever_s));
+      line = control.receive_line(link::in_seconds(kForever_s));
     } catch (const Error&) { return; }  // it has what it wanted
     const TestOrder order = read_order(line);
     if (!order.ask.empty()) {
@@ -166,11 +168,11 @@ void run_agent(const AgentOptions& options) {
         answer.text = to_json(gather_facts(self.root, environ));
       }
       std::lock_guard lock(answering);
-      control.send_line(to_json(answer), in_seconds(kWelcome_s));
+      control.send_line(to_json(answer), link::in_seconds(kWelcome_s));
       continue;
     }
     const bool taken = orders.add([&, order] {
-      const std::optional<Address> other = parse_address(order.address);
+      const std::optional<link::Address> other = link::parse_address(order.address);
       TestAnswer answer{.id = order.id, .result = {}};
       if (other) {
         answer.result = test_pair(self, *other, order.node, order.spec, order.source_port);
@@ -178,13 +180,13 @@ void run_agent(const AgentOptions& options) {
         answer.result.error = fmt::format("'{}' is no address", order.address);
       }
       std::lock_guard lock(answering);
-      control.send_line(to_json(answer), in_seconds(kWelcome_s));
+      control.send_line(to_json(answer), link::in_seconds(kWelcome_s));
     });
     if (!taken) {
       TestAnswer answer{.id = order.id};
       answer.result.error = fmt::format("{} has too much to do", node_name());
       std::lock_guard lock(answering);
-      control.send_line(to_json(answer), in_seconds(kWelcome_s));
+      control.send_line(to_json(answer), link::in_seconds(kWelcome_s));
     }
   }
 }

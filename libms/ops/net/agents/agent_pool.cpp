@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "link/secret.h"
 #include "net/measure/interface.h"
-#include "net/transport/secret.h"
 
 namespace ms::net {
 namespace {
@@ -22,18 +22,18 @@ std::size_t files_of(std::size_t nodes) { return 2 * nodes + 64; }
 
 std::size_t room_for_unproven(std::size_t nodes) {
   constexpr std::size_t kFewest = 64;
-  const std::size_t limit = raise_open_files(files_of(nodes) + Acceptor::kMostUnproven);
+  const std::size_t limit = link::raise_open_files(files_of(nodes) + link::Acceptor::kMostUnproven);
   if (limit < files_of(nodes) + kFewest) {
     throw user_error(
         "net.nodes",
         fmt::format("{} nodes take {} open files, and {} are allowed", nodes, files_of(nodes) + kFewest, limit),
         "ulimit -n");
   }
-  return std::min(Acceptor::kMostUnproven, limit - files_of(nodes));
+  return std::min(link::Acceptor::kMostUnproven, limit - files_of(nodes));
 }
 
-std::vector<Listener> listeners_on(const std::string& interface) {
-  std::vector<Listener> listeners;
+std::vector<link::Listener> listeners_on(const std::string& interface) {
+  std::vector<link::Listener> listeners;
   for (const Interface& i : interfaces(interface))
     if (i.address.storage.ss_family == AF_INET) listeners.emplace_back(i.address);
   if (listeners.empty()) {
@@ -44,9 +44,10 @@ std::vector<Listener> listeners_on(const std::string& interface) {
   return listeners;
 }
 
-Invitation invitation_to(const std::vector<Listener>& listeners, const std::string& interface) {
-  Invitation invitation{.addresses = {}, .secret = new_secret(), .interface = interface};
-  for (const Listener& listener : listeners) invitation.addresses.push_back(local_address(listener.fd()).str());
+Invitation invitation_to(const std::vector<link::Listener>& listeners, const std::string& interface) {
+  Invitation invitation{.addresses = {}, .secret = link::new_secret(), .interface = interface};
+  for (const link::Listener& listener : listeners)
+    invitation.addresses.push_back(link::local_address(listener.fd()).str());
   return invitation;
 }
 
@@ -55,16 +56,17 @@ Invitation invitation_to(const std::vector<Listener>& listeners, const std::stri
 AgentPool::AgentPool(std::vector<std::string> nodes, const std::string& interface)
     : AgentPool(std::move(nodes), interface, listeners_on(interface)) {}
 
-AgentPool::AgentPool(std::vector<std::string> nodes, const std::string& interface, std::vector<Listener> listeners)
+AgentPool::AgentPool(std::vector<std::string> nodes, const std::string& interface,
+                     std::vector<link::Listener> listeners)
     : nodes_(std::move(nodes)),
       invitation_(invitation_to(listeners, interface)),
       acceptor_(std::move(listeners), invitation_.secret, room_for_unproven(nodes_.size())),
       seats_(nodes_.size()) {}
 
 void AgentPool::gather(double seconds) {
-  const Deadline deadline = in_seconds(seconds);
+  const link::Deadline deadline = link::in_seconds(seconds);
   while (!missing().empty()) {
-    std::optional<Acceptor::Accepted> agent = acceptor_.accept(deadline);
+    std::optional<link::Acceptor::Accepted> agent = acceptor_.accept(deadline);
     if (!agent) return;
     try {
       seat(*std::move(agent));
@@ -72,7 +74,7 @@ void AgentPool::gather(double seconds) {
   }
 }
 
-void AgentPool::seat(Acceptor::Accepted agent) {
+void AgentPool::seat(link::Acceptor::Accepted agent) {
   Member member = read_member(agent.greeting);
   const auto node = std::ranges::find(nodes_, member.node);
   if (node == nodes_.end()) {
@@ -101,7 +103,7 @@ void AgentPool::lose(int node) { seats_[static_cast<std::size_t>(node)].control.
 
 bool AgentPool::order(int node, const TestOrder& order) {
   try {
-    seats_[static_cast<std::size_t>(node)].control.send_line(to_json(order), in_seconds(kAnswer_s));
+    seats_[static_cast<std::size_t>(node)].control.send_line(to_json(order), link::in_seconds(link::kAnswer_s));
     return true;
   } catch (const Error& error) {
     log::info("net", "{}", error.message());
@@ -117,7 +119,7 @@ void AgentPool::answers(std::map<int, int> waiting, double seconds, const std::f
     lose(node);
     missed(node, why);
   };
-  const Deadline deadline = in_seconds(seconds);
+  const link::Deadline deadline = link::in_seconds(seconds);
   while (!waiting.empty()) {
     std::vector<pollfd> polls;
     std::vector<int> nodes;
@@ -126,12 +128,12 @@ void AgentPool::answers(std::map<int, int> waiting, double seconds, const std::f
       nodes.push_back(node);
       polls.push_back({.fd = seats_[static_cast<std::size_t>(node)].control.fd(), .events = POLLIN, .revents = 0});
     }
-    if (seconds_until(deadline) == 0) {
+    if (link::seconds_until(deadline) == 0) {
       for (const int node : nodes)
         fail(node, fmt::format("{} did not answer in time", nodes_[static_cast<std::size_t>(node)]));
       return;
     }
-    poll(polls.data(), polls.size(), static_cast<int>(seconds_until(deadline) * 1e3) + 1);
+    poll(polls.data(), polls.size(), static_cast<int>(link::seconds_until(deadline) * 1e3) + 1);
     for (std::size_t p = 0; p < polls.size(); ++p) {
       if (polls[p].revents == 0) continue;
       try {
@@ -157,7 +159,7 @@ std::vector<std::string> AgentPool::ask(const std::string& what) {
   }
   const std::map<int, int> asked = waiting;
   answers(
-      std::move(waiting), kAnswer_s + kSlack_s,
+      std::move(waiting), link::kAnswer_s + kSlack_s,
       [&](TestAnswer answer) { texts[static_cast<std::size_t>(asked.at(answer.id))] = std::move(answer.text); },
       [](int, const std::string& why) { log::warn("net", "{}", why); });
   return texts;

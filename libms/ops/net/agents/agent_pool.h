@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "link/acceptor.h"
 #include "net/agents/wire.h"
 #include "net/measure/schedule.h"
-#include "net/transport/acceptor.h"
 
 namespace ms::net {
 
@@ -34,15 +34,15 @@ class AgentPool {
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0);
   // Asks every node for its "counters" or "facts". Returns the answers by node; empty where a node did not answer.
   std::vector<std::string> ask(const std::string& what);
-  Strangers strangers() const { return acceptor_.strangers(); }  // that came here
+  link::Strangers strangers() const { return acceptor_.strangers(); }  // that came here
 
  private:
   struct Seat {
     Member member;
-    Channel control;  // empty: nobody is there
+    link::Channel control;  // empty: nobody is there
   };
-  AgentPool(std::vector<std::string> nodes, const std::string& interface, std::vector<Listener> listeners);
-  void seat(Acceptor::Accepted agent);
+  AgentPool(std::vector<std::string> nodes, const std::string& interface, std::vector<link::Listener> listeners);
+  void seat(link::Acceptor::Accepted agent);
   void lose(int node);
   // order() sends an order. answers() takes answers until each has come or time is up: `missed` gets the others.
   bool order(int node, const TestOrder& order);
@@ -53,7 +53,7 @@ class AgentPool {
 
   std::vector<std::string> nodes_;
   Invitation invitation_;
-  Acceptor acceptor_;
+  link::Acceptor acceptor_;
   std::vector<Seat> seats_;
   int next_id_ = 1;
 };

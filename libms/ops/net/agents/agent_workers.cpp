@@ -36,8 +36,8 @@ AgentWorkers::AgentWorkers(const AgentWorkersOptions& options) : pool_(options.n
   }
 }
 
-std::map<std::string, Strangers> AgentWorkers::strangers() {
-  std::map<std::string, Strangers> strangers{{kCoordinator, pool_.strangers()}};
+std::map<std::string, link::Strangers> AgentWorkers::strangers() {
+  std::map<std::string, link::Strangers> strangers{{kCoordinator, pool_.strangers()}};
   const std::vector<std::string> told = pool_.ask("strangers");
   for (std::size_t node = 0; node < told.size(); ++node)
     if (!told[node].empty()) strangers[pool_.nodes()[node]] = read_strangers(told[node]);

@@ -6,49 +6,49 @@
 #include <thread>
 
 #include "base/text.h"
+#include "link/secret.h"
+#include "net/agents/fields.h"
 #include "net/agents/rdma_pair.h"
+#include "net/measure/byte_stream.h"
+#include "net/measure/datagrams.h"
 #include "net/measure/interface.h"
-#include "net/transport/byte_stream.h"
-#include "net/transport/datagrams.h"
-#include "net/transport/fields.h"
-#include "net/transport/secret.h"
 
 namespace ms::net {
 namespace {
 
 using Time = std::chrono::steady_clock;
 
-constexpr double kMost_s = 200;               // of anything that an agent may be asked for
-constexpr double kLinger_s = 0.1;             // for datagrams on their way
-constexpr std::size_t kPing = 16;             // bytes
-constexpr double kReach_s = kAnswer_s / 2;    // to connect back: less than the other end waits for the answer
-constexpr std::size_t kMostWords = 300;       // of what another agent says
-constexpr std::string_view kHello = "hello";  // the greeting of a connection that only shows that it can be made
+constexpr double kMost_s = 200;                   // of anything that an agent may be asked for
+constexpr double kLinger_s = 0.1;                 // for datagrams on their way
+constexpr std::size_t kPing = 16;                 // bytes
+constexpr double kReach_s = link::kAnswer_s / 2;  // to connect back: less than the other end waits for the answer
+constexpr std::size_t kMostWords = 300;           // of what another agent says
+constexpr std::string_view kHello = "hello";      // the greeting of a connection that only shows that it can be made
 
 std::string flow_words(std::string_view way, const StreamLimits& limits) {
   return fmt::format("flow {} {} {} {}", way, limits.seconds, limits.bytes, limits.max_gbps);
 }
 
 // One end of the two directions' question: which packets pass?
-void tell_sizes(Channel& channel, Datagrams& datagrams, int mtu) {
+void tell_sizes(link::Channel& channel, Datagrams& datagrams, int mtu) {
   const bool passes = mtu > 0 && datagrams.passes(mtu);
-  channel.send_line(fmt::format("{} {}", mtu, passes ? 1 : 0), in_seconds(kAnswer_s));
+  channel.send_line(fmt::format("{} {}", mtu, passes ? 1 : 0), link::in_seconds(link::kAnswer_s));
 }
-void take_sizes(Channel& channel, Datagrams& datagrams, Way& way) {
-  datagrams.answer_sizes(channel, in_seconds(kAnswer_s));
-  Fields words(channel.receive_line(in_seconds(kAnswer_s)));
+void take_sizes(link::Channel& channel, Datagrams& datagrams, Way& way) {
+  datagrams.answer_sizes(channel, link::in_seconds(link::kAnswer_s));
+  Fields words(channel.receive_line(link::in_seconds(link::kAnswer_s)));
   way.mtu = words.number(0, 1 << 20);
   way.large_pass = words.number(0, 1) == 1 || way.mtu == 0;
 }
 
 class Session {
  public:
-  Session(Channel& channel, const Self& self)
+  Session(link::Channel& channel, const Self& self)
       : channel_(channel), self_(self), before_(counts_of(self.root, self.interface)) {}
 
   void serve() {
     while (true) {
-      Fields words(channel_.receive_line(in_seconds(kMost_s)));
+      Fields words(channel_.receive_line(link::in_seconds(kMost_s)));
       const std::string what = words.next();
       if (what == "end") break;
       if (what == "ping") {
@@ -61,14 +61,14 @@ class Session {
         const DatagramCounts counts = datagrams_->exchange(count, seconds, kLinger_s, channel_);
         channel_.send_line(
             fmt::format("{} {} {}", counts.sent, counts.received, counts.dropped + backlog_drops(self_.root) - drops),
-            in_seconds(kAnswer_s));
+            link::in_seconds(link::kAnswer_s));
       } else if (what == "sizes") {
         meet(words);
         Way ignored;
         take_sizes(channel_, *datagrams_, ignored);
         tell_sizes(channel_, *datagrams_, mtu_of(self_.root, self_.interface));
       } else if (what == "back") {
-        channel_.send_line(why_not_reached(words.number(1, 65535)), in_seconds(kAnswer_s));
+        channel_.send_line(why_not_reached(words.number(1, 65535)), link::in_seconds(link::kAnswer_s));
       } else if (what == "rdma") {
         serve_rdma(channel_, self_, words);
       } else {
@@ -78,37 +78,38 @@ class Session {
     const NodeCounts counts = counts_of(self_.root, self_.interface) - before_;
     channel_.send_line(fmt::format("{} {} {} {} {}", counts.carrier_losses, counts.carrier_gains, counts.errors,
                                    counts.retransmits, counts.segments),
-                       in_seconds(kAnswer_s));
+                       link::in_seconds(link::kAnswer_s));
   }
 
  private:
   // Connects to who drives the session, as others would. Returns why that cannot be; empty: it can.
   std::string why_not_reached(int port) {
     try {
-      Channel channel = Channel::connect(peer_address(channel_.fd()).with_port(port), "cannot be connected to",
-                                         in_seconds(kReach_s), {.from = self_.address});
-      greet(channel, self_.secret, kHello, in_seconds(kReach_s));
+      link::Channel channel =
+          link::Channel::connect(link::peer_address(channel_.fd()).with_port(port), "cannot be connected to",
+                                 link::in_seconds(kReach_s), {.from = self_.address});
+      link::greet(channel, self_.secret, kHello, link::in_seconds(kReach_s));
       return {};
     } catch (const Error& error) { return plain_text(error.message(), kMostWords); }
   }
   void echo(int pings) {
     std::array<std::byte, kPing> ping;
-    const PromptReceive promptly(channel_);
+    const link::PromptReceive promptly(channel_);
     for (int i = 0; i < pings; ++i) {
-      channel_.receive(ping, in_seconds(kMost_s));
-      channel_.send(ping, in_seconds(kAnswer_s));
+      channel_.receive(ping, link::in_seconds(kMost_s));
+      channel_.send(ping, link::in_seconds(link::kAnswer_s));
       if (ping[0] != std::byte{0}) return;  // the last one
     }
   }
   void meet(Fields& words) {
     const int port = words.number(1, 65535);
     const auto exchange = words.number<std::uint64_t>(0, ~std::uint64_t{0});
-    datagrams_.emplace(local_address(channel_.fd()));
-    datagrams_->meet(peer_address(channel_.fd()).with_port(port), exchange);
-    channel_.send_line(std::to_string(datagrams_->port()), in_seconds(kAnswer_s));
+    datagrams_.emplace(link::local_address(channel_.fd()));
+    datagrams_->meet(link::peer_address(channel_.fd()).with_port(port), exchange);
+    channel_.send_line(std::to_string(datagrams_->port()), link::in_seconds(link::kAnswer_s));
   }
 
-  Channel& channel_;
+  link::Channel& channel_;
   const Self& self_;
   NodeCounts before_;
   std::optional<Datagrams> datagrams_;
@@ -117,7 +118,7 @@ class Session {
 // Drives a session with the other agent.
 class Test {
  public:
-  Test(const Self& self, const Address& other, const std::string& name, const PairSpec& spec, int source_port,
+  Test(const Self& self, const link::Address& other, const std::string& name, const PairSpec& spec, int source_port,
        PairResult& result)
       : self_(self), other_(other), name_(name), spec_(spec), source_port_(source_port), result_(result) {}
 
@@ -138,7 +139,7 @@ class Test {
       if (spec_.sizes) try_sizes();
     }
     say("end");
-    Fields words(session_.receive_line(in_seconds(kAnswer_s)));
+    Fields words(session_.receive_line(link::in_seconds(link::kAnswer_s)));
     constexpr std::int64_t kAny = std::int64_t{1} << 62;
     result_.counts_b = {.carrier_losses = words.number(-kAny, kAny),
                         .carrier_gains = words.number(-kAny, kAny),
@@ -148,26 +149,26 @@ class Test {
   }
 
  private:
-  Channel open(std::string_view greeting, int source_port) {
+  link::Channel open(std::string_view greeting, int source_port) {
     constexpr int kTries = 5;
-    const Deadline deadline = in_seconds(kAnswer_s);
+    const link::Deadline deadline = link::in_seconds(link::kAnswer_s);
     for (int tries = 1;; ++tries) {
-      Channel channel =
-          Channel::connect(other_, name_, in_seconds(kAnswer_s), {.source_port = source_port, .from = self_.address});
+      link::Channel channel = link::Channel::connect(other_, name_, link::in_seconds(link::kAnswer_s),
+                                                     {.source_port = source_port, .from = self_.address});
       try {
-        greet(channel, self_.secret, greeting, in_seconds(kAnswer_s));
+        link::greet(channel, self_.secret, greeting, link::in_seconds(link::kAnswer_s));
         return channel;
       } catch (const Error&) {  // closed, maybe to make room among strangers
-        if (tries == kTries || seconds_until(deadline) == 0) throw;
+        if (tries == kTries || link::seconds_until(deadline) == 0) throw;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
-  void say(const std::string& line) { session_.send_line(line, in_seconds(kAnswer_s)); }
+  void say(const std::string& line) { session_.send_line(line, link::in_seconds(link::kAnswer_s)); }
 
   void reach_back() {
     say(fmt::format("back {}", self_.port));
-    result_.back.unreached = plain_text(session_.receive_line(in_seconds(kAnswer_s)), kMostWords);
+    result_.back.unreached = plain_text(session_.receive_line(link::in_seconds(link::kAnswer_s)), kMostWords);
   }
 
   void ping() {
@@ -175,14 +176,14 @@ class Test {
     std::vector<double> us;
     std::array<std::byte, kPing> ping{};
     say(fmt::format("ping {}", spec_.pings + kWarmUp));
-    const PromptReceive promptly(session_);
-    const Deadline enough = in_seconds(spec_.ping_s);
+    const link::PromptReceive promptly(session_);
+    const link::Deadline enough = link::in_seconds(spec_.ping_s);
     for (int i = 0; i < spec_.pings + kWarmUp; ++i) {
-      const bool last = i + 1 == spec_.pings + kWarmUp || seconds_until(enough) == 0;
+      const bool last = i + 1 == spec_.pings + kWarmUp || link::seconds_until(enough) == 0;
       ping[0] = std::byte(last ? 1 : 0);
       const Time::time_point begin = Time::now();
-      session_.send(ping, in_seconds(kAnswer_s));
-      session_.receive(ping, in_seconds(kAnswer_s));
+      session_.send(ping, link::in_seconds(link::kAnswer_s));
+      session_.receive(ping, link::in_seconds(link::kAnswer_s));
       if (i >= kWarmUp || last)
         us.push_back(std::chrono::duration<double, std::micro>(Time::now() - begin).count() / 2);
       if (last) break;
@@ -204,9 +205,9 @@ class Test {
       for (std::size_t flow = 0; flow < gbps.size(); ++flow) {
         threads.emplace_back([&, flow] {
           try {
-            Channel channel =
+            link::Channel channel =
                 open(flow_words(out ? "in" : "out", limits), first_port == 0 ? 0 : first_port + static_cast<int>(flow));
-            gbps[flow] = out ? send_stream(channel, limits, in_seconds(limits.seconds + 2 * kAnswer_s))
+            gbps[flow] = out ? send_stream(channel, limits, link::in_seconds(limits.seconds + 2 * link::kAnswer_s))
                              : receive_stream(channel, limits);
           } catch (...) { errors[flow] = std::current_exception(); }
         });
@@ -239,7 +240,7 @@ class Test {
     std::random_device random;
     const std::uint64_t exchange = (std::uint64_t{random()} << 32) | random();
     say(fmt::format("{} {} {}{}", what, datagrams.port(), exchange, more));
-    const int port = Fields(session_.receive_line(in_seconds(kAnswer_s))).number(1, 65535);
+    const int port = Fields(session_.receive_line(link::in_seconds(link::kAnswer_s))).number(1, 65535);
     datagrams.meet(other_.with_port(port), exchange);
   }
   void count_lost() {
@@ -248,7 +249,7 @@ class Test {
     const std::int64_t drops = backlog_drops(self_.root);
     const DatagramCounts ours = datagrams.exchange(spec_.datagrams, spec_.datagrams_s, kLinger_s, session_);
     const std::int64_t dropped = ours.dropped + backlog_drops(self_.root) - drops;
-    Fields words(session_.receive_line(in_seconds(10 * spec_.datagrams_s + kAnswer_s)));
+    Fields words(session_.receive_line(link::in_seconds(10 * spec_.datagrams_s + link::kAnswer_s)));
     constexpr std::int64_t kMost = 1 << 24;
     const DatagramCounts theirs{.sent = words.number<std::int64_t>(0, kMost),
                                 .received = words.number<std::int64_t>(0, kMost),
@@ -271,17 +272,17 @@ class Test {
   }
 
   const Self& self_;
-  Address other_;
+  link::Address other_;
   const std::string& name_;
   const PairSpec& spec_;
   int source_port_;
   PairResult& result_;
-  Channel session_;
+  link::Channel session_;
 };
 
 }  // namespace
 
-void serve_peer(Channel channel, const std::string& greeting, const Self& self) {
+void serve_peer(link::Channel channel, const std::string& greeting, const Self& self) {
   if (greeting == kHello) return;
   if (greeting == "session") return Session(channel, self).serve();
   Fields words(greeting);
@@ -293,11 +294,11 @@ void serve_peer(Channel channel, const std::string& greeting, const Self& self) 
   if (in) {
     receive_stream(channel, limits);
   } else {
-    send_stream(channel, limits, in_seconds(limits.seconds + 2 * kAnswer_s));
+    send_stream(channel, limits, link::in_seconds(limits.seconds + 2 * link::kAnswer_s));
   }
 }
 
-PairResult test_pair(const Self& self, const Address& other, const std::string& name, const PairSpec& spec,
+PairResult test_pair(const Self& self, const link::Address& other, const std::string& name, const PairSpec& spec,
                      int source_port) {
   PairResult result;
   const Time::time_point begin = Time::now();

@@ -5,15 +5,15 @@
 #include <string>
 
 #include "base/sysroot.h"
+#include "link/channel.h"
 #include "net/measure/pair.h"
 #include "net/measure/perftest.h"
-#include "net/transport/channel.h"
 
 namespace ms::net {
 
 struct Self {
   std::string secret;
-  Address address;        // that others reach it at, and that it sends from; port 0
+  link::Address address;  // that others reach it at, and that it sends from; port 0
   std::string interface;  // that has this address
   Sysroot root;
   std::optional<RdmaPort> rdma = {};
@@ -22,12 +22,12 @@ struct Self {
 
 // Everything that another agent asks of us on one connection it made and greeted us on; returns when that is over.
 // Throws what goes wrong.
-void serve_peer(Channel channel, const std::string& greeting, const Self& self);
+void serve_peer(link::Channel channel, const std::string& greeting, const Self& self);
 
 // Measures the pair (we, the other) as `spec` says; ours is `there`. The other one connects back, too. What cannot be
 // measured is said in `error`, with what was measured before. Indices are not set. `source_port` is that of the first
 // flow, counted on for the others; 0: any.
-PairResult test_pair(const Self& self, const Address& other, const std::string& name, const PairSpec& spec,
+PairResult test_pair(const Self& self, const link::Address& other, const std::string& name, const PairSpec& spec,
                      int source_port = 0);
 
 }  // namespace ms::net

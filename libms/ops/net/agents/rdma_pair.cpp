@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kProgram_s = 30;  // for a program to start, and to run: more than perftest.h gives it, and a stream
 
-Deadline program_deadline(const PairSpec& spec) { return in_seconds(kProgram_s + spec.seconds); }
+link::Deadline program_deadline(const PairSpec& spec) { return link::in_seconds(kProgram_s + spec.seconds); }
 
 const RdmaPort& port_of(const Self& self) {
   if (!self.rdma) throw Error("net.rdma", Blame::node, "this node has no active RDMA port");
@@ -21,27 +21,28 @@ std::string request(std::string_view role, RdmaTest test, int port, const PairSp
 }
 
 // A line that may be "failed" and why.
-Fields answered(Channel& session, Deadline deadline) {
+Fields answered(link::Channel& session, link::Deadline deadline) {
   const std::string line = session.receive_line(deadline);
   if (line.starts_with("failed ")) throw Error("net.rdma", Blame::fabric, plain_text(line.substr(7), 200));
   return Fields(line);
 }
-void say_failed(Channel& session, const Error& error) {
-  session.send_line("failed " + plain_text(error.message(), 200), in_seconds(kAnswer_s));
+void say_failed(link::Channel& session, const Error& error) {
+  session.send_line("failed " + plain_text(error.message(), 200), link::in_seconds(link::kAnswer_s));
 }
 
 // The other waits, and we call it.
-RdmaSeen call(Channel& session, const Self& self, const std::string& host, RdmaTest test, const PairSpec& spec) {
-  session.send_line(request("await", test, 0, spec), in_seconds(kAnswer_s));
+RdmaSeen call(link::Channel& session, const Self& self, const std::string& host, RdmaTest test, const PairSpec& spec) {
+  session.send_line(request("await", test, 0, spec), link::in_seconds(link::kAnswer_s));
   const int port = answered(session, program_deadline(spec)).number(1, 65535);
   const RdmaSeen seen = call_rdma(test, port_of(self), spec, host, port);
   answered(session, program_deadline(spec));  // it has ended well, too
   return seen;
 }
 // We wait, and the other calls us.
-RdmaSeen be_called(Channel& session, const Self& self, RdmaTest test, const PairSpec& spec) {
-  await_rdma(test, port_of(self), spec,
-             [&](int port) { session.send_line(request("call", test, port, spec), in_seconds(kAnswer_s)); });
+RdmaSeen be_called(link::Channel& session, const Self& self, RdmaTest test, const PairSpec& spec) {
+  await_rdma(test, port_of(self), spec, [&](int port) {
+    session.send_line(request("call", test, port, spec), link::in_seconds(link::kAnswer_s));
+  });
   Fields words = answered(session, program_deadline(spec));
   constexpr double kMost = 1e9;
   return {.least_us = words.number(-1.0, kMost),
@@ -52,7 +53,7 @@ RdmaSeen be_called(Channel& session, const Self& self, RdmaTest test, const Pair
 
 }  // namespace
 
-void serve_rdma(Channel& session, const Self& self, Fields& words) {
+void serve_rdma(link::Channel& session, const Self& self, Fields& words) {
   const bool waits = words.next() == "await";
   const RdmaTest test = words.next() == "lat" ? RdmaTest::latency : RdmaTest::bandwidth;
   const int port = words.number(0, 65535);
@@ -64,17 +65,17 @@ void serve_rdma(Channel& session, const Self& self, Fields& words) {
   try {
     if (waits) {
       await_rdma(test, port_of(self), spec,
-                 [&](int at) { session.send_line(std::to_string(at), in_seconds(kAnswer_s)); });
-      session.send_line("done", in_seconds(kAnswer_s));
+                 [&](int at) { session.send_line(std::to_string(at), link::in_seconds(link::kAnswer_s)); });
+      session.send_line("done", link::in_seconds(link::kAnswer_s));
     } else {
-      const RdmaSeen seen = call_rdma(test, port_of(self), spec, peer_address(session.fd()).host(), port);
+      const RdmaSeen seen = call_rdma(test, port_of(self), spec, link::peer_address(session.fd()).host(), port);
       session.send_line(fmt::format("{} {} {} {}", seen.least_us, seen.p50_us, seen.p99_us, seen.gbps),
-                        in_seconds(kAnswer_s));
+                        link::in_seconds(link::kAnswer_s));
     }
   } catch (const Error& error) { say_failed(session, error); }
 }
 
-void measure_rdma(Channel& session, const Self& self, const std::string& host, const PairSpec& spec,
+void measure_rdma(link::Channel& session, const Self& self, const std::string& host, const PairSpec& spec,
                   PairResult& result) {
   if (spec.pings > 0) {
     const RdmaSeen seen = call(session, self, host, RdmaTest::latency, spec);

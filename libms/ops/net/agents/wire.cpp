@@ -92,7 +92,7 @@ std::string to_json(const Member& m) {
 }
 Member read_member(const std::string& line) {
   return understood(line, [](const Json& json) {
-    const std::optional<Address> address = parse_address(json.get<std::string>("address"));
+    const std::optional<link::Address> address = link::parse_address(json.get<std::string>("address"));
     if (!address) throw Error("net.wire", Blame::fabric, "an agent does not say where it is");
     return Member{.node = json.get<std::string>("node"),
                   .address = *address,
@@ -140,10 +140,12 @@ std::string to_json(const TestAnswer& a) {
               {"seconds", r.seconds}}
       .dump();
 }
-std::string to_json(const Strangers& s) { return Json{{"connections", s.connections}, {"evicted", s.evicted}}.dump(); }
-Strangers read_strangers(const std::string& text) {
+std::string to_json(const link::Strangers& s) {
+  return Json{{"connections", s.connections}, {"evicted", s.evicted}}.dump();
+}
+link::Strangers read_strangers(const std::string& text) {
   return understood(text, [](const Json& json) {
-    Strangers strangers;
+    link::Strangers strangers;
     json.get_to("connections", strangers.connections);
     json.get_to("evicted", strangers.evicted);
     return strangers;

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "link/acceptor.h"
+#include "link/channel.h"
 #include "net/measure/pair.h"
-#include "net/transport/acceptor.h"
-#include "net/transport/channel.h"
 
 namespace ms::net {
 
@@ -25,7 +25,7 @@ struct Invitation {
 // An agent's introduction to the coordinator.
 struct Member {
   std::string node;
-  Address address;  // that it serves others at
+  link::Address address;  // that it serves others at
   std::string interface;
   int mtu = 0;
   double link_gbps = 0;      // as the interface says, or the RDMA port if that was asked for; 0: not told
@@ -51,12 +51,12 @@ std::string to_json(const Invitation& invitation);
 std::string to_json(const Member& member);
 std::string to_json(const TestOrder& order);
 std::string to_json(const TestAnswer& answer);
-std::string to_json(const Strangers& strangers);
+std::string to_json(const link::Strangers& strangers);
 // Throw Error("net.wire", fabric) for a malformed line.
 Invitation read_invitation(const std::string& line);
 Member read_member(const std::string& line);
 TestOrder read_order(const std::string& line);
 TestAnswer read_answer(const std::string& line);
-Strangers read_strangers(const std::string& text);
+link::Strangers read_strangers(const std::string& text);
 
 }  // namespace ms::net

@@ -275,22 +275,4 @@ Checked locate_by_groups(Workers& workers, const CheckOptions& options, const Ti
   return run.finish();
 }
 
-std::optional<Checked> check_ranks(const RanksRequest& request,
-                                   const std::function<Checked(RankWorkers& workers)>& check) {
-  std::optional<Checked> checked;
-  try {
-    run_ranks(request, [&](comm::World& world, const RankDevices& devices) {
-      RankWorkers workers(world, devices);
-      if (world.rank() == 0) {
-        checked = check(workers);
-      } else {
-        workers.serve();
-      }
-    });
-  } catch (const Error&) {
-    if (!checked) throw;  // else it is about a rank that was lost, and in the results
-  }
-  return checked;
-}
-
 }  // namespace ms::net

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "net/measure/workers.h"
-#include "net/ranks/rank_workers.h"
-#include "net/ranks/ranks.h"
 #include "net/report/flows_report.h"
 #include "net/report/report.h"
 #include "slurm/topology.h"
@@ -35,14 +33,9 @@ struct FlowOptions {
 FlowsChecked check_flows(Workers& workers, const CheckOptions& options, const FlowOptions& flows);
 Checked check_pairs(Workers& workers, const CheckOptions& options);  // measures by a schedule, judges nobody
 Checked locate(Workers& workers, const CheckOptions& options);       // measures what it takes to name who is at fault
-// The same by tests of groups (see group_search.h), for slow nodes among very many: `time` is RankWorkers's
-// time_groups.
+// The same by tests of groups (see group_search.h), for slow nodes among very many: `time` is time_groups() of
+// LaunchedWorkers.
 using TimeGroups = std::function<std::vector<double>(const std::vector<std::vector<int>>& groups)>;
 Checked locate_by_groups(Workers& workers, const CheckOptions& options, const TimeGroups& time);
-
-// The check by the ranks that are asked for: what it returns on rank 0, nullopt on the other processes of a launch.
-// Where a rank was lost, that is in the results. Throws what run_ranks throws.
-std::optional<Checked> check_ranks(const RanksRequest& request,
-                                   const std::function<Checked(RankWorkers& workers)>& check);
 
 }  // namespace ms::net

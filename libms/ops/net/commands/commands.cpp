@@ -12,12 +12,12 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "net/agents/agent.h"
+#include "net/agents/own_launch.h"
+#include "net/commands/extension.h"
 #include "net/judge/scope.h"
 #include "net/measure/counters.h"
 #include "net/measure/fabric_config.h"
 #include "net/measure/facts_json.h"
-#include "net/ranks/collectives_run.h"
-#include "net/ranks/own_launch.h"
 #include "net/report/collectives_report.h"
 #include "net/report/report.h"
 #include "net/report/report_json.h"
@@ -36,7 +36,7 @@ int print(const Args& args, const std::string& command, const std::vector<Findin
   return worst_status(found);
 }
 
-int collectives(const Args& args, const MeshOf& mesh_of) {
+int collectives(const Args& args) {
   CollectivesRequest request{.ranks = ranks_of(args)};
   const std::string& transport = request.ranks.transport;
   if (transport != "mpi" && transport != "nccl" && transport != "threads")
@@ -53,10 +53,10 @@ int collectives(const Args& args, const MeshOf& mesh_of) {
   if (request.options.most_bytes < request.options.least_bytes)
     throw user_error("cli.value", "--to is less than --from");
   request.options.iterations = static_cast<int>(args.get_int("iterations", 1, 100000));
-  request.mesh = mesh_of(args);
+  if (args.has("config")) request.mesh = load_extension().mesh(args.get("config"), args.list("set"));
   if (transport != "threads")
     become_launch(own_arguments(), args.has("nodes") ? nodes_of(args, "srun") : std::vector<std::string>{});
-  const std::optional<std::vector<CollectiveRow>> rows = check_collectives(request);
+  const std::optional<std::vector<CollectiveRow>> rows = load_extension().collectives(request);
   if (!rows) return 0;
   const std::vector<Finding> found = judge_collectives(*rows, args.get_double("min-busbw"));
   if (args.has("json")) {
@@ -195,7 +195,7 @@ AgentWorkersOptions agents_of(const Args& args) {
   return options;
 }
 
-Command collectives_command(MeshOf mesh) {
+Command collectives_command() {
   return {
       .name = "collectives",
       .summary = "collective operations of all ranks, and of the groups of a training run",
@@ -228,7 +228,7 @@ Command collectives_command(MeshOf mesh) {
             .doc = "Fails below nine tenths of so many GB/s.",
             .default_text = "0"},
            kJson},
-      .run = [mesh = std::move(mesh)](const Args& args) { return collectives(args, mesh); },
+      .run = collectives,
       .description =
           "Inside a job it starts itself with srun, as many tasks as the job has; elsewhere start it with mpirun, "
           "one process a rank. Times every iteration by its slowest rank, checks "

@@ -1,15 +1,12 @@
 // The commands of ms-netcheck, and the options and arguments that they share.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/cli.h"
-#include "mesh/mesh.h"
 #include "net/agents/agent_workers.h"
-#include "net/ranks/ranks.h"
+#include "net/measure/ranks.h"
 
 namespace ms::net {
 
@@ -42,9 +39,7 @@ Command pairs_command();
 Command locate_command();
 Command ecmp_command();
 Command agent_command();  // started by the others on every node
-// The mesh of the training configuration that --config names.
-using MeshOf = std::function<std::optional<mesh::Mesh>(const Args&)>;
-Command collectives_command(MeshOf mesh);
+Command collectives_command();
 Command counters_command();
 Command config_command();
 Command nccl_log_command();

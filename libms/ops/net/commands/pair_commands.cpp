@@ -10,11 +10,11 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "net/agents/agent.h"
+#include "net/agents/own_launch.h"
 #include "net/commands/check.h"
 #include "net/commands/commands.h"
+#include "net/commands/extension.h"
 #include "net/judge/scope.h"
-#include "net/ranks/own_launch.h"
-#include "net/ranks/rank_workers.h"
 #include "net/report/flows_report.h"
 #include "net/report/report_html.h"
 #include "net/report/report_json.h"
@@ -117,7 +117,7 @@ std::optional<Checked> by_transport(const Args& args, Check check, CheckOptions&
                        "mpirun --host NODES");
     }
     ranks.deadline_s += 4 * options.spec.seconds;
-    return check_ranks(ranks, [&](RankWorkers& workers) {
+    return load_extension().ranks(ranks, [&](LaunchedWorkers& workers) {
       if (!by_groups) return check(workers, options);
       return locate_by_groups(workers, options, [&](const auto& groups) { return workers.time_groups(groups); });
     });

@@ -77,7 +77,7 @@ std::vector<Interface> interfaces(const std::string& prefix) {
   return found.empty() ? loopback : found;
 }
 
-std::string interface_of(const Address& address) {
+std::string interface_of(const link::Address& address) {
   for (const Interface& interface : all_addresses())
     if (interface.address.host() == address.host()) return interface.name;
   return "";

@@ -5,21 +5,21 @@
 #include <vector>
 
 #include "base/sysroot.h"
+#include "link/channel.h"
 #include "net/measure/pair.h"
-#include "net/transport/channel.h"
 
 namespace ms::net {
 
 struct Interface {
   std::string name;
-  Address address;  // port 0
+  link::Address address;  // port 0
 };
 
 // Returns one address of every interface that is up and whose name begins with `prefix`: IPv4 before IPv6, no loopback
 // unless there is nothing else.
 std::vector<Interface> interfaces(const std::string& prefix = {});
 // Returns the name of the interface that has this address; "" if none has.
-std::string interface_of(const Address& address);
+std::string interface_of(const link::Address& address);
 
 int mtu_of(const Sysroot& root, const std::string& interface);  // 0: unknown
 // Returns the counts since the node or the interface came up. Take two and subtract.

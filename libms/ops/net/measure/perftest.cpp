@@ -13,7 +13,7 @@
 #include "base/subprocess.h"
 #include "base/sysroot.h"
 #include "base/text.h"
-#include "net/transport/channel.h"
+#include "link/channel.h"
 
 namespace ms::net {
 namespace {
@@ -60,7 +60,7 @@ std::string why(const std::string& program, const SubprocessResult& result) {
 }
 
 // A port that nobody listens at. Somebody may before we do; then the test fails and is repeated.
-int free_port() { return Listener(*parse_address("0.0.0.0:0")).port(); }
+int free_port() { return link::Listener(*link::parse_address("0.0.0.0:0")).port(); }
 
 // Does anybody listen at this port, on IPv4 or IPv6? Nobody may connect to find out: the program takes one caller only.
 bool is_listening(int port) {
@@ -135,10 +135,10 @@ void await_rdma(RdmaTest test, const RdmaPort& on, const PairSpec& spec,
   const int port = free_port();
   const std::vector<std::string> words = command(test, on, spec, port);
   std::future<SubprocessResult> program = std::async(std::launch::async, [&] { return run(words, spec); });
-  const Deadline deadline = in_seconds(kStart_s);
+  const link::Deadline deadline = link::in_seconds(kStart_s);
   using namespace std::chrono_literals;
   while (!is_listening(port) && program.wait_for(5ms) != std::future_status::ready) {
-    if (seconds_until(deadline) == 0) break;  // it is ended by its own deadline
+    if (link::seconds_until(deadline) == 0) break;  // it is ended by its own deadline
   }
   if (is_listening(port)) listening(port);
   const SubprocessResult result = program.get();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/finding.h"
-#include "net/ranks/collectives.h"
+#include "net/measure/collectives.h"
 
 namespace ms::net {
 

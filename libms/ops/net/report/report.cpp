@@ -121,7 +121,7 @@ std::string why_absent(const Checked& checked) {
   return "did not take part" + (checked.why_missing.empty() ? "" : ": " + checked.why_missing);
 }
 
-std::string strangers_text(const std::string& at, const Strangers& strangers) {
+std::string strangers_text(const std::string& at, const link::Strangers& strangers) {
   return fmt::format("{} to {} without the secret of this check",
                      plural(static_cast<std::size_t>(strangers.connections), "connection"), at);
 }
