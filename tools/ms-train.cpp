@@ -18,12 +18,11 @@ std::string cluster_manual() {
   cost::bind(schema, cluster);
   return man::config_page(
       {.name = "ms-cluster",
-       .summary = "what the machines of a simulated cluster can do",
-       .description =
-           "What ms-train simulate takes the time of operations and communication from. An efficiency curve is a "
-           "list of \"size:share\" points, between which the share of the peak is interpolated over the "
-           "logarithm of the size; beyond its ends it is level. A value given by --set-cluster "
-           "SECTION.KEY=VALUE wins over the file.",
+       .summary = "description of a simulated cluster",
+       .description = "Describes the machines that ms-train simulate models: the speed of their devices, links and "
+                      "network. An efficiency curve is a list of \"size:share\" points. Between two points the share "
+                      "of the peak is interpolated over the logarithm of the size; beyond the first and the last point "
+                      "it is constant. --set-cluster SECTION.KEY=VALUE overrides the file.",
        .see_also = {"ms-train(1)"}},
       schema.reference());
 }
@@ -32,13 +31,12 @@ std::string config_manual() {
   train::Settings settings;
   ConfigSchema schema;
   train::bind(schema, settings);
-  return man::config_page(
-      {.name = "ms.toml",
-       .summary = "configuration of ms-train",
-       .description = "What ms-train runs. A value given by --set SECTION.KEY=VALUE wins over the file, and "
-                      "the file over the default.",
-       .see_also = {"ms-train(1)", "ms-exit(7)"}},
-      schema.reference());
+  return man::config_page({.name = "ms.toml",
+                           .summary = "configuration of ms-train",
+                           .description = "The model, the layout and the training loop of ms-train. --set "
+                                          "SECTION.KEY=VALUE overrides the file, and the file overrides the default.",
+                           .see_also = {"ms-train(1)", "ms-exit(7)"}},
+                          schema.reference());
 }
 
 const Tool kTool{
@@ -48,25 +46,25 @@ const Tool kTool{
                  train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command(),
                  train::explain_command()},
     .description =
-        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs; on NVIDIA GPUs it "
-        "is not tried yet.",
-    .examples = {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
-                 {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "The same with eight processes:"},
-                 {.command = "ms-train plan configs/gpt-175b.toml",
-                  .doc = "Show what a run would need, on any machine:"},
-                 {.command = "ms-train simulate configs/gpt-175b.toml --cluster configs/clusters/a100-8x200g.toml "
-                             "--failures 0.004:12h --days 60 --spares 8",
-                  .doc = "What failures would cost two months of training, in steps, checkpoints and spare nodes:"},
-                 {.command = "ms-train eval runs/a/ckpt --data wiki=data/wiki",
-                  .doc = "The perplexity of the newest checkpoint on a token file:"},
-                 {.command = "ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
-                  .doc = "Look at a model by asking it:"},
-                 {.command = "ms-train plan run.toml --hostfile slurm --order order",
-                  .doc = "In a job, place ranks by the switches that Slurm knows:"},
-                 {.command = "ms-train explain 76", .doc = "Say what a job's exit code means:"}},
+        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on CPUs. Training on NVIDIA "
+        "GPUs has not been tested yet.",
+    .examples =
+        {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
+         {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "Train with eight processes:"},
+         {.command = "ms-train plan configs/gpt-175b.toml", .doc = "Show what a run needs, on any machine:"},
+         {.command = "ms-train simulate configs/gpt-175b.toml --cluster configs/clusters/a100-8x200g.toml "
+                     "--failures 0.004:12h --days 60 --spares 8",
+          .doc = "Estimate what failures cost in two months of training: repeated steps, checkpoints and spare nodes:"},
+         {.command = "ms-train eval runs/a/ckpt --data wiki=data/wiki",
+          .doc = "Compute the perplexity of the newest checkpoint on a token file:"},
+         {.command = "ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
+          .doc = "Let a model continue a prompt:"},
+         {.command = "ms-train plan run.toml --hostfile slurm --order order",
+          .doc = "In a job, place ranks by Slurm's network topology:"},
+         {.command = "ms-train explain 76", .doc = "Print what a job's exit code means:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},
     .environment = {{"MS_FAULT", watch::fault_manual()},
-                    {"OMP_NUM_THREADS", "Threads that compute on the CPU, as run.cpu_threads, which goes before it."},
+                    {"OMP_NUM_THREADS", "Threads that compute on the CPU, if run.cpu_threads is 0."},
                     {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},

@@ -56,7 +56,7 @@ holds 'j["suspects"][0]["rank"] == 5'
 holds 'not any(f["fault"] for f in j["findings"])'
 
 # Refusals: one message that says what to do.
-expect 2 '--cluster FILE says what they can do' simulate "$configs/tiny-3d.toml"
+expect 2 '--cluster FILE is missing' simulate "$configs/tiny-3d.toml"
 expect 2 'nowhere.toml' simulate "$configs/tiny-3d.toml" --cluster nowhere.toml
 expect 2 "^ms-train: error: --set-cluster network.rat=3: .*did you mean 'network.rate'" simulate "${tiny[@]}" --set-cluster network.rat=3
 expect 2 '^ms-train: error: --recovery recovery.launch=8: recovery.launch: 8 needs a unit' simulate "${tiny[@]}" \

@@ -72,8 +72,8 @@ std::string tool_help(const Tool& tool) {
          help_rows("options", {{"--help", "Show this text."},
                                {"--version", "Show the version."},
                                {"--man", "Print the manual page, for 'man -l -'."},
-                               {"--completion SHELL", "Print the completion of command lines for bash, zsh or fish."},
-                               {"--check COMMAND...", "Only say whether this command line can be understood."}}) +
+                               {"--completion SHELL", "Print the shell completion for bash, zsh or fish."},
+                               {"--check COMMAND...", "Only check whether this command line is valid."}}) +
          fmt::format("\n{}\n",
                      fmt::join(wrap(fmt::format("'{0} COMMAND --help' shows the options of a command; the manual "
                                                 "is {0}(1), or '{0} --man | man -l -'.",

@@ -124,7 +124,7 @@ std::string command_of(const Command& command) {
 
 std::string exit_status_of(const Tool& tool) {
   std::string text = ".Sh EXIT STATUS\n";
-  if (tool.exit_status.empty()) { text += "Job scripts and the driver obey it, see\n.Xr ms-exit 7 .\n"; }
+  if (tool.exit_status.empty()) { text += "Job scripts and ms-driver act on it, see\n.Xr ms-exit 7 .\n"; }
   text += ".Bl -tag -width 999\n";
   for (const auto& [code, meaning] : tool.exit_status) text += fmt::format(".It {}\n", code) + prose(meaning);
   if (tool.exit_status.empty()) {
@@ -170,10 +170,9 @@ std::string tool_page(const Tool& tool) {
     text += ".El\n";
   }
   text +=
-      ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nWhat the log writes to standard error.\n"
-      "A level, then levels of rooms, as in\n.Ql info,comm:debug .\nThe levels are\n"
-      ".Ql error , warn , info , debug ,\nand\n.Ql ring ,\nwhich is\n.Ql info\n"
-      "with debug lines kept in memory and printed if the program fails.\n";
+      ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nWhat is logged to standard error:\na level, then levels of "
+      "modules, as in\n.Ql info,comm:debug .\nThe levels are\n.Ql error , warn , info , debug ,\nand\n.Ql ring "
+      ",\nwhich is\n.Ql info\nwith debug lines kept in memory and printed if the program fails.\n";
   for (const auto& [name, meaning] : tool.environment) text += fmt::format(".It Ev {}\n", name) + prose(meaning);
   text += ".El\n";
   text += exit_status_of(tool);

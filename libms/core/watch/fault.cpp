@@ -36,11 +36,11 @@ constexpr Row<FaultKind> kKinds[] = {
     {FaultKind::exit, "exit", "the process exits with status 1 without an error message"},
     {FaultKind::kill, "kill", "the process kills itself with SIGKILL"},
     {FaultKind::hang, "hang", "the rank stops making progress"},
-    {FaultKind::spin, "spin", "the same, in a loop that takes a processor"},
+    {FaultKind::spin, "spin", "the same, in a busy loop"},
     {FaultKind::pause, "pause=SECONDS", "the rank's host thread sleeps for this time"},
     {FaultKind::slow, "slow=FACTOR", "from that step on, the rank's operations take FACTOR times as long"},
     {FaultKind::nan, "nan", "the rank's gradients of that step are NaN"},
-    {FaultKind::flip, "flip", "a bit that the rank's next backward for guard.replay_every computes with is wrong"},
+    {FaultKind::flip, "flip", "one bit is flipped in an input of the rank's next backward for guard.replay_every"},
 };
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why, std::string hint = {}) {
@@ -184,10 +184,10 @@ std::string fault_manual() {
   for (const auto& row : kPoints)
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kPoints) - 1 ? ". " : " or ");
   text +=
-      "Where: rank=N, or node=NAME with the short name of a host, or else every rank. With restart=K only in that "
-      "start, as counted from 0 by SLURM_RESTART_COUNT, or by ms-driver's attempts; a fault without it comes again in "
-      "every start and after every rollback that reaches its step, so that nan needs restart=0 where guard.nonfinite "
-      "is rollback. Fault: ";
+      "Where: rank=N, or node=NAME with the short name of a host (default: every rank). restart=K limits the fault to "
+      "one start, counted from 0 by SLURM_RESTART_COUNT or by ms-driver's attempts. Without it the fault is repeated "
+      "in every start, and after every rollback that reaches its step: with guard.nonfinite = \"rollback\" use "
+      "restart=0 for nan. Fault: ";
   for (const auto& row : kKinds) {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kKinds) - 1 ? ". " : ", ");
   }

@@ -236,9 +236,8 @@ TEST(Cli, HelpAndVersionAreResults) {
               "  --help              Show this text.\n"
               "  --version           Show the version.\n"
               "  --man               Print the manual page, for 'man -l -'.\n"
-              "  --completion SHELL  Print the completion of command lines for bash, zsh or\n"
-              "                      fish.\n"
-              "  --check COMMAND...  Only say whether this command line can be understood.\n\n"
+              "  --completion SHELL  Print the shell completion for bash, zsh or fish.\n"
+              "  --check COMMAND...  Only check whether this command line is valid.\n\n"
               "'ms-sample COMMAND --help' shows the options of a command; the manual is\n"
               "ms-sample(1), or 'ms-sample --man | man -l -'.\n");
     EXPECT_THAT(outcome.err, IsEmpty());

@@ -91,20 +91,21 @@ Command calibrate_command() {
   return {
       .name = "calibrate",
       .summary = "measure this machine and write a cluster file of it",
-      .options = {{.name = "output", .value = "FILE", .doc = "Where to; without it to standard output."},
+      .options = {{.name = "output", .value = "FILE", .doc = "The file to write (default: standard output)."},
                   {.name = "ranks",
                    .value = "N",
-                   .doc = "Ranks on the node, as threads of a process; without it as many as cores."},
-                  {.name = "dtype", .value = "bf16|fp32", .doc = "Of GEMMs and activations.", .default_text = "bf16"},
-                  {.name = "busy",
-                   .doc = "Measures once, and writes what cannot be believed with no more than a warning."}},
+                   .doc = "Number of ranks on the node, as threads of a process (default: one per core)."},
+                  {.name = "dtype",
+                   .value = "bf16|fp32",
+                   .doc = "Data type of GEMMs and activations.",
+                   .default_text = "bf16"},
+                  {.name = "busy", .doc = "Measure once, and write doubtful results with a warning."}},
       .run = run_calibrate,
       .description =
-          "Trains models of several sizes for some steps each, as threads of this process, and times every "
-          "operation where it stands in a step; what communication costs is missing then. Takes half a minute "
-          "to two, more with more ranks than cores, in which the machine should have nothing else to do. What "
-          "cannot be believed, as other processes had a part of the processors or as more work took less time, is "
-          "measured again, up to three times, and then refused."};
+          "Trains models of several sizes for some steps each, as threads of this process, and times every operation "
+          "within a step. The cost of communication is not measured. Takes 30 s to 2 min, and longer with more ranks "
+          "than cores; the machine should be idle meanwhile. A measurement is doubtful if other processes used the "
+          "cores, or if more work took less time. It is repeated up to three times and then refused."};
 }
 
 }  // namespace ms::train

@@ -49,19 +49,19 @@ Command check_command() {
           .summary = "check a configuration",
           .positionals = {config_argument()},
           .options = {set_option(),
-                      {.name = "dump", .doc = "Prints the resolved configuration, every key with who set it."},
+                      {.name = "dump", .doc = "Print the resolved configuration, with the origin of every key."},
                       {.name = "json",
-                       .doc = "Prints the data-parallel sizes from mesh.dp_min to mesh.dp_max that the configuration "
-                              "allows with its global batch, which ms-driver reads."},
+                       .doc = "Print the data-parallel sizes from mesh.dp_min to mesh.dp_max that the global batch "
+                              "allows, as JSON. ms-driver reads it."},
                       {.name = "speeds",
-                       .doc = "With --json: also how fast each of these sizes is, by simulation of the machines that "
-                              "run.cluster names, which ms-driver tells ms-loan."},
+                       .doc = "With --json: also print the speed of each size, simulated on the machines of "
+                              "run.cluster. ms-driver passes it to ms-loan."},
                       {.name = "no-files",
-                       .doc = "Does not look for the token files and for checkpoint.load: for machines without them."}},
+                       .doc = "Do not open the token files and checkpoint.load, for machines without them."}},
           .run = run_check,
           .description =
-              "Starts nothing, and reports all problems of the configuration at once. Then it opens the token files "
-              "and the checkpoint that checkpoint.load names, as a run would."};
+              "Reports all problems of the configuration at once, without starting a run. Then opens the token files "
+              "and the checkpoint in checkpoint.load, as a run would."};
 }
 
 }  // namespace ms::train

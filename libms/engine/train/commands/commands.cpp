@@ -8,25 +8,20 @@
 
 namespace ms::train {
 
-Positional config_argument() {
-  return {.name = "CONFIG", .doc = "The configuration, TOML; ms.toml(5) lists the keys."};
-}
+Positional config_argument() { return {.name = "CONFIG", .doc = "The configuration file, ms.toml(5)."}; }
 Option set_option() {
-  return {.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what the file says.", .many = true};
+  return {.name = "set", .value = "KEY=VALUE", .doc = "Override a key of the configuration.", .many = true};
 }
 Option inference_set_option() {
-  return {.name = "set",
-          .value = "KEY=VALUE",
-          .doc = "Sets a key over what the checkpoint's configuration says.",
-          .many = true};
+  return {
+      .name = "set", .value = "KEY=VALUE", .doc = "Override a key of the checkpoint's configuration.", .many = true};
 }
-Option json_option() { return {.name = "json", .doc = "One JSON document instead of tables."}; }
+Option json_option() { return {.name = "json", .doc = "Print one JSON document instead of tables."}; }
 Option cluster_option() {
-  return {.name = "cluster", .value = "FILE", .doc = "What the machines can do, ms-cluster(5)."};
+  return {.name = "cluster", .value = "FILE", .doc = "The description of the cluster, ms-cluster(5)."};
 }
 Option set_cluster_option() {
-  return {
-      .name = "set-cluster", .value = "KEY=VALUE", .doc = "Sets a key over what the cluster file says.", .many = true};
+  return {.name = "set-cluster", .value = "KEY=VALUE", .doc = "Override a key of the cluster file.", .many = true};
 }
 
 Loaded load(const Args& args, std::optional<std::int64_t> world) {
@@ -45,7 +40,7 @@ Loaded load(const Args& args, std::optional<std::int64_t> world) {
 
 cost::Cluster load_cluster(const Args& args) {
   if (!args.has("cluster")) {
-    throw user_error("cli.value", "a step takes as long as the machines need: --cluster FILE says what they can do",
+    throw user_error("cli.value", "--cluster FILE is missing: the simulation needs a description of the machines",
                      "ms-cluster(5) describes such files, and configs/clusters/ has some");
   }
   return cost::load_cluster(args.get("cluster"), args.list("set-cluster"));

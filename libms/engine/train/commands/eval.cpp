@@ -116,30 +116,29 @@ int run_eval(const Args& args) {
 }  // namespace
 
 Command eval_command() {
-  return {
-      .name = "eval",
-      .summary = "perplexity of a checkpoint on data sets",
-      .positionals = {ckpt::checkpoint_positional()},
-      .options = {{.name = "data",
-                   .value = "NAME=PREFIX",
-                   .doc = "A token file to evaluate on, and what to call it; PREFIX alone: by its last component. "
-                          "Otherwise the validation data of the checkpoint's configuration.",
-                   .many = true},
-                  {.name = "samples",
-                   .value = "N",
-                   .doc = "Evaluates N sequences of each data set, spread evenly; otherwise all."},
-                  inference_set_option(),
-                  ckpt::json_option()},
-      .run = run_eval,
-      .description =
-          "Predicts every token of a data set but the first, once, in sequences of model.seq tokens that lie end to "
-          "end, and prints the mean loss in nats and its exponential, the perplexity. Where the run had "
-          "data.reset_attention, a token sees only its own document here, too. The checkpoint may be of a run, "
-          "or of a Hugging Face model that 'ms-ckpt import' made.\n\n"
-          "Model, layout and type are those of the checkpoint's configuration; --set changes them, as in --set "
-          "mesh.tp=2 --set train.microbatch=8. The result does not depend on the layout, but for the rounding of "
-          "GEMMs. Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of this "
-          "process. Neither gradients nor an optimizer take memory, and nothing is written."};
+  return {.name = "eval",
+          .summary = "compute the perplexity of a checkpoint on data sets",
+          .positionals = {ckpt::checkpoint_positional()},
+          .options = {{.name = "data",
+                       .value = "NAME=PREFIX",
+                       .doc = "The token file to evaluate on, and a name for it (default: the last component of "
+                              "PREFIX). Without --data: the validation data of the checkpoint's configuration.",
+                       .many = true},
+                      {.name = "samples",
+                       .value = "N",
+                       .doc = "Evaluate N sequences of each data set, spaced evenly (default: all)."},
+                      inference_set_option(),
+                      ckpt::json_option()},
+          .run = run_eval,
+          .description =
+              "Predicts every token of a data set except the first, once, in consecutive sequences of model.seq "
+              "tokens. Prints the mean loss in nats and the perplexity, its exponential. If the run had "
+              "data.reset_attention, a token attends only to its own document here, too. The checkpoint may come from "
+              "a run, or from a Hugging Face model that 'ms-ckpt import' converted.\n\n"
+              "Model, layout and data type are those of the checkpoint's configuration; --set changes them, as in "
+              "--set mesh.tp=2 --set train.microbatch=8. The layout changes the result only by the rounding of GEMMs. "
+              "Under mpirun or srun --mpi=pmix each process is a rank; without a launcher the ranks are threads of "
+              "this process. No memory is allocated for gradients and the optimizer, and no file is written."};
 }
 
 }  // namespace ms::train

@@ -135,14 +135,13 @@ int run_explain(const Args& args) {
 }  // namespace
 
 Command explain_command() {
-  return {
-      .name = "explain",
-      .summary = "say what an exit code or a kind of error means, and what to do",
-      .positionals = {{.name = "CODE",
-                       .doc = "An exit code (75, or 137 as srun has it), or a kind of error as run.dir/verdict.json "
-                              "names it (ckpt.damaged, or ckpt for all of these). Without it, all.",
-                       .required = false}},
-      .run = run_explain};
+  return {.name = "explain",
+          .summary = "print what an exit code or an error kind means, and what to do",
+          .positionals = {{.name = "CODE",
+                           .doc = "An exit code (75, or 137 as srun reports it), or an error kind as in "
+                                  "run.dir/verdict.json (ckpt.damaged, or ckpt for all of its kinds). Default: all.",
+                           .required = false}},
+          .run = run_explain};
 }
 
 }  // namespace ms::train

@@ -170,41 +170,43 @@ int run_generate(const Args& args) {
 Command generate_command() {
   return {
       .name = "generate",
-      .summary = "continue a prompt with a checkpoint's model",
+      .summary = "generate text with a checkpoint's model",
       .positionals = {ckpt::checkpoint_positional()},
-      .options = {{.name = "prompt", .value = "TEXT", .doc = "What to continue; without it a new document."},
-                  {.name = "tokens",
-                   .value = "ID,ID...",
-                   .doc = "The prompt as token ids, and the answer as ids: for models whose tokenizer is not known."},
-                  {.name = "tokenizer",
-                   .value = "NAME",
-                   .doc =
-                       "byte, or the path of a tokenizer.json; otherwise that of the first file of data.train, or the "
-                       "one whose vocabulary is as large as the model's."},
-                  {.name = "max-tokens", .value = "N", .doc = "Tokens to generate at most.", .default_text = "64"},
-                  {.name = "temperature",
-                   .value = "T",
-                   .doc = "Divides the logits: below 1 likely tokens become likelier; 0 takes the likeliest.",
-                   .default_text = "0.8"},
-                  {.name = "top-p",
-                   .value = "P",
-                   .doc = "Draws among the likeliest tokens whose probabilities reach P together.",
-                   .default_text = "1"},
-                  {.name = "seed",
-                   .value = "N",
-                   .doc = "Key of the random numbers: the same seed, the same text.",
-                   .default_text = "1234"},
-                  {.name = "stop-token",
-                   .value = "ID",
-                   .doc = "Ends the text when it is drawn; otherwise the tokenizer's end of a document does."},
-                  inference_set_option(),
-                  ckpt::json_option()},
+      .options =
+          {{.name = "prompt", .value = "TEXT", .doc = "The text to continue (default: a new document)."},
+           {.name = "tokens",
+            .value = "ID,ID...",
+            .doc = "The prompt as token ids. The output is token ids, too. For models without a known tokenizer."},
+           {.name = "tokenizer",
+            .value = "NAME",
+            .doc = "byte, or the path of a tokenizer.json. Default: the tokenizer of the first file of data.train, or "
+                   "the one with as many tokens as the model's vocabulary."},
+           {.name = "max-tokens", .value = "N", .doc = "Generate at most N tokens.", .default_text = "64"},
+           {.name = "temperature",
+            .value = "T",
+            .doc =
+                "Divide the logits by T. Below 1 likely tokens become more likely; 0 always takes the most likely one.",
+            .default_text = "0.8"},
+           {.name = "top-p",
+            .value = "P",
+            .doc = "Sample from the most likely tokens with a total probability of P.",
+            .default_text = "1"},
+           {.name = "seed",
+            .value = "N",
+            .doc = "Seed of the random numbers. The same seed generates the same text.",
+            .default_text = "1234"},
+           {.name = "stop-token",
+            .value = "ID",
+            .doc = "Stop at this token (default: the tokenizer's end of a document)."},
+           inference_set_option(),
+           ckpt::json_option()},
       .run = run_generate,
       .description =
-          "Prints the prompt and what follows it, token by token. The checkpoint may be of a run, or of a Hugging Face "
-          "model that 'ms-ckpt import' made; layouts and ranks are as for eval, but with mesh.dp = 1.\n\n"
-          "Each token takes a forward over prompt and answer, as no keys and values are kept. Where a context of "
-          "model.seq tokens is full, its older half is dropped."};
+          "Prints the prompt and the generated text, token by token. The checkpoint may come from a run, or from a "
+          "Hugging Face model that 'ms-ckpt import' converted. Layouts and ranks are as for eval, but with mesh.dp = "
+          "1.\n\n"
+          "There is no KV cache: each token takes a forward pass over the prompt and the generated tokens. When a "
+          "context of model.seq tokens is full, its older half is dropped."};
 }
 
 }  // namespace ms::train

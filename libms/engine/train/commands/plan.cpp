@@ -51,36 +51,35 @@ int run_plan(const Args& args) {
 
 Command plan_command() {
   return {.name = "plan",
-          .summary = "show mesh, layers per stage, schedule, memory and work; or where ranks should run",
+          .summary = "show mesh, layers per stage, schedule, memory and work, or the placement of ranks on hosts",
           .positionals = {config_argument()},
           .options = {set_option(),
-                      {.name = "world", .value = "N", .doc = "Number of ranks; dp x pp x tp must be that."},
+                      {.name = "world", .value = "N", .doc = "Number of ranks, which must be dp x pp x tp."},
                       json_option(),
                       {.name = "device",
                        .value = "NAME",
-                       .doc = "A GPU by its data sheet, as h200 or 'h100 nvl': shows the least time of each class of "
-                              "operations, and the MFU that no run can exceed."},
+                       .doc = "A GPU, such as h200 or 'h100 nvl'. Show the minimum time of each class of operations "
+                              "and the maximum MFU by the GPU's data sheet."},
                       {.name = "hostfile",
                        .value = "FILE",
-                       .doc = "Shows where ranks should run instead: hosts, or hostlists as Slurm writes them, "
-                              "one a line, with slots=N; '-' is standard input, 'slurm' the job this runs in."},
+                       .doc = "Show the placement of ranks on these hosts instead. The file has a host or a Slurm "
+                              "hostlist on each line, with slots=N; '-' is standard input, 'slurm' the current job."},
                       {.name = "topology",
                        .value = "FILE",
-                       .doc = "The switches between the hosts: topology.conf, or the output of scontrol show "
-                              "topology; without it scontrol is asked."},
+                       .doc = "The switches between the hosts: topology.conf, or the output of scontrol show topology "
+                              "(default: run scontrol)."},
                       {.name = "order",
                        .value = "FILE",
-                       .doc = "Writes the host of every rank there, as SLURM_HOSTFILE wants it."}},
+                       .doc = "Write the host of every rank to FILE, in the form of SLURM_HOSTFILE."}},
           .run = run_plan,
           .description =
-              "Needs no cluster: everything is computed from the configuration. The work of a rank's step is what "
-              "its operations compute, recomputation included, and the bytes of memory that they cannot do "
-              "without.\n\n"
-              "With --hostfile it says which ranks should run on which host: a tensor parallel group inside a "
-              "node, a data parallel group under the fewest and lowest switches, the pipeline over what is "
-              "left, and how that differs from the hosts as they are listed. Where Slurm tells no switches, "
-              "one flat network is assumed. Inside a job, srun obeys the order with --distribution=arbitrary, "
-              "and -N and -n as the output says: SLURM_HOSTFILE names the file."};
+              "Needs no cluster: everything is computed from the configuration. The work of a rank's step is the FLOPs "
+              "of its operations, recomputation included, and the bytes of memory that they must at least move.\n\n"
+              "With --hostfile it places ranks on hosts: each tensor parallel group inside a node, each data parallel "
+              "group under as few and as low switches as possible, and the pipeline over the remaining switches. The "
+              "output compares the placement with the order of the hosts in the file. If Slurm reports no switches, "
+              "one flat network is assumed. Inside a job, set SLURM_HOSTFILE to the file that --order writes, and run "
+              "srun with --distribution=arbitrary and with the -N and -n that the output shows."};
 }
 
 }  // namespace ms::train

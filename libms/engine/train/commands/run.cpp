@@ -79,28 +79,27 @@ Command run_command() {
       .name = "run",
       .summary = "train",
       .positionals = {config_argument()},
-      .options = {set_option(),
-                  {.name = "ranks",
-                   .value = "N",
-                   .doc = "Runs N ranks as threads of this process; N must be dp x pp x tp. With mesh.dp = \"auto\" it "
-                          "says what dp is."},
-                  {.name = "fresh",
-                   .doc = "Begins as the first run did, at step 0 or with checkpoint.load: checkpoints in "
-                          "checkpoint.dir are set aside, not used."}},
+      .options =
+          {set_option(),
+           {.name = "ranks",
+            .value = "N",
+            .doc = "Run N ranks as threads of this process. N must be dp x pp x tp; with mesh.dp = \"auto\", N "
+                   "determines dp."},
+           {.name = "fresh",
+            .doc = "Start at step 0, or from checkpoint.load. Existing checkpoints in checkpoint.dir are set aside."}},
       .run = run_run,
       .description =
-          "Under mpirun or srun --mpi=pmix each process is a rank; anywhere else the ranks are threads of "
-          "this process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir. Where "
-          "checkpoint.dir is set it resumes from the newest complete checkpoint there; where there is none, it begins "
-          "with checkpoint.load. SIGTERM, SIGINT, "
-          "SIGHUP, SIGUSR2 or a file 'stop' in run.dir end it after a step that all ranks agree on, or within an "
-          "evaluation, whose loss is left out then, with a checkpoint and exit status 75, or 93 where nothing is "
-          "saved; SIGINT for the second time ends it at "
-          "once. With mesh.dp = \"auto\" a run takes the ranks that it is given, with the same samples and global "
-          "batch, and refuses ranks that would be left over: sbatch --nodes=2-8 and ms-driver choose nodes that fit. "
-          "A guard that rolls back (guard.spike, guard.nonfinite) begins the run again, or ends it with 75 under "
-          "a launcher. 'mpirun -q' leaves out Open MPI's own text after a failure, so that the run's message is the "
-          "last."};
+          "Under mpirun or srun --mpi=pmix each process is a rank. Without a launcher the ranks are threads of this "
+          "process. The run writes config.toml, metrics.jsonl and verdict.json into run.dir.\n\nIf checkpoint.dir has "
+          "a complete checkpoint, the run resumes from the newest one; otherwise it starts from checkpoint.load, or at "
+          "step 0.\n\nSIGTERM, SIGINT, SIGHUP, SIGUSR2 or a file 'stop' in run.dir stop the run after a step that all "
+          "ranks agree on. It saves a checkpoint and exits with status 75, or with 93 if it saves no checkpoints. An "
+          "evaluation is interrupted, and its loss is not reported. A second SIGINT ends the run at once.\n\nWith "
+          "mesh.dp = \"auto\" the run uses all ranks that it is given, with the same samples and the same global "
+          "batch, and refuses a number of ranks that does not divide evenly. sbatch --nodes=2-8 and ms-driver choose a "
+          "number of nodes that fits.\n\nWith guard.spike or guard.nonfinite set to rollback, the run restarts itself "
+          "from an older checkpoint; under a launcher it exits with 75 instead. 'mpirun -q' suppresses Open MPI's own "
+          "message after a failure, so that the run's message is the last."};
 }
 
 }  // namespace ms::train

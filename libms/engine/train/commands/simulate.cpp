@@ -119,74 +119,71 @@ int run_simulate(const Args& args) {
 Command simulate_command() {
   return {
       .name = "simulate",
-      .summary = "time a step on a simulated cluster",
+      .summary = "simulate a step, or a job with failures, on a cluster",
       .positionals = {config_argument()},
       .options = {set_option(),
                   cluster_option(),
                   set_cluster_option(),
                   json_option(),
-                  {.name = "tokens", .value = "N", .doc = "Also says how long a run over so many tokens takes."},
+                  {.name = "tokens", .value = "N", .doc = "Also print how long training on N tokens takes."},
                   {.name = "curve",
                    .value = "FILE",
-                   .doc = "With mesh.dp = \"auto\": also writes the speed-up curve there, as CSV, for jobs.curves "
-                          "of ms-loan.toml(5)."},
+                   .doc = "With mesh.dp = \"auto\": also write the speed-up curve to FILE, as CSV for jobs.curves of "
+                          "ms-loan.toml(5)."},
                   {.name = "slow",
                    .value = "WHAT=N:FACTOR",
-                   .doc = "Makes a rank, a node or a rank's links so many times as slow: rank=17:1.2, "
-                          "node=3:1.1, link=17:2. Every rank is simulated then.",
+                   .doc = "Slow down a rank, a node or a rank's links by FACTOR: rank=17:1.2, node=3:1.1, link=17:2. "
+                          "Implies --every-rank.",
                    .many = true},
                   {.name = "every-rank",
-                   .doc = "Simulates every rank, each as fast as chance has it, instead of one for each "
-                          "stage."},
-                  {.name = "trace", .value = "DIR", .doc = "Every rank writes its trace there, for ms-tracepp(1)."},
-                  {.name = "steps", .value = "N", .doc = "Steps in the traces.", .default_text = "3"},
+                   .doc = "Simulate every rank, with its own random speed, instead of one rank per stage."},
+                  {.name = "trace", .value = "DIR", .doc = "Write a trace of every rank to DIR, for ms-tracepp(1)."},
+                  {.name = "steps", .value = "N", .doc = "Number of steps in the traces.", .default_text = "3"},
                   {.name = "failures",
                    .value = "FILE|RATE",
-                   .doc =
-                       "Simulates a job of --days in which nodes fail as in this trace, by these hazards, or so "
-                       "often a node and day (0.004:12h with the mean repair; 0.004: nodes are of use again at once)."},
-                  {.name = "days", .value = "N", .doc = "How long the job is."},
-                  {.name = "spares", .value = "K", .doc = "Nodes that the job has more.", .default_text = "0"},
-                  {.name = "trace-nodes", .value = "N", .doc = "Of how many nodes a trace is."},
+                   .doc = "Simulate a job of --days with failures: a trace or hazards from FILE, or failures per node "
+                          "and day with the mean repair time (0.004:12h; with 0.004 alone repair takes no time)."},
+                  {.name = "days", .value = "N", .doc = "Length of the job."},
+                  {.name = "spares", .value = "K", .doc = "Number of spare nodes.", .default_text = "0"},
+                  {.name = "trace-nodes", .value = "N", .doc = "Number of nodes in the trace of --failures."},
                   {.name = "recovery",
                    .value = "KEY=VALUE",
-                   .doc = "Says what a recovery takes: see RECOVERY in ms-train(1).",
+                   .doc = "Set a parameter of recovery, see RECOVERY in ms-train(1).",
                    .many = true},
                   {.name = "storage-outages",
                    .value = "RATE:TIME",
-                   .doc = "The storage of checkpoints is away so many times a day, for so long in the mean (0.1:2h): "
-                          "saves that meet it fail, training goes on, and nothing can be loaded."},
+                   .doc = "Simulate outages of the checkpoint storage: outages per day and their mean length (0.1:2h). "
+                          "During an outage saves fail, loads wait, and training continues."},
                   {.name = "shrink",
-                   .doc = "Where spares are exhausted the job goes on at the largest smaller mesh.dp that the "
-                          "configuration allows, as with ms-driver run --shrink."},
+                   .doc = "When spares are exhausted, continue at the largest smaller mesh.dp that the configuration "
+                          "allows, as ms-driver run --shrink does."},
                   {.name = "without-driver",
-                   .doc = "Nobody but an operator looks after the job, which is queued again."},
-                  {.name = "seeds", .value = "N", .doc = "Runs, each with other faults.", .default_text = "20"}},
+                   .doc = "Simulate a job without ms-driver: an operator handles each failure and requeues the job."},
+                  {.name = "seeds",
+                   .value = "N",
+                   .doc = "Number of simulated jobs, each with different faults.",
+                   .default_text = "20"}},
       .run = run_simulate,
       .description =
-          "The engine issues a step as it would in a run; nothing is computed, and the step is solved in "
-          "virtual time with what the cluster file says of the machines. One rank of each stage stands for "
-          "all of its stage, unless ranks are to differ. Of a step it says how long it takes, what MFU "
-          "that is, where the time goes, and what memory each stage needs.\n\n"
-          "With mesh.dp = \"auto\" it says how fast each size is that mesh.dp may have, with the same global batch.\n\n"
-          "With --failures it simulates a job of many days: its faults, how they are noticed, judged and recovered "
-          "from by what ms-driver(1) is built of, and what is trained again. It prints which share of the time "
-          "trained steps that were kept, where the rest went, and what other checkpoint intervals and numbers of "
-          "spare nodes would give; each with two standard errors of the mean over the seeds. The same seeds give "
-          "the same numbers.\n\n"
-          "A file of faults is the JSON of InfiniteHBD's trace (github.com/stepfun-ai/InfiniteHBD-Trace), or CSV: "
-          "with the columns node, begin, repair, in days, and kind, it is a trace; with kind, per_node_day and "
-          "repair, the mean in days, of an exponential distribution, it has hazards. A kind is crash (a rank "
-          "ends; also without the column), lost (the node answers no more), hang (ranks wait for ever) or slow. "
-          "Lines that begin with # are passed over. A node is out from the first of faults that overlap until the "
-          "last is repaired. Every node of the job gets the history of one of the trace's nodes, from any moment "
-          "on. A node that was left out comes back when it is repaired and the job is queued again, as it is when "
-          "fewer nodes are left than it needs.\n\n"
-          "With --storage-outages a failure loses the steps since the last save that no outage met, and the next "
-          "attempt waits until the checkpoint can be loaded (storage). With --shrink steps of a smaller job count as "
-          "effective as far as they are as fast as those of the whole one; the rest is shrunk. When nodes for the "
-          "whole "
-          "one are well again, it saves and is queued again, as ms-loan has runs do that may grow."};
+          "The engine issues a step as in a run, but computes nothing: the step is solved in virtual time, with the "
+          "speeds in the cluster file. One rank stands for its whole stage, unless ranks differ (--slow, --every-rank, "
+          "--trace). The output has the time of a step, its MFU, where the time goes, and the memory of each "
+          "stage.\n\nWith mesh.dp = \"auto\" it prints the speed of each allowed mesh.dp, at the same global "
+          "batch.\n\nWith --failures it simulates a job of many days: faults, their detection and diagnosis by the "
+          "rules of ms-driver(1), recovery, and repeated steps. It prints the share of the time in training steps that "
+          "were not lost, where the rest went, and the results of other checkpoint intervals and numbers of spare "
+          "nodes, each as a mean over the seeds with two standard errors. The same seeds give the same numbers.\n\nA "
+          "file of faults is the JSON of InfiniteHBD's trace (github.com/stepfun-ai/InfiniteHBD-Trace), or CSV. CSV "
+          "with the columns node, begin, repair (in days) and optionally kind is a trace. CSV with kind, per_node_day "
+          "and repair (the mean of an exponential distribution, in days) has hazards. A kind is crash (a rank exits; "
+          "the default), lost (the node stops responding), hang (ranks wait forever) or slow. Lines that begin with # "
+          "are ignored. If faults of a node overlap, it is out until the last is repaired. Every node of the job "
+          "replays the history of a random node of the trace, from a random moment. The job is requeued when fewer "
+          "nodes are left than it needs; excluded nodes that have been repaired then rejoin it.\n\nWith "
+          "--storage-outages a failure loses the steps since the last successful save, and the next attempt waits "
+          "until the checkpoint can be loaded (the part 'storage'). With --shrink a step of a smaller job counts as "
+          "effective in proportion to its speed; the rest is the part 'shrunk'. When enough nodes for the full size "
+          "are healthy, the job saves and is requeued, as ms-loan does with runs that may grow."};
 }
 
 }  // namespace ms::train

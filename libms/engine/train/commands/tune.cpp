@@ -27,23 +27,24 @@ Command tune_command() {
       .name = "tune",
       .summary = "find the layout that trains fastest on a cluster",
       .positionals = {config_argument()},
-      .options = {set_option(),
-                  cluster_option(),
-                  set_cluster_option(),
-                  {.name = "world", .value = "N", .doc = "Number of ranks; without it that of [mesh]."},
-                  {.name = "output",
-                   .value = "FILE",
-                   .doc = "Writes the fastest layout there, as a configuration; the given one where none is faster."},
-                  {.name = "patience",
-                   .value = "TIME",
-                   .doc = "How long to simulate; what is less promising may not be reached then.",
-                   .default_text = "100s"},
-                  json_option()},
+      .options =
+          {set_option(),
+           cluster_option(),
+           set_cluster_option(),
+           {.name = "world", .value = "N", .doc = "Number of ranks (default: that of [mesh])."},
+           {.name = "output",
+            .value = "FILE",
+            .doc = "Write the configuration with the fastest layout to FILE, or the given one if no layout is faster."},
+           {.name = "patience",
+            .value = "TIME",
+            .doc = "Time limit for the simulations. Less promising layouts may be left out.",
+            .default_text = "100s"},
+           json_option()},
       .run = run_tune,
       .description =
-          "Tries every way to shard the model over the ranks that fits the devices' memory: tp within a node, "
-          "pp, chunks, schedule, microbatch, the overlap of tp, and the least recomputation. Each is "
-          "simulated, the most promising first. Prints the ten fastest, and what the others lose by."};
+          "Tries every layout that fits the devices' memory: tp within a node, pp, chunks, schedule, microbatch, the "
+          "overlap of tp, and the least recomputation. Simulates each, the most promising first. Prints the ten "
+          "fastest, and why the others are slower."};
 }
 
 }  // namespace ms::train

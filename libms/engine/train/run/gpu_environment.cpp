@@ -19,16 +19,15 @@ bool without_switches(const RunConfig& run) { return run.deterministic || run.nc
 
 constexpr Variable kVariables[] = {
     {"CUDA_MODULE_LOADING", "EAGER", always,
-     "a kernel that is loaded when it is first launched waits for all that runs, messages included, whose peers may "
-     "wait for this rank"},
+     "lazy loading of a kernel waits for all running kernels, collectives included, and their peers may wait for this "
+     "rank"},
     {"CUDA_DEVICE_MAX_CONNECTIONS", "32", always,
-     "streams that share a queue of the hardware wait for each other: one for every stream of a rank"},
+     "a hardware queue for every stream of a rank: streams that share one wait for each other"},
     {"NCCL_RUNTIME_CONNECT", "0", always,
-     "groups connect when they are opened, in one order, rather than in the middle of a step"},
+     "communicators connect when they are created, in one order, and not in the middle of a step"},
     {"NCCL_NVLS_ENABLE", "0", without_switches,
-     "with run.deterministic, for switches that add up do so in an order of their own; with run.nccl_register, for "
-     "every "
-     "operation of theirs would wait for all hosts of the node"},
+     "with run.deterministic, because switches sum in an order of their own; with run.nccl_register, because every "
+     "NVLS operation would wait for all hosts of the node"},
 };
 
 }  // namespace
@@ -39,16 +38,15 @@ void set_gpu_environment(const RunConfig& run) {
 }
 
 std::string gpu_environment_manual() {
-  std::string text = "Processes with GPUs set, where they are not set: ";
+  std::string text = "Processes with GPUs set these variables if they are not set: ";
   for (const Variable& variable : kVariables) {
     text += fmt::format("{}={} ({}){}", variable.name, variable.value, variable.why,
                         &variable == std::end(kVariables) - 1 ? ". " : ", ");
   }
   return text +
-         "NCCL_MAX_CTAS rules over how much of a GPU a group's messages may take: 16 blocks in tp and dp groups, 8 "
-         "between two ranks, else 4, at most 88 in all, so that all fit, and less where a GPU has fewer than 100 "
-         "multiprocessors. All others are NCCL's own; NCCL_DEBUG=WARN "
-         "says more where it fails.";
+         "NCCL_MAX_CTAS limits the thread blocks of each communicator. By default tp and dp groups use 16, pairs of "
+         "ranks 8 and others 4, at most 88 in all; fewer on GPUs with fewer than 100 multiprocessors. All other "
+         "variables are NCCL's own; NCCL_DEBUG=WARN prints why NCCL failed.";
 }
 
 }  // namespace ms::train

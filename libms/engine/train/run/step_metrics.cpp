@@ -13,34 +13,37 @@ struct Metric {
 };
 
 constexpr Metric kMetrics[] = {
-    {"step", "Steps done, from 1."},
+    {"step", "Number of the step, from 1."},
     {"loss", "Mean over the tokens of the step's batch, in nats, before the step's update."},
-    {"grad_norm", "L2 norm of all gradients before clipping. null, with skipped, where it is not finite."},
+    {"grad_norm", "L2 norm of all gradients before clipping. null, with skipped, if it is not finite."},
     {"lr", "The step's learning rate."},
-    {"tokens", "Tokens trained on, from the beginning of the data."},
+    {"tokens", "Tokens trained on since the beginning of the data."},
     {"data_chain",
-     "Hash of all samples trained on, in their order and by step, as ms-data sample --chain computes it: two runs with "
-     "the same one were fed alike, whatever their dp and however often they resumed. Absent where a run resumed from a "
-     "checkpoint without one."},
-    {"tokens_per_s", "Tokens of a step over step_s."},
-    {"step_s", "Seconds from the end of the step before to the end of this one, evaluation left out."},
-    {"skipped", "true: the step changed nothing, as [guard] says."},
-    {"valid_loss", "Loss on the validation data, after steps with an evaluation."},
-    {"grad_norms", "Norms as grad_norm by module of the model, in steps that metrics.grad_norms_every selects."},
-    {"resumed", "In the first step of a resumed run: from which checkpoint, and what loading it took."},
+     "Hash of all samples trained on, in the order of steps, as ms-data sample --chain computes it. Two runs with the "
+     "same hash trained on the same data, whatever their dp and however often they resumed. Absent if the run resumed "
+     "from a checkpoint without it."},
+    {"tokens_per_s", "Tokens per second: tokens of the step divided by step_s."},
+    {"step_s", "Seconds since the end of the previous step, without evaluation."},
+    {"skipped", "true: [guard] skipped the step's update."},
+    {"valid_loss", "Loss on the validation data, in steps with an evaluation."},
+    {"grad_norms", "Gradient norms by module of the model, in the steps that metrics.grad_norms_every selects."},
+    {"resumed", "In the first step of a resumed run: the checkpoint, and the cost of loading it."},
     {"save", "true: a checkpoint of this step is being saved."},
-    {"saving", "true: a save was under way when the step ended."},
-    {"saved", "A save ended: its step, whether it is committed, bytes and times of rank 0, and from step to commit."},
+    {"saving", "true: a save was in progress when the step ended."},
+    {"saved",
+     "A save ended: its step, whether it was committed, rank 0's bytes and times, and the time from the step to the "
+     "commit."},
     {"memory_bytes",
-     "tensors: planned, of the rank that has most; process, process_peak: resident memory of rank 0's process, with "
-     "all ranks where they are threads; device, device_total: in use on rank 0's GPU, and its size."},
+     "tensors: planned, on the rank with the most; process, process_peak: resident memory of rank 0's process, which "
+     "includes all ranks that are its threads; device, device_total: used memory of rank 0's GPU, and its size."},
     {"tflops",
-     "Model TFLOP/s of a rank: GEMMs, and attention as the MegaScale paper counts it (the convention 'reported'); "
-     "recomputation does not count."},
+     "Model TFLOP/s per rank: GEMMs, and attention as the MegaScale paper counts it (the convention 'reported'), "
+     "without recomputation."},
     {"mfu",
-     "Model FLOPs utilization, tflops over the peak, by convention: gemm, GEMMs only; causal, with the attention that "
-     "the mask leaves; full, with all of it; reported. Absent where the peak is not known: run.peak_tflops."},
-    {"seconds", "Of rank 0: data_wait, the host's wait for tokens; and the device's seconds by class of operation."},
+     "Model FLOPs utilization: model TFLOP/s divided by the peak, by convention. gemm: GEMMs only; causal: with "
+     "unmasked attention; full: with all attention; reported: as tflops. Absent if the peak is not known, see "
+     "run.peak_tflops."},
+    {"seconds", "On rank 0: data_wait, the host's wait for tokens; and device time by class of operation."},
 };
 
 }  // namespace

@@ -355,7 +355,7 @@ std::vector<std::pair<std::string, std::string>> recovery_manual() {
   std::vector<std::pair<std::string, std::string>> items;
   for (const ConfigRow& row : schema.reference()) {
     items.emplace_back(fmt::format("{}.{}", row.section, row.key),
-                       fmt::format("{} Without it: {}.", row.doc, row.default_value));
+                       fmt::format("{} Default: {}.", row.doc, row.default_value));
   }
   return items;
 }
