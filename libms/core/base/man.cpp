@@ -188,13 +188,12 @@ std::string tool_page(const Tool& tool) {
 
 std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows) {
   std::string text = header(page.name, 5, page.summary);
-  text +=
-      ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
-      prose(
-          "The file is TOML. Every key has a place in one of the sections below; an unknown key is an error. "
-          "Durations are strings with a unit (30s, 5m, 1h30m, 250ms) or 0: a number alone might be meant as seconds, "
-          "minutes, hours or steps, and is refused. Sizes are strings with a unit (64MiB, 1GB) or plain bytes. All "
-          "problems are reported at once, with file, line and column.");
+  text += ".Sh DESCRIPTION\n" + prose(page.description) + ".Pp\n" +
+          prose(
+              "The file is TOML. Every key belongs to one of the sections below. An unknown key is an error. Durations "
+              "are strings with a unit (30s, 5m, 1h30m, 250ms), or 0. Other numbers without a unit are refused, "
+              "because they could mean seconds, minutes, hours or steps. Sizes are strings with a unit (64MiB, 1GB) or "
+              "plain bytes. All problems are reported at once, with file, line and column.");
   text += ".Sh KEYS\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConfigRow& row = rows[i];
@@ -220,10 +219,9 @@ std::string sample_config(const ConfigPage& page, std::span<const ConfigRow> row
     for (const std::string& line : wrap(prose, kWidth)) lines += "# " + line + "\n";
     return lines;
   };
-  std::string text =
-      comment(fmt::format("{}: {}. Every key has its default here: to change one, take its # away. {}(5) "
-                          "says more.",
-                          page.name, page.summary, page.name));
+  std::string text = comment(
+      fmt::format("{}: {}. Every key is shown with its default. To change one, remove its #. {}(5) describes the keys.",
+                  page.name, page.summary, page.name));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ConfigRow& row = rows[i];
     if (i == 0 || rows[i - 1].section != row.section) {

@@ -9,7 +9,7 @@ void bind(ConfigSchema& schema, Cluster& cluster) {
   schema.section("device", "The device of a rank.", cluster.device, kDeviceFields);
   schema.section("node", "A node, and the links between its ranks.", cluster.node, kNodeFields);
   schema.section("network", "The network between nodes.", cluster.network, kNetworkFields);
-  schema.section("noise", "How nodes differ.", cluster.noise, kNoiseFields);
+  schema.section("noise", "Variation between nodes.", cluster.noise, kNoiseFields);
 }
 
 namespace {

@@ -28,17 +28,17 @@ struct DeviceConfig {
 };
 
 inline constexpr Field<DeviceConfig> kDeviceFields[] = {
-    {.key = "name", .member = &DeviceConfig::name, .doc = "What it is called.", .required = true},
+    {.key = "name", .member = &DeviceConfig::name, .doc = "Name of the device.", .required = true},
     {.key = "capacity",
      .member = &DeviceConfig::memory_bytes,
-     .doc = "Memory of a device that a rank can have.",
+     .doc = "Memory of the device that a rank can use.",
      .unit = Unit::bytes,
      .min = 1,
      .max = 1e15,
      .required = true},
     {.key = "tflops",
      .member = &DeviceConfig::tflops,
-     .doc = "Peak of 16-bit GEMMs in TFLOP/s, dense: what MFU is a share of.",
+     .doc = "Peak of dense 16-bit GEMMs in TFLOP/s, the denominator of MFU.",
      .min = 1e-6,
      .max = 1e6,
      .required = true},
@@ -49,30 +49,30 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .max = 1e6},
     {.key = "memory_rate",
      .member = &DeviceConfig::memory_gb_s,
-     .doc = "Peak of the memory in GB/s.",
+     .doc = "Peak bandwidth of the memory in GB/s.",
      .min = 1e-3,
      .max = 1e6,
      .required = true},
     {.key = "launch",
      .member = &DeviceConfig::launch_s,
-     .doc = "What every operation takes besides.",
+     .doc = "Fixed overhead of every operation.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 1},
     {.key = "gemm",
      .member = &DeviceConfig::gemm,
-     .doc = "Share of the peak that GEMMs reach, by their FLOPs.",
+     .doc = "Efficiency of GEMMs as a share of the peak, by FLOPs.",
      .old_key = "products"},
     {.key = "attention",
      .member = &DeviceConfig::attention,
-     .doc = "Share of the peak that attention reaches, by the FLOPs of the pairs that its mask leaves."},
+     .doc = "Efficiency of attention as a share of the peak, by the FLOPs of unmasked pairs."},
     {.key = "memory",
      .member = &DeviceConfig::memory,
-     .doc = "Share of the memory's peak that all other operations reach, by the bytes that they move."},
+     .doc = "Efficiency of all other operations as a share of the memory's peak, by bytes moved."},
     {.key = "classes",
      .member = &DeviceConfig::classes,
-     .doc = "How many times as long as that operations of a class take, as \"class:times\": norm, activation, "
-            "embedding, loss, elementwise, optimizer, init. Those that are not named: once."},
+     .doc = "Slow-down of classes of these operations, as \"class:times\": norm, activation, embedding, loss, "
+            "elementwise, optimizer, init. Default: 1."},
 };
 
 // [node]: a machine, its devices, and the links between them.
@@ -88,26 +88,25 @@ inline constexpr Field<NodeConfig> kNodeFields[] = {
     {.key = "ranks", .member = &NodeConfig::ranks, .doc = "Ranks on a node.", .min = 1, .max = 4096, .required = true},
     {.key = "cores",
      .member = &NodeConfig::cores,
-     .doc = "Where ranks compute on the node's processors: how many ranks can at once; 0: each has its own device. If "
-            "ranks are more, messages between them take processors, too: of each member for as long as latency and "
-            "rate say.",
+     .doc = "Number of ranks that can compute at once on the node's processors; 0: each rank has its own device. With "
+            "more ranks than this, transfers between them also occupy the processors of both sides, for the time that "
+            "latency and rate give.",
      .min = 0,
      .max = 4096},
     {.key = "rate",
      .member = &NodeConfig::gb_s,
-     .doc =
-         "What a rank can send to ranks of its node in GB/s, and receive at the same time; 0: there is no such link.",
+     .doc = "Bandwidth of a rank to ranks of its node in GB/s, in each direction; 0: no such link.",
      .min = 0,
      .max = 1e6},
     {.key = "latency",
      .member = &NodeConfig::latency_s,
-     .doc = "Of one hop.",
+     .doc = "Latency of one hop.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 1},
     {.key = "step",
      .member = &NodeConfig::step_s,
-     .doc = "Time that every step takes besides, while devices are idle: the host's work between two steps.",
+     .doc = "Time between two steps in which devices are idle and the host works.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 60},
@@ -125,14 +124,13 @@ struct NetworkConfig {
 inline constexpr Field<NetworkConfig> kNetworkFields[] = {
     {.key = "rate",
      .member = &NetworkConfig::gb_s,
-     .doc =
-         "What a rank's part of its node's network cards can send in GB/s, and receive at the same time; 0: nodes are "
-         "not connected.",
+     .doc = "Bandwidth of a rank's share of its node's network cards in GB/s, in each direction; 0: nodes are not "
+            "connected.",
      .min = 0,
      .max = 1e6},
     {.key = "latency",
      .member = &NetworkConfig::latency_s,
-     .doc = "Of one hop between nodes under the same leaf switch.",
+     .doc = "Latency of one hop between nodes under the same leaf switch.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 1},
@@ -143,13 +141,12 @@ inline constexpr Field<NetworkConfig> kNetworkFields[] = {
      .max = 1e6},
     {.key = "spine_share",
      .member = &NetworkConfig::spine_share,
-     .doc = "Share of the rate that is left to what crosses leaf switches: what uplinks and collisions of flows there "
-            "cost.",
+     .doc = "Share of the rate that remains for traffic across leaf switches, after uplinks and collisions of flows.",
      .min = 1e-3,
      .max = 1},
     {.key = "spine_latency",
      .member = &NetworkConfig::spine_latency_s,
-     .doc = "Of one hop between nodes under different leaf switches.",
+     .doc = "Latency of one hop between nodes under different leaf switches.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 1},
@@ -163,9 +160,8 @@ struct NoiseConfig {
 inline constexpr Field<NoiseConfig> kNoiseFields[] = {
     {.key = "spread",
      .member = &NoiseConfig::spread,
-     .doc =
-         "Standard deviation of ranks' speed, as a share of it. Where one rank stands for many that must meet, it is "
-         "as slow as the slowest of so many is expected to be.",
+     .doc = "Standard deviation of ranks' speed, relative to it. A rank that stands for many ranks of a group is as "
+            "slow as the expected slowest of them.",
      .min = 0,
      .max = 1},
 };

@@ -19,7 +19,7 @@ std::vector<Row> interleaved_order(const Shape& shape, int rank) {
 
 extern const ScheduleKind kInterleaved{.key = "1f1b",
                                        .name = "interleaved",
-                                       .doc = "the same with mesh.chunks above 1, which shorten the bubble",
+                                       .doc = "the same with mesh.chunks above 1, for a shorter bubble",
                                        .interleaves = true,
                                        .whole_groups = true,
                                        .order = interleaved_order,

@@ -25,43 +25,40 @@ struct DataConfig {
 inline constexpr Field<DataConfig> kDataFields[] = {
     {.key = "train",
      .member = &DataConfig::train,
-     .doc =
-         "Token files to train on, by prefix (without .bin and .idx); {path = \"PREFIX\", weight = 3} entries, or "
-         "\"3 PREFIX\" for short, are blended by weight, entries without weights are shuffled together. With "
-         "weight = [[0, 0.9], [10000, 0.1]], or \"0:0.9;10000:0.1 PREFIX\" for short, the weight is 0.9, and 0.1 once "
-         "10000 steps are done; 0 leaves a source out meanwhile.",
+     .doc = "Token files to train on, by prefix (without .bin and .idx). Entries with a weight, {path = \"PREFIX\", "
+            "weight = 3} or \"3 PREFIX\" for short, are blended by weight; entries without weights are shuffled "
+            "together. A weight can change: with weight = [[0, 0.9], [10000, 0.1]], or \"0:0.9;10000:0.1 PREFIX\" for "
+            "short, it is 0.9 for the first 10000 steps, then 0.1. Weight 0 leaves the source out.",
      .weighted_paths = true},
     {.key = "valid",
      .member = &DataConfig::valid,
-     .doc = "Token files to validate with, by prefix; when empty, a part of each training file is held out.",
+     .doc = "Token files for validation, by prefix. Empty: a part of each training file is held out.",
      .weighted_paths = true},
     {.key = "valid_fraction",
      .member = &DataConfig::valid_fraction,
-     .doc = "The last part of the tokens of each training file that is held out for validation when valid is empty; 0 "
-            "for none.",
+     .doc = "Fraction of each training file, at its end, that is held out for validation if valid is empty; 0: none.",
      .min = 0,
      .max = 0.5},
     {.key = "reset_attention",
      .member = &DataConfig::reset_attention,
-     .doc = "A token attends only to tokens of its own document, and learned positions count from where that begins in "
-            "the sample (rotary ones are relative). On the CPU, and on GPUs from H100 on."},
+     .doc = "Tokens attend only within their own document, and learned positions restart at each document in the "
+            "sample (rotary positions are relative). On CPUs, and on GPUs from H100 on."},
     {.key = "balance",
      .member = &DataConfig::balance,
-     .doc = "With reset_attention, the samples of a step are divided among dp ranks and microbatches so that attention "
-            "takes about as long on each, by the lengths of their documents. A step has the same samples either way."},
+     .doc =
+         "With reset_attention, distribute the samples of a step over dp ranks and microbatches so that each takes "
+         "about equal time in attention, by the lengths of documents. The step trains on the same samples either way."},
     {.key = "read_timeout",
      .member = &DataConfig::read_timeout_s,
-     .doc = "How long a step may wait for its tokens before the storage is said to have failed.",
+     .doc = "Maximum time that a step waits for its tokens before the run ends with a storage failure.",
      .unit = Unit::seconds,
      .min = 1,
      .max = 7 * 86'400},
     {.key = "loaders",
      .member = &DataConfig::loaders,
-     .doc =
-         "Source loaders of a node, at most: threads of its loader that read the sources. There is one while it keeps "
-         "up with the ranks, and more where it does not; which sources each owns follows from what reading them "
-         "takes. They change no sample. 0: as many as the loader may use cores; storage that answers slowly may want "
-         "more.",
+     .doc = "Maximum number of source loaders on a node: threads of its loader that read the sources. It starts with "
+            "one and adds more if the ranks wait for data; sources are assigned by the measured cost of reading them. "
+            "Samples do not depend on it. 0: as many as the loader's cores. Storage with high latency may need more.",
      .min = 0,
      .max = 64},
 };

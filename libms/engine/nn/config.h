@@ -51,54 +51,61 @@ struct ModelConfig {
 inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "family",
      .member = &ModelConfig::family,
-     .doc =
-         "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, and biases only "
-         "where a key says so; with the keys below also Mistral, Qwen2 and Qwen3.",
+     .doc = "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, no biases by "
+            "default. The keys below adapt llama to Mistral, Qwen2 and Qwen3.",
      .choices = {"gpt", "llama"}},
     {.key = "layers", .member = &ModelConfig::layers, .doc = "Transformer blocks.", .min = 1, .max = 10000},
     {.key = "hidden", .member = &ModelConfig::hidden, .doc = "Width of the residual stream.", .min = 1, .max = 1e6},
     {.key = "heads", .member = &ModelConfig::heads, .doc = "Attention heads.", .min = 1, .max = 1e5},
     {.key = "kv_heads",
      .member = &ModelConfig::kv_heads,
-     .doc = "Key and value heads (grouped-query attention); 0 means as many as heads.",
+     .doc = "Key and value heads (grouped-query attention); 0: as many as heads.",
      .min = 0,
      .max = 1e5},
     {.key = "head_dim",
      .member = &ModelConfig::head_size,
-     .doc = "Size of an attention head; 0 means hidden / heads.",
+     .doc = "Size of an attention head; 0: hidden / heads.",
      .min = 0,
      .max = 256},
     {.key = "ffn_hidden",
      .member = &ModelConfig::ffn_hidden,
-     .doc = "Width of the feed-forward layer; 0 means 4 * hidden.",
+     .doc = "Width of the feed-forward layer; 0: 4 * hidden.",
      .min = 0,
      .max = 1e7},
-    {.key = "vocab", .member = &ModelConfig::vocab, .doc = "Token ids are below this.", .min = 2, .max = 1e8},
+    {.key = "vocab",
+     .member = &ModelConfig::vocab,
+     .doc = "Size of the vocabulary: all token ids are below it.",
+     .min = 2,
+     .max = 1e8},
     {.key = "vocab_multiple",
      .member = &ModelConfig::vocab_multiple,
-     .doc =
-         "Each tp rank's part of the vocabulary is padded to a multiple of this in memory, never in checkpoints. "
-         "With 64, every row of logits begins on a cache line, and the head's GEMMs and the loss read whole words of "
-         "16 bytes; GPT-2's 50257 is odd.",
+     .doc = "Pad each tp rank's part of the vocabulary to a multiple of this in memory, never in checkpoints. With 64 "
+            "every row of logits begins on a cache line, so that the head's GEMMs and the loss read aligned words of "
+            "16 bytes, also with GPT-2's 50257 tokens.",
      .min = 1,
      .max = 65'536},
-    {.key = "seq", .member = &ModelConfig::seq, .doc = "Tokens of a sequence.", .min = 1, .max = 1e8},
+    {.key = "seq", .member = &ModelConfig::seq, .doc = "Tokens per sequence.", .min = 1, .max = 1e8},
     {.key = "tied_embeddings",
      .member = &ModelConfig::tied_embeddings,
-     .doc = "The output layer uses the token embedding's matrix. With mesh.pp above 1 its two gradients are summed on "
-            "their stages first, with 1 as they come: so results depend on pp in their last bits, but on nothing else "
-            "of the pipeline. Untied, they do not depend on it at all."},
-    {.key = "norm_eps", .member = &ModelConfig::norm_eps, .doc = "Added to the variance in norms.", .min = 0, .max = 1},
+     .doc = "The output layer shares the token embedding's matrix. With mesh.pp above 1 its two gradients are first "
+            "summed per stage, so that results depend on pp in their last bits. Untied, results do not depend on the "
+            "pipeline at all."},
+    {.key = "norm_eps",
+     .member = &ModelConfig::norm_eps,
+     .doc = "Epsilon added to the variance in norms.",
+     .min = 0,
+     .max = 1},
     {.key = "rotary_base",
      .member = &ModelConfig::rotary_base,
-     .doc = "Base of the rotary angles. Only of llama: a gpt learns its positions.",
+     .doc = "Base of the rotary angles (llama).",
      .min = 1,
      .max = 1e12},
     {.key = "rotary_scaling",
      .member = &ModelConfig::rotary_scaling,
-     .doc = "Lowers rotary frequencies for sequences longer than the first training's (llama). linear: all of them by "
-            "rotary_factor. llama3 (Llama 3.1): those with fewer than rotary_low_freq turns in rotary_original_seq "
-            "tokens by rotary_factor, those with more than rotary_high_freq not, and those between by a blend.",
+     .doc = "Scales rotary frequencies for sequences longer than in pre-training (llama). linear: divide all by "
+            "rotary_factor. llama3 (Llama 3.1): divide frequencies with fewer than rotary_low_freq turns in "
+            "rotary_original_seq tokens by rotary_factor, keep those with more than rotary_high_freq turns, and "
+            "interpolate between the two.",
      .choices = {"none", "linear", "llama3"}},
     {.key = "rotary_factor", .member = &ModelConfig::rotary_factor, .doc = "See rotary_scaling.", .min = 1, .max = 1e6},
     {.key = "rotary_low_freq",
@@ -118,29 +125,29 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      .max = 1e8},
     {.key = "qkv_bias",
      .member = &ModelConfig::qkv_bias,
-     .doc = "Queries, keys and values have biases (llama; gpt always has all biases). Qwen2 has these."},
+     .doc = "Queries, keys and values have biases (llama), as in Qwen2. gpt always has all biases."},
     {.key = "out_bias", .member = &ModelConfig::out_bias, .doc = "The attention's output matrix has a bias (llama)."},
     {.key = "mlp_bias", .member = &ModelConfig::mlp_bias, .doc = "The MLP's matrices have biases (llama)."},
     {.key = "qk_norm",
      .member = &ModelConfig::qk_norm,
-     .doc = "RMSNorm of each head's queries and keys before they are rotated, as in Qwen3 (llama)."},
+     .doc = "RMSNorm of each head's queries and keys before rotation, as in Qwen3 (llama)."},
     {.key = "parallel_block",
      .member = &ModelConfig::parallel_block,
-     .doc = "y = x + attention(norm(x)) + mlp(norm(x)) with one norm, in place of one after the other: another model, "
-            "with half the collectives of tensor parallelism."},
+     .doc = "Compute y = x + attention(norm(x)) + mlp(norm(x)) with one norm, instead of attention before mlp. This is "
+            "a different model, with half the collectives of tensor parallelism."},
     {.key = "window",
      .member = &ModelConfig::window,
-     .doc = "Each token attends to this many tokens, itself among them; 0 means to all before it.",
+     .doc = "Sliding window: each token attends to this many tokens, itself included; 0: to all previous tokens.",
      .min = 0,
      .max = 1e8},
     {.key = "fused",
      .member = &ModelConfig::fused,
-     .doc = "Element-wise work and sums for biases' gradients are fused into the matmul or the norm beside them, and a "
-            "parallel block's matmuls of the same input into one; off, for comparison, each is an operation of its "
-            "own."},
+     .doc = "Fuse element-wise operations and the sums of bias gradients into the neighboring GEMM or norm, and GEMMs "
+            "of a parallel block with the same input into one. false, for comparison: each is a separate operation."},
     {.key = "init_std",
      .member = &ModelConfig::init_std,
-     .doc = "Standard deviation of initial weights; outputs into the residual stream get it / sqrt(2 layers).",
+     .doc =
+         "Standard deviation of initial weights. For outputs into the residual stream it is divided by sqrt(2 layers).",
      .min = 0,
      .max = 10},
 };

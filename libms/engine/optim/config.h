@@ -32,30 +32,42 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
     {.key = "lr", .member = &OptimConfig::lr, .doc = "Peak learning rate.", .min = 0, .max = 1e3},
     {.key = "min_lr_ratio",
      .member = &OptimConfig::min_lr_ratio,
-     .doc = "The schedule ends at this part of the peak learning rate.",
+     .doc = "Learning rate at the end of the schedule, as a fraction of the peak.",
      .min = 0,
      .max = 1},
     {.key = "schedule",
      .member = &OptimConfig::schedule,
-     .doc = "How the learning rate falls after the warm-up, to min_lr_ratio."},  // choices: rows of learning_rate.h
+     .doc = "Decay of the learning rate after the warm-up, to min_lr_ratio."},  // choices: rows of learning_rate.h
     {.key = "warmup_steps",
      .member = &OptimConfig::warmup_steps,
-     .doc = "Steps of linear growth to the peak learning rate.",
+     .doc = "Steps of linear warm-up to the peak learning rate.",
      .min = 0,
      .max = 1e12},
     {.key = "decay_fraction",
      .member = &OptimConfig::decay_fraction,
-     .doc = "Part of all steps over which wsd decays.",
+     .doc = "Fraction of all steps in which wsd decays.",
      .min = 0,
      .max = 1},
     {.key = "decay_steps",
      .member = &OptimConfig::decay_steps,
-     .doc = "Steps over which wsd decays, at the end of the run; 0: decay_fraction of them.",
+     .doc = "Steps at the end of the run in which wsd decays; 0: see decay_fraction.",
      .min = 0,
      .max = 1e12},
-    {.key = "beta1", .member = &OptimConfig::beta1, .doc = "Decay of the first moment.", .min = 0, .max = 0.999999},
-    {.key = "beta2", .member = &OptimConfig::beta2, .doc = "Decay of the second moment.", .min = 0, .max = 0.999999},
-    {.key = "eps", .member = &OptimConfig::eps, .doc = "Added to the root of the second moment.", .min = 0, .max = 1},
+    {.key = "beta1",
+     .member = &OptimConfig::beta1,
+     .doc = "Exponential decay rate of the first moment.",
+     .min = 0,
+     .max = 0.999999},
+    {.key = "beta2",
+     .member = &OptimConfig::beta2,
+     .doc = "Exponential decay rate of the second moment.",
+     .min = 0,
+     .max = 0.999999},
+    {.key = "eps",
+     .member = &OptimConfig::eps,
+     .doc = "Epsilon added to the root of the second moment.",
+     .min = 0,
+     .max = 1},
     {.key = "weight_decay",
      .member = &OptimConfig::weight_decay,
      .doc = "Decoupled weight decay of matrices; norms and biases have none.",
@@ -63,26 +75,25 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .max = 10},
     {.key = "groups",
      .member = &OptimConfig::groups,
-     .doc = "Parameters with a learning rate or weight decay of their own: \"PATTERN lr=X weight_decay=Y\", one of the "
-            "two or both. lr is a factor on the schedule's rate. A pattern is of names as in checkpoints, * stands for "
-            "any text (\"embed.*\", \"*.bias\"); the first that fits a parameter counts."},
+     .doc = "Parameter groups with their own learning rate or weight decay: \"PATTERN lr=X weight_decay=Y\", with one "
+            "of the two or both. lr multiplies the schedule's rate. A pattern matches names as in checkpoints; * "
+            "matches any text (\"embed.*\", \"*.bias\"). The first match counts."},
     {.key = "clip",
      .member = &OptimConfig::clip,
-     .doc = "Largest global gradient norm; 0 switches clipping off.",
+     .doc = "Maximum global gradient norm; 0: no clipping.",
      .min = 0,
      .max = 1e12},
     {.key = "zero",
      .member = &OptimConfig::zero,
-     .doc =
-         "What is sharded over dp: 0 nothing; 1 the optimizer's state, gradients reduced once a step; 2 the gradients "
-         "too, reduced after every microbatch.",
+     .doc = "ZeRO stage, the state sharded over dp. 0: none; 1: optimizer state, gradients are reduced once per step; "
+            "2: gradients too, reduced after every microbatch.",
      .min = 0,
      .max = 2},
     {.key = "main_grads_dtype",
      .member = &OptimConfig::main_grads_dtype,
-     .doc = "Type in which the gradients of a step's microbatches add up and are reduced over dp. bf16 halves their "
-            "memory and traffic; each addition then rounds to 8 bits, so that many microbatches lose what is small "
-            "beside the sum. Megatron-LM has --grad-reduce-in-bf16. Only with train.dtype = \"bf16\".",
+     .doc = "Data type in which gradients of microbatches are accumulated and reduced over dp. bf16 halves their "
+            "memory and traffic. Each addition then rounds to 8 bits, so that over many microbatches small "
+            "contributions are lost. As --grad-reduce-in-bf16 of Megatron-LM. Only with train.dtype = \"bf16\".",
      .choices = {"fp32", "bf16"}},
 };
 

@@ -24,7 +24,7 @@ void issue_update(tensor::Stream& stream, const Update& update) {
 
 extern const OptimizerKind kLamb{
     .name = "lamb",
-    .doc = "adamw whose update of each matrix is scaled to the matrix's own size, for large batches",
+    .doc = "adamw with each matrix's update scaled to the matrix's own size, for large batches",
     .states = kMoments,
     .sums = 2,  // squared norms of the parameter and of its update
     .issue_sums = issue_sums,

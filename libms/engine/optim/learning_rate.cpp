@@ -44,12 +44,12 @@ double warm_up_stable_decay(const OptimConfig& config, std::int64_t step, std::i
 double constant(const OptimConfig& config, std::int64_t, std::int64_t) { return config.lr; }
 
 constexpr LearningRateKind kLearningRates[] = {
-    {"cosine", "half a cosine, down to the end of the run", cosine},
-    {"linear", "a straight line, down to the end of the run", linear},
-    {"inverse-sqrt", "lr times the root of warmup_steps (at least 1) over the step, counted from 1", inverse_sqrt},
+    {"cosine", "half a cosine to the end of the run", cosine},
+    {"linear", "a straight line to the end of the run", linear},
+    {"inverse-sqrt", "lr times the square root of warmup_steps (at least 1) / step, counted from 1", inverse_sqrt},
     {"wsd", "stable, then linear decay over the last decay_steps, or decay_fraction of the steps",
      warm_up_stable_decay},
-    {"constant", "none", constant},
+    {"constant", "no decay", constant},
 };
 
 }  // namespace

@@ -49,20 +49,18 @@ void bind(ConfigSchema& schema, Settings& settings) {
   const RegistryFields<optim::OptimConfig> optim_table(named_table.fields(), "schedule", optim::learning_rate_docs(),
                                                        rates);
   schema.section("model", "The model.", settings.model, nn::kModelFields);
-  schema.section("mesh", "How the ranks are arranged: dp x pp x tp of them, tp fastest.", settings.mesh,
+  schema.section("mesh", "The layout of the dp x pp x tp ranks. Adjacent ranks differ in tp.", settings.mesh,
                  mesh_table.fields());
-  schema.section("overlap", "Which communication overlaps compute. The results are the same, but for tp.",
-                 settings.overlap, kOverlapFields);
+  schema.section("overlap", "Overlap of communication with compute. Only tp changes results.", settings.overlap,
+                 kOverlapFields);
   schema.section("train", "The training loop.", settings.train, kTrainFields);
   schema.section("optim", "The optimizer.", settings.optim, optim_table.fields());
-  schema.section("guard", "Steps that would harm the model.", settings.guard, kGuardFields);
-  schema.section("data", "Token files, as 'ms-data encode' writes them.", settings.data, data::kDataFields);
-  schema.section("checkpoint", "Saving the state of training, and going on from it.", settings.checkpoint,
-                 kCheckpointFields);
-  schema.section("trace", "What each rank writes down about what it does, for ms-tracepp.", settings.trace,
-                 trace::kTraceFields);
-  schema.section("metrics", "What rank 0 writes about every step; METRICS in ms-train(1) lists it.", settings.metrics,
-                 trace::kMetricsFields);
+  schema.section("guard", "Detection of harmful steps.", settings.guard, kGuardFields);
+  schema.section("data", "Training data: token files of 'ms-data encode'.", settings.data, data::kDataFields);
+  schema.section("checkpoint", "Saving and loading the state of training.", settings.checkpoint, kCheckpointFields);
+  schema.section("trace", "Trace files of the ranks, for ms-tracepp.", settings.trace, trace::kTraceFields);
+  schema.section("metrics", "Metrics of every step, written by rank 0. METRICS in ms-train(1) lists them.",
+                 settings.metrics, trace::kMetricsFields);
   schema.section("run", "This run.", settings.run, kRunFields);
 }
 

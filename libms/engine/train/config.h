@@ -39,67 +39,62 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
     {.key = "steps", .member = &TrainConfig::steps, .doc = "Optimizer steps of the run.", .min = 1, .max = 1e12},
     {.key = "global_batch",
      .member = &TrainConfig::global_batch,
-     .doc = "Sequences of a step, over all of dp.",
+     .doc = "Sequences per step, over all data-parallel ranks.",
      .min = 1,
      .max = 1e9},
     {.key = "rampup_start",
      .member = &TrainConfig::rampup_start,
-     .doc = "Sequences of the first steps, whose batch then grows to global_batch; 0: all steps have the same.",
+     .doc = "Batch-size ramp-up: sequences per step at the start, growing to global_batch; 0: no ramp-up.",
      .min = 0,
      .max = 1e9},
     {.key = "rampup_increment",
      .member = &TrainConfig::rampup_increment,
-     .doc = "Sequences that the batch grows by at a time.",
+     .doc = "Sequences that each increment of the ramp-up adds.",
      .min = 0,
      .max = 1e9},
     {.key = "rampup_samples",
      .member = &TrainConfig::rampup_samples,
-     .doc = "Sequences of all steps of the ramp-up together: the batch grows in even parts of them.",
+     .doc = "Sequences in the whole ramp-up, which are divided evenly among the batch sizes.",
      .min = 0,
      .max = 1e15},
-    {.key = "microbatch",
-     .member = &TrainConfig::microbatch,
-     .doc = "Sequences that go through the model at once.",
-     .min = 1,
-     .max = 1e6},
+    {.key = "microbatch", .member = &TrainConfig::microbatch, .doc = "Sequences per microbatch.", .min = 1, .max = 1e6},
     {.key = "seed",
      .member = &TrainConfig::seed,
-     .doc = "Key of all random numbers: initial weights, order of samples, generated text.",
+     .doc = "Seed of all random numbers: initial weights, order of samples, generated text.",
      .min = 0,
      .max = 9e15},
     {.key = "dtype",
      .member = &TrainConfig::dtype,
-     .doc = "Type of parameters and activations; sums, norms and optimizer state are fp32 or better, and so are main "
-            "gradients unless optim.main_grads_dtype says otherwise.",
+     .doc = "Data type of parameters and activations. Sums, norms and optimizer state are at least fp32, and so are "
+            "main gradients unless optim.main_grads_dtype is bf16.",
      .choices = {"fp32", "bf16"}},
     {.key = "fp8",
      .member = &TrainConfig::fp8,
-     .doc = "true: GEMMs of the layers, not of the head, round their operands to FP8, each tensor with a scale of its "
-            "own, from its current amax: e4m3, and e5m2 for gradients. Norms and activations find the amax of what "
-            "they write, unless model.fused is off; other tensors are read for it. A step rounds weights once, and "
-            "keeps them so: 2 bytes for each parameter of a layer's matrices. GPUs from H100 on have FP8 GEMMs; others "
-            "and the CPU compute the same numbers in bf16, slower than without. What it gains has not been measured on "
+     .doc = "FP8 GEMMs in the layers, not in the head: operands are rounded to e4m3, gradients to e5m2, each tensor "
+            "with its own scale from its current amax. Norms and activations compute the amax of their output, unless "
+            "model.fused is false; other tensors are read once more for it. A step rounds weights once and keeps the "
+            "result, 2 bytes per parameter of a layer's matrices. GPUs from H100 on have FP8 GEMMs. Other GPUs and the "
+            "CPU compute the same numbers in bf16, more slowly than without fp8. The speed-up has not been measured on "
             "a GPU. Only with dtype = \"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
-     .doc = "What the backward computes again instead of keeping it: none; selective: outputs of norms and of the "
+     .doc = "What the backward recomputes instead of storing. none: nothing; selective: outputs of norms and of the "
             "activation; full: everything but each layer's input.",
      .choices = {"none", "selective", "full"}},
     {.key = "z_loss",
      .member = &TrainConfig::z_loss,
-     .doc =
-         "Weight of the z-loss, the squared log of the softmax's denominator, which keeps logits from drifting; 1e-4 "
-         "is usual, 0 is none. It has a part in the gradients; losses are reported without it.",
+     .doc = "Weight of the z-loss, the squared log of the softmax's denominator, which keeps logits from drifting. "
+            "1e-4 is common; 0: no z-loss. It contributes to the gradients, not to the reported loss.",
      .min = 0,
      .max = 1},
     {.key = "eval_every",
      .member = &TrainConfig::eval_every,
-     .doc = "Steps between evaluations; the last step is always evaluated; 0 means never.",
+     .doc = "Steps between evaluations; the last step is always evaluated. 0: no evaluations.",
      .min = 0,
      .max = 1e12},
     {.key = "eval_samples",
      .member = &TrainConfig::eval_samples,
-     .doc = "Sequences of an evaluation, rounded up to whole global batches.",
+     .doc = "Sequences per evaluation, rounded up to whole global batches.",
      .min = 1,
      .max = 1e9},
     {.key = "log_every",
@@ -127,76 +122,74 @@ struct CheckpointConfig {
 inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
     {.key = "dir",
      .member = &CheckpointConfig::dir,
-     .doc = "Where checkpoints are; a run resumes from the newest complete one there, and saves its last step. Empty: "
-            "nothing is saved."},
+     .doc = "Directory of checkpoints. A run resumes from the newest complete one in it, and saves its last step. "
+            "Empty: nothing is saved."},
     {.key = "load",
      .member = &CheckpointConfig::load,
-     .doc = "What a run begins with that finds no checkpoint in dir: a checkpoint of another run, or a directory of "
-            "them, of which the newest complete one counts. Nothing is written there. Empty: a run begins at step 0, "
-            "with the weights that train.seed gives."},
+     .doc = "Checkpoint to start from if dir has none: a checkpoint of another run, or the newest complete one of a "
+            "directory. It is only read. Empty: start at step 0, with initial weights from train.seed."},
     {.key = "weights_only",
      .member = &CheckpointConfig::weights_only,
-     .doc = "true: of the checkpoint that load names only the weights are used. The optimizer is fresh, and the run "
-            "begins at step 0 and at the first sample of its data: fine-tuning, or another experiment. false: "
-            "training continues from its step, as checkpoint.data says."},
+     .doc = "true: load only the weights of the checkpoint in load, with a fresh optimizer, and start at step 0 and at "
+            "the first sample of the data, as for fine-tuning. false: continue training from the checkpoint's step, "
+            "with the data as in checkpoint.data."},
     {.key = "every_steps",
      .member = &CheckpointConfig::every_steps,
-     .doc = "Steps between saves; 0: they are made by time.",
+     .doc = "Steps between saves; 0: saves are timed, see every and mtbf.",
      .min = 0,
      .max = 1e12},
     {.key = "every",
      .member = &CheckpointConfig::every_s,
-     .doc = "Time between saves where every_steps and mtbf are 0; 0: only the last step, and what a stop asks for.",
+     .doc =
+         "Time between saves if every_steps and mtbf are 0. 0: save only the last step, and when the run is stopped.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 30 * 86'400},
     {.key = "mtbf",
      .member = &CheckpointConfig::mtbf_s,
-     .doc = "Mean time between failures of the whole job. Above 0, and every_steps 0, the time between saves is chosen "
-            "so that least is lost (Young, Daly), from what saves are measured to cost.",
+     .doc = "Mean time between failures of the whole job. If it is above 0 and every_steps is 0, the time between "
+            "saves is the optimum by Young and Daly for the measured cost of a save.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 3650.0 * 86'400},
     {.key = "async",
      .member = &CheckpointConfig::async,
-     .doc = "Write in the background while training goes on; otherwise training waits until a save is committed."},
+     .doc = "Write in the background while training continues. false: training waits until a save is committed."},
     {.key = "when_busy",
      .member = &CheckpointConfig::when_busy,
-     .doc = "What happens to a save that is due while the one before is still being written.",
+     .doc = "What to do when a save is due while the previous one is still being written.",
      .choices = {"skip", "wait"}},
     {.key = "keep_last",
      .member = &CheckpointConfig::keep_last,
-     .doc = "Checkpoints that stay when a new one is committed, the newest ones; 0: all.",
+     .doc = "When a new checkpoint is committed, keep the newest N; 0: keep all.",
      .min = 0,
      .max = 1e9},
     {.key = "keep_every",
      .member = &CheckpointConfig::keep_every,
-     .doc = "With keep_last, those of steps that are multiples of this stay too; 0: none.",
+     .doc = "With keep_last, also keep checkpoints of steps that are multiples of this; 0: none.",
      .min = 0,
      .max = 1e12},
     {.key = "data",
      .member = &CheckpointConfig::data,
-     .doc =
-         "Where the data resumes when the token files, their weights, model.seq or train.seed are not those of the "
-         "checkpoint. continue: nowhere, the run is refused. restart: at the beginning. The same data always resumes "
-         "after the last sample that was trained on.",
+     .doc = "What to do if the token files, their weights, model.seq or train.seed differ from those of the "
+            "checkpoint. continue: refuse to run. restart: start at the beginning of the data. With the same data a "
+            "run always resumes after the last sample that was trained on.",
      .choices = {"continue", "restart"}},
     {.key = "max_failed",
      .member = &CheckpointConfig::max_failed,
-     .doc = "As many saves on end may fail before the run ends with code 74; 0: it trains on, says so, and tries again "
-            "after a minute, then after longer, up to ten. The last save of a run has to succeed.",
+     .doc = "End the run with code 74 after this many failed saves in a row. 0: log a warning, continue training, and "
+            "retry after a minute, then at intervals of up to ten minutes. The last save of a run must succeed.",
      .min = 0},
     {.key = "memory_dir",
      .member = &CheckpointConfig::memory_dir,
-     .doc =
-         "A directory in every node's memory, /dev/shm say; empty: none. Each save is copied there, into ms-UID, which "
-         "must belong to the user and be closed to others, every rank's part on its own node and on another one (in "
-         "another dp, pp and tp group where that can be), so that a run that has lost a node and resumes in the same "
-         "layout reads nothing of it from storage. It holds the newest save, and the one before while that is made: "
-         "at most 4 parts for each rank of the node, which count as memory of the job; a buffer for one more comes on "
-         "top. Where a copy fails, or the directory is somebody else's, the save does not. A run that is done removes "
-         "its copies; of one that nobody resumes they stay. They are of no use where Slurm empties the directory "
-         "between two starts (job_container/tmpfs)."},
+     .doc = "Memory tier: a directory in the memory of every node, such as /dev/shm; empty: none. Each save is also "
+            "copied to its subdirectory ms-UID, which must belong to the user and be closed to others. Each rank's "
+            "part is copied to its own node and to another one, in another dp, pp and tp group if possible. After the "
+            "loss of a node, a run that resumes in the same layout reads nothing from storage. The directory holds the "
+            "newest save, and the previous one while the newest is copied: at most 4 parts for each rank of the node, "
+            "which count as the job's memory, and a buffer for one more part. A failed copy does not fail the save. A "
+            "run removes its copies when it is complete; those of an unfinished run remain. The memory tier has no "
+            "effect if Slurm empties the directory between two starts (job_container/tmpfs)."},
 };
 
 struct RunConfig {
@@ -218,82 +211,79 @@ struct RunConfig {
 inline constexpr Field<RunConfig> kRunFields[] = {
     {.key = "dir",
      .member = &RunConfig::dir,
-     .doc =
-         "Where the run writes config.toml, metrics.jsonl (that of the run before is kept as "
-         "metrics.jsonl.previous) and verdict.json; a file 'stop' that is put here ends it after a step. When a wait "
-         "for peers has expired, evidence has the stacks of all processes and the state of each node's GPUs and other "
-         "devices (ms-diag collect), of the last eight starts. Relative to the current directory, as all paths are."},
+     .doc = "Directory of config.toml, metrics.jsonl (the previous run's is kept as metrics.jsonl.previous) and "
+            "verdict.json. Create a file 'stop' in it to end the run after a step. When a wait for peers has timed "
+            "out, evidence/ has the stacks of all processes and the state of each node's GPUs and other devices "
+            "(ms-diag collect), for the last eight starts. Like all paths, it is relative to the current directory."},
     {.key = "device",
      .member = &RunConfig::device,
-     .doc =
-         "What computes. cpu: on the best instruction set of the processor that ONEDNN_MAX_CPU_ISA allows (SSE41, "
-         "AVX2, AVX512_CORE, AVX512_CORE_BF16 or AVX512_CORE_AMX); the log, checkpoints and traces name it, and from "
-         "one to another bits differ. cuda, tried on an emulated GPU only so far: in bf16; under mpirun or srun a GPU "
-         "for each process, by its number on the node, and NCCL between them; ranks that are threads share the first "
-         "GPU.",
+     .doc = "The device that computes. cpu: the best instruction set of the processor that ONEDNN_MAX_CPU_ISA allows "
+            "(SSE41, AVX2, AVX512_CORE, AVX512_CORE_BF16 or AVX512_CORE_AMX). It is recorded in the log, checkpoints "
+            "and traces; different instruction sets give different bits. cuda, tested only on an emulated GPU so far: "
+            "bf16 only. Under mpirun or srun each process uses the GPU with its number on the node, and NCCL between "
+            "GPUs; ranks that are threads share the first GPU.",
      .choices = {"cpu", "cuda"}},
     {.key = "cpu_threads",
      .member = &RunConfig::cpu_threads,
-     .doc =
-         "Threads of a process that compute on the CPU, shared by its ranks; 0: OMP_NUM_THREADS if that is set, else "
-         "as many as cores that it may use, shared with the other processes of its node. They change no bits.",
+     .doc = "Threads per process that compute on the CPU, shared by its ranks. 0: OMP_NUM_THREADS if set, or else the "
+            "process's share of the node's cores. Results do not depend on it.",
      .min = 0,
      .max = tensor::kMaxThreads},
     {.key = "deterministic",
      .member = &RunConfig::deterministic,
-     .doc = "The same bits from every run. false, on GPUs: gradients of attention are added up in whatever order they "
-            "come, which takes less memory, and should take less time."},
+     .doc = "Every run gives the same bits. false, on GPUs: gradients of attention are summed in any order, which "
+            "takes less memory and may be faster."},
     {.key = "matmul_choices",
      .member = &RunConfig::matmul_choices,
-     .doc = "On GPUs, a file with the algorithm of every form of GEMM: missing ones are timed before the first "
-            "step, and added by rank 0. Runs with the same file, the same layout and the same GPUs compute the "
-            "same bits, and so do resumed runs: checkpoints keep the choices. Empty: cuBLASLt's own first choice."},
+     .doc = "Autotuning of GEMMs on GPUs: a file with the algorithm of every GEMM shape. Missing shapes are timed "
+            "before the first step, and rank 0 adds them. Runs with the same file, layout and GPUs give the same bits, "
+            "and so do resumed runs, since checkpoints contain the choices. Empty: cuBLASLt's default algorithm."},
     {.key = "time_ops",
      .member = &RunConfig::time_ops,
-     .doc =
-         "false, on GPUs: no seconds by class of operation in metrics.jsonl and traces, which take two events each."},
+     .doc = "Measure device time by class of operation on GPUs, for metrics.jsonl and traces. Costs one or two CUDA "
+            "events per operation."},
     {.key = "nccl_register",
      .member = &RunConfig::nccl_register,
-     .doc = "true, between GPUs: tensors are in memory of NCCL's, which is told what messages are in, and needs no "
-            "copies of its own on the way where the GPUs of a node or the network allow that (its user buffer "
-            "registration). Not tried on real GPUs yet."},
+     .doc = "Register tensors with NCCL (user buffer registration), so that NCCL avoids internal copies if the links "
+            "within a node or the network support it. Not tested on real GPUs yet."},
     {.key = "comm_timeout",
      .member = &RunConfig::comm_timeout_s,
-     .doc = "How long an operation may wait for its peers before the run stops and names them: at most, and until four "
-            "steps have ended. From then on it is three times the longest of the last 64 steps, and 5 s more, but at "
-            "least run.least_timeout. Ranks that wait for data, evaluate, or read or write files have all of "
+     .doc = "Maximum time that an operation waits for its peers before the run stops and names them. After four steps "
+            "the deadline of an operation is three times the longest of the last 64 steps, plus 5 s, but at least "
+            "run.least_timeout. While ranks wait for data, evaluate, or read or write files, the deadline is "
             "comm_timeout.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 1e6},
     {.key = "least_timeout",
      .member = &RunConfig::least_timeout_s,
-     .doc = "The shortest deadline that the run learns for its steps (comm_timeout). It should be longer than what a "
-            "network needs to recover by itself. comm_timeout or more: none is learned, for a debugger, say.",
+     .doc = "Minimum of the deadline that is derived from step times (comm_timeout). It should exceed the time in "
+            "which a network recovers from a fault. With comm_timeout or more, the deadline is always comm_timeout, "
+            "for use under a debugger.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 1e6},
     {.key = "peak_tflops",
      .member = &RunConfig::peak_tflops,
-     .doc = "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl; 0: the data sheet's bf16 peak of an "
-            "A100, H100 or H200 that ranks do not share, and no MFU on anything else. 'ms-train calibrate' measures "
-            "that of a CPU.",
+     .doc = "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl. 0: the data sheet's bf16 peak for "
+            "A100, H100 and H200 that ranks do not share; no MFU for other devices. 'ms-train calibrate' measures the "
+            "peak of a CPU.",
      .min = 0,
      .max = 1e9},
     {.key = "cluster",
      .member = &RunConfig::cluster,
-     .doc = "An ms-cluster(5) of the machines, as ms-train calibrate writes it. After 100 steps, and when steps have "
-            "changed, the run then says how long a step takes and how long it should, by simulation, as ms-tracepp "
-            "report --expected does. A run with mesh.dp = \"auto\" also says before its first step how fast each "
-            "number of replicas would be. Empty: neither."},
+     .doc = "Cluster file of the machines, ms-cluster(5), as ms-train calibrate writes it. After 100 steps, and when "
+            "step times change, the run logs the measured and the simulated time of a step, as ms-tracepp report "
+            "--expected does. With mesh.dp = \"auto\" it also logs the simulated speed of each number of replicas "
+            "before the first step. Empty: neither."},
     {.key = "sample_tokens",
      .member = &RunConfig::sample_tokens,
-     .doc = "Tokens of text to generate when training ends, with the tokenizer of the first file of data.train.",
+     .doc = "Tokens to generate when training ends, with the tokenizer of the first file of data.train.",
      .min = 0,
      .max = 1e6},
     {.key = "sample_temperature",
      .member = &RunConfig::sample_temperature,
-     .doc = "Sharpness of generated text; 0 takes the likeliest token.",
+     .doc = "Sampling temperature of generated text; 0: always the most likely token.",
      .min = 0,
      .max = 100},
 };
@@ -306,19 +296,20 @@ struct OverlapConfig {
 inline constexpr Field<OverlapConfig> kOverlapFields[] = {
     {.key = "tp",
      .member = &OverlapConfig::tp,
-     .doc = "Collectives of tensor parallelism are split and overlap the GEMMs around them; an all-reduce over tp then "
-            "sums in another order."},
+     .doc = "Split the collectives of tensor parallelism and overlap them with the surrounding GEMMs. An all-reduce "
+            "over tp then sums in another order."},
     {.key = "pp",
      .member = &OverlapConfig::pp,
-     .doc = "Transfers of activations and their gradients overlap compute; off, compute waits for each transfer."},
+     .doc =
+         "Overlap transfers of activations and their gradients with compute. false: compute waits for each transfer."},
     {.key = "dp",
      .member = &OverlapConfig::dp,
-     .doc = "Reducing gradients overlaps the rest of the backward, gathering parameters overlaps the forward before "
-            "they are needed; off, compute waits for each."},
+     .doc = "Overlap the reduction of gradients with the rest of the backward, and the gathering of parameters with "
+            "the forward. false: compute waits for each collective."},
     {.key = "dp_message",
      .member = &OverlapConfig::dp_message,
-     .doc = "The gradients of a chunk are cut between layers into messages of at least this size (and the parameters "
-            "alike): small ones leave as soon as a layer is done, large ones lose less time to latency.",
+     .doc = "Bucket size: the gradients of a chunk, and its parameters, are split between layers into collectives of "
+            "at least this size. Small ones start as soon as a layer is done, large ones suffer less from latency.",
      .unit = Unit::bytes,
      .min = 1,
      .max = 1e15},
