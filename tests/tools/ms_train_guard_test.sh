@@ -36,7 +36,7 @@ grep -q '"kind": "train.diverged"' runs/stop/verdict.json || fail "the verdict o
 grep -q '"blame": "user"' runs/stop/verdict.json || fail "a NaN is blamed on somebody else than the user"
 [ "$(numbers stop step)" = "1 2 3 4 5 6" ] || fail "metrics of the step that stops a run are missing: $(numbers stop step)"
 MS_FAULT='step=5 rank=1 nan; step=6 rank=0 nan'
-expect 2 '2 steps on end were skipped' run c.toml --set run.dir=runs/many --set guard.max_skips=2
+expect 2 '2 steps in a row were skipped' run c.toml --set run.dir=runs/many --set guard.max_skips=2
 unset MS_FAULT
 
 # Norms that vary at all have spikes by so small a measure.

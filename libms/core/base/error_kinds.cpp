@@ -5,275 +5,269 @@ namespace {
 
 constexpr ErrorKindRow kErrorKinds[] = {
     {"calibrate.noise",
-     "Every attempt to measure this machine was disturbed. Stop what else runs on it, or accept less with --busy."},
+     "Other processes disturbed every measurement of this machine. Stop them, or accept a lower accuracy with --busy."},
     {"ckpt.bench",
-     "The benchmark of checkpoints cannot write or read where it shall. The message names the file and the "
-     "system's reason."},
-    {"ckpt.busy", "Another process holds the checkpoint or its directory. Wait for it, or end it."},
-    {"ckpt.create", "A directory of checkpoints cannot be made. Look at the path, its owner and the free space."},
+     "The checkpoint benchmark cannot write or read its directory. The message names the file and the system's "
+     "reason."},
+    {"ckpt.busy", "Another process holds the checkpoint or its directory. Wait for that process, or end it."},
+    {"ckpt.create", "A directory of checkpoints cannot be created. Check the path, its owner and the free space."},
     {"ckpt.damaged",
-     "A checkpoint does not hold what its manifest says. An older one is used where there is one; 'ms-ckpt verify' "
-     "names the files, 'ms-ckpt repair' sets the checkpoint aside."},
+     "A checkpoint does not match its manifest. An older one is used if there is one. 'ms-ckpt verify' names the "
+     "files; 'ms-ckpt repair' sets the checkpoint aside."},
     {"ckpt.data",
-     "The checkpoint was trained on other data than data.train now names. Name the same sources, or begin a run of "
-     "its own with checkpoint.load."},
-    {"ckpt.delete", "An old checkpoint cannot be deleted. Look at its owner and at the file system."},
-    {"ckpt.dir", "The path checkpoint.dir is there and is no directory. Name another path."},
-    {"ckpt.exists", "A checkpoint of another state is already there. Name another directory, or use --fresh."},
+     "The checkpoint was trained on other data than data.train. Set data.train to the same sources, or start a new run "
+     "with checkpoint.load."},
+    {"ckpt.delete", "An old checkpoint cannot be deleted. Check its owner and the file system."},
+    {"ckpt.dir", "checkpoint.dir exists and is not a directory. Set another path."},
+    {"ckpt.exists",
+     "The output directory already has a checkpoint of this step or a later one. Write to another directory."},
     {"ckpt.failed",
-     "The last checkpoints could not be written, so the run ended rather than train for nothing. Mend the storage; "
-     "the message names it."},
+     "The last checkpoints could not be written, so the run ended to avoid wasted work. Repair the storage, which the "
+     "message names."},
     {"ckpt.hdf5",
-     "HDF5 failed, or was built in a way that this program cannot use. The message names the file and has HDF5's own "
-     "words: look at the storage first, then at the library."},
+     "HDF5 failed, or this build of HDF5 cannot be used. The message names the file and HDF5's error. Check the "
+     "storage first, then the library."},
     {"ckpt.incomplete",
-     "A checkpoint lacks files of some ranks: it was being written when the run ended, or files were deleted since. "
-     "Use "
-     "an older one; 'ms-ckpt ls' says which are whole."},
-    {"ckpt.list", "The directory of checkpoints cannot be listed. Look at its owner and at the file system."},
+     "A checkpoint lacks files of some ranks: the run ended during the save, or files were deleted later. Use an older "
+     "checkpoint; 'ms-ckpt ls' lists complete ones."},
+    {"ckpt.list", "The directory of checkpoints cannot be listed. Check its owner and the file system."},
     {"ckpt.lock",
-     "The lock of a directory of checkpoints cannot be taken. The file system may have no locks; the message has "
-     "its reason."},
+     "A directory of checkpoints cannot be locked. The file system may not support locks; the message has its reason."},
     {"ckpt.manifest",
-     "The manifest of a checkpoint is not what this program writes: it was changed or cut off. Use an older "
-     "checkpoint."},
+     "The manifest of a checkpoint is not valid: it was changed or truncated. Use an older checkpoint."},
     {"ckpt.memory",
-     "Copies in the memory of nodes cannot be kept, for /dev/shm is too small or cannot be written. Make it "
-     "larger, or switch the memory tier off."},
+     "Copies in the memory of nodes cannot be stored, because /dev/shm is too small or not writable. Make it larger, "
+     "or disable the memory tier."},
     {"ckpt.mismatch",
-     "The checkpoint is of another model or optimizer than the configuration. Name the right one, or change the "
-     "configuration back."},
+     "The checkpoint has another model or optimizer than the configuration. Use the right checkpoint, or restore the "
+     "configuration."},
     {"ckpt.node",
-     "A rank finds a checkpoint damaged that is sound where rank 0 reads it. The node, or its mount of the "
-     "storage, is at fault: exclude it."},
-    {"ckpt.none",
-     "There is no checkpoint that can be loaded. 'ms-ckpt ls' says what is there; --fresh begins at step 0."},
-    {"ckpt.path", "A checkpoint that was named is not there or cannot be opened. Look at the path."},
-    {"ckpt.pin", "A checkpoint cannot be pinned. Look at its owner and at the file system."},
-    {"ckpt.read", "A file of a checkpoint cannot be read. The storage failed; try again once it answers."},
+     "A rank reads a checkpoint as damaged that rank 0 reads as sound. The rank's node, or its mount of the storage, "
+     "is at fault. Exclude the node."},
+    {"ckpt.none", "No checkpoint can be loaded. 'ms-ckpt ls' lists what exists; --fresh starts at step 0."},
+    {"ckpt.path", "The given checkpoint does not exist or cannot be opened. Check the path."},
+    {"ckpt.pin", "A checkpoint cannot be pinned. Check its owner and the file system."},
+    {"ckpt.read", "A file of a checkpoint cannot be read: the storage failed. Try again when it works."},
     {"ckpt.rename",
-     "A checkpoint is written and cannot be given its name. Look at the owner of the directory and at the file "
+     "A complete checkpoint cannot be renamed to its final name. Check the owner of the directory and the file "
      "system."},
     {"ckpt.rollbacks",
-     "The file rollbacks.json in checkpoint.dir is lost, or is not what this program writes: it says which data the "
-     "run leaves out. Put back a copy, or begin with --fresh."},
-    {"ckpt.rule", "The command ms-ckpt prune was not told what stays. Give --keep-last, --keep-every or another rule."},
-    {"ckpt.save", "Writing a checkpoint ended in something that should not happen. This is a bug of ms: keep the log."},
+     "rollbacks.json in checkpoint.dir, which lists the data that the run leaves out, is lost or not valid. Restore a "
+     "copy, or start over with --fresh."},
+    {"ckpt.rule", "ms-ckpt prune needs a rule for what to keep. Give --keep-last, --keep-every or another rule."},
+    {"ckpt.save", "An unexpected error occurred while writing a checkpoint. This is a bug of ms: keep the log."},
     {"ckpt.stat",
-     "The system cannot say what a file of a checkpoint is. The storage failed; the message has its reason."},
+     "The system call stat failed for a file of a checkpoint: the storage failed. The message has the reason."},
     {"ckpt.stopped",
-     "Saving was given up because the run ends. The cause of the end is another error: run.dir/verdict.json names it."},
+     "A save was abandoned because the run ends. The cause is another error, see run.dir/verdict.json."},
     {"ckpt.sync",
-     "A checkpoint is there, and the storage does not promise that it lasts. Look at the storage before relying on "
-     "it."},
+     "The storage failed to sync a checkpoint, which may be lost at a power failure. Check the storage before you rely "
+     "on the checkpoint."},
     {"ckpt.unreadable",
-     "The storage cannot read a checkpoint now. An older one is not used for that: try again once the storage "
-     "answers."},
+     "The storage cannot read a checkpoint now. An older one is not used instead. Try again when the storage works."},
     {"ckpt.version", "A newer version of ms wrote the checkpoint. Use that version or a later one."},
     {"ckpt.write",
-     "A checkpoint cannot be written. Mostly the storage or the quota is full; the message has the system's "
-     "reason."},
-    {"cli.missing", "A command lacks an option that it needs. The message names it."},
-    {"cli.value", "An option has a value that it does not take. The message says what it takes."},
-    {"cluster.classes", "Classes of devices in a cluster file are wrong. ms-cluster(5) shows the form."},
-    {"cluster.curve", "An efficiency curve in a cluster file is wrong. ms-cluster(5) shows the form."},
-    {"cluster.link", "A link in a cluster file is wrong. ms-cluster(5) shows the form."},
+     "A checkpoint cannot be written. Usually the storage or the quota is full; the message has the system's reason."},
+    {"cli.missing", "A command lacks a required option. The message names it."},
+    {"cli.value", "An option has an invalid value. The message lists valid ones."},
+    {"cluster.classes", "The device classes in a cluster file are not valid. ms-cluster(5) shows the form."},
+    {"cluster.curve", "An efficiency curve in a cluster file is not valid. ms-cluster(5) shows the form."},
+    {"cluster.link", "A link in a cluster file is not valid. ms-cluster(5) shows the form."},
     {"comm.closed",
      "Communication was shut down while operations were in progress. This is a bug of ms: keep the log."},
     {"comm.configuration",
-     "Ranks were started with different configurations. Start all from one file that all nodes see."},
+     "Ranks were started with different configurations. Start all ranks with one file that all nodes can read."},
     {"comm.cut_off",
-     "A rank reaches few of the other nodes. Its node, or its link, is at fault: exclude it and look with "
+     "A rank can reach only a few other nodes. Its node, or the node's link, is at fault. Exclude it, and test it with "
      "ms-netcheck locate."},
     {"comm.deadline",
-     "A rank waited longer for others than run.comm_timeout allows. The message names the operation; ms-tracepp hang "
-     "on the run's trace names the rank that was late."},
-    {"comm.host", "A node does not know its own name: 'hostname' there says none. Exclude it until it does."},
-    {"comm.launch", "Ranks were asked for as threads and started as processes as well. Drop --ranks, or the launcher."},
-    {"comm.mismatch", "Two ranks disagree about an operation. This is a bug of ms: keep the log."},
+     "A rank waited for its peers longer than run.comm_timeout allows. The message names the operation; ms-tracepp "
+     "hang with the run's trace names the late rank."},
+    {"comm.host", "A node has no hostname: 'hostname' prints none. Exclude it until this is corrected."},
+    {"comm.launch", "--ranks asks for threads, but a launcher started processes. Remove --ranks, or the launcher."},
+    {"comm.mismatch", "Two ranks issued different operations. This is a bug of ms: keep the log."},
     {"comm.mpi",
-     "MPI failed, or is not in this build. Use srun --mpi=pmix or mpirun with the MPI that ms was built with; the "
-     "message has MPI's words."},
-    {"comm.nccl", "NCCL failed. NCCL_DEBUG=INFO shows more; look at the node's GPUs and links with ms-diag."},
+     "MPI failed, or is not in this build. Use srun --mpi=pmix or mpirun with the MPI that ms was built with. The "
+     "message has MPI's error."},
+    {"comm.nccl", "NCCL failed. NCCL_DEBUG=INFO prints details. Check the node's GPUs and links with ms-diag."},
     {"comm.peer_lost",
-     "A rank ended, or its node was lost. That rank's own message, or the node's log, has the cause."},
+     "A rank exited, or its node was lost. The rank's own message, or the node's log, has the cause."},
     {"comm.store",
-     "What ranks publish to each other at the start did not arrive. Look at PMIx (srun --mpi=pmix) and the network "
-     "of the nodes."},
+     "The key-value exchange between ranks at the start failed. Check PMIx (srun --mpi=pmix) and the network of the "
+     "nodes."},
     {"config.invalid",
-     "The configuration has mistakes. The message lists all of them with file, line and column; ms.toml(5) has the "
+     "The configuration has errors. The message lists all of them with file, line and column; ms.toml(5) describes the "
      "keys."},
-    {"cuda.architecture", "The GPU is older or newer than this build serves. Build for it, or use other nodes."},
+    {"cuda.architecture", "This build does not support the GPU's architecture. Build for it, or use other nodes."},
     {"cuda.cublas",
-     "The library cuBLASLt failed. The GPU or the driver is at fault, or this is a bug of ms; the message has its "
-     "status. Look at the GPU with ms-diag run --level 2 first."},
+     "cuBLASLt failed: the GPU or the driver is at fault, or this is a bug of ms. The message has its status. Check "
+     "the GPU with ms-diag run --level 2 first."},
     {"cuda.cudnn",
-     "The library cuDNN failed. The installation of cuDNN does not fit the driver, or this is a bug of ms; the message "
-     "has its status. Look at the GPU with ms-diag run --level 2 first."},
-    {"cuda.error", "The GPU reported an error. Exclude the node and look at it with ms-diag run --level 2."},
-    {"cuda.hardware", "The hardware of the GPU failed: memory, bus or link. Exclude the node; dmesg has the Xid."},
-    {"cuda.node", "The node cannot use its GPU: driver, permissions or mode. Exclude it and look with ms-diag run."},
+     "cuDNN failed: the installed cuDNN does not fit the driver, or this is a bug of ms. The message has its status. "
+     "Check the GPU with ms-diag run --level 2 first."},
+    {"cuda.error", "The GPU reported an error. Exclude the node and check it with ms-diag run --level 2."},
+    {"cuda.hardware", "The GPU's hardware failed: memory, bus or link. Exclude the node; dmesg has the Xid."},
+    {"cuda.node",
+     "The node cannot use its GPU because of the driver, permissions or the GPU's mode. Exclude it and check it with "
+     "ms-diag run."},
     {"cuda.none",
-     "No GPU can be used here: there is none, or this build has no CUDA. Ask for GPUs with --gres, or set "
-     "run.device = \"cpu\"."},
-    {"cuda.plugin",
-     "The library libms_cuda.so cannot be loaded, or is of another build. Install all of ms from one build."},
-    {"cuda.program", "A CUDA call was used wrongly. This is a bug of ms: keep the log."},
-    {"data.bug",
-     "Reading the training data ended in something that should not happen. This is a bug of ms: keep the log."},
+     "No GPU is available: the node has none, or this build has no CUDA. Request GPUs with --gres, or set run.device = "
+     "\"cpu\"."},
+    {"cuda.plugin", "libms_cuda.so cannot be loaded, or is from another build. Install all of ms from one build."},
+    {"cuda.program", "A CUDA call was not valid. This is a bug of ms: keep the log."},
+    {"data.bug", "An unexpected error occurred while reading the training data. This is a bug of ms: keep the log."},
     {"data.differs",
-     "The token files of a node are not those of rank 0's node. Copy them again, or use storage that all nodes "
-     "share."},
-    {"data.document", "A document is longer than the tokenizer takes. Split it."},
-    {"data.empty", "The text has no documents. Look at the file and at --split-on and --field."},
-    {"data.field", "The name of a field of JSON is wrong. Give --field one that the lines have."},
-    {"data.index", "The index of a token file is damaged or of another version. Encode the text again."},
+     "The token files on a node differ from those on rank 0's node. Copy them again, or use shared storage."},
+    {"data.document", "A document is too long for the tokenizer. Split it."},
+    {"data.empty", "The text has no documents. Check the file, --split-on and --field."},
+    {"data.field", "The name of a JSON field is wrong. Set --field to a field of the lines."},
+    {"data.index", "The index of a token file is damaged or has another version. Encode the text again."},
     {"data.input",
-     "A text or token file cannot be read. The message names it and has the system's reason: mostly its path or its "
-     "owner."},
+     "A text or token file cannot be read. The message names it and the system's reason; usually the path or the owner "
+     "is wrong."},
     {"data.json",
-     "A line is not the JSON that was expected. The message names file and line; --skip-bad-lines leaves such "
-     "lines out."},
+     "A line is not valid JSON Lines. The message names file and line; --skip-bad-lines skips such lines."},
     {"data.loader",
-     "The process that reads the training data failed or cannot be started. The message has its reason, or the signal "
-     "that ended it: SIGKILL is mostly lack of memory."},
-    {"data.merge", "Token files that differ cannot be merged. Encode them with one tokenizer."},
-    {"data.note", "The note beside a token file is of another file. Encode the text again."},
+     "The process that reads the training data failed or cannot be started. The message has the reason, or the signal "
+     "that ended it. SIGKILL usually means that memory was exhausted."},
+    {"data.merge", "Token files of different tokenizers or types cannot be merged. Encode them with one tokenizer."},
+    {"data.note", "PREFIX.meta.json belongs to another token file. Encode the text again."},
     {"data.output",
-     "The token file cannot be written. The message has the system's reason: look at the directory, its owner and the "
+     "The token file cannot be written. The message has the system's reason. Check the directory, its owner and the "
      "free space."},
-    {"data.pattern", "The tokenizer splits words by a pattern that is not known. The message lists those that are."},
-    {"data.ring", "Memory that is shared with the loader's process cannot be had. Make /dev/shm larger."},
-    {"data.short", "A token file is too short for what is asked. Use more text, or a shorter model.seq."},
-    {"data.source", "A source of data.train is wrong. ms.toml(5) shows the form."},
+    {"data.pattern", "The tokenizer splits words by an unknown pattern. The message lists the known ones."},
+    {"data.ring", "Memory shared with the loader process cannot be allocated. Make /dev/shm larger."},
+    {"data.short", "A token file is too short. Use more text, or a shorter model.seq."},
+    {"data.source", "A source of data.train is not valid. ms.toml(5) shows the form."},
     {"data.timeout",
-     "The tokens of a step did not come in time. Either the storage does not answer, or the node has no time for its "
-     "process ms-loader: its state is D in the first case."},
-    {"data.token", "A token is not in the vocabulary. The file is damaged, or of another tokenizer."},
+     "The tokens of a step did not arrive in time. If the process ms-loader is in state D, the storage does not "
+     "respond; otherwise it does not get enough CPU time."},
+    {"data.token", "A token is not in the vocabulary. The file is damaged, or was written with another tokenizer."},
     {"data.tokenizer",
-     "The tokenizer cannot be read or used. The message names what of it; --tokenizer takes byte, or a tokenizer.json "
-     "of "
+     "The tokenizer cannot be read or used. The message has the reason. --tokenizer takes byte, or a tokenizer.json of "
      "Hugging Face."},
     {"data.train",
-     "A token file of the configuration cannot be opened. Make it with ms-data encode, or mend data.train or "
+     "A token file of the configuration cannot be opened. Create it with ms-data encode, or correct data.train or "
      "data.valid."},
     {"data.vocab",
-     "The vocabulary of the data is larger than model.vocab. Set model.vocab to at least the size that the message "
-     "names."},
-    {"data.weight", "Weights of sources are wrong. ms.toml(5) shows the form."},
+     "The vocabulary of the data is larger than model.vocab. Set model.vocab to at least the size in the message."},
+    {"data.weight", "The weights of the sources are not valid. ms.toml(5) shows the form."},
     {"extension.load",
      "A library of ms cannot be loaded. The message names it; install all packages of ms at one version."},
-    {"fault.gpu", "MS_FAULT asked a rank to declare its GPU at fault, for a test. Unset it."},
+    {"fault.gpu", "MS_FAULT made a rank declare its GPU at fault, for a test. Unset it."},
     {"fault.never", "MS_FAULT names a rank or step that the run does not have. Change it, or unset it."},
-    {"fault.node", "MS_FAULT asked a rank to declare its node at fault, for a test. Unset it."},
-    {"fault.storage", "MS_FAULT asked storage to fail, for a test. Unset it."},
-    {"fault.syntax", "MS_FAULT is not understood. ms-train(1) shows the form; or unset it."},
-    {"faults.file", "A file of faults cannot be used. The message names the line and what ms-train(1) expects there."},
-    {"faults.nodes", "A trace of faults does not say of how many nodes it is. Give --trace-nodes N."},
-    {"faults.number", "A rate and a number of days make more faults than the simulation takes. Lower one of them."},
-    {"faults.rate", "A rate has another form than 0.004 or 0.004:12h. Correct --failures or --storage-outages."},
-    {"file.close", "The system failed to close a file. Storage is at fault, and what was written last may be lost."},
-    {"file.create", "A file cannot be made. Look at the directory, its owner and the free space."},
-    {"file.cut", "A file became shorter while it was read. Somebody writes it: wait for that, and start again."},
-    {"file.kind", "A regular file was expected and something else is there. Name another path."},
+    {"fault.node", "MS_FAULT made a rank declare its node at fault, for a test. Unset it."},
+    {"fault.storage", "MS_FAULT simulated a storage failure, for a test. Unset it."},
+    {"fault.syntax", "MS_FAULT is not valid. ms-train(1) shows the form. Correct it, or unset it."},
+    {"faults.file", "A file of faults is not valid. The message names the line and what ms-train(1) expects there."},
+    {"faults.nodes", "A trace of faults does not have the number of nodes. Give --trace-nodes N."},
+    {"faults.number", "The rate and the number of days give too many faults to simulate. Lower one of them."},
+    {"faults.rate", "A rate must have the form 0.004 or 0.004:12h. Correct --failures or --storage-outages."},
+    {"file.close", "A file cannot be closed: the storage failed, and the last writes may be lost."},
+    {"file.create", "A file cannot be created. Check the directory, its owner and the free space."},
+    {"file.cut",
+     "A file became shorter while it was read. Another process is writing it: wait for that process, and start again."},
+    {"file.kind", "The path is not a regular file. Use another path."},
     {"file.link",
-     "A link cannot be made. The file system may have none: look at it, and at the owner of the directory."},
-    {"file.make_directory", "A directory cannot be made. Look at the path, its owner and the free space."},
+     "A link cannot be created. The file system may not support links. Check it, and the owner of the directory."},
+    {"file.make_directory", "A directory cannot be created. Check the path, its owner and the free space."},
     {"file.map",
      "A file cannot be mapped into memory. The message has the system's reason; 'ulimit -v' may be too low."},
-    {"file.open", "A file cannot be opened. Look at the path and its owner."},
+    {"file.open", "A file cannot be opened. Check the path and its owner."},
     {"file.read", "A file cannot be read. The storage failed; the message has its reason."},
-    {"file.rename", "A file is written and cannot be given its name. Look at the owner of the directory."},
-    {"file.size", "A file is larger than is ever read of its kind. It is probably another file."},
-    {"file.stat", "The system cannot say what a file is. The storage failed; the message has its reason."},
-    {"file.sync", "The storage does not promise that a file lasts. Look at the storage before relying on it."},
+    {"file.rename", "A complete file cannot be renamed to its final name. Check the owner of the directory."},
+    {"file.size", "A file is larger than any file of its kind. It is probably the wrong file."},
+    {"file.stat", "The system call stat failed for a file: the storage failed. The message has the reason."},
+    {"file.sync",
+     "The storage failed to sync a file, which may be lost at a power failure. Check the storage before you rely on "
+     "the file."},
     {"file.write",
-     "A file cannot be written. Mostly the storage or the quota is full; the message has the system's reason."},
+     "A file cannot be written. Usually the storage or the quota is full; the message has the system's reason."},
     {"hf.config",
-     "The config.json of a Hugging Face model has something that ms cannot train. The message names it: take a model "
-     "without it."},
+     "The config.json of a Hugging Face model has a feature that ms does not support. The message names it. Use a "
+     "model without it."},
     {"hf.export",
-     "The checkpoint cannot be written in Hugging Face's form. The message names what of it that form does not have."},
+     "The checkpoint cannot be written as a Hugging Face model. The message names the feature that Hugging Face's "
+     "format lacks."},
     {"hf.import",
-     "The Hugging Face model cannot be read. The message names what of it: download it again, or take another one."},
-    {"hf.index", "The index of a model's files is wrong. Download the model again."},
-    {"hf.model", "The directory holds no model of Hugging Face. Name the one with config.json."},
+     "The Hugging Face model cannot be read. The message has the reason. Download it again, or use another one."},
+    {"hf.index", "The index of a model's files is not valid. Download the model again."},
+    {"hf.model", "The directory has no Hugging Face model. Use the directory with config.json."},
     {"hf.safetensors", "A file of weights is damaged. Download the model again."},
     {"hf.write",
-     "The model cannot be written. The message has the system's reason: look at the directory, its owner and the free "
+     "The model cannot be written. The message has the system's reason. Check the directory, its owner and the free "
      "space."},
-    {"log.filter", "MS_LOG is not understood. It is a level, then levels of modules, as in info,comm:debug."},
-    {"mesh.layers", "Layers cannot be shared out as the mesh asks. Change mesh.pp, mesh.chunks or model.layers."},
+    {"log.filter", "MS_LOG is not valid. It is a level, then levels of modules, as in info,comm:debug."},
+    {"mesh.layers", "The layers cannot be divided over the mesh. Change mesh.pp, mesh.chunks or model.layers."},
     {"mesh.size",
-     "The mesh does not fit the number of ranks. mesh.dp x mesh.pp x mesh.tp must be the number of processes that "
+     "The mesh does not fit the number of ranks. mesh.dp x mesh.pp x mesh.tp must equal the number of processes that "
      "srun or mpirun starts."},
-    {"mesh.slots",
-     "The hosts have other slots than the mesh takes. Change the mesh, or --nodes and --ntasks-per-node."},
-    {"net.interface", "No network interface leads where it shall. Name one with --interface."},
-    {"optim.group", "A group of parameters in [optim] is wrong. ms.toml(5) shows the form."},
+    {"mesh.slots", "The slots of the hosts do not fit the mesh. Change the mesh, or --nodes and --ntasks-per-node."},
+    {"net.interface", "No local network interface has a route to the peer. Name one with --interface."},
+    {"optim.group", "A parameter group in [optim] is not valid. ms.toml(5) shows the form."},
     {"replay.devices",
-     "Ranks compute on processors or GPUs of different kinds, whose bits differ: guard.replay_every cannot compare "
-     "them."},
+     "guard.replay_every cannot compare ranks on different kinds of processors or GPUs, because their bits differ."},
     {"replay.differs",
-     "guard.replay_every found ranks that compute other bits than all others from the same tokens: their device is "
-     "broken. Exclude its node; the message says which checkpoints are doubtful."},
+     "guard.replay_every found ranks that compute other bits from the same tokens than the majority: their device is "
+     "broken. Exclude its node. The message names the checkpoints that are doubtful."},
     {"replay.tie",
-     "guard.replay_every found dp ranks that differ, and no more than half of them agree: look at all nodes with "
-     "ms-diag at level 2."},
-    {"run.busy", "Another run is at work in run.dir. Wait for it, end it, or give this one another run.dir."},
-    {"run.cpu_threads", "OMP_NUM_THREADS is no number of threads. Set it right, or unset it."},
-    {"run.form", "A file of run.dir is of another version or damaged. Give the run another run.dir."},
-    {"sched.csv", "The CSV of a schedule has a mistake. The message names line and column."},
-    {"sched.invalid", "The schedule cannot run: something waits for what never comes. The message names it."},
-    {"sched.name", "There is no schedule of that name. The message lists those there are: set mesh.schedule to one."},
+     "guard.replay_every found dp ranks that differ without a majority. Check all nodes with ms-diag at level 2."},
+    {"run.busy", "Another run uses run.dir. Wait for it, end it, or set another run.dir."},
+    {"run.cpu_threads", "OMP_NUM_THREADS is not a number of threads. Correct it, or unset it."},
+    {"run.form", "A file in run.dir is damaged or has another version. Set another run.dir."},
+    {"sched.csv", "The CSV file of a schedule has an error. The message names line and column."},
+    {"sched.invalid", "The schedule deadlocks: an operation waits for one that never comes. The message names it."},
+    {"sched.name", "There is no schedule of that name. Set mesh.schedule to one that the message lists."},
     {"sched.shape",
-     "The schedule does not go with mesh.pp, mesh.chunks and the number of microbatches. Change one of them."},
-    {"sim.deadlock", "The simulation came to a halt. This is a bug of ms: keep the configuration."},
+     "The schedule does not fit mesh.pp, mesh.chunks and the number of microbatches. Change one of them."},
+    {"sim.deadlock", "The simulation deadlocked. This is a bug of ms: keep the configuration."},
     {"simulate.memory",
-     "The run would not fit the memory of the simulated device. Use more ranks, recompute more, or a larger "
-     "mesh.tp or mesh.pp."},
+     "The run does not fit the memory of the simulated device. Use more ranks, recompute more, or a larger mesh.tp or "
+     "mesh.pp."},
     {"slurm.command",
-     "A command of Slurm failed or did not answer. The message has its words; 'scontrol ping' says whether slurmctld "
-     "answers."},
-    {"slurm.hostfile", "A list of hosts has a mistake. The message names line and word."},
-    {"slurm.hostlist", "A list of hosts is not in Slurm's form, node[01-16]."},
-    {"slurm.requeue", "Slurm did not queue the job again. The message says what the job is now."},
-    {"slurm.topology", "A topology file has a mistake. The message names line and word."},
-    {"subprocess.start", "A program cannot be started. Is it installed on this node, and on PATH?"},
-    {"subprocess.wait", "The end of a program that was started cannot be learned. This is a bug of ms: keep the log."},
+     "A Slurm command failed or did not respond. The message has its error; 'scontrol ping' shows whether slurmctld "
+     "responds."},
+    {"slurm.hostfile", "A list of hosts has an error. The message names line and word."},
+    {"slurm.hostlist", "A list of hosts is not a Slurm hostlist, as node[01-16]."},
+    {"slurm.requeue", "Slurm did not requeue the job. The message has the job's state."},
+    {"slurm.topology", "A topology file has an error. The message names line and word."},
+    {"subprocess.start", "A program cannot be started. Check that it is installed on this node and on PATH."},
+    {"subprocess.wait", "Waiting for a program that was started failed. This is a bug of ms: keep the log."},
     {"system.call",
-     "The system refused a call that never fails on a sound node. Exclude the node; the message names the call."},
-    {"system.descriptors", "The process may open no more files. Raise 'ulimit -n'."},
-    {"system.files", "The system failed at a file. The message names it and has the reason: look at the storage."},
+     "A system call failed that never fails on a healthy node. Exclude the node; the message names the call."},
+    {"system.descriptors", "The process has reached its limit of open files. Raise 'ulimit -n'."},
+    {"system.files", "An operation on a file failed. The message names the file and the reason. Check the storage."},
     {"system.memory",
-     "The node, or the job's limit, has no more memory. Use a smaller train.microbatch, more recomputation or more "
-     "ranks; or raise --mem."},
-    {"system.threads", "The process may start no more threads. Raise 'ulimit -u' or the job's limit."},
-    {"tensor.choices", "The file of matmul algorithms is damaged. Delete it: it is made anew."},
-    {"tensor.gate", "An event of another device never came. This is a bug of ms: keep the log."},
-    {"tensor.matmul",
-     "The library oneDNN refused a matrix multiplication. The processor or the library is at fault: exclude the node."},
+     "The memory of the node, or of the job's limit, is exhausted. Use a smaller train.microbatch, more recomputation "
+     "or more ranks, or raise --mem."},
+    {"system.threads", "The process has reached its limit of threads. Raise 'ulimit -u' or the job's limit."},
+    {"tensor.choices", "The file of autotuned GEMM algorithms is damaged. Delete it; the next run creates it again."},
+    {"tensor.gate", "An event of another device never arrived. This is a bug of ms: keep the log."},
+    {"tensor.matmul", "oneDNN refused a GEMM. The processor or the library is at fault: exclude the node."},
     {"tensor.memory",
-     "The memory of the device is used up. Use a smaller train.microbatch, more recomputation, or a larger mesh.tp "
-     "or mesh.pp; ms-train plan says what a rank needs."},
-    {"tensor.op", "An operation got what it does not take. This is a bug of ms: keep the log."},
-    {"tool.bug", "Something that should not happen. This is a bug of ms: keep the log and the command."},
-    {"trace.file", "A trace cannot be read. The message names the file; give the other ranks' files without it."},
+     "The memory of the device is exhausted. Use a smaller train.microbatch, more recomputation, or a larger mesh.tp "
+     "or mesh.pp. ms-train plan prints the memory that a rank needs."},
+    {"tensor.op", "An operation received invalid arguments. This is a bug of ms: keep the log."},
+    {"tool.bug", "An unexpected error. This is a bug of ms: keep the log and the command."},
+    {"trace.file", "A trace cannot be read. The message names the file. Use the other ranks' files without it."},
     {"trace.version", "A newer version of ms wrote the trace. Use that version or a later one."},
-    {"train.bug", "Something that should not happen. This is a bug of ms: keep the log and run.dir."},
+    {"train.bug", "An unexpected error. This is a bug of ms: keep the log and run.dir."},
     {"train.diverged",
-     "The loss is not a number, or grew beyond what guard allows, for more steps on end than guard.max_skips. "
-     "Lower optim.lr, or go on from an older checkpoint; a bad node shows in ms-diag run --level 2."},
+     "The loss is NaN and guard.nonfinite is stop, or guard.max_skips steps in a row were skipped. Lower optim.lr, or "
+     "continue from an older checkpoint. Check for a bad node with ms-diag run --level 2."},
     {"train.fp8",
-     "Cluster files say nothing of FP8, so that it cannot be simulated. Simulate with train.dtype = \"bf16\"."},
+     "Cluster files have no speeds for FP8, so that it cannot be simulated. Simulate with train.dtype = \"bf16\"."},
     {"train.memory",
-     "The run needs more memory than the node or 'ulimit -v' has. Use a smaller model, batch or number of threads."},
+     "The run needs more memory than the node or 'ulimit -v' allows. Use a smaller model or batch, or fewer threads."},
     {"train.rollback",
-     "A guard wants to roll the run back, and there is no older checkpoint, or too many rollbacks were made. Look at "
-     "the loss and the data first: a lower optim.lr or a longer warm-up may help."},
-    {"tune.none", "No layout of the model fits this many devices of this memory. Use more of them."},
-    {"watch.signals", "The process cannot listen for signals. The node is at fault: exclude it."},
-    {"watch.verdict", "The file verdict.json of an earlier run cannot be removed. Look at the owner of run.dir."},
+     "A guard requires a rollback, but there is no older checkpoint, or guard.max_rollbacks is reached. Check the loss "
+     "and the data first; a lower optim.lr or a longer warm-up may help."},
+    {"train.spike",
+     "The gradient norm exceeded the limit of guard.spike_zscore, and guard.spike is stop. Lower optim.lr, use a "
+     "longer warm-up, or set guard.spike to skip."},
+    {"tune.none", "No layout of the model fits the memory of this many devices. Use more devices."},
+    {"watch.signals", "The process cannot install signal handlers. The node is at fault: exclude it."},
+    {"watch.verdict", "verdict.json of an earlier run cannot be removed. Check the owner of run.dir."},
 };
 
 }  // namespace

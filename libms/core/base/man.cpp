@@ -251,11 +251,11 @@ std::string topic_page(const TopicPage& page) {
 
 std::string exit_page() {
   std::string text = header("ms-exit", 7, "exit codes of ms programs");
-  text += ".Sh DESCRIPTION\n" + prose(
-                                    "Every ms program ends with one of these codes, except ms-diag and ms-netcheck, "
-                                    "which answer as Nagios plugins do: with 0, 1, 2 or 3, see below. Job scripts and "
-                                    "the driver obey the codes, so that one never changes its meaning. ms-train "
-                                    "explain CODE says the same.");
+  text += ".Sh DESCRIPTION\n" +
+          prose(
+              "Every ms program exits with one of these codes, except ms-diag and ms-netcheck. These two follow the "
+              "convention of Nagios plugins: 0, 1, 2 or 3, see below. Job scripts and ms-driver act on the codes, so "
+              "that a code never changes its meaning. ms-train explain CODE prints the same text.");
   text += ".Bl -tag -width 999\n";
   for (const ExitCodeRow& row : kExitCodes) {
     text += fmt::format(".It {} Pq {}\n", static_cast<int>(row.code), row.name) + prose(row.meaning);
@@ -265,8 +265,8 @@ std::string exit_page() {
     text += fmt::format(".It Sy {} {}\n", argument(std::string(row.tool)), row.code) + prose(std::string(row.meaning));
   text += ".El\n.Sh KINDS OF ERRORS\n" +
           prose(
-              "A run that fails leaves run.dir/verdict.json, whose \"kind\" says more than the code does. ms-train "
-              "explain prints one, too.") +
+              "A run that fails writes run.dir/verdict.json. Its \"kind\" is more specific than the exit code. "
+              "ms-train explain KIND prints the same text.") +
           ".Bl -tag -width Ds\n";
   for (const ErrorKindRow& row : error_kinds()) {
     text += fmt::format(".It Sy {}\n", argument(row.kind)) + prose(row.meaning);

@@ -4,28 +4,29 @@ namespace ms {
 namespace {
 
 constexpr ToolExitRow kToolExits[] = {
-    {"ms-diag", 0, "No check found anything."},
-    {"ms-netcheck", 0, "Nothing was found."},
-    {"ms-tracepp", 0, "Done; without --check also where something was found."},
-    {"ms-ckpt", 1, "verify found a checkpoint that is damaged, or diff found two that differ. The output names them."},
-    {"ms-data", 1, "verify found a token file that is not sound. Encode the text again."},
-    {"ms-diag", 1, "A check warned, or nodes differ from their peers: jobs may run there, and somebody should look."},
+    {"ms-diag", 0, "No check found a problem."},
+    {"ms-netcheck", 0, "No problem was found."},
+    {"ms-tracepp", 0, "Done. Without --check also if something was found."},
+    {"ms-ckpt", 1, "verify found a damaged checkpoint, or diff found differences. The output names them."},
+    {"ms-data", 1, "verify found a damaged token file. Encode the text again."},
+    {"ms-diag", 1,
+     "A check warned, or nodes differ from their peers. Jobs may run there, but an administrator should look."},
     {"ms-netcheck", 1, "Only warnings: an interface lost its carrier."},
     {"ms-tracepp", 1, "With --check: something was found. The output names it."},
     {"others", 1,
-     "Most programs end with it where they fail, srun, sbatch and Python too: what they said is in the log."},
-    {"ms-diag", 2, "A check is critical: keep jobs off the node. ms-diag explain FINDING says more."},
+     "Most programs exit with 1 when they fail, srun, sbatch and Python included. Their message is in the log."},
+    {"ms-diag", 2, "A check is critical. Keep jobs off the node. ms-diag explain FINDING describes what to do."},
     {"ms-netcheck", 2,
-     "A node, switch, link or direction is at fault. The output names it, or what did not end if nothing tells them "
-     "apart."},
-    {"ms-tracepp", 2, "Usage is wrong, or nothing named is a trace that can be read."},
+     "A node, switch, link or direction is at fault. The output names it, or the transfers that did not finish if no "
+     "single part can be blamed."},
+    {"ms-tracepp", 2, "Usage is wrong, or no argument is a readable trace."},
     {"ms-diag", 3, "Unknown: nothing could be checked, or the command line or the configuration is wrong."},
-    {"ms-netcheck", 3, "Nothing could be measured, or the command is wrong."},
+    {"ms-netcheck", 3, "Nothing could be measured, or usage is wrong."},
     {"ms-tracepp", 70, "A bug in ms-tracepp."},
     {"ms-ckpt", 74,
-     "Storage failed: retry with back-off. verify: the system refuses to read a checkpoint, and nobody knows whether "
-     "it is sound; the output says why. Where that is a permission, another try changes nothing: verify as its owner."},
-    {"ms-tracepp", 74, "What it writes could not be written."},
+     "Storage failed. Retry with back-off. verify: the system refuses to read a checkpoint, so its state is unknown; "
+     "the output has the reason. If the reason is a permission, run verify as the owner."},
+    {"ms-tracepp", 74, "The output could not be written."},
 };
 
 }  // namespace

@@ -27,23 +27,21 @@ struct ForeignCode {
 };
 constexpr ForeignCode kForeignCodes[] = {
     {kCannotExecute,
-     "No code of ms: the program cannot be executed. Look at its permissions, and for what processor "
-     "it was built."},
+     "Not an exit code of ms: the program cannot be executed. Check its permissions, and the processor that it was "
+     "built for."},
     {kNotFound,
-     "No code of ms: the program, or a library of it, was not found on the node. Look at PATH there, and "
-     "at 'ldd'."},
+     "Not an exit code of ms: the program, or a library that it needs, was not found on the node. Check PATH there, "
+     "and the output of 'ldd'."},
     {kSignalled + SIGKILL,
-     "No code of ms: the process was killed by SIGKILL. Mostly the kernel or Slurm did it for "
-     "memory: look at dmesg of the node, and at 'sacct -j JOB -o state,maxrss'. Or a peer of "
-     "the step had failed before, and srun killed the rest: look for the first cause in "
-     "run.dir/verdict.json."},
+     "Not an exit code of ms: the process was killed by SIGKILL. Usually the kernel or Slurm killed it for its use of "
+     "memory: check dmesg on the node, and 'sacct -j JOB -o state,maxrss'. Or srun killed it after a peer of the step "
+     "had failed: see the first cause in run.dir/verdict.json."},
     {kSignalled + SIGSEGV,
-     "No code of ms: the process crashed. It is a bug, or bad memory of the node: look at it "
-     "with ms-diag run --level 2, and keep the core file."},
+     "Not an exit code of ms: the process crashed because of a bug, or of bad memory in the node. Check the node with "
+     "ms-diag run --level 2, and keep the core file."},
     {kSignalled + SIGTERM,
-     "No code of ms: the process was ended by SIGTERM. Somebody ended the job, its time was up, "
-     "or a peer of the step had failed before: look for the first cause in "
-     "run.dir/verdict.json."},
+     "Not an exit code of ms: the process was ended by SIGTERM. The job was canceled, its time limit was reached, or a "
+     "peer of the step had failed before: see the first cause in run.dir/verdict.json."},
 };
 
 bool is_common(int code) {
@@ -58,7 +56,7 @@ std::optional<std::string> meaning_of(int code) {
     if (row.code == code) return std::string(row.meaning);
   }
   if (code > kSignalled && code < kSignalled + SIGRTMIN) {
-    return fmt::format("No code of ms: the process was ended by signal {} ({}).", code - kSignalled,
+    return fmt::format("Not an exit code of ms: the process was ended by signal {} ({}).", code - kSignalled,
                        strsignal(code - kSignalled));
   }
   return std::nullopt;
@@ -110,10 +108,10 @@ std::string code_text(int code) {
     of_one_program = true;
     text += indented(fmt::format("{}: {}", row.tool, row.meaning));
   }
-  const std::string_view foreign = "It is of whatever started ms: srun, the job script or the shell.";
-  if (text.empty()) return indented(fmt::format("No code of ms. {}", foreign));
+  const std::string_view foreign = "It comes from the program that started ms: srun, the job script or the shell.";
+  if (text.empty()) return indented(fmt::format("Not an exit code of ms. {}", foreign));
   if (of_one_program && !is_common(code))
-    text += indented(fmt::format("No other program of ms ends with {}. {}", code, foreign));
+    text += indented(fmt::format("No other program of ms exits with {}. {}", code, foreign));
   return text;
 }
 

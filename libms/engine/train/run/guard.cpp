@@ -41,17 +41,18 @@ Ruling Guard::judge(std::int64_t step, double loss, double grad_norm) {
             : numbers;
   const std::string look = fmt::format("'ms-data sample CONFIG --step {}' shows the step's data", step + 1);
   if (policy == "stop" && !updated) {
-    ruling.stop = user_error(spike ? "train.spike" : "train.diverged", why,
-                             fmt::format("{}; a lower optim.lr or a longer warm-up may help, and guard.{} = \"skip\" "
-                                         "goes on without such steps",
-                                         look, spike ? "spike" : "nonfinite"));
+    ruling.stop = user_error(
+        spike ? "train.spike" : "train.diverged", why,
+        fmt::format(
+            "{}; a lower optim.lr or a longer warm-up may help, and guard.{} = \"skip\" continues without such steps",
+            look, spike ? "spike" : "nonfinite"));
   } else if (policy == "rollback" && !updated) {
     ruling.rollback = why;
   } else if (skips_ == config_.max_skips) {
     ruling.stop =
         user_error("train.diverged",
                    fmt::format("{}: {} skipped, as many as guard.max_skips allows, and the run has diverged", why,
-                               skips_ == 1 ? "the step was" : fmt::format("{} steps on end were", skips_)),
+                               skips_ == 1 ? "the step was" : fmt::format("{} steps in a row were", skips_)),
                    fmt::format("{}; a lower optim.lr, a longer warm-up or optim.clip = 1 may help", look));
   } else if (!updated) {
     ruling.warning = fmt::format("{}; the step was skipped", why);
