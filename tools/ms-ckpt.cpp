@@ -12,14 +12,14 @@ int main(int argc, char** argv) {
                    train::reshard_command(), train::import_command(), train::export_command(), ckpt::prune_command(),
                    ckpt::pin_command(), ckpt::unpin_command(), ckpt::repair_command(), ckpt::bench_command()},
       .description =
-          "A checkpoint is a directory, step-N, that ms-train commits by a rename; what is in it is explained in "
-          "ms-ckpt(5). It can be loaded, compared and resharded whatever mesh wrote it.",
-      .examples = {{.command = "ms-ckpt ls runs/a/ckpt", .doc = "What is there?"},
-                   {.command = "ms-ckpt verify --newest runs/a/ckpt", .doc = "Is the newest one sound?"},
+          "A checkpoint is a directory step-N, which ms-train commits by a rename. ms-ckpt(5) describes its files. It "
+          "can be loaded, compared and resharded independently of the mesh that wrote it.",
+      .examples = {{.command = "ms-ckpt ls runs/a/ckpt", .doc = "List the checkpoints:"},
+                   {.command = "ms-ckpt verify --newest runs/a/ckpt", .doc = "Verify the newest one:"},
                    {.command = "ms-ckpt export --format hf -o gpt2-ours runs/a/ckpt",
-                    .doc = "Hand the weights on to other programs:"},
+                    .doc = "Export the weights as a Hugging Face model:"},
                    {.command = "ms-ckpt prune --keep-last 3 --keep-every 10000 --dry-run runs/a/ckpt",
-                    .doc = "What would go?"}},
+                    .doc = "List what prune would remove:"}},
       .see_also = {"ms-ckpt(5)", "ms-train(1)", "ms.toml(5)"}};
   return run_tool(tool, argc, argv);
 }

@@ -35,7 +35,7 @@ constexpr std::array<Measure, kMeasured> kMeasures{{
     {hash, "hash", "xxh64 of the blocks, one thread", hash},
     {plain_write, "plain write", "write and fsync through the page cache", plain_write},
     {image_write, "checkpoint write", "as a rank writes its file, hashes included", plain_write},
-    {plain_read, "plain read", "read of the file, warm, one thread", plain_read},
+    {plain_read, "plain read", "read of the file from the page cache, one thread", plain_read},
     {load_all, "checkpoint load", "as a rank reads its file, every block verified", plain_read},
 }};
 

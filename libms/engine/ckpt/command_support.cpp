@@ -37,10 +37,12 @@ Found choose_complete_and_say(const std::string& path) {
   return found;
 }
 
-Option json_option() { return {.name = "json", .doc = "One JSON document instead of text."}; }
-Option dry_run_option() { return {.name = "dry-run", .doc = "Only says what would be done.", .letter = 'n'}; }
+Option json_option() { return {.name = "json", .doc = "Print one JSON document instead of text."}; }
+Option dry_run_option() {
+  return {.name = "dry-run", .doc = "Print what would be done, and change nothing.", .letter = 'n'};
+}
 Option threads_option() {
-  return {.name = "threads", .value = "N", .doc = "Blocks of 16 MiB that are read at a time.", .default_text = "2"};
+  return {.name = "threads", .value = "N", .doc = "Read this many blocks of 16 MiB at a time.", .default_text = "2"};
 }
 int threads_of(const Args& args) { return static_cast<int>(args.get_int("threads", 1, 1024)); }
 
@@ -49,10 +51,10 @@ Option output_option(std::string doc) {
 }
 
 Positional checkpoint_positional() {
-  return {.name = "PATH", .doc = "A checkpoint, or a directory of them: its newest complete one."};
+  return {.name = "PATH", .doc = "A checkpoint, or the newest complete one of a directory."};
 }
 Positional directory_positional() {
-  return {.name = "DIR", .doc = "A directory of checkpoints: checkpoint.dir of a run."};
+  return {.name = "DIR", .doc = "A directory of checkpoints: a run's checkpoint.dir."};
 }
 std::string directory_of(const Args& args) {
   require_directory(args.get("DIR"));

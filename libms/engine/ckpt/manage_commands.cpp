@@ -78,25 +78,26 @@ int run_bench(const Args& args) {
 }  // namespace
 
 Command prune_command() {
-  return {.name = "prune",
-          .summary = "remove old checkpoints",
-          .positionals = {directory_positional()},
-          .options = {{.name = "keep-last", .value = "N", .doc = "The newest N complete ones stay."},
-                      {.name = "keep-every", .value = "N", .doc = "Those of steps that are multiples of N stay."},
-                      {.name = "no-verify", .doc = "Trusts sizes, reads nothing."},
-                      dry_run_option(),
-                      threads_option(),
-                      json_option()},
-          .run = run_prune,
-          .description =
-              "Pinned ones stay, and the newest complete one stays whatever the rules say. That one is read "
-              "first: if it is not sound, nothing is removed. Refused while a run writes there: "
-              "checkpoint.keep_last is for runs."};
+  return {
+      .name = "prune",
+      .summary = "remove old checkpoints",
+      .positionals = {directory_positional()},
+      .options = {{.name = "keep-last", .value = "N", .doc = "Keep the newest N complete checkpoints."},
+                  {.name = "keep-every", .value = "N", .doc = "Keep checkpoints of steps that are multiples of N."},
+                  {.name = "no-verify",
+                   .doc = "Check only the sizes of the newest checkpoint's files, not their data."},
+                  dry_run_option(),
+                  threads_option(),
+                  json_option()},
+      .run = run_prune,
+      .description =
+          "Always keeps pinned checkpoints and the newest complete one. The newest is read first; if it is damaged, "
+          "nothing is removed. Refused while a run writes to the directory: runs use checkpoint.keep_last."};
 }
 
 Command pin_command() {
   return {.name = "pin",
-          .summary = "keep a checkpoint whatever prune is asked",
+          .summary = "exempt a checkpoint from prune",
           .positionals = {committed_positional()},
           .run = run_pin};
 }
@@ -107,25 +108,25 @@ Command unpin_command() {
 
 Command repair_command() {
   return {.name = "repair",
-          .summary = "clear what killed saves left, and set damaged checkpoints aside",
+          .summary = "remove leftovers of killed saves, and set damaged checkpoints aside",
           .positionals = {directory_positional()},
-          .options = {{.name = "verify", .doc = "Reads all data; otherwise manifests and sizes are looked at."},
+          .options = {{.name = "verify", .doc = "Read all data, not only manifests and file sizes."},
                       dry_run_option(),
                       threads_option(),
                       json_option()},
           .run = run_repair,
-          .description = "Refused while a run writes there. A run does the same by itself when it starts."};
+          .description = "Refused while a run writes to the directory. A run does the same when it starts."};
 }
 
 Command bench_command() {
   return {.name = "bench",
           .summary = "measure saving and loading against plain writes and reads",
           .positionals = {{.name = "DIR", .doc = "A directory of the file system to measure."}},
-          .options = {{.name = "size", .value = "SIZE", .doc = "Of the file.", .default_text = "2GiB"},
+          .options = {{.name = "size", .value = "SIZE", .doc = "Size of the file.", .default_text = "2GiB"},
                       threads_option(),
                       json_option()},
           .run = run_bench,
-          .description = "Takes twice the size in memory and once on the disk, and leaves nothing behind."};
+          .description = "Needs twice the size in memory and once on the disk. Removes its files."};
 }
 
 }  // namespace ms::ckpt

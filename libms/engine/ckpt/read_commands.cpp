@@ -62,49 +62,51 @@ int run_diff(const Args& args) {
 
 Command ls_command() {
   return {.name = "ls",
-          .summary = "list the checkpoints of a directory, and what a run would resume from",
+          .summary = "list the checkpoints of a directory, and which one a run would resume from",
           .positionals = {directory_positional()},
           .options = {json_option()},
           .run = run_ls,
           .description =
-              "Oldest first. Shows what is being saved, or was left by a killed save, and what is damaged, "
-              "too, and why. Reads manifests and sizes, not the data."};
+              "Lists the oldest first. Includes checkpoints that are being saved or were left by a killed save, and "
+              "damaged ones with the reason. Reads manifests and file sizes, not the data."};
 }
 
 Command show_command() {
   return {.name = "show",
           .summary = "show what a checkpoint holds",
           .positionals = {checkpoint_positional()},
-          .options = {{.name = "params", .doc = "Every parameter with its shape and the states that are stored."},
-                      {.name = "config", .doc = "The resolved configuration of the run that wrote it, as TOML."},
+          .options = {{.name = "params", .doc = "Print every parameter with its shape and stored states."},
+                      {.name = "config",
+                       .doc = "Print the resolved configuration of the run that wrote the checkpoint, as TOML."},
                       json_option()},
           .run = run_show};
 }
 
 Command verify_command() {
-  return {.name = "verify",
-          .summary = "read everything and check it against its hashes",
-          .positionals = {{.name = "PATH", .doc = "A checkpoint, or a directory: every committed one in it."}},
-          .options = {{.name = "newest", .doc = "Of a directory, only the newest complete one."},
-                      threads_option(),
-                      json_option()},
-          .run = run_verify,
-          .description =
-              "Exits 0 where all of them are sound, 1 where one is not, and 74 where one cannot be judged because the "
-              "system refuses to read it: of no permission, say."};
+  return {
+      .name = "verify",
+      .summary = "read checkpoints and check them against their hashes",
+      .positionals = {{.name = "PATH", .doc = "A checkpoint, or a directory, to verify every committed one in it."}},
+      .options = {{.name = "newest", .doc = "Verify only the newest complete checkpoint of a directory."},
+                  threads_option(),
+                  json_option()},
+      .run = run_verify,
+      .description =
+          "Exits with 0 if all checkpoints are sound, 1 if one is damaged, and 74 if the system refuses to read one, "
+          "for example for lack of permission."};
 }
 
 Command diff_command() {
   return {.name = "diff",
-          .summary = "compare two checkpoints, whatever layouts wrote them",
-          .positionals = {{.name = "A", .doc = "A checkpoint, or a directory: its newest complete one."},
-                          {.name = "B", .doc = "Another."}},
-          .options = {{.name = "all", .doc = "Also the states that are equal."}, threads_option(), json_option()},
+          .summary = "compare two checkpoints of any layouts",
+          .positionals = {{.name = "A", .doc = "A checkpoint, or the newest complete one of a directory."},
+                          {.name = "B", .doc = "Another checkpoint."}},
+          .options = {{.name = "all", .doc = "Also print equal states."}, threads_option(), json_option()},
           .run = run_diff,
           .description =
-              "Compares configuration, mesh, position, and every state of every parameter. Exits 0 where the training "
-              "state is the same bit by bit: step, data position, parameters and optimizer. The configuration and the "
-              "mesh may differ; what of them does is shown."};
+              "Compares the configuration, the mesh, the position in the data, and every state of every parameter. "
+              "Exits with 0 if the training state is bitwise equal: step, data position, parameters and optimizer. "
+              "Differences in the configuration and the mesh are printed, but do not count."};
 }
 
 }  // namespace ms::ckpt

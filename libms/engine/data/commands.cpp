@@ -153,17 +153,17 @@ Option tokenizer_option() {
   return {.name = "tokenizer",
           .value = "NAME",
           .doc =
-              "byte, or the path of a tokenizer.json; otherwise the one that PREFIX.meta.json names, and byte without "
-              "one."};
+              "byte, or the path of a tokenizer.json. Default: the tokenizer in PREFIX.meta.json, or byte without that "
+              "file."};
 }
 
 }  // namespace
 
 Command info_command() {
   return {.name = "info",
-          .summary = "show the type, the sizes and the beginning of a token file",
+          .summary = "show the type, sizes and beginning of a token file",
           .positionals = {prefix_positional()},
-          .options = {{.name = "json", .doc = "One JSON document instead of lines."}},
+          .options = {{.name = "json", .doc = "Print one JSON document instead of lines."}},
           .run = run_info};
 }
 
@@ -173,7 +173,7 @@ Command show_command() {
       .summary = "print a document as text",
       .positionals = {prefix_positional()},
       .options = {{.name = "document", .value = "N", .doc = "The number of the document, from 0.", .default_text = "0"},
-                  {.name = "tokens", .doc = "Print token ids, one a line, instead of text."},
+                  {.name = "tokens", .doc = "Print token ids, one per line, instead of text."},
                   tokenizer_option()},
       .run = run_show};
 }
@@ -182,41 +182,42 @@ Command decode_command() {
   return {.name = "decode",
           .summary = "print all documents as text",
           .positionals = {prefix_positional()},
-          .options = {{.name = "output", .value = "FILE", .doc = "A file to write instead.", .letter = 'o'},
-                      {.name = "split-on",
-                       .value = "LINE",
-                       .doc = "Writes this line between two documents, as encode --split-on reads it."},
-                      tokenizer_option()},
+          .options =
+              {{.name = "output", .value = "FILE", .doc = "Write to FILE instead of standard output.", .letter = 'o'},
+               {.name = "split-on",
+                .value = "LINE",
+                .doc = "Write this line between documents, as encode --split-on reads it."},
+               tokenizer_option()},
           .run = run_decode};
 }
 
 Command verify_command() {
-  return {.name = "verify",
-          .summary = "read a token file and check all that can be checked",
-          .positionals = {prefix_positional()},
-          .options = {{.name = "vocab",
-                       .value = "N",
-                       .doc = "Every token must be below N; otherwise below what PREFIX.meta.json says, where there is "
-                              "one."}},
-          .run = run_verify,
-          .description =
-              "The index is checked against itself and the size of PREFIX.bin, both against PREFIX.meta.json, "
-              "and every token against the vocabulary. The first thing that is wrong is an error that says "
-              "where it is; the command then ends with 1."};
+  return {
+      .name = "verify",
+      .summary = "check a token file for errors",
+      .positionals = {prefix_positional()},
+      .options =
+          {{.name = "vocab",
+            .value = "N",
+            .doc = "Require every token to be below N. Default: the vocabulary in PREFIX.meta.json, if there is one."}},
+      .run = run_verify,
+      .description =
+          "Checks the index for consistency, the index and the size of PREFIX.bin against PREFIX.meta.json, and every "
+          "token against the vocabulary. Prints the first error with its place, and then exits with 1."};
 }
 
 Command merge_command() {
   return {.name = "merge",
           .summary = "join token files of one tokenizer",
           .positionals = {{.name = "PREFIX",
-                           .doc = "Paths of token files without .bin and .idx; their documents stay in this order.",
+                           .doc = "Token files to join, without .bin and .idx. Their documents keep this order.",
                            .many = true}},
           .options = {{.name = "output",
                        .value = "PREFIX",
                        .doc = "The path to write, without .bin and .idx.",
                        .letter = 'o',
                        .required = true},
-                      {.name = "force", .doc = "Replaces a token file that is there."}},
+                      {.name = "force", .doc = "Replace an existing token file."}},
           .run = run_merge};
 }
 

@@ -79,54 +79,55 @@ int run_encode(const Args& args) {
 Command encode_command() {
   return {
       .name = "encode",
-      .summary = "write text files as tokens to PREFIX.bin and PREFIX.idx",
+      .summary = "encode text files to PREFIX.bin and PREFIX.idx",
       .positionals = {{.name = "FILE",
-                       .doc = "Text or JSON Lines; what gzip or zstd packed is read as what it holds; - for standard "
-                              "input.",
+                       .doc = "Text or JSON Lines, which may be compressed with gzip or zstd; - for standard input.",
                        .required = false,
                        .many = true}},
-      .options =
-          {{.name = "tokenizer",
-            .value = "NAME",
-            .doc = "The tokenizer: byte, or the path of a Hugging Face tokenizer.json.",
-            .default_text = "byte"},
-           {.name = "eod",
-            .value = "TOKEN",
-            .doc = "The special token of tokenizer.json that ends a document, where it is none of the usual ones."},
-           {.name = "output",
-            .value = "PREFIX",
-            .doc = "The path to write, without .bin and .idx.",
-            .letter = 'o',
-            .required = true},
-           {.name = "files-from",
-            .value = "LIST",
-            .doc = "A file that names more input files, one a line; - for standard input."},
-           {.name = "split-on",
-            .value = "LINE",
-            .doc = "A line that is exactly this ends a document; otherwise each text file is one."},
-           {.name = "by-line", .doc = "Each line of a text file is a document, without the end of the line."},
-           {.name = "field",
-            .value = "NAME",
-            .doc = "Where the text is in JSON Lines: text, or meta.body for a member of a member. Given several times, "
-                   "the texts are joined with a newline. Without it text, in files named .jsonl or .ndjson, or that "
-                   "hold an object on each line.",
-            .many = true},
-           {.name = "skip-bad-lines",
-            .doc =
-                "Leaves out lines of JSON Lines that are no JSON or lack the field, names the first three and counts "
-                "them; otherwise the first one is an error."},
-           {.name = "json-as-text", .doc = "Encodes JSON Lines as the text that they are, braces and keys included."},
-           {.name = "workers",
-            .value = "N",
-            .doc = "Threads that make tokens; otherwise as many as there are cores to use, at most 64. The result is "
-                   "the same for any number."},
-           {.name = "force", .doc = "Replaces a token file that is there; otherwise it stays, and nothing is done."},
-           {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
+      .options = {{.name = "tokenizer",
+                   .value = "NAME",
+                   .doc = "The tokenizer: byte, or the path of a Hugging Face tokenizer.json.",
+                   .default_text = "byte"},
+                  {.name = "eod",
+                   .value = "TOKEN",
+                   .doc =
+                       "The special token of tokenizer.json that ends a document, if it is not one of the usual ones."},
+                  {.name = "output",
+                   .value = "PREFIX",
+                   .doc = "The path to write, without .bin and .idx.",
+                   .letter = 'o',
+                   .required = true},
+                  {.name = "files-from",
+                   .value = "LIST",
+                   .doc = "Read the names of more input files from LIST, one per line; - for standard input."},
+                  {.name = "split-on",
+                   .value = "LINE",
+                   .doc = "End a document at each line that equals LINE. Default: each text file is a document."},
+                  {.name = "by-line", .doc = "Make each line of a text file a document, without its newline."},
+                  {.name = "field",
+                   .value = "NAME",
+                   .doc = "The field of JSON Lines with the text, such as text, or meta.body for a nested field. If "
+                          "given several times, the texts are joined with a newline. Default: text, for files named "
+                          ".jsonl or .ndjson or with an object on each line.",
+                   .many = true},
+                  {.name = "skip-bad-lines",
+                   .doc = "Skip lines that are not JSON or lack the field, and print the first three and their number. "
+                          "Default: the first such line is an error."},
+                  {.name = "json-as-text", .doc = "Encode JSON Lines as plain text, with braces and keys."},
+                  {.name = "workers",
+                   .value = "N",
+                   .doc = "Number of encoding threads (default: the number of cores, at most 64). The result does not "
+                          "depend on it."},
+                  {.name = "force",
+                   .doc = "Replace an existing token file. Default: leave it as it is, and do nothing."},
+                  {.name = "recursive",
+                   .doc = "Read all files in directories and their subdirectories, sorted by path.",
+                   .letter = 'r'}},
       .run = run_encode,
       .description =
-          "The same command goes on from where an earlier one was killed, if files and options are the same; until it "
-          "is complete, what is done is in PREFIX.bin.part, PREFIX.sequences.part and PREFIX.encode.part. "
-          "PREFIX.meta.json says which tokenizer wrote the tokens, for everything that reads them."};
+          "An interrupted command resumes if it is repeated with the same files and options. Unfinished work is in "
+          "PREFIX.bin.part, PREFIX.sequences.part and PREFIX.encode.part. PREFIX.meta.json records the tokenizer, for "
+          "all programs that read the tokens."};
 }
 
 }  // namespace ms::data

@@ -96,35 +96,34 @@ int run_train_tokenizer(const Args& args) {
 Command train_tokenizer_command() {
   return {
       .name = "train-tokenizer",
-      .summary = "make a tokenizer.json of byte-level BPE from text",
+      .summary = "train a byte-level BPE tokenizer on text",
       .positionals = {{.name = "FILE",
                        .doc = "Text or JSON Lines, as encode reads them; each text file is a document.",
                        .many = true}},
       .options =
-          {{.name = "vocab",
-            .value = "N",
-            .doc = "Tokens of the vocabulary, special tokens included.",
-            .required = true},
+          {{.name = "vocab", .value = "N", .doc = "Size of the vocabulary, special tokens included.", .required = true},
            {.name = "output", .value = "FILE", .doc = "The tokenizer.json to write.", .letter = 'o', .required = true},
            {.name = "pattern",
             .value = "NAME",
-            .doc = "How text is split into words: gpt2, llama3 (numbers by three digits) or qwen2 (numbers by "
+            .doc = "Pattern that splits text into words: gpt2, llama3 (numbers by three digits) or qwen2 (numbers by "
                    "digits, text in NFC).",
             .default_text = "llama3"},
            {.name = "special",
             .value = "TOKEN",
-            .doc = "A special token, with the next id from 0.",
+            .doc = "A special token. Special tokens have the ids from 0, in order.",
             .default_text = "<|endoftext|>",
             .many = true},
            {.name = "field",
             .value = "NAME",
-            .doc = "Where the text is in JSON Lines, \"text\" if not given.",
+            .doc = "The field of JSON Lines with the text (default: text).",
             .many = true},
-           {.name = "recursive", .doc = "Read the files in and below directories, sorted by path.", .letter = 'r'}},
+           {.name = "recursive",
+            .doc = "Read all files in directories and their subdirectories, sorted by path.",
+            .letter = 'r'}},
       .run = run_train_tokenizer,
       .description =
-          "The merges and ids are those that the BpeTrainer of Hugging Face's tokenizers makes of the same documents "
-          "with the same pattern. All different words of the text are in memory."};
+          "The merges and ids equal those of Hugging Face's BpeTrainer for the same documents and pattern. All "
+          "distinct words of the text are kept in memory."};
 }
 
 }  // namespace ms::data

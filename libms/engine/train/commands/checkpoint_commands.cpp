@@ -37,7 +37,7 @@ Loaded config_of(const Found& found, const std::vector<std::string>& assignments
 }
 
 Option format_option() {
-  return {.name = "format", .value = "FORMAT", .doc = "Of the other side: hf.", .default_text = "hf"};
+  return {.name = "format", .value = "FORMAT", .doc = "Format of the model: hf.", .default_text = "hf"};
 }
 Option axis(std::string name, std::string doc) {
   return {.name = std::move(name), .value = "N", .doc = std::move(doc)};
@@ -106,7 +106,7 @@ int run_export(const Args& args) {
 
 Command reshard_command() {
   return {.name = "reshard",
-          .summary = "write a checkpoint anew for another layout",
+          .summary = "rewrite a checkpoint for another layout",
           .positionals = {checkpoint_positional()},
           .options = {output_option("The directory of checkpoints to write into."),
                       axis("dp", "Data-parallel replicas."),
@@ -116,43 +116,43 @@ Command reshard_command() {
                       axis("zero", "ZeRO stage."),
                       {.name = "set",
                        .value = "KEY=VALUE",
-                       .doc = "Sets another key of the configuration that is stored.",
+                       .doc = "Override another key of the stored configuration.",
                        .many = true},
                       threads_option()},
           .run = run_reshard,
           .description =
-              "What is not given stays as it is. A run loads any layout by itself: this is for who wants "
-              "the files of one. Prints the path of the new checkpoint."};
+              "Other settings stay as they are. A run loads any layout without this command; use it if you need the "
+              "files in one layout. Prints the path of the new checkpoint."};
 }
 
 Command import_command() {
-  return {.name = "import",
-          .summary = "make a checkpoint of a Hugging Face model",
-          .positionals = {{.name = "HF_DIR", .doc = "A directory with config.json and safetensors."}},
-          .options = {output_option("The directory of checkpoints to write into."), format_option()},
-          .run = run_import,
-          .description =
-              "The checkpoint is of step 0 and has no optimizer's state; ms-ckpt show --config prints the "
-              "[model] that it needs. Prints its path. A run begins with it where checkpoint.load names it, and saves "
-              "in its own checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for "
-              "export."};
+  return {
+      .name = "import",
+      .summary = "convert a Hugging Face model to a checkpoint",
+      .positionals = {{.name = "HF_DIR", .doc = "A directory with config.json and safetensors."}},
+      .options = {output_option("The directory of checkpoints to write into."), format_option()},
+      .run = run_import,
+      .description =
+          "The checkpoint has step 0 and no optimizer state. Prints its path; ms-ckpt show --config prints the [model] "
+          "section that it needs. To start a run from it, set checkpoint.load to its path; the run saves in its own "
+          "checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for export."};
 }
 
 Command export_command() {
   return {.name = "export",
           .summary = "write a checkpoint's weights as a Hugging Face model",
           .positionals = {checkpoint_positional()},
-          .options = {output_option("The directory to write, absent or empty."),
+          .options = {output_option("The directory to write, which must not exist or be empty."),
                       format_option(),
-                      {.name = "dtype", .value = "fp32|bf16", .doc = "Without it as they are stored."},
+                      {.name = "dtype", .value = "fp32|bf16", .doc = "Data type of the weights (default: as stored)."},
                       {.name = "max-shard-size",
                        .value = "SIZE",
-                       .doc = "No file of weights becomes larger, unless a single tensor is.",
+                       .doc = "Maximum size of a file of weights, unless a single tensor is larger.",
                        .default_text = "5GB"},
                       {.name = "files",
                        .value = "DIR",
-                       .doc = "A directory from which tokenizer and generation files are copied; otherwise 'hf' beside "
-                              "the checkpoint, where import left them."}},
+                       .doc = "Copy tokenizer and generation files from DIR (default: 'hf' beside the checkpoint, as "
+                              "import writes it)."}},
           .run = run_export};
 }
 

@@ -152,20 +152,21 @@ int run_sample(const Args& args) {
 Command sample_command() {
   return {
       .name = "sample",
-      .summary = "show what a configuration feeds to a run at a step",
+      .summary = "show the samples of a step",
       .positionals = {config_argument()},
       .options = {{.name = "step", .value = "N", .doc = "The step, counted from 1 as in metrics.jsonl."},
                   {.name = "rank",
                    .value = "R",
-                   .doc = "Only what the pipeline of this rank is fed; otherwise the whole global batch."},
-                  {.name = "chain", .doc = "Also data_chain of metrics.jsonl after the step, from all steps up to it."},
+                   .doc = "Show only the samples of this rank's pipeline (default: the whole global batch)."},
+                  {.name = "chain",
+                   .doc = "Also print data_chain of metrics.jsonl after the step. Reads all steps up to it."},
                   set_option(),
                   json_option()},
       .run = run_sample,
       .description =
-          "Reads as the ranks read, and starts nothing: the samples of a step, their places in the token files, and "
-          "their text where the tokenizer is known, token ids elsewhere. The order is that of a run that began at "
-          "step 0 with this configuration, without what the rollbacks of the run in checkpoint.dir left out."};
+          "Reads data as the ranks do, without a run. Prints the samples of a step, their places in the token files, "
+          "and their text, or token ids if the tokenizer is not known. The order is that of a run that started at step "
+          "0 with this configuration, without the samples that rollbacks of the run in checkpoint.dir left out."};
 }
 
 }  // namespace ms::train
