@@ -1,4 +1,4 @@
-// Communicators, the second of the engine's two seams (the first is tensor::Device). A communicator belongs to one
+// Communicators, the second of the engine's two interfaces (the first is tensor::Device). A communicator belongs to one
 // group and to one stream: an operation issued on it is an operation of that stream, ordered by events, and the host
 // never waits.
 //
