@@ -129,7 +129,7 @@ BASH
   ends unknown 2
   says unknown "unknown key 'x'"
   ends mesh 2
-  says mesh 'does not make the 8 ranks there are'
+  says mesh 'does not equal the number of ranks, 8'
   for name in nothing unknown mesh; do
     slurm_says $name Restarts=0
     slurm_says $name ExitCode=2:0

@@ -297,7 +297,7 @@ fault_launch() {
   refuse 'nowhere.toml' "${four[@]}" run nowhere.toml
   refuse 'CONFIG' "${four[@]}" run
   refuse 'missing.idx' "${four[@]}" run c.toml --set data.train=missing
-  refuse 'does not make the 4 ranks there are' "${four[@]}" run c.toml --set mesh.dp=4
+  refuse 'does not equal the number of ranks, 4' "${four[@]}" run c.toml --set mesh.dp=4
   refuse 'mpirun started 4 processes' "${four[@]}" run c.toml --ranks 4
 }
 

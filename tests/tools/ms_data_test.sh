@@ -79,10 +79,10 @@ expect 0 'skipped 1 binary' encode --force -o work/g page.gz fortunes binary emp
 expect 0 'skipped 1 empty' encode --force -o work/g page.gz fortunes binary empty
 # What is there stays, unless it is to go.
 cp work/g.bin kept.bin
-expect 2 'work/g.bin is there already' encode -o work/g fortunes
+expect 2 'work/g.bin already exists' encode -o work/g fortunes
 expect 2 '--force' encode -o work/g fortunes
 mv work/g.bin aside.bin
-expect 2 'work/g.idx is there already' encode -o work/g fortunes
+expect 2 'work/g.idx already exists' encode -o work/g fortunes
 mv aside.bin work/g.bin
 cmp -s work/g.bin kept.bin || fail 'a refused encode changes nothing'
 expect 0 '1 document, 6 tokens' encode --recursive -o work/r tree
@@ -151,7 +151,7 @@ expect 0 'all sound' verify work/f
 expect 1 'position .*, in document 0, is .*, expected 0 to 99' verify work/f --vocab 100
 expect 0 '6 documents, 34 tokens from 2 token files' merge -o work/m work/f work/f
 expect 0 'all sound' verify work/m
-expect 2 'work/m.bin is there already' merge -o work/m work/f
+expect 2 'work/m.bin already exists' merge -o work/m work/f
 expect 2 'output PREFIX is missing' merge work/f
 rm work/m.*
 

@@ -32,7 +32,7 @@ expect 2 'command is missing'
 refuse 2 'nowhere.toml' run nowhere.toml
 refuse 2 "did you mean 'model.layers'" run c.toml --set model.layer=3
 refuse 2 'model.heads = 4 is not divisible by mesh.tp = 3' run c.toml --set mesh.tp=3
-refuse 2 'every one needs a layer' run c.toml --set mesh.pp=8
+refuse 2 'each needs at least one layer' run c.toml --set mesh.pp=8
 refuse 2 'not divisible by mesh.dp x train.microbatch' run c.toml --set train.microbatch=3
 refuse 2 'multiple of mesh.pp' run c.toml --set mesh.chunks=2 --set train.global_batch=12
 refuse 2 'needs mesh.pp > 1' run c.toml --set mesh.chunks=2 --set mesh.pp=1
@@ -186,7 +186,7 @@ expect 2 "a command is missing before 'c.toml'" c.toml
 expect 2 "unknown option '--micro-batch-size'; keys .* with --set SECTION.KEY=VALUE" run c.toml --micro-batch-size 2
 expect 2 "did you mean '--set train.steps=5'" run c.toml train.steps=5
 expect 2 'expected an integer, without a point or an exponent: 1000, got' check c.toml --set train.steps=1e3
-expect 2 "hint: they are where checkpoint.dir in runs/a/config.toml says" eval runs/a
+expect 2 "hint: checkpoint.dir in runs/a/config.toml names" eval runs/a
 TORCHELASTIC_RUN_ID=x WORLD_SIZE=2 RANK=0 expect 2 'torchrun has started several processes' run c.toml
 # What is odd, and no reason to refuse a run.
 expect 0 'W .*1000 threads to compute with .*, and this process may use ' run c.toml --set run.dir=runs/odd \

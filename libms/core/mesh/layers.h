@@ -21,9 +21,9 @@ inline Range layers_of(std::int64_t layers, int pp, int chunks, int stage) {
   MS_ASSERT(pp >= 1 && chunks >= 1 && stage >= 0 && stage < stages, "virtual stage {} of pp {} x chunks {}", stage, pp,
             chunks);
   if (layers < stages) {
-    throw user_error(
-        "mesh.layers",
-        fmt::format("{} layers cannot fill pp {} x chunks {}: every virtual stage needs a layer", layers, pp, chunks));
+    throw user_error("mesh.layers",
+                     fmt::format("{} layers cannot fill pp {} x chunks {}: each virtual stage needs at least one layer",
+                                 layers, pp, chunks));
   }
   const std::int64_t share = layers / stages;
   const std::int64_t longer = layers % stages;  // this many stages have share + 1

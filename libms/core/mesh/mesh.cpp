@@ -51,7 +51,7 @@ Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t w
   // Division: dp * pp * tp could overflow.
   if (world < 1 || world > kMaxRanks || world % (dp * pp) != 0 || world / (dp * pp) != tp) {
     throw user_error("mesh.size",
-                     fmt::format("dp {} x pp {} x tp {} does not make the {} ranks there are", dp, pp, tp, world),
+                     fmt::format("dp {} x pp {} x tp {} does not equal the number of ranks, {}", dp, pp, tp, world),
                      "change [mesh] or the number of ranks");
   }
   return {.dp = static_cast<int>(dp), .pp = static_cast<int>(pp), .tp = static_cast<int>(tp)};

@@ -45,7 +45,8 @@ fs::path real_path(const std::string& path) {
   if (error)
     throw user_error("ckpt.path", fmt::format("cannot open {}: {}", path, error.message()), hint_of_absent(path));
   if (!fs::is_directory(real, error)) {
-    throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", path), hint_of_file(path));
+    throw user_error("ckpt.path", fmt::format("{} is not a checkpoint: it is not a directory", path),
+                     hint_of_file(path));
   }
   return real;
 }
@@ -61,12 +62,12 @@ std::string shown(const std::string& path, const fs::path& real) {
 void refuse_other_directory(const std::string& path) {
   std::error_code error;
   if (fs::exists(path + "/config.json", error)) {
-    throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, and no checkpoint", path),
-                     fmt::format("'ms-ckpt import --output DIR {}' makes one of it in DIR", path));
+    throw user_error("ckpt.path", fmt::format("{} is a Hugging Face model, not a checkpoint", path),
+                     fmt::format("'ms-ckpt import --output DIR {}' converts it to a checkpoint in DIR", path));
   }
   if (fs::exists(path + "/metrics.jsonl", error)) {
-    throw user_error("ckpt.path", fmt::format("{} is a run's directory, and holds no checkpoint", path),
-                     fmt::format("they are where checkpoint.dir in {}/config.toml says", path));
+    throw user_error("ckpt.path", fmt::format("{} is a run's directory, not a directory of checkpoints", path),
+                     fmt::format("checkpoint.dir in {}/config.toml names the directory of its checkpoints", path));
   }
 }
 

@@ -15,7 +15,7 @@ Positional committed_positional() { return {.name = "PATH", .doc = "A committed 
 
 int run_prune(const Args& args) {
   if (!args.has("keep-last") && !args.has("keep-every")) {
-    throw user_error("ckpt.rule", "there is no rule for what stays", "give --keep-last, or --keep-every, or both");
+    throw user_error("ckpt.rule", "no rule for what to keep", "give --keep-last, or --keep-every, or both");
   }
   const std::string dir = directory_of(args);
   PruneOptions options{.policy = {}, .dry_run = args.has("dry-run"), .verify = !args.has("no-verify")};

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 Manifest manifest_of(const std::string& checkpoint) {
   std::error_code error;
   if (!fs::is_directory(checkpoint, error)) {
-    throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", checkpoint));
+    throw user_error("ckpt.path", fmt::format("{} is not a checkpoint: it is not a directory", checkpoint));
   }
   Found found = look(checkpoint);
   if (!found.manifest || !found.problem.empty()) {

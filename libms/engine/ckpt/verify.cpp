@@ -119,7 +119,7 @@ std::vector<std::string> verify(const std::string& checkpoint, int threads,
                                 const std::function<void(std::int64_t)>& progress, bool* unreadable) {
   std::error_code error;
   if (!fs::is_directory(checkpoint, error)) {
-    throw user_error("ckpt.path", fmt::format("{} is not a directory; a checkpoint is one", checkpoint));
+    throw user_error("ckpt.path", fmt::format("{} is not a checkpoint: it is not a directory", checkpoint));
   }
   const Found found = look(checkpoint);
   if (unreadable != nullptr) *unreadable = found.unreadable;

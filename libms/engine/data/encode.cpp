@@ -169,7 +169,7 @@ class BatchSink {
     const std::string what = fmt::format("{}:{}{}: {}", path, item.number, column, item.problem);
     if (!options_.skip_bad_lines) {
       throw user_error("data.json", what,
-                       item.hint.empty() ? "mend the line, or leave such lines out with --skip-bad-lines" : item.hint);
+                       item.hint.empty() ? "correct the line, or skip such lines with --skip-bad-lines" : item.hint);
     }
     ++state_.file.num_bad_lines;
     name_one(state_.report.num_bad_lines + state_.file.num_bad_lines, "skipped " + what);

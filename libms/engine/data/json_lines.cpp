@@ -179,7 +179,7 @@ class JsonLine::Reader {
     od::object object;
     const simdjson::error_code error = parser_.iterate(line.data(), line.size(), line.size() + kPadding).get(document);
     if (error != simdjson::SUCCESS) return JsonLineProblem{simdjson::error_message(error)};
-    if (!begins_with_object(line)) return JsonLineProblem{"it is no JSON object", "", 1};
+    if (!begins_with_object(line)) return JsonLineProblem{"it is not a JSON object", "", 1};
     if (const simdjson::error_code why = document.get_object().get(object)) return located(document, why);
     std::vector<Wanted*> all;
     for (Wanted& wanted : wanted_) all.push_back(&wanted);
@@ -315,7 +315,7 @@ class JsonLine::Reader {
     }
     return {fmt::format("there is no field '{}'", wanted.name),
             names.empty() ? "the object is empty"
-                          : fmt::format("the object has: {}; name the one that holds the text with --field", names)};
+                          : fmt::format("the object has: {}; give the field with the text as --field", names)};
   }
 
   od::parser parser_;

@@ -41,7 +41,7 @@ void check_prefix(const std::string& prefix) {
 void refuse_existing(const std::string& prefix) {
   for (const char* suffix : {".bin", ".idx"}) {
     if (::access((prefix + suffix).c_str(), F_OK) != 0) continue;
-    throw user_error("data.output", fmt::format("{}{} is there already", prefix, suffix),
+    throw user_error("data.output", fmt::format("{}{} already exists", prefix, suffix),
                      "name another --output, or replace it with --force");
   }
 }

@@ -59,7 +59,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
            fmt::format("model.window = {} is longer than model.seq = {}; 0 means no window", model.window, model.seq));
   }
   if (model.layers < mesh.pp * mesh.chunks) {
-    refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: every one needs a layer",
+    refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: each needs at least one layer",
                                        model.layers, mesh.pp, mesh.chunks));
   }
   // Far beyond any machine, and below sizes whose 64-bit arithmetic overflows.

@@ -335,7 +335,7 @@ int CpuPool::threads_asked(std::int64_t key, const char* omp_num_threads) {
   if (is_number && threads >= 1 && threads <= kMaxThreads) return threads;
   throw user_error("run.cpu_threads",
                    fmt::format("OMP_NUM_THREADS is '{}', not a number of threads from 1 to {}", text, kMaxThreads),
-                   "unset it, or set run.cpu_threads, which goes before it");
+                   "unset it, or set run.cpu_threads, which overrides it");
 }
 
 CpuPool::CpuPool(Size size) : size_(size), impl_(std::make_unique<Impl>(size)) {

@@ -38,10 +38,10 @@ TEST(Mesh, FromConfiguration) {
       {0, 1, 1, 1, "mesh.dp is 0"},
       {1, -2, 1, 1, "mesh.pp is -2"},
       {1, 1, std::int64_t{1} << 40, 1, "mesh.tp is 1099511627776"},
-      {2, 2, 2, 9, "dp 2 x pp 2 x tp 2 does not make the 9 ranks"},
-      {2, 2, 1, 8, "does not make the 8 ranks"},
-      {1 << 24, 1 << 24, 1 << 24, 1, "does not make the 1 ranks"},
-      {1, 1, 1, 0, "does not make the 0 ranks"},
+      {2, 2, 2, 9, "dp 2 x pp 2 x tp 2 does not equal the number of ranks, 9"},
+      {2, 2, 1, 8, "does not equal the number of ranks, 8"},
+      {1 << 24, 1 << 24, 1 << 24, 1, "does not equal the number of ranks, 1"},
+      {1, 1, 1, 0, "does not equal the number of ranks, 0"},
   };
   for (const Case& c : cases) {
     try {

@@ -95,7 +95,7 @@ void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, c
   throw user_error("ckpt.mismatch",
                    fmt::format("{} is of another model: {}{}", path, fmt::join(problems, "; "),
                                more > 0 ? fmt::format("; and {} more", more) : std::string()),
-                   "[model] must be what it was");
+                   "use the [model] of the checkpoint");
 }
 
 namespace {
