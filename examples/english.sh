@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Gathers the English text that Debian ships: manual pages about system calls, devices, files, concepts and administration,
-# and fortunes where those are too few. Documents end with a line "%". The same pages give the same bytes.
+# and fortunes if there are too few pages. Documents end with a line "%". The same pages give the same bytes.
 # usage: english.sh OUTPUT
-# Exit status: 0 done, 2 there is no such text here.
+# Exit status: 0 done, 2 no such text was found.
 set -euo pipefail
 output=$1
-enough=2000000 # bytes: a small model learns less text than this by heart
+enough=2000000 # bytes: a small model memorizes less text than this
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -24,7 +24,7 @@ page_text() {
   echo %
 }
 
-# pages_text [ROOT]: the text of all pages. Pages that only point to another one have none of their own.
+# pages_text [ROOT]: the text of all pages, without pages that only refer to another one.
 pages_text() {
   local page
   manual_pages "$@" | while read -r page; do
@@ -43,7 +43,7 @@ too_little() { (($(wc -c <"$work/text") < enough)); }
 
 pages_text >"$work/text"
 if too_little && command -v apt-get >/dev/null; then
-  # Container images leave the pages out of the packages they install, so they are unpacked here.
+  # Container images install packages without their pages, so the pages are unpacked here.
   (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download manpages manpages-dev) || true
   for deb in "$work"/*.deb; do
     if [[ -e $deb ]]; then dpkg-deb --extract "$deb" "$work/pages"; fi
@@ -52,11 +52,11 @@ if too_little && command -v apt-get >/dev/null; then
 fi
 if too_little; then fortunes >>"$work/text"; fi
 if [[ ! -s $work/text ]]; then
-  echo "english.sh: there is no English text here: neither manual pages nor fortunes are installed" >&2
+  echo "english.sh: no English text was found: neither manual pages nor fortunes are installed" >&2
   exit 2
 fi
 if too_little; then
-  echo "english.sh: only $(wc -c <"$work/text") bytes of text are here; a model will learn them by heart" >&2
+  echo "english.sh: only $(wc -c <"$work/text") bytes of text were found; a model will memorize them" >&2
 fi
 mkdir -p "$(dirname "$output")"
 cp "$work/text" "$output.part" && mv "$output.part" "$output"

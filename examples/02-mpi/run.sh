@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Trains the same configuration twice, on 8 threads and on 8 processes, and compares the losses: they are equal to the last bit.
+# Trains the same configuration twice, on 8 threads and on 8 processes, and compares the losses, which are bitwise equal.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 02-mpi
-command -v mpirun >/dev/null || { echo "skipped: there is no mpirun" && exit 77; }
-mpirun=(mpirun --oversubscribe --bind-to none -np 8) # a machine of your own with 8 cores needs neither option
+command -v mpirun >/dev/null || { echo "skipped: mpirun was not found" && exit 77; }
+mpirun=(mpirun --oversubscribe --bind-to none -np 8) # not needed on a machine with 8 free cores
 if [[ $(id -u) -eq 0 ]]; then mpirun+=(--allow-run-as-root); fi
 
 encode_text

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a small Llama and writes it as a Hugging Face model; reads that model back, looks at it, writes it again, and
+# Trains a small Llama and exports it as a Hugging Face model; imports and evaluates that model, exports it again, and
 # fine-tunes it.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"

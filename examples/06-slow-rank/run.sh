@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes rank 5 compute twice as slowly from step 10 on, and finds it in the traces of the run.
+# Slows rank 5 down by a factor of 2 from step 10 on, and finds it in the traces of the run.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 06-slow-rank

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks this machine, then checks it against a policy that expects a mount which is not there.
+# Checks this machine, then checks it against a policy that requires a mount that does not exist.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 07-check-node

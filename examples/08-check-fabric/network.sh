@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command beside nodes n1, n2, ..., which are network namespaces behind one switch. Every link carries 50 Mbit/s, that
-# of one node only 15. `ip netns exec n2 COMMAND` runs a command on a node. Nothing of the network outlives the command.
-# usage: network.sh NODES SLOW-NODE COMMAND...      exit status: the command's; 77 where the kernel allows no namespaces
+# Runs a command with nodes n1, n2, ..., which are network namespaces behind one switch. Links have 50 Mbit/s, the link of
+# SLOW-NODE 15 Mbit/s. `ip netns exec n2 COMMAND` runs a command on a node. The network is removed after the command.
+# usage: network.sh NODES SLOW-NODE COMMAND...      exit status: the command's; 77 if the kernel does not allow namespaces
 set -euo pipefail
 nodes=$1 slow=$2
 shift 2

@@ -1,4 +1,4 @@
-"""Heartbeats for ms-driver from any training loop, PyTorch's for instance: copy beat(), and call it after every step."""
+"""Heartbeats for ms-driver from any training loop, as in PyTorch: copy beat(), and call it after every step."""
 
 import os
 import pathlib
@@ -11,17 +11,17 @@ _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
 
 
 def beat(step, **numbers):
-    """Says how many steps this rank has done, and numbers to show, such as loss=2.5. Never waits, never raises."""
+    """Reports the steps done by this rank, and numbers to show, such as loss=2.5. Never blocks, never raises."""
     words = [f"rank={os.environ.get('RANK', os.environ.get('SLURM_PROCID', '0'))}", f"step={step}"]
     words += [f"{name}={value:.9g}" for name, value in numbers.items()]
     try:
         _socket.sendto(" ".join(words).encode(), os.environ["MS_HEARTBEAT"])
     except (KeyError, OSError):
-        pass  # no driver, or its agent is being started again
+        pass  # no driver, or its agent is restarting
 
 
 def answer_driver():
-    """Has what this rank called last written when the driver asks, as NCCL does by itself: for a PyTorch run over gloo, with
+    """Writes the flight recorder when the driver requests it, as NCCL does by itself: for a PyTorch run over gloo, with
     TORCH_FR_BUFFER_SIZE, TORCH_FR_DUMP_TEMP_FILE and TORCH_NCCL_DEBUG_INFO_PIPE_FILE set. Call it after init_process_group."""
     rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
     pipe, dump = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + rank + ".pipe", os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank
@@ -39,17 +39,17 @@ def answer_driver():
 
 
 def others_reach(step):
-    """Waits for all ranks to be as far, as an all-reduce would, through files in the directory of the job."""
+    """Waits until all ranks have reached this step, as an all-reduce would, through files in the job's directory."""
     rank, ranks = os.environ["SLURM_PROCID"], int(os.environ["SLURM_NTASKS"])
     pathlib.Path(f"loop/at.{os.environ['MS_ATTEMPT']}.{rank}.{step}").touch()
     while not all(pathlib.Path(f"loop/at.{os.environ['MS_ATTEMPT']}.{r}.{step}").exists() for r in range(ranks)):
         time.sleep(0.01)
 
 
-if __name__ == "__main__":  # a loop that trains nothing, and whose rank 1 stops for ever in the first attempt
+if __name__ == "__main__":  # a loop without training; rank 1 stops forever in the first attempt
     for step in range(int(sys.argv[1])):
         if step == 20 and os.environ["SLURM_PROCID"] == "1" and os.environ["MS_ATTEMPT"] == "1":
-            print("rank 1 waits for nobody knows what", flush=True)
+            print("rank 1 hangs", flush=True)
             time.sleep(1e6)
         others_reach(step)
         time.sleep(0.05)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Submits driven.sbatch, a job of three nodes in which a rank dies and ms-driver takes the spare node, and shows what the driver
-# reports; then a loop in Python that hangs. Takes a Slurm cluster that sees this directory; without one, as root:
+# Submits driven.sbatch, a job of three nodes in which a rank dies and ms-driver uses the spare node, and shows the driver's
+# report; then a loop in Python that hangs. Needs a Slurm cluster with access to this directory; without one, as root:
 #   tests/cluster/run 3 -- examples/10-driver/run.sh
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 10-driver
-timeout 10 sinfo >/dev/null 2>&1 || { echo "skipped: no Slurm answers here" && exit 77; }
+timeout 10 sinfo >/dev/null 2>&1 || { echo "skipped: Slurm does not respond" && exit 77; }
 
 encode_text
 # The second rank dies in step 30 of the first attempt.
@@ -15,6 +15,6 @@ show env MS_FAULT='step=30 rank=1 restart=0 kill' sbatch --wait "$examples/10-dr
 show ms-driver report run
 show ms-driver status run
 
-# Any command: here a loop of ours in Python, which says after every step how far it is.
+# Any command: here a Python loop, which reports its progress after every step.
 show sbatch --wait "$examples/10-driver/driven.sbatch" loop python3 "$examples/10-driver/heartbeat.py" 60
 show ms-driver report loop

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Trains a tokenizer and a Llama on three sources of text that every Debian has, and resumes with twice the dp ranks.
+# Trains a tokenizer and a Llama on three sources of text from Debian, and resumes with twice the dp ranks.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 11-bpe-llama
 config=$examples/11-bpe-llama/llama.toml
-source_bytes=1500000 # of text, at most, from each source
+source_bytes=1500000 # maximum per source
 
-# gather NAME FILE...: NAME.jsonl with a document a file, until there is enough.
+# gather NAME FILE...: writes NAME.jsonl with one document per file, up to source_bytes.
 gather() {
   python3 - "$source_bytes" "$@" <<'PYTHON'
 import gzip, json, sys
@@ -36,7 +36,7 @@ show ms-train run "$config" --set train.steps=200
 show ms-train run "$config" --set mesh.dp=4 --set mesh.tp=1
 show ms-train eval checkpoints
 
-# A hash of every sample so far, in their order: what the run wrote beside what the configuration alone says.
+# The hash of all samples so far, in order: from the configuration alone, and from the run.
 printf '\n$ ms-data sample llama.toml --step 300 --chain | tail -n 1\n'
 ms-data sample "$config" --step 300 --chain | tail -n 1
 printf 'data_chain of the run: %s\n' "$(tail -n 1 run/metrics.jsonl | grep -o '"data_chain":"[0-9a-f]*"')"

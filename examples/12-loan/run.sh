@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Replays a day of jobs on a small cluster whose inference nodes are idle at night: by scheduler, and with their loan.
+# Replays a day of jobs on a small cluster with inference nodes that are idle at night, for each scheduler, with and without loans.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 12-loan

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lets rank 5 of 8 hang in step 30. The run ends by itself, the traces name the rank, and the same command resumes.
+# Makes rank 5 of 8 hang in step 30. The run ends after a deadline, the traces show the rank, and the same command resumes.
 # shellcheck source=examples/common.sh
 . "$(dirname "$0")/../common.sh"
 begin 13-hang
