@@ -245,7 +245,7 @@ fault_disk_full() {
     grep -q '"code": 0' left/verdict.json || fail "$1 on a full disk: no verdict"
     # Said where it begins: again only after a shorter line found room.
     local lost again lines
-    lost=$(grep -c 'the metrics of step .* are lost, training goes on: .*No space left' err)
+    lost=$(grep -c 'the metrics of step .* are lost, training continues: .*No space left' err)
     again=$(grep -c 'metrics are written again from step' err)
     if [ "$lost" -eq 0 ] || [ "$lost" -gt $((again + 1)) ]; then fail "$1: the loss is said $lost times"; fi
     lines=$(wc -l <left/metrics.jsonl)
@@ -320,7 +320,7 @@ fault_injected() {
   SLURM_RESTART_COUNT=1 MS_FAULT='step=5 rank=3 restart=0 node-bad' timeout 60 "$bin/ms-train" run c.toml \
     --set train.steps=6 >out 2>err </dev/null || fail "the fault of another start struck"
   rm -rf runs
-  MS_FAULT='step=5 rank=3 nodebad' refuse "there is no fault 'nodebad'" "$bin/ms-train" run c.toml
+  MS_FAULT='step=5 rank=3 nodebad' refuse "unknown fault 'nodebad'" "$bin/ms-train" run c.toml
   MS_FAULT='step=5 rank=4 kill' refuse 'the run has 4 ranks' "$bin/ms-train" run c.toml
   with_mpi || return
   export MS_FAULT
@@ -350,7 +350,7 @@ fault_injected() {
   mpi --
   ends_within 60
   [ "$code" -eq 2 ] || fail "with a fault that nobody understands, mpiexec returned $code"
-  one_error "there is no fault 'nodebad'"
+  one_error "unknown fault 'nodebad'"
 }
 
 "fault_$fault"

@@ -66,7 +66,7 @@ run 2 'and the run had 2 rollbacks, as many as guard.max_rollbacks' "$bin/ms-tra
 [ "$(numbers)" != "[]" ] || fail "the rollbacks are not listed"
 grep -q '"kind": "train.rollback"' run/verdict.json || fail "the verdict of a run that rolls back too often"
 afresh
-run 2 'no checkpoint to go back to that is 9 steps older' "$bin/ms-train" run c.toml --set guard.rollback_steps=9
+run 2 'no checkpoint is at least 9 steps older' "$bin/ms-train" run c.toml --set guard.rollback_steps=9
 
 if [ "$mpiexec" != - ]; then
   mpi() { "$mpiexec" -q --oversubscribe --bind-to none -np 2 "$bin/ms-train" run c.toml; }

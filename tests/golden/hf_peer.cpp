@@ -18,7 +18,7 @@ nn::ModelConfig model_of(const ckpt::Manifest& manifest) {
   const std::string section = manifest.config.substr(begin, manifest.config.find("\n[", begin) - begin);
   nn::ModelConfig model;
   ConfigSchema schema;
-  schema.section("model", "What is trained.", model, nn::kModelFields);
+  schema.section("model", "The model.", model, nn::kModelFields);
   schema.load_text(section, "the checkpoint's configuration");
   schema.throw_if_problems();
   return model;

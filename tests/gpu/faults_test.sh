@@ -88,7 +88,7 @@ cp "$work/choices" "$work/before"
 expect "a pipeline's stages again" 0 "" "$here" "$slow_first" -- --set mesh.pp=2 --set mesh.dp=1 --set run.matmul_choices="$work/choices"
 cmp "$work/choices" "$work/before" || { echo "FAILED: choices that were made were made again" && failed=1; }
 echo "library" >"$work/choices"
-expect "a file of something else" 2 "holds no matmul algorithms" "$here" -- --set run.matmul_choices="$work/choices"
+expect "a file of something else" 2 "is not a file of matmul algorithms" "$here" -- --set run.matmul_choices="$work/choices"
 # Likewise from the copy in a node's memory, of a run that was killed.
 longer=("${saved[@]}" --set train.steps=16)
 copied=("${longer[@]}" --set checkpoint.memory_dir="$work/memory" --set checkpoint.every_steps=2 --set checkpoint.when_busy=wait)

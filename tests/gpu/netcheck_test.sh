@@ -73,5 +73,5 @@ says 3 'NCCL does not abort' "an abort that hangs"
 MS_EMULATED_GPU_COUNT=0 ranks 2 "" pairs --transport nccl
 says 3 'hint: .*' "no GPU"
 ranks 2 "" pairs --transport nccl --gpu 3
-says 3 'GPU 3 of 1: there is no such one' "a GPU that is not there"
+says 3 'GPU 3 of 1 does not exist' "a GPU that is not there"
 exit $failed

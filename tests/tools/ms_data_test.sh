@@ -60,7 +60,7 @@ expect_files ''
 expect 0 '3 documents, 17 tokens from 1 file$' encode --tokenizer byte --split-on % --output work/f fortunes
 expect_files 'f.bin f.idx f.meta.json '
 grep -q 'no line is' err && fail 'lines that split are not seen'
-expect 0 "W .*no line is '%%', as --split-on says: each file is one document" encode --split-on %% --output work/f2 fortunes
+expect 0 "W .*no line is '%%', the line of --split-on: each file is one document" encode --split-on %% --output work/f2 fortunes
 rm work/f2.*
 "$tool" encode -o work/in - <fortunes >out 2>err || fail 'text from standard input'
 "$tool" encode -o work/f3 fortunes >out 2>err
@@ -132,10 +132,10 @@ cat c.jsonl <(echo '{"text": "cut') >bad.jsonl
 expect 2 'bad.jsonl:4: ' encode -o work/bad bad.jsonl
 expect 0 'skipped 1 bad line$' encode -o work/bad --skip-bad-lines bad.jsonl
 cmp -s work/bad.bin work/j.bin || fail 'without its bad line the file is the other one'
-expect 2 'say two things' encode -o work/x --field a --json-as-text c.jsonl
-expect 2 'say two things' encode -o work/x --by-line --split-on % fortunes
+expect 2 'contradict each other' encode -o work/x --field a --json-as-text c.jsonl
+expect 2 'contradict each other' encode -o work/x --by-line --split-on % fortunes
 expect 0 '5 documents' encode -o work/lines --by-line fortunes
-expect 2 'is no name of a field' encode -o work/x --field a..b c.jsonl
+expect 2 'is not the name of a field' encode -o work/x --field a..b c.jsonl
 expect 2 'workers' encode -o work/x --workers 0 fortunes
 rm work/d.* work/bad.* work/lines.* work/jj.*
 
@@ -144,7 +144,7 @@ rm work/d.* work/bad.* work/lines.* work/jj.*
 cmp -s back fortunes || fail 'decode gives the text back'
 "$tool" decode --split-on % work/f --output back2 2>err || fail 'decode --output'
 cmp -s back2 fortunes || fail 'decode --output writes the same'
-expect 2 'there is no tokenizer' decode work/f --tokenizer nowhere
+expect 2 'unknown tokenizer' decode work/f --tokenizer nowhere
 
 # Checks and joins.
 expect 0 'all sound' verify work/f
@@ -204,10 +204,10 @@ for ((i = 0; i < 300; ++i)); do printf 'it is line %d of low lower lowest newer 
 printf '{"text": "newest, with \\u00e9"}\n{"text": "widest"}\n' >more.jsonl
 expect 2 'vocab N is missing' train-tokenizer -o t.json lesson
 expect 2 'output FILE is missing' train-tokenizer --vocab 300 lesson
-expect 2 'no pattern .bert.; there are gpt2, llama3 and qwen2' train-tokenizer --vocab 300 -o t.json --pattern bert lesson
+expect 2 'unknown pattern .bert.; the patterns are gpt2, llama3 and qwen2' train-tokenizer --vocab 300 -o t.json --pattern bert lesson
 expect 2 'too small: the bytes and the special tokens are 257' train-tokenizer --vocab 200 -o t.json lesson
-expect 2 "^ms-data: error: --special '' is no token: it is empty" train-tokenizer --vocab 300 -o t.json --special '' lesson
-expect 2 "--special '.*' is no token: it is not UTF-8" train-tokenizer --vocab 300 -o t.json --special a --special $'\xff' lesson
+expect 2 "^ms-data: error: --special '' is not a token: it is empty" train-tokenizer --vocab 300 -o t.json --special '' lesson
+expect 2 "--special '.*' is not a token: it is not UTF-8" train-tokenizer --vocab 300 -o t.json --special a --special $'\xff' lesson
 expect 2 'hold no text' train-tokenizer --vocab 300 -o t.json empty
 expect 2 'No such file' train-tokenizer --vocab 300 -o nowhere/t.json lesson
 [ -e t.json ] && fail 'a refused training leaves a tokenizer'

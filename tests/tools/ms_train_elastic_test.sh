@@ -23,12 +23,12 @@ python3 -c 'import json; j = json.load(open("out")); assert (j["dp"], j["auto"],
 grep -q speed_up out && fail "check --json simulates without being asked"
 expect 0 '"tokens_per_s"' check c.toml --no-files --json --speeds --set run.cluster="$cluster"
 python3 -c 'import json; assert [row["dp"] for row in json.load(open("out"))["speed_up"]] == [1, 2, 4]' || fail "speeds are not of its sizes"
-expect 2 '--speeds says nothing without --json' check c.toml --no-files --speeds
+expect 2 '--speeds needs --json' check c.toml --no-files --speeds
 expect 0 '^ *4 +4 ' simulate c.toml --cluster "$cluster" --curve curve.csv
 [ "$(cut -d, -f1 curve.csv | xargs)" = 'num_replicas 1 2 4' ] || fail "the curve has not its three sizes"
 expect 0 '"speed_up": \[' simulate c.toml --cluster "$cluster" --json
 expect 2 'slow is about one layout' simulate c.toml --cluster "$cluster" --slow rank=0:2
-expect 2 'mesh.dp is a number' simulate c.toml --cluster "$cluster" --set mesh.dp=2 --curve curve.csv
+expect 2 '--curve needs mesh.dp = "auto"' simulate c.toml --cluster "$cluster" --set mesh.dp=2 --curve curve.csv
 printf 'submit,duration,gpus,max_gpus\n0,1000,1,4\n' >jobs.csv
 printf 'time_s,nodes\n0,1\n' >demand.csv
 printf 'jobs.curves = ["curve.csv"]\n' >policy.toml

@@ -151,7 +151,7 @@ refuse 2 'missing.idx' eval ckpt --data missing
 refuse 2 "two data sets are called 'held'" eval ckpt --data held --data held
 refuse 2 'samples' eval ckpt --samples 0
 refuse 2 'model.heads = 4 is not divisible by mesh.tp = 3' eval ckpt --set mesh.tp=3
-refuse 2 'is of another model: model.layers is 4 there, 2 here' eval ckpt --set model.layers=2 "${one[@]}"
+refuse 2 'has another model: model.layers is 4 there, 2 here' eval ckpt --set model.layers=2 "${one[@]}"
 refuse 2 "did you mean 'model.layers'" eval ckpt --set model.layrs=1
 refuse 2 'names no validation data' eval hf-gpt2
 refuse 2 'set model.vocab = 257' eval hf-gpt2 --data held
@@ -159,7 +159,7 @@ refuse 2 'no tokenizer is known for a vocabulary of 17' generate hf-gpt2 --promp
 refuse 2 "'byte' has 257 tokens, and model.vocab is 17" generate hf-gpt2 --tokenizer byte --prompt a
 refuse 2 "no tokenizer 'bpe'" generate ckpt --tokenizer bpe
 refuse 2 'vocabulary is 0 to 16' generate hf-gpt2 --tokens 17
-refuse 2 "'x' is no token id" generate hf-gpt2 --tokens 1,x
+refuse 2 "'x' is not a token id" generate hf-gpt2 --tokens 1,x
 refuse 2 'two prompts' generate ckpt --tokens 1 --prompt a
 refuse 2 'top-p 0: expected' generate ckpt --top-p 0
 refuse 2 'top-p 1.5: expected' generate ckpt --top-p 1.5

@@ -45,7 +45,7 @@ expect 0 '"slow"' "${job[@]}" --failures hazards.csv --json --recovery recovery.
 holds 'j["parts"]["slow"] > 0'
 
 # Storage that is away, and a job that shrinks.
-expect 0 'nodes of use again at once' "${job[@]}" --failures 0.02 --storage-outages 1:2h
+expect 0 'no time for repair' "${job[@]}" --failures 0.02 --storage-outages 1:2h
 grep -q '^storage .*away 1 times a day, for 2h00m in the mean' out || fail "no word of the outages"
 expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --json
 plain=$(python3 -c "import json; print(json.load(open('out'))['effective'])")
@@ -59,12 +59,12 @@ expect 0 '^smaller .*times as long a step' "${job[@]}" --failures 0.02:6h --shri
 # Refusals: one message that says what to do.
 expect 2 '--storage-outages 2: it is 0 to 1000 a day' "${job[@]}" --failures 0.1 --storage-outages 2
 expect 2 '--shrink is what ms-driver does' "${job[@]}" --failures 0.1 --shrink --without-driver
-expect 2 '--shrink says nothing without --failures' simulate "${job[@]:1:3}" --shrink
+expect 2 '--shrink needs --failures' simulate "${job[@]:1:3}" --shrink
 expect 2 'allows no smaller mesh.dp' "${job[@]}" --failures 0.1 --shrink --set mesh.dp_min=4
 expect 2 '--failures needs --days N' simulate "${job[@]:1:3}" --failures 0.1
-expect 2 '--spares says nothing without --failures' simulate "${job[@]:1:3}" --spares 3
+expect 2 '--spares needs --failures' simulate "${job[@]:1:3}" --spares 3
 expect 2 '--trace is about one step' "${job[@]}" --failures 0.1 --trace t
-expect 2 'say with --trace-nodes N' "${job[@]}" --failures trace.json
+expect 2 'with --trace-nodes N' "${job[@]}" --failures trace.json
 expect 2 'nowhere.csv' "${job[@]}" --failures nowhere.csv
 expect 2 "did you mean 'recovery.launch'" "${job[@]}" --failures 0.1 --recovery recovery.lunch=3s
 expect 2 'recovery.located' "${job[@]}" --failures 0.1 --recovery recovery.located=2

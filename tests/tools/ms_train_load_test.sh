@@ -44,7 +44,7 @@ cmp -s imported/hf/tokenizer.json tuned/hf/tokenizer.json || fail "the tokenizer
 "$bin/ms-ckpt" export -o tuned-hf tuned >/dev/null 2>err || fail "ms-ckpt export"
 cmp -s imported/hf/tokenizer.json tuned-hf/tokenizer.json || fail "the tokenizer is not exported with a tuned model"
 "$bin/ms-ckpt" import -o first hf >out 2>err && fail "ms-ckpt import wrote into a directory of checkpoints"
-grep -q 'hint: --output with a directory of its own; .*checkpoint.load' err || fail "ms-ckpt import does not say what to do"
+grep -q 'hint: use another directory for --output; .*checkpoint.load' err || fail "ms-ckpt import does not say what to do"
 
 # The same command resumes the run, whatever has become of what it began with; --fresh begins as before.
 mv first moved
@@ -67,7 +67,7 @@ refuse() { # PATTERN KEY=VALUE...
   if [ -e run ] || [ -e second ]; then fail "${*:2}: a refused run left something"; fi
 }
 refuse 'checkpoint.load: cannot open nowhere' checkpoint.load=nowhere
-refuse 'checkpoint.load: empty holds no complete checkpoint' checkpoint.load=empty
+refuse 'checkpoint.load: no complete checkpoint in empty' checkpoint.load=empty
 refuse 'checkpoint.load: .*another model: model.layers is 2 there, 4 here' checkpoint.load=first model.layers=4
 refuse 'checkpoint.load: .* on 24 samples of other data: train.seed' checkpoint.load=first/step-00000003 train.seed=7
 refuse "resumes from checkpoint.dir = 'first' by itself" checkpoint.load=first/step-00000003 checkpoint.dir=first

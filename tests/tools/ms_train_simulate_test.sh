@@ -68,7 +68,7 @@ expect 2 'stage 0 of 8 needs' simulate "$configs/megascale/175b-megatron.toml" -
   --set-cluster device.capacity=16GiB
 grep -q 'hint: --set .* would need' err || fail "no hint of what would fit: $(cat err)"
 expect 2 'there are ranks 0 to 7' simulate "${tiny[@]}" --slow rank=8:2
-expect 2 'nothing without --trace' simulate "${tiny[@]}" --steps 3
+expect 2 '--steps needs --trace' simulate "${tiny[@]}" --steps 3
 expect 2 'bf16 or fp32' calibrate --dtype fp16
 expect 2 'no layout over 8 ranks fits' tune "${tiny[@]}" --set-cluster device.capacity=1MiB
 expect 2 "the model cannot be cut for 7 ranks: .*dp does not divide train.global_batch" tune "${tiny[@]}" --world 7

@@ -152,7 +152,7 @@ expect 2 'nowhere.csv' check c.toml --set mesh.schedule=nowhere.csv
 expect 2 'too large' check c.toml --set model.hidden=1000000 --set model.vocab=100000000 --set model.heads=100000 --set model.layers=10000
 expect 0 '8 ranks' check c.toml --set run.sample_tokens=9 --set model.vocab=300
 mv text.meta.json note
-expect 2 'no tokenizer is known for text' check c.toml --set run.sample_tokens=9 --set model.vocab=300
+expect 2 'the tokenizer of text is not known' check c.toml --set run.sample_tokens=9 --set model.vocab=300
 mv note text.meta.json
 expect 2 'set model.vocab = 257' check c.toml --set model.vocab=256
 # What needs no run.
@@ -173,7 +173,7 @@ expect 2 'switches:1: ' plan c.toml --hostfile switches
 expect 2 'hosts:1: ' plan c.toml --hostfile hosts --topology hosts
 expect 2 'nowhere' plan c.toml --hostfile nowhere
 expect 2 'no Slurm job' plan c.toml --hostfile slurm
-expect 2 'nothing without --hostfile' plan c.toml --order order
+expect 2 '--order needs --hostfile' plan c.toml --order order
 # Paths that a user named and nobody can write to.
 expect 2 "cannot create 'nowhere/order': No such file" plan c.toml --hostfile hosts --topology switches --order nowhere/order
 expect 2 '/proc' run c.toml --set run.dir=/proc/nowhere/run
@@ -222,14 +222,14 @@ begin "${all[@]}"
 kill "$run"
 wait "$run"
 [ $? -eq 75 ] || fail "a stopped run with checkpoints does not end with 75"
-grep -q 'stopped on purpose after step .* (SIGTERM): live-ck/step-.* is committed, and the same command goes on' live.err ||
+grep -q 'stopped on purpose after step .* (SIGTERM): live-ck/step-.* is committed, and the same command resumes' live.err ||
   fail "no word of what was saved: $(cat live.err)"
 rm -rf runs/live
 begin --set run.dir=runs/live
 kill "$run"
 wait "$run"
 [ $? -eq 93 ] || fail "a stopped run without checkpoints does not end with 93"
-grep -q 'nothing is saved, as checkpoint.dir is not set' live.err || fail "no word that nothing was saved: $(cat live.err)"
+grep -q 'nothing is saved, because checkpoint.dir is not set' live.err || fail "no word that nothing was saved: $(cat live.err)"
 
 # A stop ends an evaluation, too, of threads and of processes. The line of step 1 is written once step 2 is issued, which
 # an evaluation of hours follows.

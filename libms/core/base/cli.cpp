@@ -203,7 +203,7 @@ const Command& find_command(const Tool& tool, const std::string& name) {
 std::string completion_of(const Tool& tool, const std::vector<std::string>& words) {
   if (words.size() != 2) throw Misuse{"--completion needs a value, SHELL"};
   const std::optional<std::string> script = completion_script(tool, words[1]);
-  if (!script) throw Misuse{fmt::format("--completion: there is none for '{}', only for bash, zsh and fish", words[1])};
+  if (!script) throw Misuse{fmt::format("--completion {}: expected bash, zsh or fish", words[1])};
   return *script;
 }
 

@@ -58,7 +58,7 @@ void require_own_name(const UniqueFd& fd, const std::string& path, Blame absent)
   struct stat status {};
   if (::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink <= 1) return;
   throw Error("file.kind", absent,
-              fmt::format("'{}' is no lock: {}", path,
+              fmt::format("'{}' is not a lock file: {}", path,
                           S_ISREG(status.st_mode) ? "the file has another name, too" : "it is not a regular file"),
               "remove it");
 }
@@ -70,7 +70,8 @@ FileLock lock_file(const std::string& path, Blame absent) {
   if (!lock.fd) {
     const int err = errno;
     if (err == ELOOP) {
-      throw Error("file.kind", absent, fmt::format("'{}' is no lock: it is a symbolic link", path), "remove it");
+      throw Error("file.kind", absent, fmt::format("'{}' is not a lock file: it is a symbolic link", path),
+                  "remove it");
     }
     const bool has_failed = err == EROFS && ::access(path.c_str(), F_OK) == 0;  // it was written to before
     throw Error("file.open", is_wrong_path(err) && !has_failed ? absent : Blame::storage,

@@ -84,7 +84,7 @@ inline constexpr OtherCommands kOtherCommands[] = {
     {"ms-train", "resume restart continue train",
      "ms-train run CONFIG trains, and resumes from the newest checkpoint in checkpoint.dir"},
     {"ms-train", "infer inference chat sample", "ms-train generate CHECKPOINTS continues a prompt"},
-    {"ms-train", "evaluate validate test perplexity", "ms-train eval CHECKPOINTS says the perplexity on data sets"},
+    {"ms-train", "evaluate validate test perplexity", "ms-train eval CHECKPOINTS computes the perplexity on data sets"},
     {"ms-driver", "kill cancel", "ms-driver stop ends a run with a checkpoint"},
     {"ms-loan", "run start", "ms-loan act lends nodes and takes them back"},
     {"ms-loan", "replay", "ms-loan simulate replays a trace"},

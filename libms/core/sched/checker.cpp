@@ -74,7 +74,7 @@ void require_sound(const Schedule& schedule, std::string_view name, Coupling cou
   if (report.ok) return;
   std::string hint;
   if (coupling == Coupling::coupled && check(schedule).ok) {
-    hint = "it can where transfers overlap compute; without that, a receive due together with a send must stand first";
+    hint = "it can with overlap.pp = true; without it, place a receive before a send that is due at the same time";
   }
   throw user_error("sched.invalid", fmt::format("the schedule {} cannot run: {}", name, report.problem), hint);
 }

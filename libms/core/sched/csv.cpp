@@ -112,7 +112,7 @@ Schedule parse_csv(std::string_view text, std::string_view name, const Shape& sh
                           fmt::format("{}:{}: cell {} '{}' {}", name, line_number, cell_number, content, why));
       };
       const auto row = parse_cell(content);
-      if (!row) throw refuse("is none of F0.0 B0.0 I0.0 W0.0 RF0.0 SF0.0 RB0.0 SB0.0 G0 D0");
+      if (!row) throw refuse("is not one of F0.0 B0.0 I0.0 W0.0 RF0.0 SF0.0 RB0.0 SB0.0 G0 D0");
       if (row->chunk >= shape.chunks) throw refuse(fmt::format("names a chunk beyond the {} of the run", shape.chunks));
       if (row->microbatch >= shape.microbatches) {
         throw refuse(fmt::format("names a microbatch beyond the {} of the run", shape.microbatches));

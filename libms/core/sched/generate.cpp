@@ -51,10 +51,11 @@ Schedule make_schedule(std::string_view key, int pp, int chunks, int microbatche
                      "set another number of chunks, or another schedule");
   }
   if (const int rest = microbatches % pp; kind->whole_groups && rest != 0) {
-    throw user_error("sched.shape",
-                     fmt::format("{} microbatches with {} chunks are no multiple of pp {}", microbatches, chunks, pp),
-                     fmt::format("use {} or {} microbatches, or chunks = 1", std::max(pp, microbatches - rest),
-                                 microbatches - rest + pp));
+    throw user_error(
+        "sched.shape",
+        fmt::format("{} microbatches with {} chunks are not a multiple of pp {}", microbatches, chunks, pp),
+        fmt::format("use {} or {} microbatches, or chunks = 1", std::max(pp, microbatches - rest),
+                    microbatches - rest + pp));
   }
   return build(shape, options, [&](int rank) { return kind->order(shape, rank); });
 }

@@ -93,7 +93,7 @@ Fault parse_fault(std::string_view text) {
         once("point");
         fault.point = FaultPoint::start;
       } else {
-        refuse(text, fmt::format("there is no fault '{}'", word), "the faults are " + words_of(", "));
+        refuse(text, fmt::format("unknown fault '{}'", word), "the faults are " + words_of(", "));
       }
       continue;
     }
@@ -116,8 +116,7 @@ Fault parse_fault(std::string_view text) {
       continue;
     }
     if (key != "step" && key != "data" && key != "rank" && key != "restart") {
-      refuse(text, fmt::format("there is no key '{}'", key),
-             "the keys are step, data, rank, node, restart, pause, slow");
+      refuse(text, fmt::format("unknown key '{}'", key), "the keys are step, data, rank, node, restart, pause, slow");
     }
     const bool is_point = key == "step" || key == "data";
     const auto count = parse_count(value, is_point ? std::int64_t{1'000'000'000'000} : 1'000'000'000);
@@ -135,8 +134,8 @@ Fault parse_fault(std::string_view text) {
     }
   }
   const auto has = [&](std::string_view what) { return std::find(seen.begin(), seen.end(), what) != seen.end(); };
-  if (!has("point")) refuse(text, "it does not say when", "add start or step=N");
-  if (!has("fault")) refuse(text, "it does not say what happens", "add one of " + words_of(", "));
+  if (!has("point")) refuse(text, "it has no time", "add start or step=N");
+  if (!has("fault")) refuse(text, "it has no fault", "add one of " + words_of(", "));
   if (fault.point != FaultPoint::step) {
     if (fault.kind == FaultKind::slow) refuse(text, "slow begins at a step", "use step=N");
     if (fault.kind == FaultKind::nan) refuse(text, "gradients are those of a step", "use step=N");

@@ -58,10 +58,10 @@ Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std:
   Verdict verdict;
   verdict.code = checkpoint.empty() ? ExitCode::no_progress : ExitCode::stopped;
   verdict.kind = "run.stopped";
-  verdict.message =
-      fmt::format("stopped on purpose after step {}{}: {}", steps, cause.empty() ? std::string() : " (" + cause + ")",
-                  checkpoint.empty() ? "nothing is saved, as checkpoint.dir is not set: the same command begins anew"
-                                     : checkpoint + " is committed, and the same command goes on from there");
+  verdict.message = fmt::format(
+      "stopped on purpose after step {}{}: {}", steps, cause.empty() ? std::string() : " (" + cause + ")",
+      checkpoint.empty() ? "nothing is saved, because checkpoint.dir is not set: the same command starts over"
+                         : checkpoint + " is committed, and the same command resumes from it");
   verdict.step = steps;
   return verdict;
 }
@@ -70,7 +70,7 @@ Verdict verdict_rolled_back(std::int64_t steps, const std::string& cause, const 
   Verdict verdict;
   verdict.code = ExitCode::stopped;
   verdict.kind = "run.rolled_back";
-  verdict.message = fmt::format("{}; the same command goes on from {} without that data", cause, checkpoint);
+  verdict.message = fmt::format("{}; the same command resumes from {} without that data", cause, checkpoint);
   verdict.step = steps;
   return verdict;
 }

@@ -74,9 +74,9 @@ void refuse_other_directory(const std::string& path) {
 // Says that a directory has no checkpoint of those that are wanted: not one of any kind where it is `empty`.
 [[noreturn]] void refuse_without(std::string_view wanted, const std::string& path, bool empty) {
   if (empty) refuse_other_directory(path);
-  throw user_error("ckpt.none", fmt::format("{} holds no {} checkpoint", path, wanted),
-                   empty ? "name a checkpoint, or the directory that checkpoint.dir of the run names"
-                         : fmt::format("'ms-ckpt ls {}' shows what is there, and why", path));
+  throw user_error("ckpt.none", fmt::format("no {1} checkpoint in {0}", path, wanted),
+                   empty ? "name a checkpoint, or the run's checkpoint.dir"
+                         : fmt::format("'ms-ckpt ls {}' lists checkpoints with their state", path));
 }
 
 bool has_name_of_one(const std::string& name) {

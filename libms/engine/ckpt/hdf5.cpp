@@ -49,7 +49,8 @@ class Session {
     [[maybe_unused]] static const herr_t once = H5dont_atexit();
     hbool_t threadsafe = 0;
     if (H5is_library_threadsafe(&threadsafe) < 0 || threadsafe == 0) {
-      throw user_error("ckpt.hdf5", "this HDF5 is not thread-safe, and checkpoints are written while training goes on",
+      throw user_error("ckpt.hdf5",
+                       "this HDF5 is not thread-safe, and checkpoints are written while training continues",
                        "build ms with Debian's libhdf5-dev, or an HDF5 that was configured with --enable-threadsafe");
     }
     H5Eget_auto2(H5E_DEFAULT, &print_, &print_data_);

@@ -145,7 +145,7 @@ void check_places(const Reader& r, const FileEntry& entry) {
 FileEntry read_entry(const Reader& document, const Json& json) {
   FileEntry entry;
   entry.name = document.text_of(json, "name");
-  document.expect(is_plain_name(entry.name), "a file is called '{}', which is no plain name",
+  document.expect(is_plain_name(entry.name), "a file is called '{}', which is not a plain name",
                   plain_text(entry.name, kMaxShown));
   const Reader r = document.in(entry.name);
   entry.size_bytes = r.integer_of(json, "size", 0, kInt64Max - kBlockBytes);
@@ -228,7 +228,7 @@ void read_frame(const Reader& r, const Json& json, Manifest& m) {
   m.has_optimizer = optimizer.get<bool>();
   if (json.contains("matmul_choices")) m.matmul_choices = r.text_of(json, "matmul_choices");
   if (json.contains("instruction_set")) m.instruction_set = r.text_of(json, "instruction_set");
-  r.expect(r.array_of(json, "files").empty(), "files holds what is not a file's entry");
+  r.expect(r.array_of(json, "files").empty(), "files has an entry that is not a file's");
 }
 
 }  // namespace

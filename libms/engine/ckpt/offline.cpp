@@ -26,7 +26,7 @@ Manifest manifest_of(const std::string& checkpoint) {
   Found found = look(checkpoint);
   if (!found.manifest || !found.problem.empty()) {
     throw Error("ckpt.incomplete", Blame::storage,
-                fmt::format("{} is no complete checkpoint: {}", checkpoint, found.problem));
+                fmt::format("{} is not a complete checkpoint: {}", checkpoint, found.problem));
   }
   return std::move(*found.manifest);
 }
@@ -86,10 +86,11 @@ void refuse_existing(const std::string& dir, std::int64_t step) {
   }
   if (error) throw Error("ckpt.list", Blame::storage, fmt::format("cannot list '{}': {}", dir, error.message()));
   if (!newest || *newest < step) return;
-  throw user_error("ckpt.exists",
-                   fmt::format("'{}' holds {}, and what is to be written is step {}", dir, step_name(*newest), step),
-                   "--output with a directory of its own; a run begins with what is there if checkpoint.load names "
-                   "it, and saves in its own checkpoint.dir");
+  throw user_error(
+      "ckpt.exists",
+      fmt::format("'{}' already has {}, and the checkpoint to write is step {}", dir, step_name(*newest), step),
+      "use another directory for --output; a run starts from a checkpoint in checkpoint.load and saves in its own "
+      "checkpoint.dir");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ int run_show(const Args& args) {
   const Found found = choose(args.get("PATH"));
   say_choice(args.get("PATH"), found);
   if (!found.manifest) {
-    throw Error("ckpt.manifest", Blame::storage, fmt::format("{} is no checkpoint: {}", found.path, found.problem));
+    throw Error("ckpt.manifest", Blame::storage, fmt::format("{} is not a checkpoint: {}", found.path, found.problem));
   }
   if (args.has("config")) return print_result(args, show_json(found), found.manifest->config);
   return print_result(args, show_json(found), show_text(found, args.has("params")));

@@ -66,14 +66,14 @@ std::string structure_problem(const FileEntry& entry, const std::string& path) {
     data.emplace_back(placed.offset, placed.offset + placed.piece.size_bytes());
   }
   if (std::string problem = problem_with(pieces); !problem.empty())
-    return fmt::format("'{}' cannot hold what the manifest says: {}", path, problem);
+    return fmt::format("'{}' does not fit the manifest: {}", path, problem);
 
   const ScratchFile skeleton(std::filesystem::temp_directory_path());  // sparse where data would be
   const FileLayout layout = make_skeleton(skeleton.path(), pieces);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (entry.pieces[i] == layout.pieces[i]) continue;
-    return fmt::format("'{}' does not hold what the manifest says: {}; it would be at byte {}", path,
-                       describe(entry.pieces[i]), layout.pieces[i].offset);
+    return fmt::format("'{}' does not match the manifest: {}; expected at byte {}", path, describe(entry.pieces[i]),
+                       layout.pieces[i].offset);
   }
   if (layout.size_bytes != entry.size_bytes) {
     return fmt::format("'{}' has {} bytes, and the pieces of the manifest make {}", path, entry.size_bytes,

@@ -91,7 +91,7 @@ void check_directory(const std::string& checkpoint, const Manifest& manifest, Pr
   }
   if (error) problems.refusals.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
   for (const std::string& name : strangers) {
-    problems.damage.push_back(fmt::format("'{}/{}' is no file of this checkpoint", checkpoint, name));
+    problems.damage.push_back(fmt::format("'{}/{}' is not a file of this checkpoint", checkpoint, name));
   }
 }
 

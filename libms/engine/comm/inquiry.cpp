@@ -190,11 +190,11 @@ Error Inquiry::error() const {
   if (found.questions.empty()) {  // the ranks disagree about the order, or are late
     const bool is_recent =
         std::ranges::any_of(questions_, [](const Question& question) { return question.wait.recent; });
-    return Error(
-               waited.kind(), waited.blame(),
-               waited.message() + (is_recent ? "; some of the ranks asked began to wait only lately: which is at fault "
-                                               "cannot be told"
-                                             : "; all ranks asked wait for each other"))
+    return Error(waited.kind(), waited.blame(),
+                 waited.message() +
+                     (is_recent
+                          ? "; some of the ranks asked began to wait only recently, so the rank at fault is not known"
+                          : "; all ranks asked wait for each other"))
         .with_operation(waited.operation());
   }
   std::vector<int> ranks;

@@ -14,7 +14,7 @@ std::unique_ptr<World> make_mpi_world(std::chrono::milliseconds, StoreChoice) {
       fmt::format("{} started {} processes, but this program was built without MPI: each would be a run of "
                   "its own, in one run directory",
                   launch.launcher, launch.size),
-      "build with MS_MPI=ON, or start one process, whose ranks are threads");
+      "build with MS_MPI=ON, or start one process with ranks as threads");
 }
 
 }  // namespace ms::comm

@@ -96,7 +96,7 @@ Error nccl_error(ncclResult_t code, const OpenComm& open, const std::string& wha
   }
   const bool is_ours = code == ncclInvalidUsage || code == ncclInvalidArgument;
   const Blame blame = is_ours ? Blame::bug : is_of_peers(code) ? Blame::peer : Blame::gpu;
-  Error error("comm.nccl", blame, text, "NCCL_DEBUG=WARN says more");
+  Error error("comm.nccl", blame, text, "NCCL_DEBUG=WARN prints details");
   if (is_of_peers(code) && open.group->size() == 2)
     error = error.with_rank(open.group->ranks[static_cast<std::size_t>(1 - open.member)]);
   return error;
@@ -181,11 +181,11 @@ std::unique_ptr<tensor::Memory> nccl_memory(int gpu, std::size_t bytes, const st
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
     const std::string text =
-        fmt::format("{} of NCCL's memory for {}, where {} are free", format_size(static_cast<double>(bytes)), what,
+        fmt::format("{} of NCCL's memory for {}, with {} free", format_size(static_cast<double>(bytes)), what,
                     format_size(static_cast<double>(free)));
     if (bytes + kPage > free) throw tensor::cuda_error(cudaErrorMemoryAllocation, text);
     throw Error("comm.nccl", Blame::gpu, fmt::format("{}: {}", text, ncclGetErrorString(code)),
-                "NCCL_DEBUG=WARN says more; run.nccl_register = false does without");
+                "NCCL_DEBUG=WARN prints details; run.nccl_register = false avoids this allocation");
   }
   return tensor::cleared(std::make_unique<tensor::OwnedMemory>(data, bytes, [](void* at) { ncclMemFree(at); }));
 }

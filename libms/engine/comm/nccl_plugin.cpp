@@ -16,7 +16,7 @@ std::unique_ptr<Nccl> make_nccl(std::shared_ptr<ExchangeService> service, Store&
   const auto plugin = reinterpret_cast<const NcclPlugin* (*)()>(nccl_entry_point());
   if (plugin == nullptr) {
     throw Error("cuda.plugin", Blame::node, "libms_cuda.so was built without NCCL, which ranks with GPUs need",
-                "build where nccl.h and libnccl.so are, or train with one process");
+                "build on a machine with nccl.h and libnccl.so, or train with one process");
   }
   return plugin()->make(std::move(service), store, deadline);
 }

@@ -150,8 +150,8 @@ void RollCall::check(Time now) {
   }
   if (waited >= start_deadline + 2 * kPatience) {
     throw Error("comm.deadline", Blame::peer,
-                fmt::format("rank {} waited {:.1f} s in MPI_Init, and ranks 0 to {} do not say for whom", rank_,
-                            std::chrono::duration<double>(waited).count(), kCallers - 1))
+                fmt::format("rank {} waited {:.1f} s in MPI_Init, and ranks 0 to {} do not report the missing ranks",
+                            rank_, std::chrono::duration<double>(waited).count(), kCallers - 1))
         .with_operation("MPI_Init");
   }
 }

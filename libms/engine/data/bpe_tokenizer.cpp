@@ -62,8 +62,8 @@ std::int32_t end_of(const TokenizerSpec& spec, const std::vector<std::string>& s
       if (const auto id = id_of(usual, true)) return *id;
   }
   throw user_error("data.tokenizer",
-                   named ? fmt::format("'{}' is no added token of this tokenizer", *named)
-                         : fmt::format("no token is known to end a document: none of {} is a special token",
+                   named ? fmt::format("'{}' is not an added token of this tokenizer", *named)
+                         : fmt::format("the token that ends a document is not known: {} are not special tokens",
                                        fmt::join(kUsualEnds, ", ")),
                    special.empty() ? "the file has no special tokens; add one that ends a document"
                                    : fmt::format("--eod TOKEN names it; the file's special tokens are {}",

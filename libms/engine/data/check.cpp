@@ -14,8 +14,8 @@ constexpr std::int64_t kCheckedTokens = 1 << 18;  // at a time
 void check_count(const TokenFile& file, const char* what, std::int64_t of_file, std::int64_t of_note) {
   if (of_file == of_note) return;
   throw Error("data.note", Blame::storage,
-              fmt::format("{} says {} {}, and {}.idx has {}: one of them is of another file", note_path(file.prefix()),
-                          of_note, what, file.prefix(), of_file));
+              fmt::format("{} has {} {}, and {}.idx has {}: one of them belongs to another file",
+                          note_path(file.prefix()), of_note, what, file.prefix(), of_file));
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ void check_tokens(const TokenFile& file, const std::optional<Note>& note, std::o
     if (document.size() > 0) file.read(document.end - 1, {&last, 1});
     if (last == note->eod) continue;
     throw Error("data.token", Blame::storage,
-                fmt::format("{}: document {} does not end in token {}, which {} says is the end of a document",
-                            file.prefix(), i, note->eod, note_path(file.prefix())));
+                fmt::format("{}: document {} does not end in token {}, the end of a document in {}", file.prefix(), i,
+                            note->eod, note_path(file.prefix())));
   }
 }
 

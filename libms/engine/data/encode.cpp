@@ -279,7 +279,7 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
       log::info("data", "going on with {}: {} documents, {} tokens are there", prefix, writer.num_documents(),
                 writer.num_tokens());
     } else {
-      log::warn("data", "{}.encode.part is of {}: encoding begins anew", prefix,
+      log::warn("data", "{}.encode.part is from {}: encoding starts over", prefix,
                 is_same ? "parts that are damaged" : "other files or options");
     }
   }

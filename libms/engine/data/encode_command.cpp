@@ -20,7 +20,8 @@ constexpr int kMaxWorkers = 1024;
 
 void refuse_both(const Args& args, const char* one, const char* other) {
   if (!args.has(one) || !args.has(other)) return;
-  throw user_error("cli.value", fmt::format("--{} and --{} say two things", one, other), "leave one of them out");
+  throw user_error("cli.value", fmt::format("--{} and --{} contradict each other", one, other),
+                   "leave one of them out");
 }
 
 EncodeOptions options_of(const Args& args) {
@@ -42,7 +43,7 @@ int run_encode(const Args& args) {
   if (args.has("files-from")) {
     for (std::string& path : read_list(args.get("files-from"))) inputs.push_back(std::move(path));
   }
-  if (inputs.empty()) throw user_error("data.input", "there is no file to encode", "name files, or give --files-from");
+  if (inputs.empty()) throw user_error("data.input", "no file to encode", "name files, or give --files-from");
   const std::string prefix = args.get("output");
   EncodeOptions options = options_of(args);
   std::optional<std::string> eod_token;
@@ -60,7 +61,7 @@ int run_encode(const Args& args) {
       encode(prefix, files, *tokenizer, note_of(*tokenizer, args.get("tokenizer"), eod_token), options);
   if (progress) progress->finish();
   if (options.read.split_on && report.num_splits == 0)
-    log::warn("data", "no line is '{}', as --split-on says: each file is one document", *options.read.split_on);
+    log::warn("data", "no line is '{}', the line of --split-on: each file is one document", *options.read.split_on);
   print_out("{}: {}, {} from {}\n", prefix, plural(report.num_documents, "document"),
             plural(report.num_tokens, "token"), plural(report.num_files, "file"));
   if (report.num_binary_files > 0) print_out("skipped {}\n", plural(report.num_binary_files, "binary file"));

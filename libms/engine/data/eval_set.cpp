@@ -19,7 +19,7 @@ EvalSource called_by_file(const std::string& entry, double part) {
 EvalSource source_of(const std::string& entry) {
   const std::size_t equals = entry.find('=');
   if (equals == std::string::npos) return called_by_file(entry, 1);
-  if (equals == 0) throw user_error("data.source", fmt::format("'{}' is no NAME=PREFIX", entry));
+  if (equals == 0) throw user_error("data.source", fmt::format("'{}' is not NAME=PREFIX", entry));
   return {entry.substr(0, equals), parse_source(entry.substr(equals + 1)).prefix};
 }
 

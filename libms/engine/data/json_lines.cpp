@@ -164,7 +164,7 @@ class JsonLine::Reader {
       }
       wanted.path.push_back(field.substr(begin));
       if (std::ranges::find(wanted.path, "") != wanted.path.end()) {
-        throw user_error("data.field", fmt::format("'{}' is no name of a field", field),
+        throw user_error("data.field", fmt::format("'{}' is not the name of a field", field),
                          "as in --field text, or --field meta.body for a member of a member");
       }
     }
@@ -264,7 +264,7 @@ class JsonLine::Reader {
       if (append_string(token, wanted.text)) return true;
       return fail({fmt::format("a wrong escape in the field '{}'", wanted.name), "", column_of(token)});
     }
-    return fail({fmt::format("the field '{}' is no string", wanted.name), "", column_of(token)});
+    return fail({fmt::format("the field '{}' is not a string", wanted.name), "", column_of(token)});
   }
 
   // Whether a value is sound, with those of the wanted members that are inside it.
@@ -290,7 +290,7 @@ class JsonLine::Reader {
     const bool sound = token.starts_with('"')
                            ? append_string(token, unused_)
                            : token == "true" || token == "false" || token == "null" || is_number(token);
-    return sound || fail({"a value is no JSON", "", column_of(token)});
+    return sound || fail({"a value is not JSON", "", column_of(token)});
   }
 
   JsonLineProblem missing(const Wanted& wanted) {

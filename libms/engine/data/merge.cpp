@@ -21,7 +21,7 @@ std::optional<Note> common_note(const std::vector<TokenFile>& files) {
       throw user_error("data.merge",
                        fmt::format("{} holds {}, and {} holds {}", files[0].prefix(), to_string(files[0].type()),
                                    file.prefix(), to_string(file.type())),
-                       "token files of one tokenizer are of one type");
+                       "token files of one tokenizer have one type");
     }
     const std::optional<Note> note = read_note(file.prefix());
     if (first.has_value() != note.has_value()) {
@@ -31,11 +31,11 @@ std::optional<Note> common_note(const std::vector<TokenFile>& files) {
                        "encode its text again with ms-data");
     }
     if (first && !first->same_tokenizer(*note)) {
-      throw user_error("data.merge",
-                       fmt::format("{} is of the tokenizer {} with {} tokens, and {} of {} with {}: not the same one",
-                                   files[0].prefix(), first->tokenizer, first->vocab_size, file.prefix(),
-                                   note->tokenizer, note->vocab_size),
-                       "encode the text again with one tokenizer");
+      throw user_error(
+          "data.merge",
+          fmt::format("{} was written with the tokenizer {} of {} tokens, and {} with {} of {}", files[0].prefix(),
+                      first->tokenizer, first->vocab_size, file.prefix(), note->tokenizer, note->vocab_size),
+          "encode the text again with one tokenizer");
     }
   }
   return first;

@@ -68,7 +68,7 @@ std::optional<Note> read_note(const std::string& prefix) {
     json.get_to("text_bytes", note.text_bytes);
     json.get_to("source_files", note.source_files);
     if (note.vocab_size < 1 || note.eod < 0 || note.eod >= note.vocab_size)
-      throw JsonError("eod is no token of the vocabulary");
+      throw JsonError("eod is not a token of the vocabulary");
     return note;
   } catch (const JsonError& error) {  // becomes our error, with the file's name
     throw Error("data.note", Blame::storage, fmt::format("{}: {}", path, error.what()),
@@ -83,7 +83,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Note& note, const std::string& pre
   std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(note.tokenizer_path, eod_token);
   if (tokenizer->fingerprint() != note.tokenizer_fingerprint) {
     log::warn("data",
-              "{} is not the tokenizer that wrote {}: its fingerprint is {}, and {} says {}; name that one with "
+              "{} is not the tokenizer that wrote {}: its fingerprint is {}, and {} has {}; give the right one with "
               "--tokenizer, or encode the text again",
               note.tokenizer_path, prefix, tokenizer->fingerprint(), note_path(prefix), note.tokenizer_fingerprint);
   }

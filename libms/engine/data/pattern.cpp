@@ -77,7 +77,7 @@ Pattern::Pattern(std::string_view pattern) : code_(std::make_unique<Code>()) {
   PCRE2_SIZE at = 0;
   code_->compiled.reset(pcre2_compile(units(portable), portable.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
   if (!code_->compiled)
-    throw user_error("data.tokenizer", fmt::format("'{}' is no pattern: {}", pattern, pcre2_words(error)));
+    throw user_error("data.tokenizer", fmt::format("'{}' is not a pattern: {}", pattern, pcre2_words(error)));
   std::uint32_t matches_empty = 0;
   pcre2_pattern_info(code_->compiled.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0)

@@ -41,8 +41,9 @@ void SourceLoaders::start_threads() {
     } catch (const std::system_error& refused) {
       count_.limit(static_cast<int>(number));
       owners_ = divide_sources(costs_.loads(), count_.now());
-      log::warn("data", "the loader of this node goes on with {} of its threads: the system gives no other, {}", number,
-                refused.what());
+      log::warn("data",
+                "the loader of this node continues with {} of its threads, because the system refuses another: {}",
+                number, refused.what());
     }
   }
 }
@@ -129,10 +130,9 @@ void SourceLoaders::review(double waited_s, bool is_late) {
   const std::vector<double> loads = costs_.loads();
   if (before == count_.now() && fullness(loads, owners_, before) <= kTooFull) return;
   owners_ = divide_sources(loads, count_.now());
-  log::debug(
-      "data",
-      "{} source loaders for {} sources, {} before: a batch took {:.3g} ms, of which no slot was free for {:.3g}",
-      count_.now(), owners_.size(), before, period_s * 1e3, waited_s * 1e3);
+  log::debug("data",
+             "{} source loaders for {} sources, {} before: a batch took {:.3g} ms, {:.3g} of them without a free slot",
+             count_.now(), owners_.size(), before, period_s * 1e3, waited_s * 1e3);
 }
 
 }  // namespace ms::data

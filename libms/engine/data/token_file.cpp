@@ -90,8 +90,7 @@ std::string encode_hint(const std::string& prefix) {
   std::error_code failed;
   if (fs::is_regular_file(prefix, failed)) {
     return fmt::format(
-        "'{0}' is no token file: 'ms-data encode --output tokens {0}' makes one of a text, and it is then "
-        "named by its prefix, tokens",
+        "'{0}' is not a token file: 'ms-data encode --output tokens {0}' encodes a text, and its prefix is then tokens",
         prefix);
   }
   return fmt::format(
@@ -122,7 +121,7 @@ MappedFile map(const std::string& path) {
     if (prefix.find_first_of("~$*") != std::string::npos)
       hint = "~, $ and * are not expanded in the name of a token file";
     if (::access((prefix + ".bin.part").c_str(), F_OK) == 0)
-      hint = "its encoding was broken off: the same ms-data encode goes on with it";
+      hint = "its encoding was interrupted: repeat the same ms-data encode to resume it";
     throw Error(error.kind(), error.blame(), error.message(), hint);
   }
 }

@@ -169,7 +169,7 @@ void TokenWriter::write_index() {
 void TokenWriter::finish(std::string_view note) {
   MS_ASSERT(!inside_document(), "document {} was not ended", num_documents_);
   if (num_documents_ == 0) {
-    throw user_error("data.empty", fmt::format("there is no document to write to {}", prefix_),
+    throw user_error("data.empty", fmt::format("no document to write to {}", prefix_),
                      "the files are empty, or no text: give plain text in UTF-8, or JSON Lines");
   }
   write_index();

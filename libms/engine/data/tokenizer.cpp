@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::opti
   if (name != "byte") {
     const std::string path(name);
     if (::access(path.c_str(), F_OK) != 0 && name.find('/') == std::string_view::npos)
-      throw user_error("data.tokenizer", fmt::format("there is no tokenizer '{}'", name),
+      throw user_error("data.tokenizer", fmt::format("unknown tokenizer '{}'", name),
                        "use byte, or the path of a tokenizer.json");
     const std::string json = read_user_file(path, kMaxFileBytes);
     try {

@@ -168,7 +168,8 @@ TokenizerSpec untrained_tokenizer(std::string_view name) {
     spec.patterns.emplace_back(kQwen2Pattern);
     spec.nfc = true;
   } else {
-    throw user_error("data.pattern", fmt::format("there is no pattern '{}'; there are gpt2, llama3 and qwen2", name));
+    throw user_error("data.pattern",
+                     fmt::format("unknown pattern '{}'; the patterns are gpt2, llama3 and qwen2", name));
   }
   return spec;
 }

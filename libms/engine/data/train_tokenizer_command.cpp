@@ -59,7 +59,7 @@ std::vector<std::string> special_tokens(const Args& args) {
     if (token.empty() || valid_utf8(token, valid) != token) {
       throw user_error(
           "cli.value",
-          fmt::format("--special '{}' is no token: it {}", token, token.empty() ? "is empty" : "is not UTF-8"),
+          fmt::format("--special '{}' is not a token: it {}", token, token.empty() ? "is empty" : "is not UTF-8"),
           "without --special the tokenizer has the one special token <|endoftext|>");
     }
   }

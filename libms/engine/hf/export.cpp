@@ -90,7 +90,7 @@ class Unfinished {
     std::error_code error;
     make_user_directories(fs::path(path_).parent_path());
     if (!fs::create_directory(path_, error)) {
-      const std::string words = error ? error.message() : "it is there already";
+      const std::string words = error ? error.message() : "it already exists";
       const bool path_is_wrong = error && is_wrong_path(error.value());
       throw Error("hf.export", path_is_wrong ? Blame::user : Blame::storage,
                   fmt::format("cannot make the directory '{}': {}", out_, words));

@@ -78,7 +78,7 @@ std::vector<const TensorView*> match(const std::map<std::string, TensorView>& fo
           have_same_bytes(view, embedding->second)) {
         continue;
       }
-      problems.add(fmt::format("'{}' is not '{}', but tie_word_embeddings says so", name, embedding_name(model)));
+      problems.add(fmt::format("'{}' differs from '{}', but tie_word_embeddings is true", name, embedding_name(model)));
     } else {
       problems.add(fmt::format("'{}' is not part of the model", plain_text(name, 200)));
     }
@@ -118,7 +118,7 @@ void check_finite(const Mapped& tensor, DType dtype, std::span<const std::byte> 
   };
   if (dtype == DType::bf16 ? any(std::uint16_t{0x7f80}) : any(std::uint32_t{0x7f800000}))
     throw user_error("hf.import", fmt::format("'{}' holds NaN or infinite weights", tensor.name),
-                     "the model was damaged where it was converted or fetched");
+                     "the model was damaged in conversion or download");
 }
 
 struct Origin {  // of a piece

@@ -346,7 +346,7 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
 std::string to_toml(const nn::ModelConfig& model) {
   nn::ModelConfig copy = model;
   ConfigSchema schema;
-  schema.section("model", "What is trained.", copy, nn::kModelFields);
+  schema.section("model", "The model.", copy, nn::kModelFields);
   return schema.dump(false);
 }
 

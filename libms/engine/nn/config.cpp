@@ -36,11 +36,11 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     refuse(size_key, fmt::format("{} = {}, but attention takes heads of at most 256", size_name, model.head_dim()));
   }
   if (model.is_gpt() && model.qk_norm) {
-    refuse("model.qk_norm", "model.qk_norm is of model.family = \"llama\"; gpt has no RMSNorm");
+    refuse("model.qk_norm", "model.qk_norm needs model.family = \"llama\"; gpt has no RMSNorm");
   }
   if (model.is_gpt() && model.rotary_scaling != "none") {
     refuse("model.rotary_scaling",
-           "model.rotary_scaling is of model.family = \"llama\"; gpt has learned positions, not rotary ones");
+           "model.rotary_scaling needs model.family = \"llama\"; gpt has learned positions, not rotary ones");
   }
   if (model.rotary_scaling == "llama3" && model.rotary_low_freq >= model.rotary_high_freq) {
     refuse("model.rotary_high_freq",

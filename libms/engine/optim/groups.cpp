@@ -26,7 +26,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 ParamGroup parse_group(std::string_view entry) {
   const auto refuse = [&](std::string_view why) {
-    return user_error("optim.group", fmt::format("'{}' is no group of parameters: {}", entry, why),
+    return user_error("optim.group", fmt::format("'{}' is not a parameter group: {}", entry, why),
                       "write \"PATTERN lr=X weight_decay=Y\", as in \"embed.* lr=0.1 weight_decay=0\"");
   };
   std::vector<std::string> words;

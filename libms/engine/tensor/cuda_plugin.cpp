@@ -35,7 +35,7 @@ Loaded load() {
   const CudaPlugin* plugin = entry_point();
   if (plugin->version != kVersion || plugin->plugin_size != sizeof(CudaPlugin) || plugin->op_size != sizeof(Op))
     throw plugin_error(
-        fmt::format("{} is of another build of ms ({}) than libms.so ({})", path, plugin->version, kVersion));
+        fmt::format("{} and libms.so are from different builds of ms ({}, {})", path, plugin->version, kVersion));
   return {handle, plugin};
 }
 const Loaded& loaded() {

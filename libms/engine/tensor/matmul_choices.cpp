@@ -26,7 +26,8 @@ std::vector<MatmulChoices> MatmulChoices::parse(std::string_view text, std::stri
     const std::size_t is = line.find(kIs);
     const std::string name = line.substr(0, is);
     if (is == std::string::npos || (all.empty() && name != kLibrary)) {
-      throw user_error("tensor.choices", fmt::format("{} holds no matmul algorithms: '{}'", from, line.substr(0, 60)));
+      throw user_error("tensor.choices",
+                       fmt::format("{} is not a file of matmul algorithms: '{}'", from, line.substr(0, 60)));
     }
     const std::string value = line.substr(is + kIs.size());
     if (name == kLibrary) {

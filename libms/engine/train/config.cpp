@@ -98,7 +98,7 @@ std::string ramp_problem(const Settings& settings, std::int64_t unit) {
                        unit);
   }
   if ((train.global_batch - start) % increment != 0) {
-    return fmt::format("from {} to global_batch = {} there is no whole number of rampup_increment = {}", start,
+    return fmt::format("from {} to global_batch = {} is not a multiple of rampup_increment = {}", start,
                        train.global_batch, increment);
   }
   if ((train.global_batch - start) / increment > kMaxStages) return fmt::format("more than {} increments", kMaxStages);

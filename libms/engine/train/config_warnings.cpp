@@ -46,7 +46,7 @@ std::string known_validation(const Settings& settings) {
   for (const std::string& valid : settings.data.valid) {
     for (const std::string& train : settings.data.train) {
       if (path(valid) != path(train)) continue;
-      return fmt::format("data.valid and data.train both name '{}': its loss says nothing about data that is new",
+      return fmt::format("data.valid and data.train both name '{}': the validation loss is on training data",
                          path(valid).string());
     }
   }

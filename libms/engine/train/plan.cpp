@@ -28,10 +28,11 @@ sched::Report prove(const sched::Schedule& schedule, const Settings& settings) {
   if (settings.overlap.pp) return sched::check(schedule);
   sched::Report report = sched::check(schedule, {}, sched::Coupling::coupled);
   if (!report.ok) {
-    throw user_error("sched.invalid",
-                     fmt::format("the schedule {} cannot run with overlap.pp = false, where compute waits for every "
-                                 "transfer: {}",
-                                 settings.mesh.schedule, report.problem));
+    throw user_error(
+        "sched.invalid",
+        fmt::format(
+            "the schedule {} cannot run with overlap.pp = false, with which compute waits for every transfer: {}",
+            settings.mesh.schedule, report.problem));
   }
   return report;
 }

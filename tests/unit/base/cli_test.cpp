@@ -219,7 +219,7 @@ TEST(Cli, CompletionIsForShellsThatAreKnown) {
   }
   const Outcome outcome = run({"--completion", "csh"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("only for bash, zsh and fish"));
+  EXPECT_THAT(outcome.err, HasSubstr("expected bash, zsh or fish"));
 }
 
 TEST(Cli, HelpAndVersionAreResults) {

@@ -79,7 +79,7 @@ TEST_F(Verify, TellsAllProblemsOfAllFiles) {
               UnorderedElementsAre(AllOf(HasSubstr("rank-00000.h5"), HasSubstr("block 0")),
                                    AllOf(HasSubstr("rank-00001.h5"), HasSubstr("No such file")),
                                    AllOf(HasSubstr("rank-00002.h5"), HasSubstr("4000")), HasSubstr("rank-00003.h5"),
-                                   AllOf(HasSubstr("rank-00004.h5"), HasSubstr("is no file of this checkpoint"))));
+                                   AllOf(HasSubstr("rank-00004.h5"), HasSubstr("is not a file of this checkpoint"))));
   EXPECT_EQ(progress.back(), size);
 }
 
@@ -169,7 +169,7 @@ TEST_F(Verify, AManifestOfTwoPiecesAtTheSameElement) {
 TEST_F(Verify, MissesParametersThatAreNotWhole) {
   rewrite([](Manifest& manifest) { manifest.files.pop_back(); });
   EXPECT_THAT(verify(path_, 1), UnorderedElementsAre(HasSubstr("elements are in no file"),
-                                                     HasSubstr("rank-00003.h5' is no file of this checkpoint")));
+                                                     HasSubstr("rank-00003.h5' is not a file of this checkpoint")));
 }
 
 TEST_F(Verify, OfWhatIsNoCheckpoint) {

@@ -73,14 +73,14 @@ TEST(JsonLine, SaysWhatIsWrong) {
            Row{R"({"text": "a"}x)", "error: "},
            Row{R"({"text": "a" "id": 1})", "error: "},
            Row{R"({"text": "a",})", "error: "},
-           Row{R"({"id": 01, "text": "a"})", "error: a value is no JSON at 8"},
-           Row{R"({"id": tru, "text": "a"})", "error: a value is no JSON at 8"},
+           Row{R"({"id": 01, "text": "a"})", "error: a value is not JSON at 8"},
+           Row{R"({"id": tru, "text": "a"})", "error: a value is not JSON at 8"},
            Row{R"({"id": [1 2], "text": "a"})", "error: "},
-           Row{R"({"id": "\x", "text": "a"})", "error: a value is no JSON at 8"},
+           Row{R"({"id": "\x", "text": "a"})", "error: a value is not JSON at 8"},
            Row{R"({"text": "\x"})", "error: a wrong escape in the field 'text' at 10"},
            Row{R"({"text": "\u12g4"})", "error: a wrong escape in the field 'text' at 10"},
-           Row{R"({"text": 17})", "error: the field 'text' is no string at 10"},
-           Row{R"({"text": ["a"]})", "error: the field 'text' is no string at 10"},
+           Row{R"({"text": 17})", "error: the field 'text' is not a string at 10"},
+           Row{R"({"text": ["a"]})", "error: the field 'text' is not a string at 10"},
            Row{R"({"body": "a"})", "error: there is no field 'text'"},
            Row{"{\"text\": \"a\nb\"}", "error: "},  // a control character
            Row{"{\"text\": \"\xff\"}", "error: "},  // no UTF-8
@@ -132,7 +132,7 @@ TEST(JsonLines, AreNamedByFileAndLineWhereTheyAreBad) {
   const Error error = thrown_by([&] { documents_of(dir, {}); });
   EXPECT_EQ(error.kind(), "data.json");
   EXPECT_EQ(error.blame(), Blame::user);
-  EXPECT_THAT(error.message(), testing::EndsWith("a.jsonl:3:10: the field 'text' is no string"));
+  EXPECT_THAT(error.message(), testing::EndsWith("a.jsonl:3:10: the field 'text' is not a string"));
   EXPECT_THAT(dir.list(), testing::ElementsAre("a.jsonl"));
   EncodeOptions options;
   options.skip_bad_lines = true;

@@ -228,7 +228,7 @@ TEST(TokenFile, SaysWhatADirectoryHolds) {
   }
   spill(dir / "half.bin.part", "");
   EXPECT_THAT(thrown_by([&] { TokenFile(dir / "half"); }).hint(),
-              testing::HasSubstr("the same ms-data encode goes on"));
+              testing::HasSubstr("the same ms-data encode to resume it"));
 }
 
 TEST(TokenFile, RefusesWhatIsDamagedAndSaysWhat) {

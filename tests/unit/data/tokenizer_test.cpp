@@ -219,7 +219,7 @@ TEST(BpeTokenizer, RefusesWhatItWouldDoOtherwise) {
       {"\"content\": \"<|endoftext|>\"", "\"content\": \"\"", "added_tokens[0].content: is empty"},
       {"\"content\": \"<|endoftext|>\"", "\"content\": \"<x>\"", "tokenizers would make it 270"},
       {"\"lstrip\": false", "\"lstrip\": null", "added_tokens[0].lstrip: is missing"},
-      {"\"special\": true", "\"special\": false", "no token is known to end a document"},
+      {"\"special\": true", "\"special\": false", "the token that ends a document is not known"},
   };
   for (const auto& row : rows) {
     const Error error = thrown_by([&] { made(replaced(json, row.old, row.with)); });

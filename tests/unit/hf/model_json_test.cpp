@@ -314,7 +314,7 @@ TEST(ToToml, LoadsBackToTheSameModel) {
   const nn::ModelConfig model = parse_config(llama_json().dump(), "c");
   nn::ModelConfig back;
   ConfigSchema schema;
-  schema.section("model", "What is trained.", back, nn::kModelFields);
+  schema.section("model", "The model.", back, nn::kModelFields);
   schema.load_text(to_toml(model), "model.toml");
   schema.throw_if_problems();
   EXPECT_EQ(to_toml(back), to_toml(model));

@@ -61,7 +61,7 @@ TEST(Coupling, RequireSoundAsksForTheExecutorsWay) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), "sched.invalid");
     EXPECT_THAT(error.message(), HasSubstr("the schedule mine.csv cannot run: deadlock"));
-    EXPECT_THAT(error.hint(), HasSubstr("where transfers overlap"));
+    EXPECT_THAT(error.hint(), HasSubstr("overlap.pp = true"));
   }
   EXPECT_NO_THROW(require_sound(one_f_one_b(2, 4, kCoupled), "mine", Coupling::coupled));
 }

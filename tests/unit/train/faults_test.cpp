@@ -107,14 +107,14 @@ TEST_F(Faults, RefusesWhatItCannotKnow) {
   EXPECT_THAT(refusal("node,begin,repair\na,1,1\n"), HasSubstr("--trace-nodes N"));
   EXPECT_THAT(refusal("node,begin,repair\na,1,1\nb,1,1\n", 1), HasSubstr("names 2 nodes"));
   EXPECT_THAT(refusal("kind,per_node_day,repair\nlost,1,1\n", 7), HasSubstr("is none"));
-  EXPECT_THAT(refusal("node,begin,repair\na,1,-1\n"), HasSubstr(":2: repair '-1' is no number"));
-  EXPECT_THAT(refusal("node,begin,repair\na,nan,1\n"), HasSubstr("begin 'nan' is no number"));
+  EXPECT_THAT(refusal("node,begin,repair\na,1,-1\n"), HasSubstr(":2: repair '-1' is not a number"));
+  EXPECT_THAT(refusal("node,begin,repair\na,nan,1\n"), HasSubstr("begin 'nan' is not a number"));
   EXPECT_THAT(refusal("node,begin,repair\na,1\n"), HasSubstr(":2: 2 cells, but the first line names 3"));
-  EXPECT_THAT(refusal("kind,per_node_day,repair\nfire,1,1\n"), HasSubstr("'fire' is none of crash, lost, hang, slow"));
+  EXPECT_THAT(refusal("kind,per_node_day,repair\nfire,1,1\n"), HasSubstr("'fire' is not one of crash, lost, hang, slow"));
   EXPECT_THAT(refusal("a,b\n1,2\n"), HasSubstr("names neither node, begin, repair nor"));
   EXPECT_THAT(refusal(""), HasSubstr("names neither"));
-  EXPECT_THAT(refusal("node,begin,repair\n"), HasSubstr("no fault in it"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("no fault in it"));
+  EXPECT_THAT(refusal("node,begin,repair\n"), HasSubstr("it has no faults"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("it has no faults"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("no such trace"));
   EXPECT_THAT(refusal("[" + event(2, "fault_start", "a") + "," + event(1, "fault_end", "a") + "]"),
               HasSubstr("event 2: the events are not in the order of time"));

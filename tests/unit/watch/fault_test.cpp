@@ -62,9 +62,9 @@ TEST(Fault, RefusesInvalidSyntax) {
     const char* why;
   } rows[] = {
       {" ", "it is empty"},
-      {"step=5 rank=3", "does not say what happens"},
-      {"rank=3 kill", "does not say when"},
-      {"step=5 rank=3 node_bad", "there is no fault 'node_bad'"},
+      {"step=5 rank=3", "it has no fault"},
+      {"rank=3 kill", "it has no time"},
+      {"step=5 rank=3 node_bad", "unknown fault 'node_bad'"},
       {"step=5 pause=0", "expected a number above 0"},
       {"step=5 pause=1s", "got '1s'"},
       {"step=5 slow=1", "expected a number above 1"},
@@ -73,7 +73,7 @@ TEST(Fault, RefusesInvalidSyntax) {
       {"start flip", "flip begins at a step"},
       {"data=5 nan", "gradients are those of a step"},
       {"start nan", "gradients are those of a step"},
-      {"step=5 nan=2", "there is no key 'nan'"},
+      {"step=5 nan=2", "unknown key 'nan'"},
       {"step=5 data=5 pause=1", "more than one point"},
       {"step=5 kill kill", "more than one fault"},
       {"step=5 kill exit", "more than one fault"},
@@ -82,7 +82,7 @@ TEST(Fault, RefusesInvalidSyntax) {
       {"step=5 rank=1 rank=2 kill", "more than one rank or node"},
       {"step=5 rank=1 node=n2 kill", "more than one rank or node"},
       {"step=5 restart=1 restart=1 kill", "more than one restart"},
-      {"steps=5 kill", "there is no key 'steps'"},
+      {"steps=5 kill", "unknown key 'steps'"},
       {"step= kill", "expected a number from 0, got ''"},
       {"step=-1 kill", "expected a number from 0, got '-1'"},
       {"step=5x kill", "expected a number from 0, got '5x'"},
@@ -91,8 +91,8 @@ TEST(Fault, RefusesInvalidSyntax) {
       {"step=5 rank=4294967296 kill", "rank: expected a number"},
       {"step=5 node= kill", "'' is not the short name of a host"},
       {"step=5 node=n2.cluster kill", "'n2.cluster' is not the short name of a host"},
-      {"step=5 kill;", "does not say when"},
-      {"step=5 kill; ; step=6 kill", "does not say when"},
+      {"step=5 kill;", "it has no time"},
+      {"step=5 kill; ; step=6 kill", "it has no time"},
       {"step=5 rank=3,kill", "rank: expected a number"},
   };
   for (const auto& row : rows) {

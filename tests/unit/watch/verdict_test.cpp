@@ -45,7 +45,7 @@ TEST_F(VerdictFile, OfAStoppedRunBlamesNobody) {
                              {"kind", "run.stopped"},
                              {"message",
                               "stopped on purpose after step 40 (SIGTERM): ck/step-00000040 is committed, and the same "
-                              "command goes on from there"},
+                              "command resumes from it"},
                              {"step", 40},
                              {"start", 1},
                              {"nonce", kNonce}}));

@@ -14,9 +14,9 @@ struct Row {
   const char* hint;
 };
 
-constexpr const char* kDriverHint = "nvidia-smi says what driver and GPUs this node has";
+constexpr const char* kDriverHint = "nvidia-smi lists the driver and GPUs of this node";
 constexpr const char* kBuildHint = "build with -DMS_CUDA_ARCHS for this GPU";
-constexpr const char* kNodeHint = "nvidia-smi and the kernel's log of this node may say more";
+constexpr const char* kNodeHint = "nvidia-smi and the kernel's log of this node may have details";
 constexpr const char* kHardwareHint = "'ms-diag run' looks at the GPU; it may have to be drained";
 constexpr const char* kProgramHint =
     "the same step on another GPU tells a fault of the program from one of this GPU: please report it with this line";

@@ -23,8 +23,7 @@ int left_by(const std::vector<int>& receives, int gpu) {
 
 int chosen(int gpu) {
   const int count = CudaDevice::count();
-  if (gpu >= count)
-    throw Error("cuda.none", Blame::node, fmt::format("GPU {} of {}: there is no such one", gpu, count));
+  if (gpu >= count) throw Error("cuda.none", Blame::node, fmt::format("GPU {} of {} does not exist", gpu, count));
   check(cudaSetDevice(gpu), "taking the GPU");
   return gpu;
 }
@@ -75,7 +74,7 @@ std::unique_ptr<Memory> CudaDevice::allocate(std::size_t bytes, const std::strin
     cudaMemGetInfo(&free, &total);
     const auto size = [](std::size_t count) { return format_size(static_cast<double>(count)); };
     throw cuda_error(
-        code, fmt::format("{} for {}, where {} of the GPU's {} are free", size(bytes), what, size(free), size(total)));
+        code, fmt::format("{} for {}, with {} of the GPU's {} free", size(bytes), what, size(free), size(total)));
   }
   return cleared(std::make_unique<OwnedMemory>(data, bytes, [](void* at) { cudaFree(at); }));
 }

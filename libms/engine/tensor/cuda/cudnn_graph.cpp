@@ -192,7 +192,7 @@ CudnnPlan::CudnnPlan(cudnnHandle_t handle, CudnnDescriptor graph, const std::str
   }
   if (failed != CUDNN_STATUS_NOT_SUPPORTED) check(failed, "making a plan for attention");
   throw Error("cuda.cudnn", hint.empty() ? Blame::bug : Blame::user,
-              fmt::format("none of {} engines of cuDNN takes this attention", configs_.size()), hint);
+              fmt::format("no cuDNN engine of {} supports this attention", configs_.size()), hint);
 }
 
 void CudnnPlan::run(cudnnHandle_t handle, const std::vector<std::pair<CudnnGraph::Id, void*>>& tensors,

@@ -161,7 +161,7 @@ struct Checkpoints::Impl {
   Error failure(std::int64_t step) const {
     return {"ckpt.failed", Blame::storage,
             fmt::format("the checkpoint of step {} could not be written to {}{}{}{}", step, config.dir,
-                        failed_in_a_row > 1 ? fmt::format(", the {} that failed on end", ordinal(failed_in_a_row)) : "",
+                        failed_in_a_row > 1 ? fmt::format(", the {} failure in a row", ordinal(failed_in_a_row)) : "",
                         last_problem.empty() ? "" : ": ", last_problem)};
   }
   static std::string ordinal(int n) { return n == 2 ? "second" : n == 3 ? "third" : fmt::format("{}th", n); }
@@ -312,9 +312,8 @@ std::string Checkpoints::roll_back(std::int64_t at, std::int64_t end, const std:
   path = my.agreement.broadcast(path);
   if (!path.empty()) return path;
   throw user_error("train.rollback",
-                   fmt::format("{}, and there is no checkpoint to go back to that is {} older", why,
-                               plural(guard.rollback_steps, "step")),
-                   "checkpoint.every_steps, checkpoint.keep_last and guard.rollback_steps decide on that");
+                   fmt::format("{}, and no checkpoint is at least {} older", why, plural(guard.rollback_steps, "step")),
+                   "see checkpoint.every_steps, checkpoint.keep_last and guard.rollback_steps");
 }
 
 }  // namespace ms::train

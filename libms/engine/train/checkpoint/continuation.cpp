@@ -14,10 +14,10 @@ void Continuation::check(const ckpt::Manifest& manifest, const std::string& path
       "ckpt.data",
       fmt::format("{} was trained on {} samples of other data: {}", path, manifest.data.samples,
                   has_other_files(manifest)
-                      ? "the token files, their weights or model.seq differ, or the batch where weights change by step"
+                      ? "the token files, their weights or model.seq differ, or the batch if weights change by step"
                       : fmt::format("train.seed was {}", manifest.data.seed)),
-      "with --set checkpoint.data=restart the data of this configuration begins at its first sample; to "
-      "train its weights from step 0, use checkpoint.load with checkpoint.weights_only");
+      "--set checkpoint.data=restart continues with the first sample of this configuration's data; to fine-tune its "
+      "weights from step 0, use checkpoint.load with checkpoint.weights_only");
 }
 
 Origin Continuation::origin(const ckpt::Manifest& manifest, const std::string& path, double bytes_read,
@@ -44,7 +44,8 @@ void Continuation::log(const ckpt::Manifest& manifest, const Origin& origin, std
     if (row.key.starts_with("run.") || row.key.starts_with("checkpoint.") || row.a.empty() || row.b.empty()) continue;
     log::info("train", "since that checkpoint: {} was {}, is {}", row.key, row.a, row.b);
   }
-  if (!continues_data(manifest)) log::warn("train", "the data begins at its first sample, as checkpoint.data says");
+  if (!continues_data(manifest))
+    log::warn("train", "the data begins at its first sample, because checkpoint.data is restart");
 }
 
 bool Continuation::has_other_files(const ckpt::Manifest& manifest) const {

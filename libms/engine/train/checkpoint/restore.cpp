@@ -93,7 +93,7 @@ void check_model(const nn::ModelConfig& model, const ckpt::Manifest& manifest, c
   const std::size_t more = problems.size() - std::min(problems.size(), kListed);
   problems.resize(problems.size() - more);
   throw user_error("ckpt.mismatch",
-                   fmt::format("{} is of another model: {}{}", path, fmt::join(problems, "; "),
+                   fmt::format("{} has another model: {}{}", path, fmt::join(problems, "; "),
                                more > 0 ? fmt::format("; and {} more", more) : std::string()),
                    "use the [model] of the checkpoint");
 }

@@ -54,9 +54,8 @@ struct Resuming {
   void refuse_to_forget() const {
     for (const ckpt::Found& found : ckpt::list(config.dir)) {
       if (found.condition == ckpt::Condition::saving || found.condition == ckpt::Condition::deleting) continue;
-      throw Error("ckpt.none", Blame::storage,
-                  fmt::format("there are checkpoints in {}, but none of them can be loaded", config.dir),
-                  "'ms-ckpt ls' says what is there; --fresh sets them aside and begins at step 0");
+      throw Error("ckpt.none", Blame::storage, fmt::format("no checkpoint in {} can be loaded", config.dir),
+                  "'ms-ckpt ls' lists them; --fresh sets them aside and begins at step 0");
     }
   }
 
@@ -85,10 +84,10 @@ struct Resuming {
       const std::string file = path + "/" + entry.name;
       if (damage.find("'" + file + "'") == std::string::npos) continue;
       if (is_sound(file, entry)) {
-        throw Error(
-            "ckpt.node", Blame::node,
-            fmt::format("rank {} on {} finds damage where rank 0 finds none: {}", rank, world.node(rank), damage),
-            "memory, network or caches of that node may be at fault; the checkpoint is not")
+        throw Error("ckpt.node", Blame::node,
+                    fmt::format("rank {} on {} reads a checkpoint as damaged that rank 0 reads as sound: {}", rank,
+                                world.node(rank), damage),
+                    "the memory, network or caches of that node may be at fault, not the checkpoint")
             .with_rank(rank);
       }
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 56;  // sums of a few of them are no overflow
-constexpr const char* kHint = "it says which samples the run leaves out; without it the run would be another one";
+constexpr const char* kHint = "it lists the samples that the run leaves out, without which the run cannot be continued";
 
 }  // namespace
 
@@ -41,7 +41,7 @@ std::vector<Rollback> parse_rollbacks(std::string_view text, const std::string& 
   if (text.empty()) return rollbacks;
   try {
     const Json json = Json::parse(text, {.max_depth = 4});
-    if (json.get<int>("schema") != 1) throw JsonError("it is of another version");
+    if (json.get<int>("schema") != 1) throw JsonError("it has another version");
     for (const Json& entry : json.at("rollbacks")) {
       Rollback& rollback = rollbacks.emplace_back();
       entry.get_to("at", rollback.at);

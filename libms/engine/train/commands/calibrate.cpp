@@ -59,8 +59,8 @@ cost::Cluster measure_until_sound(const CalibrateOptions& options) {
     log::info("train", "trying again in {} s", kPause.count());
     std::this_thread::sleep_for(kPause);
   }
-  throw user_error("calibrate.noise", fmt::format("tried {} times, and never without such doubts", kTries),
-                   "calibrate when nothing else runs here; --busy writes what is measured all the same");
+  throw user_error("calibrate.noise", fmt::format("all {} measurements were doubtful", kTries),
+                   "calibrate when nothing else runs here; --busy accepts a doubtful measurement");
 }
 
 cost::Cluster measure_once(const CalibrateOptions& options) {

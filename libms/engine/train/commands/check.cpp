@@ -13,7 +13,7 @@ namespace ms::train {
 namespace {
 
 int run_check(const Args& args) {
-  if (args.has("speeds") && !args.has("json")) throw user_error("cli.value", "--speeds says nothing without --json");
+  if (args.has("speeds") && !args.has("json")) throw user_error("cli.value", "--speeds needs --json");
   const Loaded loaded = load(args);
   make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
   if (!args.has("no-files")) check_inputs(loaded, false);

@@ -34,7 +34,7 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
     std::int32_t id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size()) {
-      throw user_error("cli.value", fmt::format("--tokens: '{}' is no token id", word), "as in --tokens 17,4,203");
+      throw user_error("cli.value", fmt::format("--tokens: '{}' is not a token id", word), "as in --tokens 17,4,203");
     }
     ids.push_back(id);
   }
@@ -135,8 +135,8 @@ int run_generate(const Args& args) {
   });
   const nn::ModelConfig& model = loaded.settings.model;
   if (std::ssize(prompt) >= model.seq && slurm::this_launch().rank == 0) {
-    log::warn("train", "the prompt has {} tokens, and model.seq is {}: what is generated follows from the last {} only",
-              prompt.size(), model.seq, std::max<std::int64_t>(1, model.seq / 2));
+    log::warn("train", "the prompt has {} tokens, and model.seq is {}: only the last {} are used", prompt.size(),
+              model.seq, std::max<std::int64_t>(1, model.seq / 2));
   }
   options.vocab = tokenizer ? tokenizer->vocab_size() : model.vocab;
   if (tokenizer) options.stop = tokenizer->end_of_document();

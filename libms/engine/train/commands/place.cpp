@@ -38,7 +38,7 @@ void note_tp(Placed& placed) {
                     spanning, groups, mesh.tp));
   } else if (!divides) {
     placed.notes.push_back(
-        fmt::format("tp {} does not divide the slots of every host: what is left over there stays empty", mesh.tp));
+        fmt::format("tp {} does not divide the slots of every host: the remaining slots are not used", mesh.tp));
   }
 }
 

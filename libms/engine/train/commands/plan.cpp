@@ -26,11 +26,11 @@ std::optional<PlanDevice> device_of(const Args& args, const Plan& plan) {
   const std::string name = args.get("device");
   const auto ceilings = cost::known_ceilings(name);
   if (!ceilings) {
-    throw user_error("cli.value", fmt::format("--device {}: there is no data sheet of it here", name),
+    throw user_error("cli.value", fmt::format("--device {}: unknown device", name),
                      "A100, H100, 'H100 PCIe', 'H100 NVL', H200, 'H200 NVL' and GH200 are known");
   }
   if (plan.dtype != tensor::DType::bf16)
-    throw user_error("cli.value", "--device says what bf16 can reach, and train.dtype is fp32");
+    throw user_error("cli.value", "--device needs train.dtype = \"bf16\", and it is fp32");
   return PlanDevice{.name = name, .ceilings = *ceilings};
 }
 
@@ -40,7 +40,7 @@ int run_plan(const Args& args) {
   const Plan made = make_plan(loaded.settings, static_cast<int>(asked.value_or(ranks_of(loaded.settings))));
   if (args.has("hostfile")) return place(args, made);
   for (const char* option : {"topology", "order"}) {
-    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} says nothing without --hostfile", option));
+    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --hostfile", option));
   }
   const std::optional<PlanDevice> device = device_of(args, made);
   write_out(args.has("json") ? plan_json(made, device) : plan_text(made, device));

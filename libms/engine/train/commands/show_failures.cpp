@@ -54,7 +54,7 @@ std::string failures_text(const FailureStudy& study) {
   line("faults",
        fmt::format("{:.2f} in 1000 node-days, {}; in {} runs of {:g} days", 1000 * study.per_node_day,
                    study.mean_repair_s > 0 ? fmt::format("repaired in {}", format_duration(study.mean_repair_s))
-                                           : "nodes of use again at once (RATE:TIME says how long repair takes)",
+                                           : "no time for repair (RATE:TIME sets it)",
                    study.seeds, job.seconds / kSecondsPerDay));
   if (study.storage.per_day > 0) {
     line("storage", fmt::format("away {:g} times a day, for {} in the mean: saves fail then", study.storage.per_day,

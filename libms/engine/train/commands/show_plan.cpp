@@ -72,10 +72,9 @@ std::string bound_text(const Plan& plan, const PlanDevice& device, double bubble
   table.row({"step", fmt::format("{:.4g} ms", 1e3 * bound.step_s), ""});
   return fmt::format(
       "\n{}MFU at most: gemm {:.1f} %, causal {:.1f} %, full {:.1f} %, reported {:.1f} % of {:.4g} TFLOP/s in bf16{}; "
-      "no "
-      "message or launch is counted, and 'full' counts what the mask of attention leaves out\n",
+      "without communication and launches; 'full' includes masked attention\n",
       table.str(), 100 * bound.mfu.gemm, 100 * bound.mfu.causal, 100 * bound.mfu.full, 100 * bound.mfu.reported,
-      device.ceilings.bf16_flops * 1e-12, plan.settings.train.fp8 ? ", of which FP8 GEMMs may do more than 100 %" : "");
+      device.ceilings.bf16_flops * 1e-12, plan.settings.train.fp8 ? "; FP8 GEMMs can exceed 100 %" : "");
 }
 
 cost::StateBytes state_of(const Plan& plan) {
@@ -213,7 +212,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   out += works.str();
   if (device) out += bound_text(plan, *device, report.bubble);
   if (!plan.settings.checkpoint.dir.empty()) {
-    out += fmt::format("\nsaving takes {} of host memory a rank besides, and {} of storage a checkpoint\n",
+    out += fmt::format("\nsaving takes another {} of host memory per rank, and {} of storage per checkpoint\n",
                        format_size(static_cast<double>(copy_bytes(plan, {}))),
                        format_size(static_cast<double>(checkpoint_bytes(plan))));
     if (!s.checkpoint.memory_dir.empty()) {

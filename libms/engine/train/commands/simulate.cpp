@@ -89,19 +89,19 @@ int run_simulate(const Args& args) {
   const cost::Cluster cluster = load_cluster(args);
   if (!loaded.dp_sizes.empty()) return simulate_sizes(args, loaded, cluster);
   if (args.has("curve")) {
-    throw user_error("cli.value", "--curve is of mesh.dp = \"auto\", and mesh.dp is a number",
+    throw user_error("cli.value", "--curve needs mesh.dp = \"auto\", and it is a number",
                      "--set mesh.dp=auto, with mesh.dp_min and mesh.dp_max");
   }
   const Plan made = make_plan(loaded.settings, static_cast<int>(ranks_of(loaded.settings)));
   if (args.has("failures")) return run_failures(args, made, cluster);
   for (const char* name : kJobOptions) {
-    if (args.has(name)) throw user_error("cli.value", fmt::format("--{} says nothing without --failures", name));
+    if (args.has(name)) throw user_error("cli.value", fmt::format("--{} needs --failures", name));
   }
   SimulateOptions options;
   options.slow = parse_slow(args.list("slow"), made.mesh, cluster);
   options.every_rank = args.has("every-rank");
   options.trace_dir = args.get("trace");
-  if (args.has("steps") && !args.has("trace")) throw user_error("cli.value", "--steps says nothing without --trace");
+  if (args.has("steps") && !args.has("trace")) throw user_error("cli.value", "--steps needs --trace");
   if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
   constexpr double kMostTokens = 1e18;
   const double tokens = args.has("tokens") ? args.get_double("tokens") : 0;

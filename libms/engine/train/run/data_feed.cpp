@@ -56,8 +56,7 @@ DataFeed::DataFeed(const Plan& plan, comm::World& world, data::LoaderProcess& lo
   if (has_loader() && own != facts_) {
     throw Error(
         "data.differs", Blame::node,
-        fmt::format("the token files of node {} are not those of node {}, where rank 0 runs: other names, sizes "
-                    "or tokens",
+        fmt::format("the token files of node {} differ from those of node {}, rank 0's, in names, sizes or tokens",
                     world.node(world.rank()), world.node(0)),
         "every node must see the same files; copies on local disks must be complete");
   }

@@ -59,7 +59,7 @@ void check_host_memory(const Plan& plan, const HostMemory& memory) {
         "'ms-train plan' shows what takes it; a smaller train.microbatch and train.recompute take less, and "
         "mpirun or srun spread the ranks over nodes");
   }
-  log::warn("train", "{}, of which {} are free now", what, size(memory.free_bytes));
+  log::warn("train", "{}; {} are free now", what, size(memory.free_bytes));
 }
 
 void check_threads(int asked, int cores) {

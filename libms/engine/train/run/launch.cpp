@@ -276,7 +276,7 @@ ExitCode launch(const Loaded& loaded, const LaunchOptions& options) {
         fmt::format("{} has started several processes, and each would train by itself: they cannot find "
                     "each other",
                     other),
-        "start them with mpirun of Open MPI or srun --mpi=pmix; or one process, whose threads are the ranks");
+        "start them with Open MPI's mpirun or with srun --mpi=pmix, or start one process with ranks as threads");
   }
   const bool processes = slurm::this_launch().size > 1;
   if (processes && loaded.settings.run.device == "cuda") set_gpu_environment(loaded.settings.run);

@@ -93,7 +93,7 @@ void Preparation::check_memory(const Plan& plan, comm::World& world, std::int64_
   const std::int64_t tensors = rank_memory(plan, plan.mesh.coord(world.rank())).total_bytes;
   const auto size = [](std::int64_t bytes) { return format_size(static_cast<double>(bytes)); };
   if (world.rank() == 0) {
-    log::info("train", "a rank takes {} of its GPU, and operations up to {} besides; {} of {} are free", size(tensors),
+    log::info("train", "a rank takes {} of its GPU, and operations up to another {}; {} of {} are free", size(tensors),
               size(scratch_bytes), size(memory.free_bytes), size(memory.total_bytes));
   }
   if (memory.free_bytes >= tensors + scratch_bytes) return;
@@ -102,15 +102,14 @@ void Preparation::check_memory(const Plan& plan, comm::World& world, std::int64_
       fmt::format("out of memory: {} of the GPU's {} are free, and this rank takes {} for its tensors and up to {} for "
                   "operations",
                   size(memory.free_bytes), size(memory.total_bytes), size(tensors), size(scratch_bytes)),
-      "'ms-train plan' says what its tensors are; more ranks, a smaller train.microbatch or train.recompute take "
-      "less");
+      "'ms-train plan' lists its tensors; more ranks, a smaller train.microbatch or train.recompute reduce them");
 }
 
 void Preparation::take(const std::string& choices) {
   if (ops_.empty() || choices.empty()) return;
   std::vector<MatmulChoices> saved = MatmulChoices::parse(choices, "the checkpoint");
   if (saved.empty() || saved.front().library != choices_.library) {
-    log::warn("train", "the checkpoint's algorithms for GEMMs are of {}, and this is {}: they are not used",
+    log::warn("train", "the checkpoint's GEMM algorithms are for {}, and this is {}: they are not used",
               saved.empty() ? "nothing" : saved.front().library, choices_.library);
     return;
   }

@@ -75,7 +75,7 @@ void Reporter::keep(std::int64_t step, const std::function<void()>& write) {
     not_written_ = 0;
   } catch (const Error& error) {
     if (not_written_++ == 0) {
-      log::warn("train", "the metrics of step {} are lost, training goes on: {}", step, error.message());
+      log::warn("train", "the metrics of step {} are lost, training continues: {}", step, error.message());
     }
   }
 }

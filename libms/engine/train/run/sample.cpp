@@ -22,12 +22,11 @@ std::unique_ptr<data::Tokenizer> sample_tokenizer(const Settings& settings) {
   const std::string prefix = data::parse_source(settings.data.train.front()).prefix;
   std::unique_ptr<data::Tokenizer> tokenizer = data::tokenizer_of(prefix, settings.model.vocab);
   if (tokenizer) return tokenizer;
-  throw user_error(
-      "data.tokenizer",
-      fmt::format("run.sample_tokens: no tokenizer is known for {}: there is no {}, and model.vocab = {} is "
-                  "not that of the byte tokenizer",
-                  prefix, data::note_path(prefix), settings.model.vocab),
-      "set run.sample_tokens = 0, or encode the text with ms-data, which notes the tokenizer");
+  throw user_error("data.tokenizer",
+                   fmt::format("run.sample_tokens: the tokenizer of {} is not known: {} does not exist, and "
+                               "model.vocab = {} is not that of the byte tokenizer",
+                               prefix, data::note_path(prefix), settings.model.vocab),
+                   "set run.sample_tokens = 0, or encode the text with ms-data, which records the tokenizer");
 }
 
 std::string sample(Engine& engine, const Settings& settings, const std::vector<std::int32_t>& prompt) {

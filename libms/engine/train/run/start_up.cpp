@@ -87,8 +87,8 @@ void StartUp::compare_instruction_sets() {
   const bool of_same_node = world_.node(rank - 1) == world_.node(rank);
   if (of_same_node && store_.get(rank - 1, kInstructionSetKey, deadline_) == mine) return;  // which has said so
   log::warn("train",
-            "{} computes on {}, rank 0 on {}: bits depend on which rank computes what. To compute everywhere on one "
-            "instruction set, set ONEDNN_MAX_CPU_ISA for all ranks",
+            "{} computes on {}, rank 0 on {}: the bits of results depend on the ranks' places. For one instruction set "
+            "on all ranks, set ONEDNN_MAX_CPU_ISA",
             world_.node(rank), mine, first);
 }
 

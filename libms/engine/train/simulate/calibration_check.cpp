@@ -101,17 +101,14 @@ std::vector<std::string> doubts(const cost::DeviceConfig& device, double others)
       if (i > 0) {
         const auto [smaller, smaller_share] = curve.points[i - 1];
         if (const double faster = (smaller / smaller_share) / (size / share); faster > kTimeMayFall) {
-          reasons.push_back(
-              fmt::format("[device] {}: what is {:.3g} large takes {:.1f} times less time than what is "
-                          "{:.3g} large",
-                          rule.name, size, faster, smaller));
+          reasons.push_back(fmt::format("[device] {}: size {:.3g} takes {:.1f} times less time than size {:.3g}",
+                                        rule.name, size, faster, smaller));
         }
       }
       if (share * rule.share_may_fall < best) {
         reasons.push_back(
-            fmt::format("[device] {}: what is {:.3g} large has {:.1f} times less of the peak than what is "
-                        "smaller",
-                        rule.name, size, best / share));
+            fmt::format("[device] {}: size {:.3g} reaches {:.1f} times less of the peak than smaller sizes", rule.name,
+                        size, best / share));
       }
       best = std::max(best, share);
     }

@@ -142,14 +142,15 @@ class FaultTable {
   }
   double number(std::size_t row, std::string_view name, double most) const {
     const std::optional<double> value = parse_fault_number(cell(row, name));
-    if (!value || *value < 0 || *value > most) refuse_cell(row, name, fmt::format("is no number from 0 to {:g}", most));
+    if (!value || *value < 0 || *value > most)
+      refuse_cell(row, name, fmt::format("is not a number from 0 to {:g}", most));
     return *value;
   }
   FaultKind kind(std::size_t row) const {
     for (const FaultKind kind : kKinds) {
       if (cell(row, "kind") == to_string(kind)) return kind;
     }
-    refuse_cell(row, "kind", "is none of crash, lost, hang, slow");
+    refuse_cell(row, "kind", "is not one of crash, lost, hang, slow");
   }
 
  private:
@@ -228,7 +229,7 @@ FaultSource read_fault_file(const std::string& path) {
     }
     source = is_trace ? trace_of(table) : hazards_of(table);
   }
-  if (source.hazards.empty() && source.histories.empty()) refuse_faults(path, "there is no fault in it");
+  if (source.hazards.empty() && source.histories.empty()) refuse_faults(path, "it has no faults");
   if (source.hazards.empty() && source.span_s <= 0) refuse_faults(path, "all of its faults are at its very beginning");
   return source;
 }

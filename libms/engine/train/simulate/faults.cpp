@@ -32,7 +32,7 @@ std::optional<FaultSource> parse_rate(const std::string& text) {
   if (colon != std::string::npos) {
     const std::optional<double> given = parse_duration_s(text.substr(colon + 1));
     if (!given) {
-      throw user_error("faults.rate", fmt::format("--failures {}: the mean repair is no duration", text),
+      throw user_error("faults.rate", fmt::format("--failures {}: the mean repair is not a duration", text),
                        "write for instance 0.004:12h");
     }
     repair_s = *given;
@@ -135,15 +135,15 @@ FaultSource read_faults(const std::string& text, std::optional<std::int64_t> wat
   std::optional<FaultSource> source = parse_rate(text);
   if (!source) source = read_fault_file(text);
   if (source->histories.empty() && watched) {
-    throw user_error("faults.nodes", fmt::format("--trace-nodes says of how many nodes a trace is; {} is none", text));
+    throw user_error("faults.nodes", fmt::format("--trace-nodes is for traces, and {} is not a trace", text));
   }
   if (source->histories.empty()) return *std::move(source);
   const std::size_t named = source->histories.size();
   if (!watched) {
     throw user_error(
         "faults.nodes",
-        fmt::format("{} names {}, which had faults, and not how many had none", text, plural(named, "node")),
-        "say with --trace-nodes N of how many nodes it is");
+        fmt::format("{} names {} with faults, but not the number of nodes without faults", text, plural(named, "node")),
+        "give the number of all nodes with --trace-nodes N");
   }
   if (*watched < static_cast<std::int64_t>(named)) {
     throw user_error("faults.nodes",

@@ -124,10 +124,11 @@ std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::
     if (equals == std::string::npos || colon == std::string::npos || colon < equals ||
         (what != "rank" && what != "node" && what != "link") || !number(equals + 1, colon, which) ||
         !number(colon + 1, text.size(), factor) || !(factor >= (what == "link" ? 1 : 0.01) && factor <= 1e6)) {
-      throw user_error("cli.value",
-                       fmt::format("--slow {}: say what, which and how many times as slow: rank=17:1.2, node=3:1.1, or "
-                                   "link=17:2, at least 1",
-                                   text));
+      throw user_error(
+          "cli.value",
+          fmt::format(
+              "--slow {}: expected WHAT=N:FACTOR, as rank=17:1.2, node=3:1.1 or link=17:2, with a factor of at least 1",
+              text));
     }
     const auto per_node = static_cast<int>(cluster.node.ranks);
     const int count = what == "node" ? (mesh.size() + per_node - 1) / per_node : mesh.size();
@@ -147,7 +148,7 @@ std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::
 
 void refuse_unknown(const Settings& settings) {
   if (settings.train.fp8)
-    throw user_error("train.fp8", "cluster files do not say how long FP8 GEMMs take",
+    throw user_error("train.fp8", "cluster files have no speed of FP8 GEMMs",
                      "--set train.fp8=false simulates bf16 GEMMs");
 }
 
