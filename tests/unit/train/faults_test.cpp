@@ -110,7 +110,8 @@ TEST_F(Faults, RefusesWhatItCannotKnow) {
   EXPECT_THAT(refusal("node,begin,repair\na,1,-1\n"), HasSubstr(":2: repair '-1' is not a number"));
   EXPECT_THAT(refusal("node,begin,repair\na,nan,1\n"), HasSubstr("begin 'nan' is not a number"));
   EXPECT_THAT(refusal("node,begin,repair\na,1\n"), HasSubstr(":2: 2 cells, but the first line names 3"));
-  EXPECT_THAT(refusal("kind,per_node_day,repair\nfire,1,1\n"), HasSubstr("'fire' is not one of crash, lost, hang, slow"));
+  EXPECT_THAT(refusal("kind,per_node_day,repair\nfire,1,1\n"),
+              HasSubstr("'fire' is not one of crash, lost, hang, slow"));
   EXPECT_THAT(refusal("a,b\n1,2\n"), HasSubstr("names neither node, begin, repair nor"));
   EXPECT_THAT(refusal(""), HasSubstr("names neither"));
   EXPECT_THAT(refusal("node,begin,repair\n"), HasSubstr("it has no faults"));
