@@ -53,7 +53,7 @@ fault_limits() {
   [ "$(cat code.read-only)" -eq 2 ] || fail "with a read-only run.dir, the run ended with $(cat code.read-only)"
   grep -q 'error: .*read-only.*Read-only file system' err || fail "with a read-only run.dir: no word of it"
   [ "$(cat code.full)" -eq 0 ] || fail "with full memory for copies, the run ended with $(cat code.full)"
-  grep -q 'lacks copies in this node.s memory, which is said once: .*No space left' err || fail "full memory for copies: no word of it"
+  grep -q 'lacks copies in this node.s memory (logged once): .*No space left' err || fail "full memory for copies: no word of it"
 }
 
 # One rank of an MPI job has too little memory, however little: the others end with it, and the verdict names it. Libraries may

@@ -93,7 +93,7 @@ again
 rm -r memory
 echo "a file" >memory
 from_storage "no directory" '4 of 4 files'
-says 'lacks copies in this node.s memory, which is said once'
+says 'lacks copies in this node.s memory .logged once.'
 
 again
 train --set mesh.dp=4 --set mesh.tp=1

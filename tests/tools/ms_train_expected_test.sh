@@ -31,7 +31,7 @@ run_until 'until step [0-9]+00, a step takes .* expected of .*far[.]toml; so far
 [ "$(grep -c 'until step ' err)" -eq 1 ] || fail "it was said more than once"
 # What cannot be simulated is told with the reason.
 sed 's/^rate = .*/rate = 0/' "$clusters/h100-8x400g.toml" >apart.toml
-run_until 'what a step should take is not known: exit status 2; .*cluster' --set run.cluster=apart.toml
+run_until 'the expected time of a step is not known: exit status 2; .*cluster' --set run.cluster=apart.toml
 
 # Without a file, or with one that nobody can read, there is no expectation.
 expect 0 'step 120 of 120' run c.toml --set run.dir=quiet --set train.steps=120

@@ -61,7 +61,7 @@ grep -q 'hint: checkpoints after step 4 may hold its errors' err || fail "it is 
 grep -q '"rank": 2' runs/flipped/verdict.json || fail "the verdict of a device that computes wrongly"
 grep -q '"kind": "replay.differs"' runs/flipped/verdict.json || fail "the kind of the verdict"
 MS_FAULT='step=4 rank=1 flip'
-expect 76 'one of the two computes wrongly, and a third would tell which' run c.toml --set run.dir=runs/tie --set guard.replay_every=3
+expect 76 'one of the two computes wrongly; a third would show which' run c.toml --set run.dir=runs/tie --set guard.replay_every=3
 unset MS_FAULT
 expect 2 'there is no other dp rank to compare with: mesh.dp is 1' check c.toml --set mesh.dp=1 --set guard.replay_every=9
 expect 0 'ok' check c.toml --set train.dtype=bf16 --set train.fp8=true --set guard.replay_every=9

@@ -189,7 +189,7 @@ expect 2 'expected an integer, without a point or an exponent: 1000, got' check 
 expect 2 "hint: checkpoint.dir in runs/a/config.toml names" eval runs/a
 TORCHELASTIC_RUN_ID=x WORLD_SIZE=2 RANK=0 expect 2 'torchrun has started several processes' run c.toml
 # What is odd, and no reason to refuse a run.
-expect 0 'W .*1000 threads to compute with .*, and this process may use ' run c.toml --set run.dir=runs/odd \
+expect 0 'W .*1000 compute threads .*, but this process may use only ' run c.toml --set run.dir=runs/odd \
   --set run.cpu_threads=1000
 expect 0 "W .*checkpoint.memory_dir = '$dir/mem/a' is not in memory" run c.toml --set run.dir=runs/odd \
   --set checkpoint.dir=ck-odd --set checkpoint.memory_dir="$dir/mem/a"

@@ -229,7 +229,7 @@ void abandon(const std::string& dir, std::int64_t step) {
   try {
     discard_save(dir, step);
   } catch (const Error& error) {
-    log::warn("ckpt", "what was saved of step {} stays for now: {}", step, error.message());
+    log::warn("ckpt", "the incomplete save of step {} remains for now: {}", step, error.message());
   }
 }
 

@@ -243,7 +243,7 @@ MemoryTier::Fetched MemoryTier::Impl::fetch(const Manifest& manifest, comm::Comm
 
 void MemoryTier::Impl::say_once(std::int64_t step, const std::optional<std::string>& problem) {
   if (!problem || std::exchange(warned, true)) return;
-  log::warn("ckpt", "step {} lacks copies in this node's memory, which is said once: {}", step, *problem);
+  log::warn("ckpt", "step {} lacks copies in this node's memory (logged once): {}", step, *problem);
 }
 
 void MemoryTier::Impl::copy(std::int64_t step, int of_rank, std::span<const std::byte> bytes,

@@ -155,7 +155,7 @@ void SaveWriter::commit(Manifest manifest, std::function<std::vector<RankEntry>(
     }
     // The save has succeeded, whatever becomes of the old ones.
     if (const auto error = failure_of([&] { prune(); })) {
-      log::warn("ckpt", "old checkpoints in {} stay: {}", options_.dir, error->message());
+      log::warn("ckpt", "old checkpoints in {} are not deleted: {}", options_.dir, error->message());
     }
   });
 }

@@ -145,8 +145,8 @@ int Loader::open(const std::string& prefix, std::optional<std::pair<std::string,
     if (!first_note) first_note.emplace(prefix, *note);
     if (!first_note->second.same_tokenizer(*note)) {
       log::warn("data",
-                "{} and {} were written by two tokenizers, {} and {}: a token means one thing here and another there; "
-                "encode both with one",
+                "{} and {} were written with different tokenizers, {} and {}: the same id is a different token in "
+                "each; encode both with one tokenizer",
                 first_note->first, prefix, first_note->second.tokenizer, note->tokenizer);
     }
   }

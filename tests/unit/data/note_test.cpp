@@ -182,7 +182,7 @@ TEST(LoaderNote, WarnsOfTwoTokenizers) {
   Loader(config, {.seq = 4, .global_batch = 1}, 257, 1);
   const std::vector<std::string> lines = log::recent_lines();
   ASSERT_EQ(lines.size(), before + 1);
-  EXPECT_THAT(lines.back(), testing::HasSubstr("were written by two tokenizers"));
+  EXPECT_THAT(lines.back(), testing::HasSubstr("were written with different tokenizers"));
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ void say(const std::vector<std::string>& command, std::int64_t step, const std::
   const SubprocessResult result = run_subprocess(command, {.deadline_s = kDeadline_s}, stop);
   if (stop.stop_requested()) return;
   if (!result.ok()) {
-    log::info("train", "what a step should take is not known: {}; {}", result.describe(), plain_text(result.err, 500));
+    log::info("train", "the expected time of a step is not known: {}; {}", result.describe(),
+              plain_text(result.err, 500));
     return;
   }
   if (const std::string_view sentence = trim(result.out); !sentence.empty())

@@ -65,7 +65,7 @@ void check_host_memory(const Plan& plan, const HostMemory& memory) {
 void check_threads(int asked, int cores) {
   if (asked <= cores) return;
   log::warn("train",
-            "{} threads to compute with (run.cpu_threads, or OMP_NUM_THREADS), and this process may use {}: they will "
+            "{} compute threads (run.cpu_threads, or OMP_NUM_THREADS), but this process may use only {}: they will "
             "wait for each other",
             asked, plural(static_cast<std::size_t>(cores), "core"));
 }
@@ -80,7 +80,7 @@ void check_memory_dir(const std::string& dir) {
   if (std::ranges::count(kInMemory, static_cast<unsigned>(status.f_type)) > 0) return;
   log::warn("train",
             "checkpoint.memory_dir = '{}' is not in memory but on a disk: copies there take as long as checkpoints do; "
-            "a directory in /dev/shm is",
+            "use a directory in /dev/shm",
             dir);
 }
 

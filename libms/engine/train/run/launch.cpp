@@ -250,7 +250,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
     const ExitCode code = verdict_without_failure(outcome).code;
     shutdown.begin_done(std::min(trainer.deadline, kDoneWithin), [rank, code] {
       const log::RankScope label_of_thread(rank);
-      log::warn("train", "the run is done, and this process does not come to its end: it is ended");
+      log::warn("train", "the run is done, but this process does not exit: it is ended");
       std::fflush(nullptr);
       _exit(static_cast<int>(code));
     });

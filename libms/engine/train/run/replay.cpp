@@ -83,8 +83,8 @@ void Replay::check(Engine& engine, std::int64_t step) {
                                 ? fmt::format("checkpoints after step {} may hold its errors", step + 1 - every_)
                                 : std::string("all checkpoints of this start may hold its errors");
   if (!wrong.empty()) accuse(wrong, fmt::format("step {}: a microbatch of dp rank {}", step + 1, of), since);
-  const std::string why = plan_.mesh.dp == 2 ? "one of the two computes wrongly, and a third would tell which"
-                                             : "no more than half of them agree, and it cannot be told which are wrong";
+  const std::string why = plan_.mesh.dp == 2 ? "one of the two computes wrongly; a third would show which"
+                                             : "at most half of them agree, so the wrong ones are not known";
   throw Error(
       "replay.tie", Blame::peer,
       fmt::format("step {}: a microbatch of dp rank {} has other bits on other dp ranks: {}", step + 1, of, why),

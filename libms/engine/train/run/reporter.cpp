@@ -69,7 +69,7 @@ void Reporter::keep(std::int64_t step, const std::function<void()>& write) {
   try {
     write();
     if (not_written_ > 0) {
-      log::warn("train", "metrics are written again from step {} on: those of {} are missing", step,
+      log::warn("train", "metrics are written again from step {} on; {} are missing", step,
                 plural(static_cast<std::size_t>(not_written_), "step"));
     }
     not_written_ = 0;

@@ -145,14 +145,14 @@ class Trainer {
     if (world_.rank() == 0) keep_chain(start_, origin_.data_chain);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
       log::info("train",
-                "{} has {}, and train.steps is {}: nothing is left to do; for more steps raise train.steps, for "
-                "another run from these weights set checkpoint.load, checkpoint.weights_only and a checkpoint.dir of "
-                "its own",
+                "{} has {}, and train.steps is {}: the run is complete. For more steps raise train.steps; for a new "
+                "run from these weights set checkpoint.load, checkpoint.weights_only and another checkpoint.dir",
                 origin_.path, plural(start_, "step"), settings_.train.steps);
     }
     if (world_.rank() == 0) {
       if (!checkpoints_)
-        log::warn("train", "checkpoint.dir is empty: nothing is saved, and what was trained ends with the run");
+        log::warn("train",
+                  "checkpoint.dir is empty: no checkpoints are saved, and the model is lost when the run ends");
       reporter_.emplace(plan_, options_.peak_flops, start_);
       stop_file_.emplace(settings_.run.dir, options_.goes_on);
     }
@@ -177,8 +177,8 @@ class Trainer {
     tensor::Device& device = engine_.device();
     if (world_.rank() != 0 || before.empty() || device.kind() != "cpu" || device.name() == before) return;
     log::warn("train",
-              "the checkpoint was computed on {}, this run computes on {}: bits may differ from those of a run that "
-              "had not stopped",
+              "the checkpoint was computed on {}, this run computes on {}: bits may differ from those of an "
+              "uninterrupted run",
               before, device.name());
   }
 
