@@ -29,7 +29,7 @@ holds "j['effective'] < $with and not j['driver']"
 expect 0 '"effective"' "${job[@]}" --failures 0 --json
 holds 'j["interruptions"] == 0 and "daly" not in j and j["parts"]["lost"] == 0'
 
-expect 0 'of the time; --seeds 2 or more tell how sure' "${one_seed[@]}" --failures 0.02:6h
+expect 0 'of the time; --seeds 2 or more gives errors' "${one_seed[@]}" --failures 0.02:6h
 expect 0 '"effective_error": null' "${one_seed[@]}" --failures 0.02:6h --json
 
 # The trace's form, as published.
@@ -46,7 +46,7 @@ holds 'j["parts"]["slow"] > 0'
 
 # Storage that is away, and a job that shrinks.
 expect 0 'no time for repair' "${job[@]}" --failures 0.02 --storage-outages 1:2h
-grep -q '^storage .*away 1 times a day, for 2h00m in the mean' out || fail "no word of the outages"
+grep -q '^storage .*1 outages per day, 2h00m on average' out || fail "no word of the outages"
 expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --json
 plain=$(python3 -c "import json; print(json.load(open('out'))['effective'])")
 expect 0 '"effective"' "${job[@]}" --failures 0.02:6h --storage-outages 2:3h --json

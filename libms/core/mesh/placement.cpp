@@ -72,7 +72,7 @@ Placement place(const Cluster& cluster, const Mesh& mesh, int chunks) {
     throw user_error("mesh.slots",
                      fmt::format("{} hosts have {} slots, but tp {} x dp {} x pp {} takes {}", cluster.hosts.size(),
                                  slots, mesh.tp, mesh.dp, mesh.pp, mesh.size()),
-                     "name more hosts, or write slots=N behind them: without it a host has one");
+                     "add hosts, or slots=N after a host (default: 1 slot)");
   }
   SwitchTree whole(cluster);
   Placement best{.order = as_listed(cluster, mesh.size()), .score = {}, .listed = {}};

@@ -61,7 +61,7 @@ TEST(Place, HostsThatSlurmCallsByTheirShortNames) {
 
 TEST(Place, NotesWhatTheOperatorShouldKnow) {
   const Placed unknown = placed({.dp = 2, .pp = 1, .tp = 1}, "n1\nx1\nx2\n", kTwoLeaves);
-  EXPECT_THAT(unknown.notes, ElementsAre("x[1-2] under no switch of t: taken as far from all others"));
+  EXPECT_THAT(unknown.notes, ElementsAre("x[1-2] under no switch of t: treated as far from all others"));
   EXPECT_THAT(placed_text(unknown, "c", ""), HasSubstr("without a common switch"));
   const Placed uneven = placed({.dp = 2, .pp = 1, .tp = 2}, "n1:3\nn2:3\n", kTwoLeaves);
   EXPECT_THAT(uneven.notes, ElementsAre(HasSubstr("tp 2 does not divide the slots of every host")));

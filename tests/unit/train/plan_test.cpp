@@ -336,15 +336,16 @@ TEST(ShowPlan, SaysWhatOverlapsAndHowLongTheBubbleIs) {
     const char *schedule_text, *overlap_text;
   };
   // 8 microbatches: 3 x (1 + 2) of 24 + 9; with the backward in halves 3 x 1 of 24 + 3.
-  for (const Case& c : {Case{"1f1b",
-                             {false, true, true},
-                             "1f1b, bubble 27.3 % at backward = 2 x forward\n",
-                             "messages of pp, dp travel under compute\n"},
-                        {"zb-h1",
-                         {false, false, true},
-                         "zb-h1, bubble 11.1 % at backward = 2 x forward, split in halves\n",
-                         "messages of dp travel under compute; compute waits for those of pp\n"},
-                        {"zb-h1", {true, false, false}, "zb-h1", "compute waits for those of pp, dp\n"}}) {
+  for (const Case& c :
+       {Case{"1f1b",
+             {false, true, true},
+             "1f1b, bubble 27.3 % at backward = 2 x forward\n",
+             "communication of pp, dp overlaps compute\n"},
+        {"zb-h1",
+         {false, false, true},
+         "zb-h1, bubble 11.1 % at backward = 2 x forward, split in halves\n",
+         "communication of dp overlaps compute; communication of pp does not overlap compute\n"},
+        {"zb-h1", {true, false, false}, "zb-h1", "communication of pp, dp does not overlap compute\n"}}) {
     settings.mesh.schedule = c.schedule;
     settings.overlap = c.overlap;
     settings.train.microbatch = 1;
@@ -354,7 +355,7 @@ TEST(ShowPlan, SaysWhatOverlapsAndHowLongTheBubbleIs) {
     EXPECT_EQ(nlohmann::json::parse(plan_json(plan)).at("overlap"),
               (nlohmann::json{{"tp", c.overlap.tp}, {"pp", c.overlap.pp}, {"dp", c.overlap.dp}}));
   }
-  EXPECT_THAT(plan_text(plan_for(settings_of(1, 1, 1))), HasSubstr("one rank has no messages"));
+  EXPECT_THAT(plan_text(plan_for(settings_of(1, 1, 1))), HasSubstr("one rank has no communication"));
 }
 
 TEST(ShowPlan, TextHasTheFigures) {

@@ -79,7 +79,7 @@ Placed place_ranks(const mesh::Mesh& mesh, int chunks, const HostsRead& hosts, c
   }
   placed.placement = mesh::place(placed.cluster, mesh, chunks);
   if (!topology.switches.empty() && !unknown.empty()) {
-    placed.notes.push_back(fmt::format("{} under no switch of {}: taken as far from all others",
+    placed.notes.push_back(fmt::format("{} under no switch of {}: treated as far from all others",
                                        slurm::fold_hostlist(unknown), switches.source));
   }
   note_tp(placed);

@@ -14,16 +14,16 @@ struct PartRow {
   std::string_view meaning;
 };
 constexpr std::array<PartRow, kTimeParts> kPartRows{{
-    {TimePart::trained, "effective", "steps that were kept"},
+    {TimePart::trained, "effective", "steps that were not lost"},
     {TimePart::detect, "detect", "from a fault to its alarm"},
     {TimePart::diagnose, "diagnose", "to find the node; the operator's time, too"},
     {TimePart::restart, "restart", "launches, loads, back-off, the queue"},
-    {TimePart::lost, "lost", "steps since the checkpoint, trained again"},
+    {TimePart::lost, "lost", "steps since the checkpoint, repeated"},
     {TimePart::save, "save", "training waits for saves"},
-    {TimePart::waiting, "waiting", "fewer nodes are well than the job needs"},
+    {TimePart::waiting, "waiting", "fewer healthy nodes than the job needs"},
     {TimePart::slow, "slow", "slow nodes"},
-    {TimePart::storage, "storage", "the checkpoint cannot be loaded: its storage is away"},
-    {TimePart::shrunk, "shrunk", "fewer nodes train than the job has when whole"},
+    {TimePart::storage, "storage", "the checkpoint cannot be loaded: storage outage"},
+    {TimePart::shrunk, "shrunk", "training on fewer nodes than the full size"},
 }};
 
 std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
@@ -57,7 +57,7 @@ std::string failures_text(const FailureStudy& study) {
                                            : "no time for repair (RATE:TIME sets it)",
                    study.seeds, job.seconds / kSecondsPerDay));
   if (study.storage.per_day > 0) {
-    line("storage", fmt::format("away {:g} times a day, for {} in the mean: saves fail then", study.storage.per_day,
+    line("storage", fmt::format("{:g} outages per day, {} on average; saves fail in them", study.storage.per_day,
                                 format_duration(study.storage.mean_s)));
   }
   if (!job.smaller.empty()) {
@@ -72,9 +72,8 @@ std::string failures_text(const FailureStudy& study) {
   line("interrupted",
        fmt::format("{:.1f}{} times, {:.1f} requeues, the driver gave up {:.1f} times", times.mean,
                    times.error ? fmt::format(" +- {:.1f}", *times.error) : "", study.requeues, study.given_up));
-  line("effective",
-       fmt::format("{} of the time{}", estimate_text(study.effective),
-                   study.effective.error ? " (two standard errors)" : "; --seeds 2 or more tell how sure"));
+  line("effective", fmt::format("{} of the time{}", estimate_text(study.effective),
+                                study.effective.error ? " (two standard errors)" : "; --seeds 2 or more gives errors"));
   out += '\n';
   TextTable parts({{"of the time"}, {"share", Align::right}, {"hours", Align::right}, {"what"}});
   for (const PartRow& row : kPartRows) {

@@ -194,10 +194,11 @@ std::string placed_text(const Placed& placed, const std::string& config, const s
   line("switches", placed.cluster.switches.empty()
                        ? fmt::format("none known ({}): one flat network is assumed", placed.switches_source)
                        : fmt::format("{}, from {}", placed.cluster.switches.size(), placed.switches_source));
-  line("order", placed.placement.changed ? "another than the hosts were listed in"
-                                         : "as the hosts were listed: nothing better was found");
-  line("rule", "tp speaks most, in every layer: inside a node. dp moves whole gradients: under the fewest, lowest");
-  line("", "switches. The pipeline only hands activations on: over what links are left.");
+  line("order",
+       placed.placement.changed ? "different from the order in the list" : "as in the list: nothing better was found");
+  line("rule",
+       "tp communicates most, in every layer: inside a node. dp reduces whole gradients: under the fewest, lowest");
+  line("", "switches. The pipeline only passes activations: over the remaining links.");
   out += "\n" + axes_table(placed) + "\n" + hosts_table(placed);
   for (const std::string& note : placed.notes) {
     out += "\n";

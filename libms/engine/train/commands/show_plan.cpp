@@ -124,10 +124,10 @@ std::string overlap_text(const Plan& plan) {
     std::string& names = axis.on ? under : waited;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", axis.name);
   }
-  if (under.empty() && waited.empty()) return "one rank has no messages";
-  return fmt::format("{}{}{}", under.empty() ? "" : fmt::format("messages of {} travel under compute", under),
+  if (under.empty() && waited.empty()) return "one rank has no communication";
+  return fmt::format("{}{}{}", under.empty() ? "" : fmt::format("communication of {} overlaps compute", under),
                      under.empty() || waited.empty() ? "" : "; ",
-                     waited.empty() ? "" : fmt::format("compute waits for those of {}", waited));
+                     waited.empty() ? "" : fmt::format("communication of {} does not overlap compute", waited));
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
                        format_size(static_cast<double>(checkpoint_bytes(plan))));
     if (!s.checkpoint.memory_dir.empty()) {
       const std::int64_t part = ckpt::MemoryTier::buffer_bytes(saved_pieces(plan, {}));
-      out += fmt::format("its copies in memory take {} a rank more, and up to {} a rank in {}\n",
+      out += fmt::format("its copies in memory take another {} per rank, and up to {} per rank in {}\n",
                          format_size(static_cast<double>(part)), format_size(4.0 * static_cast<double>(part)),
                          s.checkpoint.memory_dir);
     }

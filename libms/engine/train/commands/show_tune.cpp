@@ -60,7 +60,7 @@ std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
   for (std::size_t i = tuning.keeps_given() ? 0 : 1; i < tuning.best.size(); ++i)
     out += fmt::format("{:>5}  {}\n", i + 1, why_slower(tuning.best[i], tuning.fastest()));
   if (tuning.given) out += fmt::format("given  {}\n", given_text(tuning));
-  out += fmt::format("\n{} looked at: {} simulated and slower than these", tuning.considered, tuning.slower);
+  out += fmt::format("\n{} considered: {} simulated and slower than these", tuning.considered, tuning.slower);
   if (tuning.too_large > 0)
     out += fmt::format(", {} too large for {}", tuning.too_large,
                        format_size(static_cast<double>(cluster.device.memory_bytes)));

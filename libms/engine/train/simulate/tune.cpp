@@ -89,13 +89,13 @@ class Search {
           fmt::format("no layout over {} ranks fits a {} with {}: the smallest needs {}", world_, cluster_.device.name,
                       format_size(static_cast<double>(cluster_.device.memory_bytes)),
                       format_size(static_cast<double>(tuning_.least_bytes))),
-          "more ranks, or a global batch that more of dp divides, leave less on each");
+          "use more ranks, or a global batch that allows a larger dp");
     }
     std::string reasons;
     for (const auto& [rule, number] : tuning_.impossible)
       reasons += fmt::format("{}{} ({})", reasons.empty() ? "" : "; ", rule, plural(number, "layout"));
     return user_error(
-        "tune.none", fmt::format("the model cannot be cut for {} ranks: {}", world_, reasons),
+        "tune.none", fmt::format("the model cannot be sharded over {} ranks: {}", world_, reasons),
         fmt::format("another --world, or another train.global_batch ({}), model.layers ({}) or model.heads ({})",
                     settings_.train.global_batch, settings_.model.layers, settings_.model.heads));
   }
