@@ -88,8 +88,8 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "tied_embeddings",
      .member = &ModelConfig::tied_embeddings,
      .doc = "The output layer shares the token embedding's matrix. With mesh.pp above 1 its two gradients are first "
-            "summed per stage, so that results depend on pp in their last bits. Untied, results do not depend on the "
-            "pipeline at all."},
+            "summed per stage, so that results depend in their last bits on pp, but not on the rest of the pipeline. "
+            "Untied, results do not depend on the pipeline at all."},
     {.key = "norm_eps",
      .member = &ModelConfig::norm_eps,
      .doc = "Epsilon added to the variance in norms.",

@@ -188,8 +188,8 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
             "loss of a node, a run that resumes in the same layout reads nothing from storage. The directory holds the "
             "newest save, and the previous one while the newest is copied: at most 4 parts for each rank of the node, "
             "which count as the job's memory, and a buffer for one more part. A failed copy does not fail the save. A "
-            "run removes its copies when it is complete; those of an unfinished run remain. The memory tier has no "
-            "effect if Slurm empties the directory between two starts (job_container/tmpfs)."},
+            "run removes its copies when it is complete; those of an unfinished run remain. The copies are lost if "
+            "Slurm empties the directory between two starts (job_container/tmpfs)."},
 };
 
 struct RunConfig {
