@@ -337,15 +337,12 @@ TEST(ShowPlan, SaysWhatOverlapsAndHowLongTheBubbleIs) {
   };
   // 8 microbatches: 3 x (1 + 2) of 24 + 9; with the backward in halves 3 x 1 of 24 + 3.
   for (const Case& c :
-       {Case{"1f1b",
-             {false, true, true},
-             "1f1b, bubble 27.3 % at backward = 2 x forward\n",
-             "communication of pp, dp overlaps compute\n"},
+       {Case{"1f1b", {false, true, true}, "1f1b, bubble 27.3 % at backward = 2 x forward\n", "overlapped: pp, dp\n"},
         {"zb-h1",
          {false, false, true},
          "zb-h1, bubble 11.1 % at backward = 2 x forward, split in halves\n",
-         "communication of dp overlaps compute; communication of pp does not overlap compute\n"},
-        {"zb-h1", {true, false, false}, "zb-h1", "communication of pp, dp does not overlap compute\n"}}) {
+         "overlapped: dp; not overlapped: pp\n"},
+        {"zb-h1", {true, false, false}, "zb-h1", "not overlapped: pp, dp\n"}}) {
     settings.mesh.schedule = c.schedule;
     settings.overlap = c.overlap;
     settings.train.microbatch = 1;

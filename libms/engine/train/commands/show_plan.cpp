@@ -125,9 +125,9 @@ std::string overlap_text(const Plan& plan) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", axis.name);
   }
   if (under.empty() && waited.empty()) return "one rank has no communication";
-  return fmt::format("{}{}{}", under.empty() ? "" : fmt::format("communication of {} overlaps compute", under),
+  return fmt::format("{}{}{}", under.empty() ? "" : fmt::format("overlapped: {}", under),
                      under.empty() || waited.empty() ? "" : "; ",
-                     waited.empty() ? "" : fmt::format("communication of {} does not overlap compute", waited));
+                     waited.empty() ? "" : fmt::format("not overlapped: {}", waited));
 }
 
 }  // namespace
