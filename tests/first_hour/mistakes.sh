@@ -66,7 +66,7 @@ lead() {
     here "s/= .*/= $(((BASH_REMATCH[1] / BASH_REMATCH[2] + 1) * BASH_REMATCH[2]))/"
   elif match "^checkpoint.dir = '(.*)' is run.dir, too"; then
     here "s#= .*#= \"${BASH_REMATCH[1]}/checkpoints\"#"
-  elif match "^hint: .* '(ms-data encode --output ([a-z]*) text.txt)' makes one"; then
+  elif match "^hint: .* '(ms-data encode --output ([a-z]*) text.txt)' encodes a text"; then
     made=${BASH_REMATCH[2]}
     read -ra words <<<"${BASH_REMATCH[1]}"
     does "${words[@]}"

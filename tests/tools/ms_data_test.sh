@@ -220,7 +220,7 @@ expect 0 '1 document' encode --tokenizer t.json --workers 3 -o work/bpe3 lesson
 cmp -s work/bpe.bin work/bpe3.bin || fail 'three workers give other tokens'
 "$tool" decode work/bpe --output bpe.txt 2>err || fail 'decode tokens of a tokenizer.json'
 cmp -s bpe.txt lesson || fail 'tokens are not the text'
-expect 2 'no added token.*' encode --tokenizer t.json --eod '</s>' -o work/eod lesson
+expect 2 'not an added token.*' encode --tokenizer t.json --eod '</s>' -o work/eod lesson
 expect 2 'special tokens are <.endoftext.>' encode --tokenizer t.json --eod '</s>' -o work/eod lesson
 printf '{}' >t2.json
 expect 2 't2.json: version: is missing' encode --tokenizer t2.json -o work/eod lesson

@@ -35,7 +35,7 @@ run_until 'the expected time of a step is not known: exit status 2; .*cluster' -
 
 # Without a file, or with one that nobody can read, there is no expectation.
 expect 0 'step 120 of 120' run c.toml --set run.dir=quiet --set train.steps=120
-grep -Eq 'until step|should take' err && fail "an expectation without run.cluster"
+grep -Eq 'until step|expected time' err && fail "an expectation without run.cluster"
 expect 2 'nothing[.]toml' run c.toml --set run.dir=refused --set train.steps=120 --set run.cluster=nothing.toml
 [ ! -e refused ] || fail "a run with a wrong run.cluster began"
 

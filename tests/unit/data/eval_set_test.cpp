@@ -32,7 +32,7 @@ TEST(EvalSources, AreRefusedWithOneClearMessage) {
     const char* message;
   } kRows[] = {{{}, "names no validation data"},
                {{"a/x", "b/x"}, "two data sets are called 'x'"},
-               {{"=x"}, "no NAME=PREFIX"},
+               {{"=x"}, "not NAME=PREFIX"},
                {{"x="}, "names no token file"},
                {{"x=a.bin"}, "expected the prefix"}};
   for (const auto& row : kRows) {
