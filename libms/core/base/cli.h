@@ -73,7 +73,8 @@ struct Example {
   std::string doc;  // a sentence that ends in a colon
 };
 
-// A section of a tool's manual of its own: terms, each with what it means.
+// A section of a tool's manual of its own: terms, each with what it means. Lines of a meaning that begin with four
+// spaces are shown as they are, to be copied.
 struct ManSection {
   std::string title;
   std::vector<std::pair<std::string, std::string>> items;

@@ -1,5 +1,6 @@
 #include "base/man.h"
 
+#include <array>
 #include <cctype>
 #include <map>
 #include <string_view>
@@ -33,10 +34,23 @@ std::string text_line(std::string_view text) {
   return (request ? "\\&" : "") + escape(text) + "\n";
 }
 
-// Paragraphs, one sentence a line as mdoc wants them.
+// A line of a snippet to copy: its quotes, dashes, carets and tildes stay the ASCII ones that a shell understands.
+std::string literal_line(std::string_view text) {
+  static constexpr std::string_view kAscii = "-'`^~";
+  static constexpr std::array<std::string_view, kAscii.size()> kEscapes{"\\-", "\\(aq", "\\(ga", "\\(ha", "\\(ti"};
+  std::string result = text.starts_with('.') ? "\\&" : "";
+  for (const char c : text) {
+    const std::size_t at = kAscii.find(c);
+    result += at == std::string_view::npos ? escape(std::string_view(&c, 1)) : std::string(kEscapes[at]);
+  }
+  return result + "\n";
+}
+
+// Paragraphs, one sentence a line as mdoc wants them. Lines that begin with four spaces are a snippet.
 std::string prose(std::string_view text) {
+  constexpr std::string_view kIndent = "    ";
   std::string result;
-  bool blank = false;
+  bool blank = false, literal = false;
   std::string line;
   const auto flush = [&] {
     if (line.empty()) return;
@@ -46,6 +60,16 @@ std::string prose(std::string_view text) {
     line.clear();
   };
   for (const std::string& source : split(text, '\n')) {
+    if (const bool begins = source.starts_with(kIndent); begins != literal) {
+      flush();
+      result += begins ? ".Bd -literal -offset 2n\n" : ".Ed\n";
+      literal = begins;
+      blank = false;
+    }
+    if (literal) {
+      result += literal_line(std::string_view(source).substr(kIndent.size()));
+      continue;
+    }
     if (source.empty()) {
       flush();
       blank = !result.empty();
@@ -57,6 +81,7 @@ std::string prose(std::string_view text) {
     }
   }
   flush();
+  if (literal) result += ".Ed\n";
   return result;
 }
 

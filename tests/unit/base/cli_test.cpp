@@ -349,7 +349,8 @@ TEST(Man, PagesPassTheLint) {
       .name = "ms-things",
       .summary = "things",
       .description = "There are things. They have names.",
-      .sections = {{"the first", "", {{"a.b", "One.\n\nTwo."}, {".c", "Three."}}}, {"empty", "Text.", {}}},
+      .sections = {{"the first", "", {{"a.b", "One.\n\n    -x\n    \n\nTwo."}, {".c", "    Three."}}},
+                   {"empty", "Text.", {}}},
       .see_also = {"ms-sample(1)"}};
   const struct {
     const char* name;
