@@ -6,6 +6,7 @@
 #include "tracepp/findings/finding.h"
 #include "tracepp/heat/commands.h"
 #include "tracepp/page/commands.h"
+#include "tracepp/read/recording.h"
 #include "tracepp/report/commands.h"
 
 namespace {
@@ -41,6 +42,7 @@ const Tool kTool{
     .see_also = {"ms-train(1)", "ms-trace(5)", "ms.toml(5)", "ms-exit(7)"},
     .exit_status = exits_of("ms-tracepp"),
     .sections = {
+        tracepp::recording_manual(),
         {.title = "json",
          .items = {{"all",
                     "schema is 1; keys do not change their meaning, new ones may come. Names that end in _s are "
@@ -94,17 +96,14 @@ const Tool kTool{
         {.title = "other programs",
          .items = {
              {"Flight Recorder",
-              "The files that PyTorch writes when a collective times out (TORCH_NCCL_DEBUG_INFO_TEMP_FILE), or what "
-              "_dump_nccl_trace and _dump_fr_trace return: pickles, of which plain data is read and nothing is "
-              "executed, "
-              "and JSON. A dump does not say when it was written: the time stamp of the file does, unless it was "
-              "copied. "
-              "Gloo records no sends and receives, and a collective that failed as one that ended: where a rank left "
-              "no "
-              "dump, nothing is sure."},
+              "The files that PyTorch writes when a collective times out, or what _dump_nccl_trace and _dump_fr_trace "
+              "return: pickles or JSON. Of a pickle, plain data is read and nothing is executed. A dump does not hold "
+              "the time of its writing: the time stamp of the file counts, unless the file was copied. Gloo records no "
+              "sends and receives, and it records a failed collective as ended. Where a rank left no dump, nothing is "
+              "certain."},
              {"PyTorch profiler",
-              "On a GPU, NCCL's kernels are the communication. On the CPU, collectives of gloo, MPI and UCC are; they "
-              "name no group, so that they can be compared only if the job has one."}}}}};
+              "On a GPU, NCCL's kernels are the communication. On the CPU, collectives of gloo, MPI and UCC are. They "
+              "name no group, so that they can be compared only if the job has one group."}}}}};
 
 }  // namespace
 
