@@ -75,6 +75,17 @@ TEST(Tune, KeepsTheGivenLayoutWhereNothingFasterWasReached) {
   EXPECT_THAT(tuning_json(tuning), HasSubstr("\"keeps_given\": true"));
 }
 
+TEST(Tune, NamesTheDeviceOfTheCluster) {
+  cost::Cluster cluster = cluster_of("1GiB");
+  Settings settings = model();
+  settings.train.dtype = "bf16";
+  EXPECT_EQ(for_devices_of(cluster, settings).run.device, "cpu") << "no data sheet knows a " << cluster.device.name;
+  cluster.device.name = "H100-SXM5-80GB";
+  EXPECT_EQ(for_devices_of(cluster, settings).run.device, "cuda");
+  settings.train.dtype = "fp32";
+  EXPECT_EQ(for_devices_of(cluster, settings).run.device, "cpu") << "attention on a GPU is in bf16";
+}
+
 TEST(Tune, KeepsWithinMemory) {
   const std::int64_t whole = rank_memory(make_plan(model(), 4), {}).total_bytes;
   const cost::Cluster cluster = cluster_of(std::to_string(whole * 2 / 3) + "B");

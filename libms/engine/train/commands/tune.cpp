@@ -15,7 +15,8 @@ int run_tune(const Args& args) {
   TuneOptions options;
   options.patience_s = args.get_seconds("patience");
   const Tuning tuning = tune(loaded.settings, cluster, world, options);
-  if (args.has("output")) write_user_file(args.get("output"), to_toml(tuning.fastest().settings));
+  if (args.has("output"))
+    write_user_file(args.get("output"), to_toml(for_devices_of(cluster, tuning.fastest().settings)));
   write_out(args.has("json") ? tuning_json(tuning) : tuning_text(tuning, cluster));
   return 0;
 }
@@ -34,7 +35,11 @@ Command tune_command() {
            {.name = "world", .value = "N", .doc = "Number of ranks (default: that of [mesh])."},
            {.name = "output",
             .value = "FILE",
-            .doc = "Write the configuration with the fastest layout to FILE, or the given one if no layout is faster."},
+            .doc =
+                "Write the configuration with the fastest layout to FILE, or the given one if no layout is faster. If "
+                "device.name of the cluster is an A100, A800, H100, H200 or GH200, FILE sets run.device to cuda, "
+                "unless the "
+                "configuration cannot run on a GPU (train.dtype = \"fp32\")."},
            {.name = "patience",
             .value = "TIME",
             .doc = "Time limit for the simulations. Less promising layouts may be left out.",

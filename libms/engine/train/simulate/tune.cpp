@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "cost/mfu.h"
 #include "sched/registry.h"
 #include "train/engine/rank_tensors.h"
 #include "train/simulate/memory.h"
@@ -207,6 +208,13 @@ class Search {
 Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options) {
   refuse_unknown(settings);
   return Search(settings, cluster, world, options).run();
+}
+
+Settings for_devices_of(const cost::Cluster& cluster, Settings settings) {
+  if (!cost::known_ceilings(cluster.device.name)) return settings;
+  Settings on_gpus = settings;
+  on_gpus.run.device = "cuda";
+  return problems_between(on_gpus).empty() ? on_gpus : settings;
 }
 
 std::string why_slower(const Layout& other, const Layout& best) {

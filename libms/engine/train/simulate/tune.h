@@ -35,6 +35,10 @@ struct TuneOptions {
   double patience_s = 100;  // for simulating; what is not reached is counted
 };
 
+// The settings for a run on `cluster`: run.device is "cuda" if the cluster's devices are GPUs that cost/mfu.h knows and
+// a run with these settings may use them; else it stays as it is.
+Settings for_devices_of(const cost::Cluster& cluster, Settings settings);
+
 // Searches [mesh] dp, pp, tp, chunks and schedule, train.microbatch, train.recompute and [overlap] tp; model, batch and
 // optimizer stay. Throws Error("tune.none", user) where no layout fits, with what the smallest would need.
 Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options);
