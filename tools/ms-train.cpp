@@ -46,8 +46,8 @@ const Tool kTool{
                  train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command(),
                  train::explain_command()},
     .description =
-        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism on CPUs. Training on NVIDIA "
-        "GPUs has not been tested yet.",
+        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and on NVIDIA GPUs. "
+        "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated.",
     .examples =
         {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
          {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "Train with eight processes:"},
@@ -62,7 +62,7 @@ const Tool kTool{
          {.command = "ms-train plan run.toml --hostfile slurm --order order",
           .doc = "In a job, place ranks by Slurm's network topology:"},
          {.command = "ms-train explain 76", .doc = "Print what a job's exit code means:"}},
-    .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)"},
+    .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)", "ms-performance(7)"},
     .environment = {{"MS_FAULT", watch::fault_manual()},
                     {"OMP_NUM_THREADS", "Threads that compute on the CPU, if run.cpu_threads is 0."},
                     {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},

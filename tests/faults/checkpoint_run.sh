@@ -9,7 +9,7 @@ tiny_config mesh.dp=2 mesh.tp=2 train.steps=12 'train.dtype="bf16"' train.eval_e
 
 # train [ARGUMENT...]: the run, undisturbed; output in out and err, exit code in code.
 train() {
-  timeout 60 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null
+  timeout 240 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null
   code=$?
 }
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]*),.*/\1 \2/p' run/metrics.jsonl 2>/dev/null; }
