@@ -47,7 +47,8 @@ const Tool kTool{
                  train::explain_command()},
     .description =
         "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and on NVIDIA GPUs. "
-        "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated.",
+        "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated."
+        "\n\nDropout, mixtures of experts, context parallelism and FSDP are not implemented.",
     .examples =
         {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
          {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "Train with eight processes:"},
@@ -68,8 +69,17 @@ const Tool kTool{
                     {"CUDA_*, NCCL_*", train::gpu_environment_manual()}},
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},
-    .sections = {{.title = "METRICS", .items = train::metrics_manual()},
-                 {.title = "RECOVERY", .items = train::recovery_manual()}},
+    .sections =
+        {{.title = "METRICS", .items = train::metrics_manual()},
+         {.title = "REPRODUCIBILITY",
+          .items = {{"the same bits",
+                     "A configuration computes the same losses and weights, to the last bit, in every run: with "
+                     "ranks as threads or as processes, with the overlap of pp and dp on or off, and after a "
+                     "resume in the same layout."},
+                    {"other bits",
+                     "Another layout, the overlap of tp, another instruction set or model of GPU, other choices "
+                     "in run.matmul_choices, and run.deterministic = false change the order of sums."}}},
+         {.title = "RECOVERY", .items = train::recovery_manual()}},
     .before_error = slurm::let_rank_0_report_first};
 
 }  // namespace
