@@ -56,7 +56,7 @@ std::vector<std::string> completed(std::vector<std::string> command, const std::
   if (!is_ms_train(command)) return command;
   for (const std::string& word : command) {
     if (word.starts_with("run.dir=") || word.starts_with("--set=run.dir=")) {
-      throw user_error("driver.run_dir", "run.dir is what --run-dir of ms-driver says", "leave out --set run.dir");
+      throw user_error("driver.run_dir", "ms-driver sets run.dir to its --run-dir", "leave out --set run.dir");
     }
   }
   command.insert(command.end(), {"--set", "run.dir=" + run_dir});
@@ -68,7 +68,7 @@ DriverOptions options_of(const Args& args) {
   options.job = number_of("SLURM_JOB_ID");
   if (options.job <= 0) {
     throw user_error("driver.job", "this is not run inside a Slurm job",
-                     "put it into a job script (sbatch --no-kill), or try it in: salloc --no-kill -N 2");
+                     "use it in a job script (sbatch --no-kill), or try: salloc --no-kill -N 2");
   }
   const int array = number_of("SLURM_ARRAY_JOB_ID");
   options.shown_job =
@@ -78,7 +78,7 @@ DriverOptions options_of(const Args& args) {
   options.nodes = slurm::expand_hostlist_or_throw(variable("SLURM_JOB_NODELIST"));
   if (options.nodes.empty()) {
     throw user_error("driver.job", fmt::format("job {} names no nodes: SLURM_JOB_NODELIST is empty", options.job),
-                     "run it in the job script, or in a shell of salloc, with Slurm's variables as they are");
+                     "run it in the job script or in a shell of salloc, with Slurm's environment unchanged");
   }
   options.run_dir = run_dir_of(args, "run-dir");
   if (options.run_dir[0] != '/') {
@@ -88,7 +88,7 @@ DriverOptions options_of(const Args& args) {
   }
   options.launch.command = completed(args.list("COMMAND"), options.run_dir);
   if (options.launch.command[0].empty() || options.launch.command[0][0] == '-') {
-    throw user_error("driver.command", fmt::format("'{}' is no command", plain_text(options.launch.command[0], 80)),
+    throw user_error("driver.command", fmt::format("'{}' is not a command", plain_text(options.launch.command[0], 80)),
                      "options of srun come before it: --srun=OPTION");
   }
   options.launch.srun_options = args.list("srun");
@@ -97,14 +97,14 @@ DriverOptions options_of(const Args& args) {
                                  : tasks_per_node(variable("SLURM_TASKS_PER_NODE"), variable("SLURM_NTASKS_PER_NODE"));
   options.spares = static_cast<std::size_t>(args.get_int("spares", 0, 65536));
   if (options.spares >= options.nodes.size()) {
-    throw user_error("driver.spares", fmt::format("--spares {}: the job has {}, and one must work", options.spares,
-                                                  plural(options.nodes.size(), "node")));
+    throw user_error("driver.spares", fmt::format("--spares {}: the job has {}, and at least one must train",
+                                                  options.spares, plural(options.nodes.size(), "node")));
   }
   options.least_nodes = static_cast<std::size_t>(args.get_int("min-nodes", 0, 65536));
   options.most_nodes = static_cast<std::size_t>(args.get_int("max-nodes", 0, 65536));
   if (options.most_nodes != 0 && !is_ms_train(options.launch.command)) {
-    throw user_error("driver.max_nodes", "--max-nodes is for ms-train run, whose sizes the driver knows",
-                     "other commands stay at the nodes of their job");
+    throw user_error("driver.max_nodes", "--max-nodes works only with ms-train run",
+                     "the driver does not know the sizes that other commands can run at");
   }
   options.retry.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
   options.retry.max_idle = static_cast<int>(args.get_int("max-idle", 1));
@@ -114,8 +114,8 @@ DriverOptions options_of(const Args& args) {
   options.health_s = args.get_seconds("health-every");
   options.shrink = args.has("shrink");
   if (options.shrink && !is_ms_train(options.launch.command)) {
-    throw user_error("driver.shrink", "--shrink changes mesh.dp of ms-train run, which this command is not",
-                     "name with --min-nodes how few nodes the command can do with");
+    throw user_error("driver.shrink", "--shrink works only with ms-train run, because it changes mesh.dp",
+                     "use --min-nodes for a command that can run on fewer nodes");
   }
   options.metrics_port = args.get("metrics-port");
   options.comment = args.has("comment");
@@ -125,8 +125,9 @@ DriverOptions options_of(const Args& args) {
                      "run the job as a user, or let a user run: ms-diag notify --run DIR");
   }
   if (!options.notify.empty() && access(options.notify.c_str(), R_OK) != 0) {
-    throw user_error("driver.notify", fmt::format("--notify: {} cannot be read", options.notify),
-                     "write one as man ms-notify.toml says; slack = \"URL\" or alertmanager = \"URL\" is enough");
+    throw user_error(
+        "driver.notify", fmt::format("--notify: {} cannot be read", options.notify),
+        "write one as described in ms-notify.toml(5); slack = \"URL\" or alertmanager = \"URL\" is enough");
   }
   options.netcheck = args.get("netcheck");
   options.slurm_conf = variable("SLURM_CONF");
@@ -179,10 +180,10 @@ DriverFiles files_of(const Args& args, const char* name) {
     const std::string run_dir = run_dir_of(args, name);
     const bool is_plain_run = access((run_dir + "/metrics.jsonl").c_str(), F_OK) == 0;
     throw user_error(
-        "driver.run_dir", fmt::format("no driver has been in {}", files.dir),
+        "driver.run_dir", fmt::format("ms-driver has not run in {}", files.dir),
         is_plain_run
             ? fmt::format("{0} is a run without ms-driver: 'ms-tracepp report --follow {0}' follows it", run_dir)
-            : "name the directory that ms-driver run was given as --run-dir, mostly runs/JOBID");
+            : "pass the --run-dir of ms-driver run, by default runs/JOBID");
   }
   return files;
 }
@@ -222,7 +223,7 @@ int show_report(const Args& args) {
 int ask(const Args& args, const Json& question) {
   const DriverFiles files = files_of(args, "run-dir");
   const std::optional<DriverState> state = read_state(read_file(files.state(), Blame::user));
-  if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} is not understood", files.state()));
+  if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} cannot be parsed", files.state()));
   const Proof proof = prove_ourselves(variable("SLURM_CONF"));
   std::string why = "it names no address";
   for (const std::string& text : state->addresses) {
@@ -244,9 +245,9 @@ int ask(const Args& args, const Json& question) {
 
 const Option kRunDir{.name = "run-dir",
                      .value = "DIR",
-                     .doc = "The directory of the run, on storage that all nodes share; without it runs/JOBID."};
+                     .doc = "Directory of the run, on storage that all nodes share (default: runs/JOBID)."};
 const Positional kDir{.name = "DIR",
-                      .doc = "The directory of the run; without it runs/JOBID inside a job, else this one.",
+                      .doc = "Directory of the run (default: runs/JOBID inside a job, else the current directory).",
                       .required = false};
 
 }  // namespace
@@ -254,112 +255,115 @@ const Positional kDir{.name = "DIR",
 Command run_command() {
   return {
       .name = "run",
-      .summary = "run a command over the nodes of this job, and keep it running",
-      .positionals = {{.name = "COMMAND", .doc = "The command that srun starts, with its arguments.", .many = true}},
+      .summary = "run a command on the nodes of this job and restart it after faults",
+      .positionals = {{.name = "COMMAND", .doc = "Command for srun to start, with its arguments.", .many = true}},
       .options =
           {{.name = "spares",
             .value = "K",
-            .doc = "Nodes to keep aside: first those that ms-diag avoid has Slurm use last.",
+            .doc = "Keep K nodes as spares, preferably those marked by ms-diag avoid.",
             .default_text = "0"},
            kRunDir,
-           {.name = "tasks-per-node", .value = "N", .doc = "As of srun; without it, as the job has it."},
-           {.name = "srun", .value = "OPTION", .doc = "An option for srun.", .many = true},
+           {.name = "tasks-per-node", .value = "N", .doc = "Tasks per node, as for srun (default: the job's)."},
+           {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
            {.name = "min-nodes",
             .value = "N",
-            .doc = "Go on with so few, if the command can; without it, no fewer than at first.",
+            .doc = "Continue with N or more nodes, if the command can. 0: all but the spares; 1 for an elastic run.",
             .default_text = "0"},
            {.name = "max-nodes",
             .value = "N",
-            .doc = "When ms-loan says that nodes are idle, save and have the elastic run's job queued again, which "
-                   "then gets what is free: the maximum of sbatch --nodes=MIN-MAX. 0: it does not grow.",
+            .doc = "Let an elastic run grow to N nodes, the maximum of sbatch --nodes=MIN-MAX: when ms-loan reports "
+                   "idle nodes, save and requeue the job. 0: do not grow.",
             .default_text = "0"},
            {.name = "hang-timeout",
             .value = "TIME",
-            .doc = "No step for so long is a hang, until the heartbeats have taught a shorter time: three times the "
-                   "longest of the last steps, and 4 s, or up to 5 s where they differ and a rank may lack a "
-                   "processor; 2 s where a signal has stopped a rank. Without heartbeats, no output.",
+            .doc = "Treat TIME without a step as a hang until heartbeats give a shorter limit: three times the longest "
+                   "recent step plus 4 s. The margin is up to 5 s if step times vary and a rank may lack CPU time, and "
+                   "2 s if a signal stopped a rank. Without heartbeats, TIME without output is a hang.",
             .default_text = "10m"},
-           {.name = "max-attempts", .value = "N", .doc = "Give up after so many.", .default_text = "100"},
+           {.name = "max-attempts", .value = "N", .doc = "Stop after N attempts.", .default_text = "100"},
            {.name = "max-idle",
             .value = "N",
-            .doc = "Give up after so many on end that came no further.",
+            .doc = "Stop after N consecutive attempts without progress.",
             .default_text = "3"},
            {.name = "max-requeues",
             .value = "N",
-            .doc = "Queue the job again, at most so often, when its time limit is near (sbatch "
-                   "--signal=B:USR2@300) or too few nodes are left, and without the bad ones.",
+            .doc = "Requeue the job, without its bad nodes, at most N times: when its time limit is near (sbatch "
+                   "--signal=B:USR2@300) or too few nodes are left.",
             .default_text = "0"},
            {.name = "shrink",
-            .doc = "Of ms-train run: with too few nodes, go on with a smaller mesh.dp that the configuration "
-                   "allows and the same global batch, rather than end or be queued again."},
+            .doc = "With too few nodes for ms-train run, continue with a smaller mesh.dp and the same global batch "
+                   "instead of stopping or requeueing."},
            {.name = "preflight",
             .value = "0|1|2",
-            .doc = "Before the first attempt, ms-diag looks at all nodes, spares too, and bad ones are left out; "
-                   "0: not at all.",
+            .doc = "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
+                   "bad ones. 0: do not check.",
             .default_text = "0"},
            {.name = "metrics-port",
             .value = "PORT",
-            .doc = "Prometheus may read the run's metrics at this port of the batch node's loopback interface, or "
-                   "at ADDRESS:PORT; DIR/driver/metrics.prom has them in any case."},
-           {.name = "comment", .doc = "The job's comment in Slurm says how the run does (squeue -O comment)."},
+            .doc = "Serve the run's metrics to Prometheus at this port of the batch node's loopback interface, or at "
+                   "ADDRESS:PORT. DIR/driver/metrics.prom has them in any case."},
+           {.name = "comment", .doc = "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
            {.name = "notify",
             .value = "FILE",
-            .doc = "Tell Alertmanager or Slack when the run is interrupted and when it ends, as this "
-                   "ms-notify.toml(5) says; ms-diag notify --run DIR does it."},
+            .doc = "Notify Alertmanager or Slack of interruptions and of the end of the run, through ms-diag notify "
+                   "with this ms-notify.toml(5)."},
            {.name = "diagnose",
             .value = "0|1|2",
-            .doc = "How ms-diag looks at suspects while the others train; 0: not at all.",
+            .doc = "Check suspects with ms-diag at this level while the other nodes train. 0: do not check.",
             .default_text = "2"},
            {.name = "health-every",
             .value = "TIME",
-            .doc = "While the run trains, ms-diag (level 1) looks at every node so often; one with a critical "
-                   "finding gives way to a spare, if there is one. 0: not at all.",
+            .doc = "Check every node with ms-diag at level 1 this often during training, and replace a node with a "
+                   "critical finding by a spare, if there is one. 0: do not check.",
             .default_text = "1m"},
-           {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag of the nodes.", .default_text = "ms-diag"},
+           {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag on the nodes.", .default_text = "ms-diag"},
            {.name = "netcheck",
             .value = "PROGRAM",
-            .doc = "The ms-netcheck of the nodes, for a run that hangs and no node stands out, and for suspects "
-                   "that the network may have made look so.",
+            .doc = "Path of ms-netcheck on the nodes. It runs after a hang in which no node stands out, and on "
+                   "suspects that may only have had a network problem.",
             .default_text = "ms-netcheck"}},
       .run = drive};
 }
 
 Command status_command() {
   return {.name = "status",
-          .summary = "show what a driven run does now",
+          .summary = "show the current state of a run",
           .positionals = {kDir},
-          .options = {{.name = "json", .doc = "One JSON document."}, {.name = "watch", .doc = "Again every second."}},
+          .options = {{.name = "json", .doc = "Print one JSON document."},
+                      {.name = "watch", .doc = "Refresh every second."}},
           .run = show_status};
 }
 Command report_command() {
   return {.name = "report",
-          .summary = "show every attempt of a run, what ended it, and what it cost",
+          .summary = "show every attempt of a run, why it ended and the time lost",
           .positionals = {kDir},
-          .options = {{.name = "json", .doc = "The ledger."}},
+          .options = {{.name = "json", .doc = "Print the ledger as JSON."}},
           .run = show_report};
 }
 Command evict_command() {
   return {.name = "evict",
-          .summary = "take a node out of a run, which goes on without it",
-          .positionals = {{.name = "NODE", .doc = "As Slurm calls it."}},
+          .summary = "exclude a node; the run continues without it",
+          .positionals = {{.name = "NODE", .doc = "Name of the node in Slurm."}},
           .options = {kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "evict"}, {"node", args.get("NODE")}});
           }};
 }
 Command give_back_command() {
-  return {.name = "give-back",
-          .summary = "save, and go on without nodes, which leave the job",
-          .positionals = {{.name = "NODES", .doc = "A hostlist, without the node of the batch script."}},
-          .options = {kRunDir},
-          .run = [](const Args& args) {
-            return ask(args, Json{{"ask", "give-back"}, {"nodes", args.get("NODES")}});
-          }};
+  return {
+      .name = "give-back",
+      .summary = "save a checkpoint, release nodes from the job, and continue without them",
+      .positionals = {{.name = "NODES",
+                       .doc = "Hostlist of the nodes to release. The node of the batch script cannot be released."}},
+      .options = {kRunDir},
+      .run = [](const Args& args) {
+        return ask(args, Json{{"ask", "give-back"}, {"nodes", args.get("NODES")}});
+      }};
 }
 Command resize_command() {
   return {.name = "resize",
-          .summary = "save, and go on with so many nodes of the job",
-          .positionals = {{.name = "COUNT", .doc = "At most so many; the others become spares."}},
+          .summary = "save a checkpoint and continue on at most COUNT nodes of the job",
+          .positionals = {{.name = "COUNT", .doc = "Maximum number of nodes; the others become spares."}},
           .options = {kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "resize"}, {"number", args.get_int("COUNT", 1, 65536)}});
@@ -367,28 +371,30 @@ Command resize_command() {
 }
 Command stop_command() {
   return {.name = "stop",
-          .summary = "end a run after its step, with a checkpoint",
-          .options = {{.name = "checkpoint", .doc = "Save first, which is what ms-train does in any case."}, kRunDir},
+          .summary = "end a run after its current step, with a checkpoint",
+          .options = {{.name = "checkpoint", .doc = "Save a checkpoint first; ms-train always does."}, kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "stop"}});
           }};
 }
 Command agent_command() {
   return {.name = "agent",
-          .summary = "hear the ranks of a node and report to the driver (run starts it)",
-          .options = {{.name = "job", .value = "ID", .doc = "The job."},
-                      {.name = "heartbeat", .value = "SOCKET", .doc = "For the ranks, in a directory that is made."},
-                      {.name = "connect", .value = "ADDRESSES", .doc = "Where the driver listens."},
+          .summary = "relay heartbeats of a node's ranks to the driver (started by run)",
+          .options = {{.name = "job", .value = "ID", .doc = "ID of the job."},
+                      {.name = "heartbeat",
+                       .value = "SOCKET",
+                       .doc = "Socket to create for the ranks' heartbeats, with its directory."},
+                      {.name = "connect", .value = "ADDRESSES", .doc = "Addresses of the driver."},
                       {.name = "evidence",
                        .value = "DIR",
-                       .doc = "For the stacks of a run that hangs; without it nowhere."},
-                      {.name = "every", .value = "TIME", .doc = "Between two reports.", .default_text = "250ms"},
-                      {.name = "diag", .value = "PROGRAM", .doc = "The ms-diag.", .default_text = "ms-diag"},
+                       .doc = "Directory for the stacks of a hung run (default: do not write them)."},
+                      {.name = "every", .value = "TIME", .doc = "Interval between reports.", .default_text = "250ms"},
+                      {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag.", .default_text = "ms-diag"},
                       {.name = "health-every",
                        .value = "TIME",
-                       .doc = "Between two looks of ms-diag at this node; 0: none.",
+                       .doc = "Interval between checks of this node with ms-diag. 0: do not check.",
                        .default_text = "0"},
-                      {.name = "munge", .value = "SOCKET", .doc = "Of munged; without it the usual one."}},
+                      {.name = "munge", .value = "SOCKET", .doc = "Socket of munged (default: MUNGE's)."}},
           .run = be_agent};
 }
 
