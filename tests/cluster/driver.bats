@@ -96,7 +96,7 @@ BASH
     exec 9<>"/dev/tcp/10.77.0.11/$port" && echo "$text" >&9 && exec 9>&-
   done
   ms-driver evict --run-dir r node99 | grep -q 'not a node of this job'
-  ms-driver evict --run-dir r node02 | grep -q 'goes on without it'
+  ms-driver evict --run-dir r node02 | grep -q 'continues without it'
   wait-until 30 grep -q 'attempt 2 trains' job.log
   [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
   wait-until 10 bash -c "squeue -h -O comment:200 | grep -q 'ms-driver: attempt 2 trains'"

@@ -68,11 +68,11 @@ inside() { # N <SCRIPT
   [[ $(restarts "$job") == 1 && $(attempt 2 cause) == '"resizes"' ]]
 
   # A person makes it smaller, and larger again.
-  ms-driver resize 2 --run-dir r | grep -q 'goes on with 2 nodes'
+  ms-driver resize 2 --run-dir r | grep -q 'continues with 2 nodes'
   wait-until 60 grep -q 'attempt 4 on node\[01-02\]' job.log
   steps=$(steps_done)
   wait-until 60 at_step $((steps + 5))
-  ms-driver resize 3 --run-dir r | grep -q 'goes on with 3 nodes'
+  ms-driver resize 3 --run-dir r | grep -q 'continues with 3 nodes'
   wait-until 60 grep -q 'attempt 5 on node\[01-03\]' job.log
   steps=$(steps_done)
   wait-until 60 at_step $((steps + 5))

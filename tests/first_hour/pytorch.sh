@@ -43,7 +43,7 @@ walk_simple() {
   note "now it is; rank 1 stops for ever at step 20"
   export PATH=$torch:$PATH PROCS_PER_NODE=2
   RUN_DIR=run HANG=1 job 0 second.log -N3 pytorch.sbatch train.py . 40
-  says "no rank got on"
+  says "no rank made progress"
   says "4 ranks begin at step 20"
   says "^trained"
   does ms-driver report run

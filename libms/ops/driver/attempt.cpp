@@ -294,17 +294,17 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   }
   if (ledger_.ends_again_for(kMismatchCause)) {
     return stop_with(static_cast<int>(ExitCode::no_progress),
-                     "the program made the same mistake again, and no step more: " + judgement.why);
+                     "the same collective mismatch occurred again, without another step: " + judgement.why);
   }
   // To leave a bad node is a way on too, and has its end in their number.
   const int idle = left_out ? 0 : ledger_.idle_attempts();
   if (idle >= options_.retry.max_idle) {
     return stop_with(
         static_cast<int>(ExitCode::no_progress),
-        fmt::format(
-            "{} on end {}; the last one: {}", plural(idle, "attempt"),
-            ledger_.best_step() < 0 ? "did no step" : fmt::format("came no further than step {}", ledger_.best_step()),
-            judgement.why));
+        fmt::format("{} in a row {}; the last one: {}", plural(idle, "attempt"),
+                    ledger_.best_step() < 0 ? "did no step"
+                                            : fmt::format("made no progress beyond step {}", ledger_.best_step()),
+                    judgement.why));
   }
   const double wait_s =
       watch::wait_before_attempt_s(idle, judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses));

@@ -129,11 +129,12 @@ std::optional<Alarm> Driver::packet_loss(double now_s) const {
   if (!watcher_->is_slow(now_s)) return std::nullopt;
   const std::optional<LossyNode> lossy = losses_.lossy(nodes_);
   if (!lossy) return std::nullopt;
-  return Alarm{.kind = AlarmKind::packet_loss,
-               .nodes = {lossy->node},
-               .ranks = {},
-               .fault_s = watcher_->last_progress_s(),
-               .why = fmt::format("no rank got on for {:.1f} s; {}", now_s - watcher_->last_progress_s(), lossy->why)};
+  return Alarm{
+      .kind = AlarmKind::packet_loss,
+      .nodes = {lossy->node},
+      .ranks = {},
+      .fault_s = watcher_->last_progress_s(),
+      .why = fmt::format("no rank made progress for {:.1f} s; {}", now_s - watcher_->last_progress_s(), lossy->why)};
 }
 
 void Driver::leave_out(const std::string& node, const std::string& why) {
@@ -154,7 +155,7 @@ void Driver::take_finding(const std::string& node, const std::string& finding) {
   }
   if (phase_ != Phase::running) return;  // it says so again
   if (pool_.with(NodeRole::spare).empty()) {
-    if (unheeded_.insert(node).second) log::warn("driver", "{} works on, there is no spare for it: {}", node, why);
+    if (unheeded_.insert(node).second) log::warn("driver", "{} keeps working, there is no spare for it: {}", node, why);
     return;
   }
   const double now_s = clock_.now_s();

@@ -223,7 +223,7 @@ void Driver::answer_client(const Hub::Event& event) {
     } else {
       const bool works = pool_.nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
       leave_out(node, "evicted by a person");
-      said = works ? fmt::format("{} is out, the run goes on without it", node) : fmt::format("{} is out", node);
+      said = works ? fmt::format("{} is out, the run continues without it", node) : fmt::format("{} is out", node);
       if (works) {
         alarm({.kind = AlarmKind::evicted,
                .nodes = {node},

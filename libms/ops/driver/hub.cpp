@@ -182,7 +182,7 @@ void Hub::send(Id id, std::string_view line) {
   try {
     flush(peer);
     if (peer.unsent.size() > kMostUnsent_bytes) {
-      throw Error("net.peer", Blame::fabric, fmt::format("{} takes nothing any more", peer.channel.peer()));
+      throw Error("net.peer", Blame::fabric, fmt::format("{} no longer accepts data", peer.channel.peer()));
     }
     watch_writes(id, peer);
   } catch (const Error& error) { drop(id, error.message(), pending_); }

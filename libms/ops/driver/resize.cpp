@@ -120,7 +120,7 @@ std::string Driver::resize(std::size_t nodes) {
   most_nodes_ = nodes;
   if (fit->nodes == nodes_.size()) return fmt::format("the run has {} already", plural(fit->nodes, "node"));
   save_and_go_on();
-  return fmt::format("the run saves, and goes on with {}", plural(fit->nodes, "node"));
+  return fmt::format("the run saves, and continues with {}", plural(fit->nodes, "node"));
 }
 
 // The run ends after its step with a checkpoint, and decide() begins the next attempt.
@@ -160,7 +160,7 @@ std::string Driver::give_back(const std::vector<std::string>& nodes) {
     return fmt::format("the job lets go of {}", names);
   }
   save_and_go_on();
-  return fmt::format("the run saves, and goes on without {}", names);
+  return fmt::format("the run saves, and continues without {}", names);
 }
 
 // Takes nodes out of the job that were asked back, and on which nothing of the run is left. Returns whether all have

@@ -39,7 +39,7 @@ void RunEvents::send(double now_s) {
     began_s_ = now_s;
     waiting_ = false;
   } catch (const Error& error) {
-    log::warn("driver", "nobody is told what happened: {}", error.message());
+    log::warn("driver", "no notification was sent: {}", error.message());
     next_s_ = now_s + kSendAgain_s;
   }
 }

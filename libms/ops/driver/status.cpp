@@ -82,7 +82,7 @@ std::string status_metrics(const Status& s, double wall_s, double now_s) {
   }
   if (s.watcher == nullptr) return text;
   gauge("steps", "Steps done.", static_cast<double>(s.watcher->steps()));
-  gauge("progress_age_seconds", "Since a rank got on.", now_s - s.watcher->last_progress_s());
+  gauge("progress_age_seconds", "Seconds since a rank made progress.", now_s - s.watcher->last_progress_s());
   // Names of a heartbeat's numbers are words that Prometheus takes as they are.
   for (const auto& [name, value] : numbers_of(*s.watcher)) {
     text += fmt::format("# TYPE ms_run_{0} gauge\nms_run_{0} {1:.9g}\n", name, value);
@@ -97,7 +97,7 @@ std::string status_text(std::string_view document, double age_s) {
     std::string text = fmt::format("job {}, attempt {}: {}", plain_text(json.get<std::string>("job"), 40),
                                    json.get<int>("attempt"), plain_text(phase, 20));
     if (const Json* steps = json.find("steps"); steps != nullptr && steps->get<std::int64_t>() >= 0) {
-      text += fmt::format(", {}, {} since a rank got on", plural(steps->get<std::int64_t>(), "step"),
+      text += fmt::format(", {}, {} since a rank made progress", plural(steps->get<std::int64_t>(), "step"),
                           format_duration(json.get<double>("progress_age_s")));
     }
     text += fmt::format("; {:.1f} % of the time trained steps that were kept\n", 100 * json.get<double>("effective"));

@@ -153,7 +153,7 @@ std::optional<Alarm> Watcher::check(double now_s) const {
     for (const auto& [number, rank] : ranks_) {
       if (std::ranges::find(alarm.nodes, rank.node) != alarm.nodes.end()) alarm.ranks.push_back(number);
     }
-    alarm.why = fmt::format("nothing is heard of {} any more, and no step ended since", fmt::join(alarm.nodes, ", "));
+    alarm.why = fmt::format("{} stopped responding, and no step ended since", fmt::join(alarm.nodes, ", "));
     return alarm;
   }
   const double since_s = has_beats() ? progress_.at_s : output_.at_s;
@@ -162,7 +162,7 @@ std::optional<Alarm> Watcher::check(double now_s) const {
                  .nodes = {},
                  .ranks = {},
                  .fault_s = since_s,
-                 .why = has_beats() ? fmt::format("no rank got on for {:.1f} s", now_s - since_s)
+                 .why = has_beats() ? fmt::format("no rank made progress for {:.1f} s", now_s - since_s)
                                     : fmt::format("the command wrote nothing for {:.0f} s", now_s - since_s)};
   }
   return std::nullopt;

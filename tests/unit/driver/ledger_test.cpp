@@ -220,7 +220,8 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   watcher.report("n1", {.number = 0, .attempt = 1, .ranks = {rank}}, 1);
   const Status status{.phase = "trains", .job = "7.0", .pool = pool, .ledger = ledger, .watcher = &watcher};
   const std::string text = status_text(status_json(status, 1100, 3), 1);
-  EXPECT_THAT(text, HasSubstr("job 7.0, attempt 1: trains, 40 steps, 2.0s since a rank got on; 90.0 % of the time"));
+  EXPECT_THAT(text,
+              HasSubstr("job 7.0, attempt 1: trains, 40 steps, 2.0s since a rank made progress; 90.0 % of the time"));
   EXPECT_THAT(text, HasSubstr("loss 2.5"));
   EXPECT_THAT(text, HasSubstr("n1    works        0  0 step"));
   EXPECT_THAT(status_text(status_json(status, 1100, 3), 60), HasSubstr("the driver may be gone"));
