@@ -13,21 +13,23 @@ namespace ms::health {
 namespace {
 
 constexpr std::string_view kLevels[] = {
-    "Passive: a few files, counters and one question to the driver. Run as root in every prolog.",
-    "Active: loads the node for seconds. Run as the user in a job step, or by hand, on a node that is otherwise idle. "
-    "Checks that load different parts of the node run side by side.",
-    "Active, and only by hand: soaks, which go on for as long as --soak says, and a disk whose directory is named."};
+    "Passive checks: they read a few files and counters, and query the driver once. Run as root in every prolog.",
+    "Active checks: they load the node for seconds. Run as the user in a job step, or by hand, on an idle node. Checks "
+    "that load different parts of the node run in parallel.",
+    "Active checks that run only by hand: soak tests for the time given with --soak, and a disk test in the directory "
+    "given with --directory."};
 
 std::string facts(const Check& check) {
-  std::string text = fmt::format(
-      "Blames the {}. Cut after {}, which is then {}.", to_string(check.blame), format_duration(check.deadline_s),
-      check.on_hang ? fmt::format("a {} finding", to_string(*check.on_hang)) : "no finding: it was not measured");
+  std::string text =
+      fmt::format("Blames the {}. Aborted after {}, with {} as the result.", to_string(check.blame),
+                  format_duration(check.deadline_s),
+                  check.on_hang ? fmt::format("a {} finding", to_string(*check.on_hang)) : "no finding (not measured)");
   if (!check.needs.empty()) text += fmt::format(" Needs {}.", check.needs);
-  text += fmt::format(" Proved on {}.", proof(check));
+  text += fmt::format(" Tested on {}.", proof(check));
   if (const auto names = to_strings(check.takes); !names.empty()) {
-    text += fmt::format(" Takes the {}: no check that takes it, too, runs meanwhile.", fmt::join(names, " and the "));
+    text += fmt::format(" Uses the {} exclusively: other checks that use it wait.", fmt::join(names, " and the "));
   }
-  if (check.soaks) text += " The time of the soak comes on top.";
+  if (check.soaks) text += " The soak time is added to this limit.";
   if (check.user_can_cause) text += " A user's job can cause it, so it never drains a node.";
   if (const std::string causes = causes_of(check.code); !causes.empty()) text += " " + causes;
   return text;
@@ -50,13 +52,13 @@ std::string policy_text(std::string (*form)(const man::ConfigPage&, std::span<co
   bind(schema, policy);
   return form(
       {.name = "ms-diag.toml",
-       .summary = "a site's policy for ms-diag and its Slurm plugin",
+       .summary = "site policy for ms-diag and its Slurm plugin",
        .description =
-           "Says whether findings may drain nodes, which of them and how many, and what a healthy node of the site "
-           "looks like. What runs as root reads /etc/ms/ms-diag.toml, or the file that plugstack.conf names, and "
-           "believes it only if it is root's and nobody else may write it; otherwise nothing is done and the log says "
-           "why. The file is read at every launch: there is nothing to restart. ms-diag --sample-policy prints one "
-           "with every key commented out, which observes.",
+           "The policy defines whether findings may drain nodes, which findings, how many nodes, and what a healthy "
+           "node of the site looks like. Programs that run as root read /etc/ms/ms-diag.toml, or the file named in "
+           "plugstack.conf. They accept it only if it belongs to root and no one else can write it; otherwise they do "
+           "nothing and log the reason. The file is read at every start, so changes need no restart. ms-diag "
+           "--sample-policy prints a file with every key commented out, which is in mode observe.",
        .see_also = {"ms-diag(1)", "ms-checks(7)", "ms_spank(8)"}},
       schema.reference());
 }
@@ -66,16 +68,15 @@ std::string policy_text(std::string (*form)(const man::ConfigPage&, std::span<co
 std::string checks_page(const std::vector<Check>& checks) {
   man::TopicPage page{
       .name = "ms-checks",
-      .summary = "what the checks of ms-diag look at, and what to do about their findings",
+      .summary = "checks of ms-diag, and what to do about their findings",
       .description =
-          "A check passes, warns, is critical, is skipped with a reason, or is broken: the check itself failed, which "
-          "is reported and never counted against the node. A check that does not end in time is cut. That is a finding "
-          "of "
-          "its own where only hardware, a driver or a file system can be the cause; a check that only computes is "
-          "skipped as not measured, since a node is not at fault for a check that is too slow.\n\n"
-          "A drained node's reason begins with ms-diag: and the code of the worst finding, so that the first 20 "
-          "characters, which sinfo -R shows, tell it. Only codes on the allow-list of ms-diag.toml(5) drain, and never "
-          "what a user's job can cause.",
+          "A check passes, warns, is critical, is skipped with a reason, or is broken. Broken means that the check "
+          "itself failed; it is reported but does not count against the node. A check that exceeds its time limit is "
+          "aborted. This is a finding if only hardware, a driver or a file system can be the cause. A check that only "
+          "computes is skipped as not measured instead, since slowness is not a fault of the node.\n\n"
+          "The drain reason of a node starts with ms-diag: and the code of the worst finding, so that sinfo -R shows "
+          "it in its 20 characters. Only codes in act.allow of ms-diag.toml(5) drain a node, and never a finding that "
+          "a user's job can cause.",
       .see_also = {"ms-diag(1)", "ms-diag.toml(5)", "ms_spank(8)"}};
   for (std::size_t level = 1; level <= std::size(kLevels); ++level) {
     man::TopicSection section{.title = fmt::format("Level {}", level), .text = std::string(kLevels[level - 1])};
