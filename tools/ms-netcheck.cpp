@@ -1,4 +1,4 @@
-// ms-netcheck: is the fabric sound, and if not, which node or link is at fault. A table: the commands are in
+// ms-netcheck: tests the network of a job and locates faulty nodes and links. A table: the commands are in
 // libms/ops/net/commands.
 #include <fmt/format.h>
 
@@ -40,14 +40,14 @@ std::vector<std::pair<std::string, std::string>> counter_items() {
 
 const Tool kTool{
     .name = "ms-netcheck",
-    .summary = "is the fabric sound, and if not, which node or link is at fault",
+    .summary = "test the network of a job and locate faulty nodes and links",
     .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(),
                  net::counters_command(), net::config_command(), net::nccl_log_command(), net::agent_command()},
     .description =
-        "Runs inside a job of its own: what it measures it also loads. Before it starts it says for how "
-        "long, and how much every node will send at most. A node that dies ends a job unless that was started with "
-        "--no-kill.",
-    .examples = {{.command = "salloc -N 8 ms-netcheck locate", .doc = "Find what is wrong with eight nodes:"},
+        "Run ms-netcheck in a job of its own, because it loads the network that it measures. Before it starts, it "
+        "prints how long it will take and how much each node will send at most. Start the job with --no-kill; "
+        "otherwise Slurm ends it when a node fails.",
+    .examples = {{.command = "salloc -N 8 ms-netcheck locate", .doc = "Locate faults among eight nodes:"},
                  {.command = "ms-netcheck locate --nodes n[1-8] --launch 'ssh {node} {agent}' --json",
                   .doc = "The same without Slurm:"}},
     .see_also = {"ms-diag(1)"},

@@ -25,10 +25,10 @@
 namespace ms::net {
 namespace {
 
-const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it this one."};
+const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Nodes to check (default: this node)."};
 
 const Option kFlap{
-    .name = "flap", .value = "SECONDS", .doc = "How long a link may be down and come back.", .default_text = "5s"};
+    .name = "flap", .value = "SECONDS", .doc = "Longest outage that a link should survive.", .default_text = "5s"};
 
 int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
           const std::vector<std::string>& not_run) {
@@ -196,52 +196,52 @@ AgentWorkersOptions agents_of(const Args& args) {
 }
 
 Command collectives_command() {
-  return {
-      .name = "collectives",
-      .summary = "collective operations of all ranks, and of the groups of a training run",
-      .options =
-          {{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes, one rank on each; without it all of the job."},
-           {.name = "transport",
-            .value = "mpi|nccl|threads",
-            .doc = "nccl: between GPUs, one of each rank.",
-            .default_text = "mpi"},
-           kGpu,
-           kDeadline,
-           {.name = "ranks", .value = "N", .doc = "Of threads."},
-           {.name = "what",
-            .value = "LIST",
-            .doc = "Which ones.",
-            .default_text = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,send_recv"},
-           {.name = "from", .value = "SIZE", .doc = "The smallest size.", .default_text = "1KiB"},
-           {.name = "to",
-            .value = "SIZE",
-            .doc = "The largest; each is four times the one before.",
-            .default_text = "16MiB"},
-           {.name = "iterations",
-            .value = "N",
-            .doc = "Of each, at most; two seconds end them, too.",
-            .default_text = "20"},
-           {.name = "config", .value = "FILE", .doc = "A training configuration: its tp, dp and pp groups, too."},
-           {.name = "set", .value = "KEY=VALUE", .doc = "Sets a key over what that file says.", .many = true},
-           {.name = "min-busbw",
-            .value = "GBS",
-            .doc = "Fails below nine tenths of so many GB/s.",
-            .default_text = "0"},
-           kJson},
-      .run = collectives,
-      .description =
-          "Inside a job it starts itself with srun, as many tasks as the job has; elsewhere start it with mpirun, "
-          "one process a rank. Times every iteration by its slowest rank, checks "
-          "every "
-          "element of every result, and prints algorithm and bus bandwidth as nccl-tests does. Groups of a mesh, "
-          "and "
-          "rails (ranks at the same place of their nodes), work side by side; one that takes more than twice as "
-          "long as the middle one is named."};
+  return {.name = "collectives",
+          .summary = "measure collectives of all ranks and of the groups of a training run",
+          .options = {{.name = "nodes",
+                       .value = "HOSTLIST",
+                       .doc = "Nodes to use, with one rank each (default: all nodes of the job)."},
+                      {.name = "transport",
+                       .value = "mpi|nccl|threads",
+                       .doc = "Transport. nccl runs between GPUs, one per rank.",
+                       .default_text = "mpi"},
+                      kGpu,
+                      kDeadline,
+                      {.name = "ranks", .value = "N", .doc = "Number of ranks with --transport threads."},
+                      {.name = "what",
+                       .value = "LIST",
+                       .doc = "Collectives to measure.",
+                       .default_text = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,send_recv"},
+                      {.name = "from", .value = "SIZE", .doc = "Smallest size.", .default_text = "1KiB"},
+                      {.name = "to",
+                       .value = "SIZE",
+                       .doc = "Largest size. Sizes grow by a factor of four.",
+                       .default_text = "16MiB"},
+                      {.name = "iterations",
+                       .value = "N",
+                       .doc = "Maximum number of iterations per size, within two seconds.",
+                       .default_text = "20"},
+                      {.name = "config",
+                       .value = "FILE",
+                       .doc = "Also measure the tp, dp and pp groups of this training configuration."},
+                      {.name = "set", .value = "KEY=VALUE", .doc = "Override a key of that file.", .many = true},
+                      {.name = "min-busbw",
+                       .value = "GBS",
+                       .doc = "Fail if the bus bandwidth is below nine tenths of GBS GB/s.",
+                       .default_text = "0"},
+                      kJson},
+          .run = collectives,
+          .description =
+              "Inside a job, the command starts itself with srun, with as many tasks as the job has. Elsewhere, start "
+              "it with mpirun, one process per rank. The time of an iteration is that of its slowest rank. Every "
+              "element of every result is verified. The output has algorithm and bus bandwidth, as in nccl-tests. "
+              "Groups of a mesh and rails (ranks with the same local rank) run concurrently; a group that takes more "
+              "than twice the median time is reported."};
 }
 
 Command counters_command() {
   return {.name = "counters",
-          .summary = "error counters of ports: growth, flaps",
+          .summary = "report growing error counters and link flaps of ports",
           .options = {kNodesOrHere,
                       kLaunch,
                       kWait,
@@ -249,28 +249,28 @@ Command counters_command() {
                       kRoot,
                       {.name = "flap",
                        .value = "SECONDS",
-                       .doc = "While watching: shorter downs are told only where the port counts them.",
+                       .doc = "With --watch, report outages shorter than this only if the port counts them.",
                        .default_text = "0s"},
-                      {.name = "watch", .value = "SECONDS", .doc = "Looks again and again for so long."},
-                      {.name = "interval", .value = "SECONDS", .doc = "How often.", .default_text = "500ms"},
-                      {.name = "save", .value = "FILE", .doc = "Writes what was counted, for --since."},
-                      {.name = "since", .value = "FILE", .doc = "Judges the growth since then."}},
+                      {.name = "watch", .value = "SECONDS", .doc = "Poll for this long."},
+                      {.name = "interval", .value = "SECONDS", .doc = "Polling interval.", .default_text = "500ms"},
+                      {.name = "save", .value = "FILE", .doc = "Save the counters to FILE, for --since."},
+                      {.name = "since", .value = "FILE", .doc = "Report the growth since FILE was saved."}},
           .run = counters,
           .description =
-              "Reads /sys/class/infiniband and /sys/class/net, here or on all nodes of --nodes, and judges "
-              "what grew: since a file of --save, or while it watches. Any loss of a link is told; other "
-              "counters have a limit an hour, see COUNTERS."};
+              "Reads /sys/class/infiniband and /sys/class/net, on this node or on all nodes of --nodes, and reports "
+              "counters that grew since a --save or during --watch. Every loss of a link is reported; other counters "
+              "have limits per hour, see COUNTERS."};
 }
 
 Command config_command() {
   return {.name = "config",
-          .summary = "do NCCL's environment and the fabric's settings fit together, on all nodes",
+          .summary = "check NCCL's environment and the fabric settings for consistency on all nodes",
           .options = {kNodesOrHere, kLaunch, kWait, kJson, kRoot, kFlap},
           .run = config,
           .description =
-              "Compares NCCL's variables with the interfaces and adapters that are there, and nodes with each "
-              "other: retries that end before a flap does, GIDs that are not RoCE v2, interfaces and adapters "
-              "that nothing selects, MTU, ECN, traffic classes."};
+              "Compares NCCL's variables with the existing interfaces and adapters, and nodes with each other. It "
+              "finds retry timeouts shorter than a flap, GIDs that are not RoCE v2, unused interfaces and adapters, "
+              "and differences in MTU, ECN and traffic classes."};
 }
 
 }  // namespace ms::net

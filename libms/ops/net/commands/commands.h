@@ -20,20 +20,21 @@ AgentWorkersOptions agents_of(const Args& args);
 inline const Option kLaunch{
     .name = "launch",
     .value = "HOW",
-    .doc = "How agents are started: srun, or a command for each node with {node} and {agent} in it.",
+    .doc = "How to start the agents: srun, or a command per node that contains {node} and {agent}.",
     .default_text = "srun"};
 inline const Option kWait{
-    .name = "wait", .value = "SECONDS", .doc = "How long agents may take to come.", .default_text = "30s"};
+    .name = "wait", .value = "SECONDS", .doc = "Time that agents may take to connect.", .default_text = "30s"};
 inline const Option kGpu{.name = "gpu",
                          .value = "N",
-                         .doc = "For nccl with one rank on a node: that node's GPU, and so the adapter near it."};
+                         .doc = "GPU to use with nccl and one rank per node; this also selects the nearest adapter."};
 inline const Option kDeadline{
     .name = "deadline",
     .value = "SECONDS",
-    .doc = "For mpi and nccl: how long a message may take; then who keeps it waiting is named.",
+    .doc = "Time limit of a transfer with mpi and nccl. When it is exceeded, the rank that delays it is reported.",
     .default_text = "60s"};
-inline const Option kJson{.name = "json", .doc = "One JSON document."};
-inline const Option kRoot{.name = "root", .value = "DIR", .doc = "Where /sys and /proc are.", .default_text = "/"};
+inline const Option kJson{.name = "json", .doc = "Print one JSON document."};
+inline const Option kRoot{
+    .name = "root", .value = "DIR", .doc = "Directory that contains /sys and /proc.", .default_text = "/"};
 
 Command pairs_command();
 Command locate_command();

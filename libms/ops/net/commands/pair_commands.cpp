@@ -22,38 +22,37 @@
 namespace ms::net {
 namespace {
 
-const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Which nodes; without it all of the job."};
+const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Nodes to test (default: all nodes of the job)."};
 const Option kTransport{
     .name = "transport",
     .value = "tcp|mpi|verbs|nccl",
     .doc =
-        "tcp; mpi: between processes, one of each node (inside a job srun starts them); nccl: between the GPUs of such "
-        "processes, as training does; verbs: RDMA, by perftest's ib_write_lat and ib_write_bw.",
+        "tcp; mpi: between processes, one per node (started by srun inside a job); nccl: between the GPUs of such "
+        "processes, as in training; verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
     .default_text = "tcp"};
-const Option kInterface{
-    .name = "interface", .value = "PREFIX", .doc = "Interfaces to use; without it those that lead to the coordinator."};
+const Option kInterface{.name = "interface",
+                        .value = "PREFIX",
+                        .doc = "Interfaces to use (default: those with a route to the coordinator)."};
 const Option kSeconds{
-    .name = "seconds", .value = "SECONDS", .doc = "Of each stream of bytes.", .default_text = "400ms"};
-const Option kBytes{
-    .name = "bytes", .value = "SIZE", .doc = "At most this much in each stream.", .default_text = "1GiB"};
+    .name = "seconds", .value = "SECONDS", .doc = "Duration of each stream.", .default_text = "400ms"};
+const Option kBytes{.name = "bytes", .value = "SIZE", .doc = "Maximum size of each stream.", .default_text = "1GiB"};
 const Option kPings{.name = "pings",
                     .value = "N",
-                    .doc = "Round trips of each pair; half a second ends them, too.",
+                    .doc = "Maximum number of round trips per pair, within half a second.",
                     .default_text = "200"};
 const Option kHcas{.name = "hcas",
                    .value = "LIST",
-                   .doc = "Adapters for verbs, in the form of NCCL_IB_HCA; the first active port of them is used."};
-const Option kFlows{.name = "flows", .value = "N", .doc = "Connections a direction.", .default_text = "1"};
+                   .doc = "Adapters for verbs, in the syntax of NCCL_IB_HCA. The first active port is used."};
+const Option kFlows{.name = "flows", .value = "N", .doc = "Connections per direction.", .default_text = "1"};
 const Option kMaxRate{.name = "max-rate",
                       .value = "GBITS",
-                      .doc = "At most so many Gbit/s a direction; 0 is as fast as it goes.",
+                      .doc = "Maximum rate per direction in Gbit/s. 0: unlimited.",
                       .default_text = "0"};
-const Option kTopology{.name = "topology",
-                       .value = "FILE",
-                       .doc = "Which nodes are below which switch: a topology.conf, or the word slurm."};
-const Option kNagios{.name = "nagios", .doc = "One line for Nagios."};
-const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also writes this for the textfile collector."};
-const Option kHtml{.name = "html", .value = "FILE", .doc = "Also writes a page with heat maps."};
+const Option kTopology{
+    .name = "topology", .value = "FILE", .doc = "Switch topology: a topology.conf, or slurm to ask Slurm."};
+const Option kNagios{.name = "nagios", .doc = "Print one line for Nagios."};
+const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also write FILE for the textfile collector."};
+const Option kHtml{.name = "html", .value = "FILE", .doc = "Also write FILE, an HTML page with heat maps."};
 
 std::vector<Option> with(std::vector<Option> more) {
   std::vector<Option> all{kNodes,   kLaunch, kTransport, kGpu,     kDeadline, kInterface, kHcas,   kWait,       kPings,
@@ -188,7 +187,7 @@ int run_ecmp_command(const Args& args) {
 int run_agent_command(const Args& args) {
   std::string line;
   if (!std::getline(std::cin, line)) {
-    throw user_error("net.invitation", "an agent is told whom to serve on standard input",
+    throw user_error("net.invitation", "an agent reads its coordinator's address from standard input",
                      "agents are started by 'ms-netcheck pairs' and the like");
   }
   run_agent({.invitation = read_invitation(line), .root = args.get("root")});
@@ -199,45 +198,49 @@ int run_agent_command(const Args& args) {
 
 Command pairs_command() {
   return {.name = "pairs",
-          .summary = "latency, bandwidth and losses of pairs of nodes",
+          .summary = "measure latency, bandwidth and loss between pairs of nodes",
           .options = with({{.name = "schedule",
                             .value = "auto|quick|ring|all|distance",
-                            .doc = "auto, quick (every node once), ring (everybody sends to the d-th behind it), all "
-                                   "pairs, or distance (all, below the same switch first).",
+                            .doc = "Pairs to test. quick: each node once. ring: each node sends to the node d places "
+                                   "after it. all: all pairs. distance: all pairs, those below the same switch first.",
                             .default_text = "auto"},
-                           {.name = "one-way", .doc = "One direction after the other, not both at once."}}),
+                           {.name = "one-way", .doc = "Test one direction after the other instead of both at once."}}),
           .run = run_pairs_command,
           .description =
-              "Tests pairs of nodes in rounds in which no node is in two pairs, and prints what every way "
-              "carries. Judges nobody: see locate."};
+              "Tests pairs of nodes in rounds, with each node in at most one pair per round, and prints the results "
+              "per direction. It does not look for causes; see locate."};
 }
 
 Command locate_command() {
   return {.name = "locate",
-          .summary = "name the nodes, switches, links and directions that are at fault",
+          .summary = "locate faulty nodes, switches, links and directions",
           .options = with({{.name = "slow",
                             .value = "SHARE",
-                            .doc = "Below this share of what is normal a way is slow.",
+                            .doc = "Treat a path as slow below this share of the normal rate.",
                             .default_text = "0.7"},
                            {.name = "by",
                             .value = "pairs|groups",
-                            .doc = "pairs, or groups: over MPI, halves the ranks until what makes a reduction slow is "
-                                   "found, in about 2 k log2(n / k) tests for k slow nodes of n.",
+                            .doc = "pairs: test pairs of nodes. groups: bisect the ranks over MPI to find those that "
+                                   "make a reduction slow, in about 2 k log2(n / k) tests for k slow nodes of n.",
                             .default_text = "pairs"}}),
           .run = run_locate_command,
           .description =
-              "Tests all pairs of up to 32 nodes, three partners of every node of more; then once more what looked "
-              "bad, and its two ends with nodes that are good. A node is at fault if most of its ways are; a switch, "
-              "if all ways out of it are and none below it; what is left is a link, or one direction of it."};
+              "Tests all pairs of up to 32 nodes, or three partners per node for more nodes. Then it repeats bad pairs "
+              "and tests both ends against good nodes. A node is at fault if most of its paths are bad. A switch is at "
+              "fault if all paths out of it are bad and the paths below it are good. Remaining faults are those of a "
+              "link or of one direction of it."};
 }
 
 Command ecmp_command() {
   return {
       .name = "ecmp",
-      .summary = "do flows share paths that they should not, or take a slow one",
+      .summary = "find flows that collide on a path or use a slow path",
       .options = {kNodes,
                   kLaunch,
-                  {.name = "transport", .value = "WHAT", .doc = "tcp; others count as not run.", .default_text = "tcp"},
+                  {.name = "transport",
+                   .value = "WHAT",
+                   .doc = "tcp. Other transports are reported as not run.",
+                   .default_text = "tcp"},
                   kInterface,
                   kWait,
                   kSeconds,
@@ -245,23 +248,23 @@ Command ecmp_command() {
                   kMaxRate,
                   kTopology,
                   kJson,
-                  {.name = "flows", .value = "N", .doc = "Connections of a pair.", .default_text = "8"},
-                  {.name = "rolls", .value = "N", .doc = "How often with other source ports.", .default_text = "3"}},
+                  {.name = "flows", .value = "N", .doc = "Connections per pair.", .default_text = "8"},
+                  {.name = "rolls", .value = "N", .doc = "Repetitions with other source ports.", .default_text = "3"}},
       .run = run_ecmp_command,
       .description =
-          "Connects neighbours several times, from source ports of its own choice, and lets each flow send alone, "
-          "then all of a pair, then all pairs. Flows that are slow alone take a slow path; flows that are "
-          "slow only together share one; pairs that are slow only beside others share a limit behind their switch."};
+          "Opens several connections between neighbours, with chosen source ports, and sends on each flow alone, then "
+          "on all flows of a pair, then on all pairs. Flows that are slow alone use a slow path. Flows that are slow "
+          "only together share a path. Pairs that are slow only together share a bottleneck behind their switch."};
 }
 
 Command agent_command() {
   return {.name = "agent",
-          .summary = "serve a check (started by the other commands on every node)",
+          .summary = "serve a check on a node (started by the other commands)",
           .options = {kRoot},
           .run = run_agent_command,
           .description =
-              "Reads an invitation on standard input, introduces itself to the coordinator, and ends with "
-              "it. All connections prove the knowledge of a secret first."};
+              "Reads an invitation on standard input, connects to the coordinator, and exits with it. All connections "
+              "are authenticated with a shared secret."};
 }
 
 }  // namespace ms::net

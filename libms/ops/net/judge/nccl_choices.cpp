@@ -208,14 +208,14 @@ class ChoiceJudge {
 
 const std::vector<NcclChoiceCode>& nccl_choice_codes() {
   static const std::vector<NcclChoiceCode> kCodes{
-      {"nccl.socket", "NCCL sends over sockets, and there are adapters, or other hosts have them."},
+      {"nccl.socket", "NCCL uses sockets although this host or other hosts have adapters."},
       {"nccl.shm",
-       "GPUs of a node exchange through the host's memory, and NVLinks join them; a note where that is not known."},
-      {"nccl.gdr", "Messages go through the host's memory between GPU and adapter; a note where no host does better."},
-      {"nccl.nvlink", "A GPU has fewer NVLinks than another one of its host."},
-      {"nccl.nvls", "A host says that it has no NVLink multicast, and others that they have."},
-      {"nccl.channels", "A host found fewer rings than others of its group, and holds them all down."},
-      {"nccl.warning", "What NCCL warned of itself."}};
+       "GPUs of a node communicate through host memory although NVLink connects them; a note if that is not known."},
+      {"nccl.gdr", "Transfers between GPU and adapter go through host memory; a note if they do on all hosts."},
+      {"nccl.nvlink", "A GPU has fewer NVLinks than another GPU of its host."},
+      {"nccl.nvls", "A host reports no NVLink multicast, but others have it."},
+      {"nccl.channels", "A host found fewer rings than the others of its group, which limits the whole group."},
+      {"nccl.warning", "A warning of NCCL."}};
   return kCodes;
 }
 

@@ -63,29 +63,29 @@ std::string symptom_text(const Fault& fault, Symptom symptom) {
 
 const std::vector<Code>& codes() {
   static const std::vector<Code> kCodes{
-      {"net.silent", "A node that did not come, or did not answer others."},
+      {"net.silent", "A node did not connect, or did not respond to other nodes."},
       {"net.strangers",
-       "Not judged: it did not come or did not answer, and connections without the secret took all room there."},
-      {"net.undecided",
-       "Ranks waited for each other, or made progress too late: nothing tells which node is at fault."},
-      {"net.slow", "Less than the threshold of what other ways carry."},
-      {"net.loss", "Datagrams that were sent at a low rate did not arrive, and were not dropped by the receiver."},
-      {"net.mtu", "Packets as large as the sender's interface allows do not arrive."},
-      {"net.latency", "Even the shortest round trip is longer than those of others."},
-      {"net.flap", "A link or interface went down, for however short a time."},
-      {"net.down", "A link is down that was up."},
-      {"net.gone", "A port is no longer there."},
-      {"net.counter", "An error counter of a port grew faster than its rule allows."},
-      {"net.slow_path", "Flows of some source ports are slow even alone."},
-      {"net.wrong", "Results of a collective operation are not what they must be."},
-      {"net.collision", "Flows that are as fast as others alone are slow together: they share a path."},
-      {"net.shared", "A pair carries less while others send: they share a limit."},
-      {"net.retry", "The fabric's retries end before a flapping link is back, or cannot be set so."},
-      {"net.interface", "NCCL is told to use interfaces that are not there, or not up."},
-      {"net.hca", "An adapter is missing, not active, not used, or of another rate than on other nodes."},
-      {"net.gid", "The GID that would be used is none of RoCE v2 over IPv4."},
-      {"net.qos", "Traffic classes or ECN do not fit together."},
-      {"net.differs", "A setting is not the same on all nodes."}};
+       "The node did not connect or respond, and unauthenticated connections took all slots there, so it is not "
+       "judged."},
+      {"net.undecided", "Ranks waited for each other, or made progress too late. The node at fault is unknown."},
+      {"net.slow", "A path is below the threshold (--slow) relative to other paths."},
+      {"net.loss", "Datagrams sent at a low rate were lost, and not dropped by the receiver."},
+      {"net.mtu", "Packets of the sender's full MTU do not arrive."},
+      {"net.latency", "The shortest round trip is longer than on other paths."},
+      {"net.flap", "A link or interface went down, even briefly."},
+      {"net.down", "A link that was up is down."},
+      {"net.gone", "A port disappeared."},
+      {"net.counter", "An error counter of a port grew faster than its limit."},
+      {"net.slow_path", "Flows with some source ports are slow even alone."},
+      {"net.wrong", "A collective returned wrong results."},
+      {"net.collision", "Flows that are fast alone are slow together, because they share a path."},
+      {"net.shared", "A pair is slower while others send, because they share a bottleneck."},
+      {"net.retry", "Retries end before a flapping link recovers, or cannot be set long enough."},
+      {"net.interface", "NCCL is configured to use interfaces that are missing or down."},
+      {"net.hca", "An adapter is missing, inactive or unused, or its rate differs from that on other nodes."},
+      {"net.gid", "The selected GID is not RoCE v2 over IPv4."},
+      {"net.qos", "Traffic classes and ECN settings are inconsistent."},
+      {"net.differs", "A setting differs between nodes."}};
   return kCodes;
 }
 
