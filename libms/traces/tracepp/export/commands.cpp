@@ -110,7 +110,7 @@ int export_run(const Args& args) {
   if (by_name != nullptr && by_name->name != format) {
     throw user_error("cli.value",
                      fmt::format("--format {}, but the name {} says {}", format, args.get("output"), by_name->name),
-                     "leave --format out, or name the file otherwise");
+                     "leave out --format, or rename the file");
   }
   return write(args, format_named(format));
 }
@@ -124,8 +124,8 @@ Option output_option() {
   return {.name = "output",
           .value = "FILE",
           .doc =
-              "The file to write, - for standard output. Its name says the format: .json is Chrome's, "
-              ".csv a table, .perfetto or .pftrace Perfetto's own; with .gz behind it, gzip.",
+              "Output file; - is standard output. Its extension selects the format: .json for Chrome, .csv for a "
+              "table, .perfetto or .pftrace for Perfetto. Append .gz to compress.",
           .letter = 'o',
           .required = true};
 }
@@ -139,8 +139,8 @@ std::string output_of(const Args& args) {
   return path;
 }
 
-Option steps_option() { return {.name = "steps", .value = "A-B", .doc = "Only these steps."}; }
-Option ranks_option() { return {.name = "ranks", .value = "LIST", .doc = "Only these ranks, as 0-7,16."}; }
+Option steps_option() { return {.name = "steps", .value = "A-B", .doc = "Include only these steps."}; }
+Option ranks_option() { return {.name = "ranks", .value = "LIST", .doc = "Include only these ranks, as in 0-7,16."}; }
 
 ExportOptions chosen_events(const Args& args) {
   ExportOptions options;
@@ -194,42 +194,40 @@ std::size_t count_chosen(const Args& args, const RunTrace& trace, const ExportOp
 
 Command merge_command() {
   return {.name = "merge",
-          .summary = "write all ranks on one time axis, for chrome://tracing or Perfetto",
+          .summary = "write all ranks on one time axis for chrome://tracing or Perfetto",
           .positionals = {paths_argument()},
           .options = {output_option(), steps_option(), ranks_option()},
           .run = merge_run,
           .description =
-              "Where the name of the output does not say the format, it is Perfetto's own, which is the "
-              "smallest and opens fastest. Says how well the clocks of the hosts could be compared."};
+              "If the name of the output has no known extension, the format is Perfetto's own, which is the smallest "
+              "and opens fastest. The command prints the accuracy of the clock alignment between hosts."};
 }
 
 Command export_command() {
   return {.name = "export",
-          .summary = "the same in a format that is named",
+          .summary = "as merge, in a given format or split into several files",
           .positionals = {paths_argument()},
           .options = {output_option(),
                       {.name = "format",
                        .value = "chrome|csv|perfetto",
-                       .doc = "Without it the name of the file says it; where that "
-                              "does not, chrome."},
+                       .doc = "Format (default: from the file name, else chrome)."},
                       steps_option(),
                       ranks_option(),
                       {.name = "shard-steps",
                        .value = "N",
-                       .doc = "Perfetto, of a run too large for one file: --output is a directory, and each file in it "
-                              "holds N steps."},
+                       .doc = "Split a large Perfetto trace: write files of N steps each into the directory --output."},
                       {.name = "shard-dp",
                        .value = "N",
-                       .doc = "The same by N dp ranks: whole replicas of the model, so that arrows from sends to "
-                              "receives stay in one file. Of a trace without a mesh, N ranks."}},
+                       .doc = "Split by N dp ranks, or by N ranks if the trace has no mesh. A file holds whole "
+                              "replicas of the model, so arrows from sends to receives stay inside it."}},
           .run = export_run,
           .description =
-              "Files of a sharded run open alone; index.json says which holds which steps and ranks, how large each "
-              "is, and how many arrows have one end in it only. Collectives over dp have members in other files. "
-              "Joined with cat, the files are the whole trace. Files of ms-train are read once for all ranks, to count "
-              "events and to compare clocks by a sample of the steps, then again for each file's ranks and steps: in "
-              "memory are the events of one file, or a million if it has fewer, 32 bytes each. Traces of other "
-              "programs are held in memory whole."};
+              "Each file of a split trace can be opened alone. index.json lists the steps, ranks and size of each "
+              "file, and the number of arrows with only one end in it. Members of collectives over dp are in other "
+              "files. The files concatenated with cat form the whole trace.\n\nTraces of ms-train are read once to "
+              "count events and to align clocks with a sample of the steps, and then again for each output file. "
+              "Memory holds the events of one output file, or a million if it has fewer, at 32 bytes each. Traces of "
+              "other programs are held in memory completely."};
 }
 
 }  // namespace ms::tracepp

@@ -58,22 +58,21 @@ int heatmap(const Args& args) {
 }  // namespace
 
 Command heatmap_command() {
-  return {
-      .name = "heatmap",
-      .summary = "print the heat maps of the report in the terminal",
-      .positionals = {paths_argument()},
-      .options = {{.name = "by",
-                   .value = "rank|mesh",
-                   .doc = "rank: ranks by kind of work, against the median rank of the same stage. mesh: dp by pp, the "
-                          "seconds of forward, backward and waiting.",
-                   .default_text = "rank"}},
-      .run = heatmap,
-      .description =
-          "For a login node without a browser. The numbers are those of ms-tracepp report -o. The map is as wide and "
-          "as high as the terminal: a cell that holds many ranks shows the one that is furthest from the median, and "
-          "a line says how many it holds. 1 to 9 is more than the median, a to i less; colours say the same where "
-          "the terminal has them and NO_COLOR is not set. A map compares ranks; it does not say who is at fault: "
-          "ms-tracepp stragglers does."};
+  return {.name = "heatmap",
+          .summary = "show the heat maps of the report in the terminal",
+          .positionals = {paths_argument()},
+          .options = {{.name = "by",
+                       .value = "rank|mesh",
+                       .doc = "rank: ranks by kind of work, relative to the median rank of the stage. mesh: dp by pp, "
+                              "in seconds of forward, backward and waiting.",
+                       .default_text = "rank"}},
+          .run = heatmap,
+          .description =
+              "Use it on a login node without a browser. The numbers are those of ms-tracepp report -o. The map fills "
+              "the terminal. A cell of several ranks shows the rank furthest from the median, and a line prints the "
+              "number of ranks per cell. 1 to 9 mean more than the median, a to i less. Colours mean the same; they "
+              "are used if the terminal supports them and NO_COLOR is not set. A map compares ranks but does not find "
+              "causes; for these see ms-tracepp stragglers."};
 }
 
 }  // namespace ms::tracepp

@@ -122,54 +122,51 @@ Option with_doc(Option option, std::string doc) {
 Command report_command() {
   return {
       .name = "report",
-      .summary = "where the time went, and the three things to look at first",
+      .summary = "show where the time went and the three most important findings",
       .positionals = {paths_argument()},
-      .options = {{.name = "json", .doc = "One JSON document instead of text."},
+      .options = {{.name = "json", .doc = "Print one JSON document."},
                   {.name = "output",
                    .value = "FILE",
-                   .doc = "Writes a page instead, FILE.html: charts of the steps, heat maps of the ranks, a "
-                          "timeline, the mesh. It asks for nothing from elsewhere.",
+                   .doc = "Write a self-contained page FILE.html instead: charts of the steps, heat maps of the ranks, "
+                          "a timeline, the mesh.",
                    .letter = 'o'},
                   {.name = "follow",
-                   .doc =
-                       "Serves that page of a run under way instead, until Ctrl-C: it takes up new steps, slow ranks, "
-                       "losses and hangs while it is open, and keeps what is selected and zoomed. Prints the ssh "
-                       "command and the URL that open it on another machine."},
+                   .doc = "Serve that page for a running job until Ctrl-C. The page updates with new steps, slow "
+                          "ranks, losses and hangs, and keeps selection and zoom. The command prints the ssh command "
+                          "and the URL to open it on another machine."},
                   {.name = "socket",
                    .value = "PATH",
-                   .doc =
-                       "With --follow: the socket to serve at, in a directory that only you may write. Default: in a "
-                       "new one in TMPDIR, or else /tmp. ssh -L forwards to sockets."},
+                   .doc = "With --follow, serve at this UNIX socket, in a directory that only you can write (default: "
+                          "in a new directory in TMPDIR, else /tmp). ssh -L can forward to it."},
                   {.name = "listen",
                    .value = "127.0.0.1:PORT",
-                   .doc = "With --follow: serves at a port of the loopback interface instead; 0 is a free one. Other "
-                          "users of the machine reach it, and are refused for want of the token in the URL."},
+                   .doc = "With --follow, serve at a port of the loopback interface instead; 0 selects a free port. "
+                          "Other users of the machine can connect, but are rejected without the token of the URL."},
                   {.name = "expected",
                    .value = "CLUSTER",
-                   .doc = "Also says what ms-train simulate expects of a step of this run, on the machines of that "
-                          "file, ms-cluster(5), as ms-train calibrate writes it. PATH is run.dir/trace."},
+                   .doc = "Also compare with the step that ms-train simulate expects on the machines of this file, see "
+                          "ms-cluster(5) and ms-train calibrate. PATH must be run.dir/trace."},
                   {.name = "brief",
-                   .doc = "With --expected: only its sentence, of the newest 100 steps, and nothing where it "
-                          "cannot be known. ms-train run says it, too, where run.cluster is set."},
-                  with_doc(steps_option(), "Of the page: the steps in its timeline."),
+                   .doc = "With --expected, print only its summary of the newest 100 steps, or nothing if it is "
+                          "unknown. ms-train run with run.cluster logs the same."},
+                  with_doc(steps_option(), "Steps in the timeline of the page."),
                   with_doc(ranks_option(),
-                           "Of the page: the ranks in its timeline, as 0-7,16. Without both, of a "
-                           "large run those that tell most."),
+                           "Ranks in the timeline of the page, as in 0-7,16. Without --steps and --ranks, the page of "
+                           "a large run shows the most informative ones."),
                   {.name = "all",
-                   .doc = "All kinds of work, not only the longest; also the pipeline's bubble, communication by "
-                          "group, the critical path, and since when steps take longer."}},
+                   .doc = "Print all kinds of work instead of the longest, and also the pipeline bubble, communication "
+                          "by group, the critical path, and when steps became slower."}},
       .run = report,
       .description =
-          "Puts all ranks on one clock, then does all analyses. The JSON document holds them whole: time "
-          "by rank, step and axis, exposed communication, the pipeline's bubble against its schedule, "
-          "communication by group with wait, transfer and bandwidth, the critical path, steps from which on "
-          "the run was slower. Of several run.dir, the traces are those of the first; the page then "
-          "draws the curves of all beside each other: loss, step time and tokens a second from their metrics.jsonl.\n\n"
-          "A page of --follow asks every two seconds whether there are newer data, says how old they are, and holds "
-          "them "
-          "back while you select text. The files are read again once they have grown, at most a tenth of the time, and "
-          "only while a page is open. Who has the URL and reaches the socket or port sees the page; nobody can change "
-          "anything by it. The first request without the URL's token is logged."};
+          "Aligns the clocks of all ranks, then runs all analyses. The JSON document has the full results: time by "
+          "rank, step and axis; exposed communication; the pipeline bubble relative to its schedule; communication by "
+          "group with wait, transfer and bandwidth; the critical path; and the steps at which the run became slower. "
+          "With several run.dir, the traces are those of the first, and the page plots the loss, step time and tokens "
+          "per second of all from their metrics.jsonl.\n\n"
+          "A page of --follow polls for new data every two seconds, shows their age, and pauses updates while you "
+          "select text. The files are read again when they have grown, for at most a tenth of the time, and only while "
+          "a page is open. Anyone with the URL and access to the socket or port can see the page; it is read-only. The "
+          "first request without the token of the URL is logged."};
 }
 
 }  // namespace ms::tracepp

@@ -12,7 +12,7 @@ namespace ms::tracepp {
 
 Positional paths_argument() {
   return {.name = "PATH",
-          .doc = fmt::format("Files of ranks, or directories that hold them: of {}.", trace_formats_doc()),
+          .doc = fmt::format("Trace files of ranks, or directories that contain them: {}.", trace_formats_doc()),
           .many = true};
 }
 

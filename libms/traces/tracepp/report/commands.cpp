@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kOk = 0, kFound = static_cast<int>(ExitCode::check_failed);
 
-Option json_option() { return {.name = "json", .doc = "One JSON document instead of text."}; }
+Option json_option() { return {.name = "json", .doc = "Print one JSON document."}; }
 
 int print(const std::string& text) {
   write_out(text);
@@ -80,68 +80,62 @@ int diff(const Args& args) {
 }  // namespace
 
 Command stragglers_command() {
-  return {
-      .name = "stragglers",
-      .summary = "which rank, link or stage makes the others wait, and what it costs",
-      .positionals = {paths_argument()},
-      .options = {json_option(),
-                  {.name = "check",
-                   .doc = fmt::format("Exits with 1 where something broke and costs at least {} % of a step: {}. How "
-                                      "the run is laid out is no fault: {}. A finding in doubt does not count.",
-                                      100 * kCostly, finding_names(true), finding_names(false))}},
-      .run = stragglers,
-      .description =
-          "Costs are seconds of a measured step, the mean of all steps; the cost of a single event is in seconds "
-          "of the run. The step from which on something was slow is found to within a few steps. A step of "
-          "which a rank lacks an operation, or has one that most steps do not have, is left out and named: half a step "
-          "would count as a fast one.\n\nWhere traces of ranks or pages of events are missing, cut off or damaged, the "
-          "first line says so. A fault of a rank that exchanges data with one without a trace, or a stall right "
-          "after events that are lost, is in doubt: its cause may be in what is missing. S is then only told where "
-          "the replay takes no longer than the run did.\n\nReplays every step with each operation as fast as its kind "
-          "usually is, and "
-          "with parts of the run as they were. S is "
-          "how many times as long a step takes as it would if no rank or communication were slower than usual; "
-          "M_W is the part of that loss which is gone if the slowest 3 % of the workers are as fast as the "
-          "others, M_S if the last stage is (Lin et al., arXiv 2505.05713).\n\nTraces of torch.profiler cannot be "
-          "replayed, as they do not say how ranks lie on the axes dp, pp and tp. For them, report names a rank that "
-          "others wait "
-          "for in collectives, if the trace has enough steps to tell it from chance: give it at least eight."};
+  return {.name = "stragglers",
+          .summary = "find the ranks, links and stages that make others wait, and their cost",
+          .positionals = {paths_argument()},
+          .options = {json_option(),
+                      {.name = "check",
+                       .doc = fmt::format("Exit with 1 if a fault costs at least {} % of a step: {}. Findings about "
+                                          "the layout of the run are not faults: {}. Doubtful findings do not count.",
+                                          100 * kCostly, finding_names(true), finding_names(false))}},
+          .run = stragglers,
+          .description =
+              "The command replays every step with the usual duration of each kind of operation, and again with parts "
+              "of the run at their measured durations. S is the slowdown of a step relative to a step in which no rank "
+              "or communication is slower than usual. M_W is the share of that loss that disappears if the slowest 3 % "
+              "of the workers are as fast as the others, and M_S the share if the last stage is (Lin et al., arXiv "
+              "2505.05713).\n\nCosts are in seconds per measured step, averaged over all steps; the cost of a single "
+              "event is in seconds of the run. The step at which a slowdown starts is accurate to a few steps. A step "
+              "is excluded, and listed, if a rank lacks an operation in it or has one that most steps do not have, "
+              "since an incomplete step would count as fast.\n\nIf traces of ranks or pages of events are missing, "
+              "truncated or damaged, the first line reports it. A fault is doubtful if its rank exchanges data with a "
+              "rank without a trace, or if a stall directly follows lost events, because the cause may be in the "
+              "missing data. S is then printed only if the replay takes no longer than the run.\n\nTraces of "
+              "torch.profiler cannot be replayed, because they do not contain the positions of ranks on the axes dp, "
+              "pp and tp. For them, report names a rank that others wait for in collectives, if the trace has enough "
+              "steps to rule out chance: record at least eight."};
 }
 
 Command hang_command() {
-  return {
-      .name = "hang",
-      .summary = "which ranks wait for which, and which do not wait: for a run that is stalled or died",
-      .positionals = {paths_argument()},
-      .options = {json_option(),
-                  {.name = "check", .doc = "Exits with 1 where the run hangs or failed, or nothing tells."}},
-      .run = hang,
-      .description =
-          "Compares the newest operations of all ranks. Works on a run that still hangs: each rank "
-          "writes its file every second. Give all files there are; a rank whose file is missing is a "
-          "finding of its own. Where processes of ms-train have left their stacks in run.dir/evidence, those of "
-          "the suspects are shown, and what the GPUs of their nodes said.\n\nDumps of PyTorch's Flight Recorder: end "
-          "the names of their files with the rank "
-          "in the "
-          "run, as TORCH_FR_DUMP_TEMP_FILE does. Where nothing tells the rank of a dump, as where names count the "
-          "ranks of each node, the file is named instead, with a confidence of at most 50 %. A dump that an earlier "
-          "attempt left behind is left out. Where a wait is no "
-          "longer than several earlier ones of the same operations, nothing tells it from a hang: dump again in a "
-          "minute."};
+  return {.name = "hang",
+          .summary = "find the ranks that others wait for in a run that hangs or died",
+          .positionals = {paths_argument()},
+          .options = {json_option(),
+                      {.name = "check", .doc = "Exit with 1 if the run hangs or failed, or if that is unknown."}},
+          .run = hang,
+          .description =
+              "Compares the newest operations of all ranks. It works while the run still hangs, because each rank "
+              "writes its file every second. Pass the files of all ranks; a missing file is a finding of its own. If "
+              "processes of ms-train left their stacks in run.dir/evidence, the output includes the stacks of the "
+              "suspects and the state of the GPUs of their nodes.\n\nNames of PyTorch Flight Recorder dumps must end "
+              "with the global rank, as with TORCH_FR_DUMP_TEMP_FILE. If the rank of a dump is unknown, for example "
+              "because names end with local ranks, the file is reported instead of the rank, with a confidence of at "
+              "most 50 %. Dumps of an earlier attempt are ignored. A wait that is no longer than several earlier waits "
+              "of the same operations cannot be distinguished from a hang: dump again after a minute."};
 }
 
 Command diff_command() {
   return {.name = "diff",
-          .summary = "compare two runs: what got slower, and by how much",
+          .summary = "compare two runs: what became slower, and by how much",
           .positionals = {{.name = "BEFORE", .doc = "File or directory of one run."},
-                          {.name = "AFTER", .doc = "Of the other one."}},
+                          {.name = "AFTER", .doc = "File or directory of the other run."}},
           .options = {json_option()},
           .run = diff};
 }
 
 Command info_command() {
   return {.name = "info",
-          .summary = "what the files hold, and what could not be used of them",
+          .summary = "show the contents of trace files, and what could not be read",
           .positionals = {paths_argument()},
           .options = {json_option()},
           .run = info};
