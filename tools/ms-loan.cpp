@@ -1,4 +1,4 @@
-// ms-loan: loans idle inference nodes to training. A table: the commands are in libms/ops/loan.
+// ms-loan: lends idle inference nodes to training. A table: the commands are in libms/ops/loan.
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,17 +20,16 @@ std::vector<std::pair<std::string, std::string>> scheduler_items() {
 
 const Tool kTool{
     .name = "ms-loan",
-    .summary = "loan idle inference nodes to training",
+    .summary = "lend idle inference nodes to training",
     .commands = {loan::observe_command(), loan::act_command(), loan::explain_command(), loan::simulate_command()},
     .description =
-        "Inference needs few of its nodes at night, while training's jobs wait. ms-loan lends idle nodes to training, "
-        "takes them back when demand rises, so that the fewest jobs are preempted, and gives elastic jobs the workers "
-        "that save the most time.",
+        "Inference needs few of its nodes at night, while training jobs wait. ms-loan lends idle nodes to training and "
+        "reclaims them when demand rises, with as few preemptions as possible. Elastic jobs get extra workers where "
+        "they save the most time.",
     .examples = {{.command = "ms-loan simulate --jobs jobs.csv.gz --demand demand.csv --policy ms-loan.toml",
-                  .doc = "See what loans would have brought on a trace:"},
-                 {.command = "ms-loan observe --policy ms-loan.toml", .doc = "See what would be done now:"},
-                 {.command = "ms-loan explain 4711 --policy ms-loan.toml",
-                  .doc = "Tell a user why a job was preempted:"}},
+                  .doc = "Simulate loans on a trace:"},
+                 {.command = "ms-loan observe --policy ms-loan.toml", .doc = "Print what act would do now:"},
+                 {.command = "ms-loan explain 4711 --policy ms-loan.toml", .doc = "Find out why a job was preempted:"}},
     .see_also = {"ms-loan.toml(5)", "ms-driver(1)"},
     .extra_pages = {{.option = "--man-policy", .text = loan::policy_page},
                     {.option = "--sample-policy", .text = loan::sample_policy}},

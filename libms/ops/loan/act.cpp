@@ -155,69 +155,65 @@ int explain(const Args& args) {
 }
 
 Option policy_option() {
-  return {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5).", .required = true};
+  return {.name = "policy", .value = "FILE", .doc = "Policy, see ms-loan.toml(5).", .required = true};
 }
 
 }  // namespace
 
 Command observe_command() {
   return {.name = "observe",
-          .summary = "say what act would do now",
+          .summary = "print what act would do now",
           .options = {policy_option()},
           .run = observe,
           .description =
-              "Reads Slurm and the demand once, and changes nothing. What demand was lately is what act has "
-              "watched."};
+              "Reads Slurm and the demand once, and changes nothing. The recent demand is what act has recorded."};
 }
 
 Command act_command() {
   return {
       .name = "act",
-      .summary = "put idle nodes on loan, and take them back when inference needs them",
-      .options = {policy_option(), {.name = "once", .doc = "One poll, for tests and for timers."}},
+      .summary = "lend idle nodes to training, and reclaim them when inference needs them",
+      .options = {policy_option(), {.name = "once", .doc = "Poll once and exit, for tests and timers."}},
       .run = act,
       .description =
-          "Runs until it is killed, as root, SlurmUser or a Slurm operator; no job depends on it. The nodes on "
-          "loan are those of the loan partition, which inference's partition has, too; a node that goes back "
-          "leaves it, jobs on it get the signal, and after the notice they are queued again. What is under way is "
-          "read from Slurm, so that it may be killed and started again at any time. While Slurm or the demand "
-          "cannot be read nothing is changed, and standard error says so. The notice is so much shorter than "
-          "loan.grace that a poll, Slurm's KillWait and slurm.end have room in it; a policy without room for these is "
-          "refused.\n\n"
-          "Create the loan partition without nodes: PartitionName=loan Nodes=\"\" PriorityTier=1, and inference's "
-          "with a higher PriorityTier. "
-          "Elastic runs, of ms-train under ms-driver, are asked for single nodes first: at SIGUSR1 the driver sees "
-          "which "
-          "of its nodes have left the loan partition, saves, lets go of them and goes on. One that has not when the "
-          "notice is over is queued again, as other jobs are. Slurm without slurmdbd takes nodes out of a job once: "
-          "the "
-          "second time a run that may grow saves and has itself queued again. "
-          "Where nodes on loan are idle and no job waits for any, the run that gains most of those that may grow "
-          "(ms-driver run --max-nodes) gets SIGUSR1 too, one every schedule.interval: it saves and has its job queued "
-          "again, which act then starts at once. What a run gains is read from its job's comment: \"ms-driver: elastic "
-          "from 1 node, start 0 takes 1,2,4, speeds 1:5200,2:9900,4:17000; ...\" has its least nodes, the sizes that "
-          "it could have, and tokens/s by nodes, which the driver simulates for the machines of run.cluster. A run "
-          "without speeds counts as fast as its nodes, and none as faster; ms-loan explain says which was used.\n\n"
-          "A job of the loan partition that waits for nothing but nodes (Slurm's reason is Resources or Priority) "
-          "comes "
-          "before extra nodes: the shortest by its time limit, of those that fit when elastic runs give some up, gets "
-          "them from the runs that lose least. Such a node leaves the loan partition until its run has let go of it, "
-          "and a run that has not when the notice is over keeps it. Which job then starts is Slurm's choice. Jobs that "
-          "name nodes or features are left to Slurm. loan.shrink = false forbids it, schedule.settle limits how "
-          "often.\n\n"
-          "Jobs that may not be queued again (sbatch --no-requeue) keep their nodes: do not let them in."};
+          "act runs until it is killed, as root, SlurmUser or a Slurm operator. No job depends on it, and it can be "
+          "killed and restarted at any time, because it reads the current state from Slurm. If Slurm or the demand "
+          "cannot be read, it changes nothing and logs the error to standard error.\n\n"
+          "The nodes on loan are those of the loan partition; they also stay in the partition of inference. To reclaim "
+          "a node, act removes it from the loan partition and signals its jobs, and requeues them when the notice time "
+          "is over. The notice time is loan.grace minus loan.poll, Slurm's KillWait and slurm.end. A policy that "
+          "leaves no notice time is rejected. Create the loan partition without nodes: PartitionName=loan Nodes=\"\" "
+          "PriorityTier=1, and give the partition of inference a higher PriorityTier. Jobs that cannot be requeued "
+          "(sbatch --no-requeue) keep their nodes, so do not admit them.\n\n"
+          "Elastic runs (ms-train under ms-driver) are asked for single nodes first. At SIGUSR1, the driver finds the "
+          "nodes that left the loan partition, saves a checkpoint, releases them and continues. A run that has not "
+          "released them when the notice time is over is requeued like other jobs. Without slurmdbd, Slurm removes "
+          "nodes from a job only once; the second time, a run that can grow saves and requeues itself.\n\n"
+          "If nodes on loan are idle and no job waits for them, act sends SIGUSR1 to the run that gains most from "
+          "them, among runs of ms-driver run --max-nodes, at most one per schedule.interval. The run saves and "
+          "requeues its job, and act starts it at once. The gain is read from the job's comment: \"ms-driver: elastic "
+          "from 1 node, start 0 takes 1,2,4, speeds 1:5200,2:9900,4:17000; ...\" lists the minimum number of nodes, "
+          "the possible sizes, and tokens/s by nodes as simulated by the driver for the machines of run.cluster. Runs "
+          "without speeds count as scaling linearly, and no run as scaling better. ms-loan explain prints which was "
+          "used.\n\n"
+          "A waiting job of the loan partition has priority over extra nodes if it waits only for nodes (Slurm's "
+          "reason is Resources or Priority). Among jobs that fit after elastic runs release nodes, act chooses the one "
+          "with the shortest time limit, and takes the nodes from the runs that lose least. The node leaves the loan "
+          "partition until its run releases it; a run that has not released it when the notice time is over keeps it. "
+          "Slurm decides which job then starts. Jobs that request specific nodes or features are left to Slurm. "
+          "loan.shrink = false disables this, and schedule.settle limits its frequency."};
 }
 
 Command explain_command() {
   return {.name = "explain",
-          .summary = "say what was done to a job or a node, and why, and why a job does not start",
-          .positionals = {{.name = "NAME", .doc = "A job's number or a node."}},
+          .summary = "explain past actions on a job or a node, and why a job does not start",
+          .positionals = {{.name = "NAME", .doc = "Job ID or node name."}},
           .options = {policy_option()},
           .run = explain,
           .description =
-              "What was done is read from the log of decisions that act keeps in slurm.state. Of a job Slurm and the "
-              "demand are asked, too: what it waits for, and when there are enough nodes for it, by the time limits of "
-              "the jobs that have them; or why that cannot be known."};
+              "Prints actions from the decision log that act keeps in slurm.state. For a job, it also queries Slurm "
+              "and the demand. It prints what the job waits for and when enough nodes will be free according to the "
+              "time limits of running jobs, or why that is unknown."};
 }
 
 }  // namespace ms::loan

@@ -9,12 +9,12 @@ namespace {
 constexpr std::array<Scheduler, 12> kSchedulers{{
     {.name = "fifo", .order = Order::first_come, .doc = "first come, first served; no loans"},
     {.name = "sjf", .order = Order::shortest_first, .doc = "the shortest job among those that fit; no loans"},
-    {.name = "backfill", .order = Order::backfill, .doc = "first come, with EASY backfill; no loans"},
+    {.name = "backfill", .order = Order::backfill, .doc = "first come, first served, with EASY backfill; no loans"},
     {.name = "slurm",
      .order = Order::backfill,
      .lend = Lend::all,
      .victims = VictimRule::youngest,
-     .doc = "backfill, and a partition of low tier over all idle inference nodes, whose youngest jobs Slurm preempts"},
+     .doc = "backfill, and a low-tier partition over all idle inference nodes; Slurm preempts its youngest jobs"},
     {.name = "loaning",
      .order = Order::shortest_first,
      .lend = Lend::reserve,
@@ -32,7 +32,7 @@ constexpr std::array<Scheduler, 12> kSchedulers{{
     {.name = "elastic",
      .order = Order::shortest_first,
      .extra = Extra::knapsack,
-     .doc = "sjf, and extra workers by the knapsack; no loans"},
+     .doc = "sjf, with extra workers chosen by a knapsack; no loans"},
     {.name = "both",
      .order = Order::shortest_first,
      .lend = Lend::reserve,
@@ -54,7 +54,7 @@ constexpr std::array<Scheduler, 12> kSchedulers{{
      .order = Order::shortest_first,
      .lend = Lend::reserve,
      .extra = Extra::equal,
-     .doc = "both with equal shares in place of the knapsack"},
+     .doc = "both with equal shares instead of the knapsack"},
 }};
 
 }  // namespace

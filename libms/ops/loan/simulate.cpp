@@ -46,34 +46,35 @@ int simulate(const Args& args) {
 }  // namespace
 
 Command simulate_command() {
-  return {
-      .name = "simulate",
-      .summary = "replay a trace under several schedulers, and compare them",
-      .options =
-          {{.name = "jobs", .value = "FILE", .doc = "CSV of jobs, plain or packed by gzip or zstd.", .required = true},
-           {.name = "demand",
-            .value = "FILE",
-            .doc = "CSV of inference's demand, or of its instances.",
-            .required = true},
-           {.name = "policy", .value = "FILE", .doc = "The policy, see ms-loan.toml(5).", .required = true},
-           {.name = "scheduler",
-            .value = "NAME",
-            .doc = "Only this one of SCHEDULERS; without, all of them.",
-            .many = true},
-           {.name = "samples", .value = "FILE", .doc = "Also write as CSV who used how many GPUs, every 5 minutes."},
-           {.name = "json", .doc = "One JSON document instead of a table."}},
-      .run = simulate,
-      .description =
-          "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds and gpus (or "
-          "num_gpus, gpu_num); also max_gpus, which makes a job elastic, and time_limit, in seconds. submit is in "
-          "seconds from any beginning, or a time of day in UTC: a file may be the lines \"submit,duration,gpus\", "
-          "\"0,3600,8\" and \"90.5,600,1\", or have \"2017-10-09 07:01:55,3600,8\". The file of demand has "
-          "time_s and nodes (or gpus); or creation_time, deletion_time and gpu_request, a row an instance. Other "
-          "columns are passed over.\n\n"
-          "Demand begins with the first submission, whatever its own times are, and changes until the last job has "
-          "ended. The replay is deterministic, but for the seconds that decisions take. All GPUs are equally fast. "
-          "Queueing counts all waits of a job, JCT is the time from its submission to its end, usage is of both "
-          "clusters until the last submission; of jobs that come all at once it cannot be said."};
+  return {.name = "simulate",
+          .summary = "replay a trace under several schedulers and compare them",
+          .options = {{.name = "jobs",
+                       .value = "FILE",
+                       .doc = "CSV of jobs, optionally compressed with gzip or zstd.",
+                       .required = true},
+                      {.name = "demand",
+                       .value = "FILE",
+                       .doc = "CSV of the demand of inference, or of its instances.",
+                       .required = true},
+                      {.name = "policy", .value = "FILE", .doc = "Policy, see ms-loan.toml(5).", .required = true},
+                      {.name = "scheduler",
+                       .value = "NAME",
+                       .doc = "Run only this scheduler, see SCHEDULERS (default: all).",
+                       .many = true},
+                      {.name = "samples", .value = "FILE", .doc = "Also write a CSV of the GPU usage every 5 minutes."},
+                      {.name = "json", .doc = "Print one JSON document."}},
+          .run = simulate,
+          .description =
+              "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds, and gpus (or "
+              "num_gpus, gpu_num). Optional columns are max_gpus, which makes a job elastic, and time_limit in "
+              "seconds. submit is in seconds from any start, or a UTC time: a file may contain the lines "
+              "\"submit,duration,gpus\", \"0,3600,8\" and \"90.5,600,1\", or rows such as \"2017-10-09 "
+              "07:01:55,3600,8\". The file of demand has time_s and nodes (or gpus), or creation_time, deletion_time "
+              "and gpu_request with one row per instance. Other columns are ignored.\n\n"
+              "The demand is shifted to start with the first submission and lasts until the last job ends. The replay "
+              "is deterministic, except for the measured decision times. All GPUs are equally fast. Queueing time "
+              "includes all waits of a job, JCT is the time from submission to end, and usage is that of both clusters "
+              "until the last submission. Usage is not defined if all jobs are submitted at once."};
 }
 
 }  // namespace ms::loan
