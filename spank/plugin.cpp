@@ -66,8 +66,8 @@ int take_option(int, const char* argument, int remote) {
 spank_option the_option() {
   return {const_cast<char*>(kOptionName),
           const_cast<char*>("[on|off|require]"),
-          const_cast<char*>("check the nodes before the job starts; off: not, if the site allows; require: rather fail "
-                            "than run on a node with a finding (default: as the site says)"),
+          const_cast<char*>("check the nodes before the job starts; off: do not check, if the site allows it; require: "
+                            "fail instead of running on a node with a finding (default: site policy)"),
           2,  // the argument is optional
           0,
           take_option};
