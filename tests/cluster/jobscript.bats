@@ -198,15 +198,15 @@ BASH
   says killed 'srun returned 137, and there is no verdict'
   # Starts that come no further, the limit of restarts, the limit of nodes.
   ends reused 93
-  says reused '2 starts on end came no further than step 200'
+  says reused '2 starts in a row made no progress beyond step 200'
   slurm_says reused Restarts=1
   ends stale 70
   slurm_says stale Restarts=1
   ends slower 93
-  says slower '2 starts on end came no further than step 5'
+  says slower '2 starts in a row made no progress beyond step 5'
   slurm_says slower Restarts=2
   ends never 93
-  says never '2 starts on end came no further than step 0'
+  says never '2 starts in a row made no progress beyond step 0'
   slurm_says never Restarts=1
   ends often 93
   says often 'given up after 2 restarts, the last one ended with 75'

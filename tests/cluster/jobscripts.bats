@@ -134,7 +134,7 @@ BASH
   sbatch -N1 chain.sbatch c.toml --set train.steps=100000
   wait-until 120 grep -qs '"step":5,' runs/chain-1/metrics.jsonl
   scancel --batch --signal=USR2 1
-  wait-until 120 grep -qs 'job 2 goes on' ms-chain-1.log
+  wait-until 120 grep -qs 'job 2 continues' ms-chain-1.log
   wait-until 120 grep -qs 'going on from .*runs/chain-1/checkpoints/step-0' ms-chain-2.log
   on-node node01 touch "$PWD/runs/chain-1/stop-chain"
   wait-until 120 job_is 3 JobState=PENDING
@@ -156,7 +156,7 @@ BASH
   export PATH=$PWD/stand-in:$PATH SPARES=0
   code=0
   submit -N2 --ntasks-per-node=1 container.sbatch c.toml || code=$?
-  [[ $code -eq 2 ]] && grep -q 'IMAGE names no container' job.log
+  [[ $code -eq 2 ]] && grep -q 'IMAGE is not set' job.log
   code=0
   IMAGE=./none.sqsh submit -N2 --ntasks-per-node=1 container.sbatch c.toml || code=$?
   [[ $code -eq 2 ]] && grep -q 'cannot read the image ./none.sqsh' job.log
