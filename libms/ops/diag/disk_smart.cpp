@@ -168,17 +168,16 @@ extern constinit const health::Check kDiskSmart = {
     .code = "disk.smart",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "disks that say that they fail, or wear out",
+    .summary = "disks that report a failure or are worn out",
     .needs = "smartctl (paths.smartctl), and root",
     .deadline_s = 30,
     .proved = "a fake root and a fake smartctl",
     .explain =
-        "smartctl asks every NVMe, SATA and SAS disk for its health. A disk that says that it fails, an NVMe disk with "
-        "fewer spare blocks than its own threshold, all of its rated endurance used or media errors, and a SATA disk "
-        "with sectors that wait to be replaced or cannot be read, are warnings. Disks behind a RAID controller often "
-        "say nothing, and one that does not answer within seconds is not judged; the note names them. A disk whose "
-        "smartctl not even SIGKILL ends is a warning: the kernel itself waits for it. Never seen on hardware, so it "
-        "warns.",
+        "Queries every NVMe, SATA and SAS disk with smartctl. It warns of a disk that reports a failure; of an NVMe "
+        "disk with media errors, fewer spare blocks than its threshold, or its rated endurance used up; and of a SATA "
+        "disk with pending or unreadable sectors. Disks behind a RAID controller often report nothing, and a disk that "
+        "does not respond within seconds is not judged; the note lists them. A disk on which smartctl cannot be killed "
+        "is a warning, since the kernel itself waits for it. Not yet seen on real hardware, so it only warns.",
     .remedy = "Save what is on it, and replace it; smartctl --all says more.",
     .run = ask_disks};
 

@@ -55,11 +55,11 @@ extern constinit const health::Check kEnvCuda = {
     .user_can_cause = true,
     .on_hang = std::nullopt,
     .explain =
-        "Looks for variables of CUDA and NCCL that are for debugging, or that switch off what makes them fast: "
-        "CUDA_LAUNCH_BLOCKING=1, NCCL_P2P_DISABLE=1, NVIDIA_TF32_OVERRIDE and others. Only the job's own step sees the "
-        "job's environment; a prolog does not, so this runs at level 2.",
+        "Looks for variables that are meant for debugging or disable optimizations of CUDA and NCCL: "
+        "CUDA_LAUNCH_BLOCKING=1, NCCL_P2P_DISABLE=1, NVIDIA_TF32_OVERRIDE and others. It runs at level 2, because only "
+        "the job step sees the environment of the job.",
     .remedy =
-        "Take the variable out of the job script, ~/.bashrc, the container or /etc/nccl.conf, if nobody needs it.",
+        "Remove the variable from the job script, ~/.bashrc, the container or /etc/nccl.conf, if it is not needed.",
     .run = check_environment};
 
 }  // namespace ms::diag

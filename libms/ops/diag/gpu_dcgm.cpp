@@ -127,10 +127,10 @@ extern constinit const health::Check kGpuDcgm = {
     .takes = health::kGpus | health::kBus,
     .proved = "a fake dcgmi",
     .explain =
-        "Runs dcgmi diag --run 3, which takes a quarter of an hour, and names every test that failed or warned, with "
-        "the GPU and DCGM's own words. Where NVIDIA's field diagnostic (EUD) is installed, and root asks, DCGM runs it "
-        "as part of that. Never seen on hardware, so it warns.",
-    .remedy = "DCGM's words say whether to reset the GPU, to reboot, or to send it in with the EUD's log.",
+        "Runs dcgmi diag --run 3, which takes a quarter of an hour, and reports every test that failed or warned, with "
+        "the GPU and the message of DCGM. If root runs it and NVIDIA's field diagnostic (EUD) is installed, DCGM "
+        "includes it. Not yet seen on real hardware, so it only warns.",
+    .remedy = "Follow the message of DCGM: reset the GPU, reboot, or send it in with the log of the EUD.",
     .run = ask_dcgm};
 
 }  // namespace ms::diag

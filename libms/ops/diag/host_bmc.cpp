@@ -160,13 +160,12 @@ extern constinit const health::Check kHostBmc = {
     .deadline_s = 60,
     .proved = "a fake ipmitool",
     .explain =
-        "ipmitool asks the BMC for its sensors (sdr elist) and its event log (sel elist). A sensor beyond a threshold, "
-        "a power supply that failed or lost its input, lost redundancy, and events of the last seven days about "
-        "uncorrectable memory, processors, PCIe or supplies are warnings. Older events pass, as a log is seldom "
-        "cleared, and so does a state that a later event of the same sensor ended. A failure without a date, or with "
-        "one in the future, cannot be told from an old one: the note counts it. It is no passive check because a BMC "
-        "answers slowly: seconds, with a hundred sensors. Never seen on "
-        "hardware, so it warns.",
+        "Reads the sensors (sdr elist) and the event log (sel elist) of the BMC with ipmitool. It warns of a sensor "
+        "beyond a threshold, a power supply that failed or lost its input, lost redundancy, and events of the last "
+        "seven days about uncorrectable memory errors, CPUs, PCIe or power supplies. Older events are ignored, because "
+        "logs are rarely cleared, and so are states that a later event of the same sensor ended. Failures without a "
+        "date, or with a future date, are only counted in the note. It is not a passive check, because a BMC with a "
+        "hundred sensors takes seconds to respond. Not yet seen on real hardware, so it only warns.",
     .remedy = "Repair what it names; then clear the log (ipmitool sel save FILE, ipmitool sel clear).",
     .run = ask_bmc};
 

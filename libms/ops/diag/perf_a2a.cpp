@@ -172,11 +172,10 @@ extern constinit const health::Check kPerfA2a = {
     .takes = health::kNode,
     .on_hang = std::nullopt,
     .explain =
-        "Ranks that are threads of one process, at most sixteen, exchange blocks pairwise until everybody has one "
-        "from everybody, over and over for a second: blocks of 4 MiB, or of 1 MiB where those would not be done in "
-        "time. Every word that arrives is verified.\n\nThe number is what all "
-        "ranks send together. Slow is what perf.memory is slow for, or cores that are busy; wrong is never normal. "
-        "Judged against active.a2a_gbps.",
+        "Up to sixteen ranks, as threads of one process, exchange blocks all-to-all for a second. The blocks are 4 "
+        "MiB, or 1 MiB on slow nodes. Every received word is verified.\n\n"
+        "The result is the total rate of all ranks. Low rates have the same causes as in perf.memory, or busy cores. "
+        "Wrong data are never normal. The limit is active.a2a_gbps.",
     .remedy = kLooksSlow,
     .run = measure_a2a};
 

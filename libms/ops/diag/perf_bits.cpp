@@ -24,18 +24,17 @@ extern constinit const health::Check kPerfBits = {
     .code = "perf.bits",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "a core that computes other bits than the rest, or than before",
+    .summary = "a core whose results differ from those of other cores or change",
     .deadline_s = 20,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
     .on_hang = std::nullopt,
     .explain =
-        "A thread bound to each core computes the same GEMM again and again for some seconds, in fp32 and bf16, "
-        "all cores at once, and every result is compared bit for bit, by a hash, with what most of them "
-        "computed.\n\nA core that computes something else now and then corrupts training silently: the loss goes "
-        "wrong and "
-        "nothing is logged anywhere. There is no normal number of differences but zero, so one is critical.",
-    .remedy = "Take the node out of service and have the processor of that core replaced.",
+        "A thread on each core repeats the same GEMM for some seconds in fp32 and bf16, on all cores at once. A hash "
+        "of every result is compared with the most frequent result.\n\n"
+        "A core with occasional wrong results corrupts training silently: the loss deteriorates and nothing is logged. "
+        "Any difference is critical.",
+    .remedy = "Take the node out of service and have the CPU of that core replaced.",
     .run = measure_bits};
 
 }  // namespace ms::diag

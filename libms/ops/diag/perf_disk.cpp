@@ -40,20 +40,20 @@ extern constinit const health::Check kPerfDisk = {
     .code = "perf.disk",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "a directory that is slower than expected, or gives back other bytes than were written",
+    .summary = "a directory that is slower than expected or returns wrong data",
     .needs = "--directory",
     .deadline_s = 90,
     .blame = Blame::storage,
     .cost = health::Cost::seconds,
     .takes = health::kDisk,
     .explain =
-        "Writes up to 4 GiB, never more than a twentieth of what is free, into the directory that --directory names, "
-        "by four threads in blocks of 1 MiB past the page cache, for at most eight seconds and until it is durable; "
-        "reads it back and compares every byte; then writes 4 KiB with fdatasync again and again for three "
-        "seconds.\n\nIts files have no name: nothing stays of them, even if the test is killed. It runs as whoever "
-        "calls "
-        "it, so it shows that a job's user can write and read there. A file system without direct I/O is measured "
-        "with its caches, and the note says so. Judged against active.disk_write_gbps, active.disk_read_gbps and "
+        "Four threads write up to 4 GiB, but at most a twentieth of the free space, into the directory given with "
+        "--directory, in blocks of 1 MiB without the page cache, for at most eight seconds and until the data are "
+        "durable. Then they read it back and compare every byte, and write 4 KiB blocks with fdatasync for three "
+        "seconds.\n\n"
+        "The files have no name, so nothing remains even if the test is killed. The test runs as the calling user, so "
+        "it shows that a job of this user can write and read there. File systems without direct I/O are measured with "
+        "their caches, which the note reports. The limits are active.disk_write_gbps, active.disk_read_gbps and "
         "active.disk_fsyncs.",
     .remedy = "See what else uses it, whether it is nearly full, and the state of the disk (disk.errors, disk.raid).",
     .run = measure_disk_here};

@@ -90,11 +90,12 @@ extern constinit const health::Check kPerfGpu = {
     .takes = health::kGpus,
     .proved = kProvedEmulated,
     .explain =
-        "Opens every GPU through the engine's own device, allocates, and runs square GEMMs in fp32 and bf16, with "
-        "sides from 256 to 8192 that double until one takes a millisecond, and copies within its memory, a second "
-        "each, all GPUs at once.\n\nJudged against active.gpu_gemm_tflops_fp32, active.gpu_gemm_tflops_bf16 and "
-        "active.gpu_memory_gbps, else against what is known of the model. Never seen on hardware, so it warns.",
-    .remedy = "Look at nvidia-smi -q -d PERFORMANCE,CLOCK,POWER: heat, a power cap, or clocks that somebody set.",
+        "Opens every GPU, allocates memory, and runs square GEMMs in fp32 and bf16 and copies within GPU memory, for a "
+        "second each, on all GPUs at once. The size of the GEMMs doubles from 256 up to 8192 until one takes a "
+        "millisecond.\n\n"
+        "The limits are active.gpu_gemm_tflops_fp32, active.gpu_gemm_tflops_bf16 and active.gpu_memory_gbps, or "
+        "built-in values of the model. Not yet seen on real hardware, so it only warns.",
+    .remedy = "Look at nvidia-smi -q -d PERFORMANCE,CLOCK,POWER for heat, a power cap or fixed clocks.",
     .run = measure_gpu};
 
 }  // namespace ms::diag

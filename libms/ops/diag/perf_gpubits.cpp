@@ -24,7 +24,7 @@ extern constinit const health::Check kPerfGpubits = {
     .code = "perf.gpubits",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "a GPU that computes other bits than the rest, or than before",
+    .summary = "a GPU whose results differ from those of other GPUs or change",
     .needs = kCuda,
     .deadline_s = 30,
     .blame = Blame::gpu,
@@ -32,10 +32,10 @@ extern constinit const health::Check kPerfGpubits = {
     .takes = health::kGpus,
     .proved = kProvedEmulated,
     .explain =
-        "Every GPU computes the same GEMM again and again for some seconds through the engine's own device, in fp32 "
-        "and bf16, all at once, and every result is compared bit for bit, by a hash, with what most GEMMs of all GPUs "
-        "of its model gave.\n\nA GPU that computes something else now and then corrupts training silently. There is "
-        "no normal number of differences but zero. Never seen on hardware, so it warns.",
+        "All GPUs repeat the same GEMM for some seconds in fp32 and bf16. A hash of every result is compared with the "
+        "most frequent result of all GPUs of the same model.\n\n"
+        "A GPU with occasional wrong results corrupts training silently. Any difference is a fault. Not yet seen on "
+        "real hardware, so it only warns.",
     .remedy = "Take the GPU out of service and run its vendor's field diagnostics.",
     .run = measure_gpubits};
 

@@ -156,11 +156,12 @@ extern constinit const health::Check kPerfGpucopy = {
     .takes = health::kGpus | health::kBus,
     .proved = kProvedEmulated,
     .explain =
-        "Copies up to 256 MiB from pinned memory of the host to every GPU and back, one GPU after the other, then from "
-        "every GPU to every other one, directly where the driver allows it, for a fifth of a second each. Every byte "
-        "that arrives is compared.\n\nA PCIe link that lost lanes or speed, a slot behind a slow bridge, or an NVLink "
-        "that is down shows as one slow row of the matrix. Judged against active.gpu_h2d_gbps, active.gpu_d2h_gbps "
-        "and active.gpu_peer_gbps, else against what is known of the model. Never seen on hardware, so it warns.",
+        "Copies up to 256 MiB between pinned host memory and every GPU in both directions, one GPU after the other, "
+        "then between every pair of GPUs, peer to peer if the driver allows it, for a fifth of a second each. Every "
+        "received byte is compared.\n\n"
+        "A PCIe link with lost lanes or speed, a slot behind a slow bridge, or an NVLink that is down appears as a "
+        "slow row of the matrix. The limits are active.gpu_h2d_gbps, active.gpu_d2h_gbps and active.gpu_peer_gbps, or "
+        "built-in values of the model. Not yet seen on real hardware, so it only warns.",
     .remedy =
         "Compare nvidia-smi topo -m, and the link's state in gpu.pcie and gpu.nvlink, with a node that is not slow.",
     .run = measure_gpucopy};

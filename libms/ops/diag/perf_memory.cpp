@@ -96,24 +96,22 @@ extern constinit const health::Check kPerfMemory = {
     .code = "perf.memory",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "memory bandwidth below what is expected",
+    .summary = "memory bandwidth below the expected value",
     .needs = "free memory of twelve times the last cache",
     .deadline_s = 15,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
     .on_hang = std::nullopt,
     .explain =
-        "The triad of STREAM, a = b + s * c, with a thread on each core and arrays that are four times as large as "
-        "all last-level caches together, or less where memory is short or where the node would not touch and pass "
-        "over them in time. The best of many passes counts, at 24 bytes an element, and afterwards every element is "
-        "verified. A virtual machine with a few cores of a large socket may report all of its cache: at most 16 MiB "
-        "count for each of its cores, 96 MiB on other machines, and never more than a 64th of the memory; the note "
-        "says so.\n\nA missing or slow memory module, a channel that "
-        "was not trained, or a wrong NUMA setting in the BIOS shows here long before anything fails. The number is "
-        "judged against active.memory_gbps of ms-diag.toml(5), without that key against what is known of the "
-        "processor's model, and only where the node's cores are all ours. Several processes on a node measure at the "
-        "same time and share what is "
-        "expected.",
+        "Runs the STREAM triad, a = b + s * c, with a thread on each core. The arrays are four times as large as all "
+        "last-level caches together, or smaller if memory or time is short. The result is the best of many passes, at "
+        "24 bytes per element; afterwards every element is verified. A virtual machine may report the whole cache of a "
+        "large socket, so at most 16 MiB of cache per core are counted in a virtual machine, 96 MiB per core "
+        "otherwise, and never more than a 64th of the memory; the note reports such a limit.\n\n"
+        "It finds a missing or slow DIMM, an untrained channel, or a wrong NUMA setting in the BIOS long before "
+        "anything fails. The limit is active.memory_gbps of ms-diag.toml(5), or a built-in value of the CPU model, if "
+        "the check has all cores of the node. Several processes on a node measure concurrently and share the expected "
+        "value.",
     .remedy = kLooksSlow,
     .run = measure_memory};
 

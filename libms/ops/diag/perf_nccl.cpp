@@ -15,7 +15,7 @@ extern constinit const health::Check kPerfNccl = {
     .code = "perf.nccl",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "all-to-all between the GPUs of the node over NCCL that fails, is wrong, or is slower than expected",
+    .summary = "all-to-all over NCCL between the GPUs of the node that fails, is wrong, or is slower than expected",
     .needs = "two GPUs, and libms_cuda.so with NCCL",
     .deadline_s = 60,
     .blame = Blame::gpu,
@@ -23,20 +23,20 @@ extern constinit const health::Check kPerfNccl = {
     .takes = health::kGpus | health::kBus,
     .proved = kProvedEmulated,
     .explain =
-        "The GPUs that this process sees, each a rank of the engine's own communicators, exchange blocks over NCCL: in "
-        "each round of a tournament every GPU sends to a partner and receives from it at once, for a fifth of a "
-        "second, "
-        "until it had every other one. Each word of what a pair received last is verified.\n\nThe number of a GPU is "
-        "the lower median of what its pairs reach each way, judged against active.gpu_a2a_gbps. By itself, a GPU is "
-        "slow if its best pair is below half of what pairs without it typically reach, twice in a row; among fewer "
-        "than four GPUs that cannot be told. A GPU whose words are wrong at all others is named, and so is one whose "
-        "peers wait for it. NCCL's ranks are the GPUs in their order. Beside perf.gpucopy, which copies without NCCL, "
-        "it shows what NCCL makes of the node: shared memory where NVLink was meant. Proved on an emulated NCCL, with "
-        "a GPU that is slow, one that sends wrong words and one that hangs; never seen on hardware, so it warns.",
+        "The visible GPUs, each a rank, exchange blocks over NCCL. In each round every GPU sends to and receives from "
+        "one partner for a fifth of a second, until all pairs are done. The last received block of each pair is "
+        "verified.\n\n"
+        "The result of a GPU is the lower median of the rates of its pairs per direction; the limit is "
+        "active.gpu_a2a_gbps. A GPU is also slow if, twice in a row, its best pair has less than half of the typical "
+        "rate of pairs without it; this needs at least four GPUs. A GPU that sends wrong data to all others, or for "
+        "which its peers wait, is named. The NCCL ranks are the GPUs in order. Compared with perf.gpucopy, which "
+        "copies without NCCL, it shows the transport that NCCL selects, for example shared memory instead of NVLink. "
+        "Tested on an emulated NCCL with a slow GPU, a GPU that sends wrong data and a GPU that hangs. Not yet seen on "
+        "real hardware, so it only warns.",
     .remedy =
-        "Compare nvidia-smi topo -m with a node that is not slow: a GPU that is alone on its socket, or has no "
-        "NVLink where the others have, is slower by design. Otherwise look at gpu.nvlink, gpu.pcie and gpu.xid; "
-        "if they show nothing, reset the GPU, and report it to the vendor if it comes back.",
+        "Compare nvidia-smi topo -m with a node that is not slow: a GPU that is alone on its socket, or lacks NVLink, "
+        "is slower by design. Otherwise look at gpu.nvlink, gpu.pcie and gpu.xid. If they show nothing, reset the GPU, "
+        "and report it to the vendor if the fault recurs.",
     .run = measure_nccl};
 
 }  // namespace ms::diag

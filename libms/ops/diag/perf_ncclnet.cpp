@@ -19,22 +19,24 @@ extern constinit const health::Check kPerfNcclnet = {
     .code = "perf.ncclnet",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "GPUs of the node that NCCL cannot connect over the network cards, wrong words, or less than expected",
+    .summary =
+        "NCCL between GPUs of the node over the network adapters that fails, is wrong, or is slower than expected",
     .needs = "two GPUs, and libms_cuda.so with NCCL",
     .deadline_s = 90,
     .cost = health::Cost::seconds,
     .takes = health::kGpus | health::kBus | health::kWire,
     .proved = kProvedEmulated,
     .explain =
-        "perf.nccl with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1: what GPUs of the node send each other goes out of "
-        "its network cards and comes back, as it does between nodes: RDMA from the GPU's memory where the node has it, "
-        "TCP where not. One node is enough to find a card, a cable to the switch, or a way between GPU and card that "
-        "is slow or broken.\n\nJudged as perf.nccl, against active.gpu_net_gbps. GPUs share cards, so the number is "
-        "of this node's make and is best compared with other nodes (ms-diag golden). Proved on an emulated NCCL, with "
-        "cards that are slow for one GPU, and with none; never seen on hardware, so it warns.",
+        "Runs perf.nccl with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1. Data between GPUs of the node then pass "
+        "through its network adapters as between nodes, with GPUDirect RDMA if the node has it, else over TCP. A "
+        "single node is enough to find a slow or broken adapter, cable to the switch, or path between GPU and "
+        "adapter.\n\n"
+        "Judged as perf.nccl, with the limit active.gpu_net_gbps. GPUs share adapters, so the result depends on the "
+        "type of node and is best compared with other nodes (ms-diag golden). Tested on an emulated NCCL, with "
+        "adapters that are slow for one GPU, and without adapters. Not yet seen on real hardware, so it only warns.",
     .remedy =
-        "Run perf.rdma and perf.rnics, which name the card; NCCL_DEBUG=INFO shows which card NCCL took for each "
-        "GPU, and whether it used RDMA (NET/IB) or TCP (NET/Socket).",
+        "Run perf.rdma and perf.rnics, which name the adapter. NCCL_DEBUG=INFO shows the adapter that NCCL selected "
+        "for each GPU, and whether it used RDMA (NET/IB) or TCP (NET/Socket).",
     .run = measure_ncclnet};
 
 }  // namespace ms::diag

@@ -30,18 +30,18 @@ extern constinit const health::Check kPerfNic = {
     .code = "perf.nic",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "the node's own TCP stack slower than expected with a network interface's address",
+    .summary = "local TCP through the address of a network interface slower than expected",
     .needs = "a network interface with an address",
     .deadline_s = 15,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
     .on_hang = std::nullopt,
     .explain =
-        "One TCP connection from the node to itself for each interface that has an address and is up, for at most "
-        "a second each.\n\nLinux knows its own addresses and never sends such data through the interface: this "
-        "measures the node's TCP stack, its firewall rules and its memory, not the wire. It finds a node whose "
-        "kernel is busy with something else, or whose rules drop its own traffic. The wire itself is measured "
-        "between nodes, by perf.reduce. Judged against active.nic_gbps.",
+        "Opens one TCP connection from the node to itself for each interface that is up and has an address, for at "
+        "most a second each.\n\n"
+        "Linux does not send local traffic through the interface, so this measures the TCP stack, the firewall rules "
+        "and the memory of the node, not the wire. It finds a node with a busy kernel, or with rules that drop its own "
+        "traffic. perf.reduce measures the wire between nodes. The limit is active.nic_gbps.",
     .remedy = "Compare firewall rules, kernel settings and load with a node that is not slow.",
     .run = measure_nic};
 

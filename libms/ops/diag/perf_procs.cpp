@@ -167,11 +167,11 @@ extern constinit const health::Check kPerfProcs = {
     .takes = health::kNode,
     .on_hang = std::nullopt,
     .explain =
-        "A process on each core, at most sixteen, leaves a block for every other one in shared memory and takes those "
-        "that are for it, over and over for a second, as MPI and NCCL do within a node: blocks of 1 MiB, or of 256 "
-        "KiB where those would not be done in time. What arrived last "
-        "is verified word by word.\n\nBeside perf.a2a, whose ranks are threads, it shows what processes pay for it: "
-        "memory of another socket, small pages, a kernel with costly mitigations. Judged against active.procs_gbps.",
+        "Up to sixteen processes, one per core, exchange blocks all-to-all through shared memory for a second, as MPI "
+        "and NCCL do within a node. The blocks are 1 MiB, or 256 KiB on slow nodes. The last blocks are verified word "
+        "by word.\n\n"
+        "Compared with perf.a2a, which uses threads, it shows the cost of processes: remote memory, small pages, "
+        "kernel mitigations. The limit is active.procs_gbps.",
     .remedy = kLooksSlow,
     .run = measure_procs};
 

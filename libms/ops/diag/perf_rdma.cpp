@@ -54,21 +54,20 @@ extern constinit const health::Check kPerfRdma = {
     .code = "perf.rdma",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "an RDMA adapter that is slow to or from a memory node",
+    .summary = "an RDMA adapter that is slow to or from a NUMA node or a GPU",
     .needs = "an active RDMA port and perftest (paths.perftest)",
     .deadline_s = 60,
     .cost = health::Cost::seconds,
     .takes = health::kWire | health::kBus,
     .proved = kProvedFakePerftest,
     .explain =
-        "perftest's ib_write_bw from every active port to itself, 2 GB each time, once with its memory in each memory "
-        "node of the host, on that node's cores, and once in each GPU, if perftest was built with CUDA: the loopback "
-        "test of MegaScale. The adapter turns the data round, so it crosses PCIe twice and never the cable. Where "
-        "one GPU gives no number the others are not tried.\n\nA PCIe link that lost lanes, a wrong setting of relaxed "
-        "ordering "
-        "or of the IOMMU, or an adapter in the wrong slot shows as slow here, often to one memory node only. Judged "
-        "against active.rdma_gbps, else against what is known of the adapter. A run that gives no number is in the "
-        "note. Never seen on hardware, so it warns.",
+        "Runs ib_write_bw of perftest from every active port to itself, 2 GB each time: once with memory in each NUMA "
+        "node, on the cores of that node, and once in each GPU if perftest was built with CUDA. This is the loopback "
+        "test of MegaScale. The adapter loops the data back, so they cross PCIe twice but not the cable. If one GPU "
+        "gives no result, the others are not tried.\n\n"
+        "It finds PCIe links with lost lanes, wrong settings of relaxed ordering or the IOMMU, and adapters in a wrong "
+        "slot, which are often slow to one NUMA node only. The limit is active.rdma_gbps, or a built-in value of the "
+        "adapter. Runs without a result are listed in the note. Not yet seen on real hardware, so it only warns.",
     .remedy = "See net.pcie and the BIOS's PCIe settings, and compare with the same adapter of another node.",
     .run = measure_rdma};
 

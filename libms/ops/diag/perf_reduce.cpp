@@ -137,7 +137,7 @@ extern constinit const health::Check kPerfReduce = {
     .code = "perf.reduce",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "all-reduce with the neighbours slower than expected, or wrong",
+    .summary = "all-reduce between nodes slower than expected, or wrong",
     .needs = "several processes, started by srun or mpirun",
     .deadline_s = 30,
     .blame = Blame::fabric,
@@ -145,14 +145,13 @@ extern constinit const health::Check kPerfReduce = {
     .takes = health::kNode,
     .on_hang = std::nullopt,
     .explain =
-        "All processes that were started together, as in srun -N4 --ntasks-per-node=1 --mpi=pmix ms-diag run "
-        "--level 2, repeatedly add up 16 MiB for some seconds, or 4 MiB where that would not be done in time. The "
-        "inputs are crafted so that the sum is known "
-        "exactly, and every element is verified.\n\nThe number is the bus bandwidth: bytes a second times 2 (n-1) / "
-        "n, which is what a link carries and so does not depend on the number n of processes. All see the same "
-        "number, so a slow one blames the fabric between them: repeat it with halves of the nodes to find whose it "
-        "is. Judged against active.reduce_gbps.",
-    .remedy = "Repeat it with halves of the nodes until one node is left that makes a pair slow.",
+        "All processes started together, as in srun -N4 --ntasks-per-node=1 --mpi=pmix ms-diag run --level 2, "
+        "all-reduce 16 MiB for some seconds, or 4 MiB on slow networks. The inputs have an exactly known sum, and "
+        "every element is verified.\n\n"
+        "The result is the bus bandwidth, bytes per second times 2 (n-1) / n. It is the rate on a link, which does not "
+        "depend on the number of processes n. All processes see the same rate, so a low one blames the fabric between "
+        "them; repeat the check with halves of the nodes to find the cause. The limit is active.reduce_gbps.",
+    .remedy = "Bisect: repeat it with halves of the nodes until you find the node that makes a pair slow.",
     .run = measure_reduce};
 
 }  // namespace ms::diag

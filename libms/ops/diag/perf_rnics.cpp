@@ -46,11 +46,11 @@ extern constinit const health::Check kPerfRnics = {
     .takes = health::kWire | health::kBus,
     .proved = kProvedFakePerftest,
     .explain =
-        "perftest's ib_write_bw from every active port to the next one, round the node, 2 GB each time. The data "
-        "crosses both cables and the switch, so it tells a slow link from a slow host: perf.rdma of the same adapter "
-        "is fast then.\n\nJudged against active.rdma_gbps, else against what is known of the slower adapter. Where "
-        "the adapters are on networks that do not reach each other there is no number, and the note says why. Never "
-        "seen on hardware, so it warns.",
+        "Runs ib_write_bw of perftest from every active port of the node to the next one, 2 GB each time. The data "
+        "cross both cables and the switch. If this is slow and perf.rdma of the same adapter is fast, the link is at "
+        "fault and not the host.\n\n"
+        "The limit is active.rdma_gbps, or a built-in value of the slower adapter. Adapters on networks without a "
+        "connection give no result, which the note explains. Not yet seen on real hardware, so it only warns.",
     .remedy =
         "Clean or replace cable and transceiver of the adapter that both slow rows name, and look at its switch port.",
     .run = measure_rnics};

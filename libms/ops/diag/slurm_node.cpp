@@ -88,17 +88,17 @@ extern constinit const health::Check kSlurmNode = {
     .code = "slurm.node",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "a slurmctld that does not answer, a node that it holds for down, or a cluster with many such nodes",
+    .summary = "slurmctld does not respond, or holds this node or many nodes as down",
     .needs = "scontrol (paths.scontrol)",
     .deadline_s = 15,
     .blame = Blame::slurm,
     .proved = "a fake scontrol",
     .on_hang = std::nullopt,
     .explain =
-        "Asks slurmctld for the nodes. No answer, this node down or drained, and more than a quarter of all nodes down "
-        "are warnings; nodes that Slurm powers down or up are not down. An answer that names no node, or not this one, "
-        "says nothing of it. Of a job step the first process asks for all nodes and the others for their own. It is no "
-        "passive check: a prolog that asks Slurm keeps slurmctld busy when a large job starts.",
+        "Queries the nodes of slurmctld. It warns if there is no response, if this node is down or drained, and if "
+        "more than a quarter of all nodes are down; nodes that Slurm powers down or up do not count. A response "
+        "without this node is not judged. In a job step, the first process queries all nodes, the others only their "
+        "own. It is not a passive check, because queries in every prolog would load slurmctld when a large job starts.",
     .remedy = "scontrol ping, scontrol show node and sinfo -R say more; slurmd's log says why it does not register.",
     .run = ask_slurm};
 

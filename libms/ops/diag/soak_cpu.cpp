@@ -26,7 +26,7 @@ extern constinit const health::Check kSoakCpu = {
     .code = "soak.cpu",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "a core that under long load computes other bits than the rest, or is throttled",
+    .summary = "a core that under long load computes wrong results or is throttled",
     .deadline_s = 60,
     .cost = health::Cost::seconds,
     .takes = health::kNode,
@@ -34,11 +34,12 @@ extern constinit const health::Check kSoakCpu = {
     .proved = "a real node, throttling on a fake root",
     .on_hang = std::nullopt,
     .explain =
-        "The GEMMs of perf.bits on all cores for as long as --soak says, every result compared bit for bit; and how "
-        "often the kernel throttled each core for heat meanwhile (thermal_throttle of sysfs, where the processor has "
-        "it).\n\nA core that only fails when it is hot passes in four seconds. A different result is critical; "
+        "Runs the GEMMs of perf.bits on all cores for the time given with --soak and compares every result bit for "
+        "bit. It also counts how often the kernel throttled each core because of heat (thermal_throttle in sysfs, if "
+        "available).\n\n"
+        "A core that fails only when hot passes the four seconds of perf.bits. A different result is critical; "
         "throttling under full load is a warning.",
-    .remedy = "Take a core that computes wrong out of service with its node; for heat look at fans, dust and coolant.",
+    .remedy = "Take a node with wrong results out of service; for heat, check fans, dust and coolant.",
     .run = soak_cpu};
 
 }  // namespace ms::diag

@@ -69,7 +69,7 @@ extern constinit const health::Check kSoakGpu = {
     .code = "soak.gpu",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "a GPU that under long load computes other bits, is slowed down, or falls behind the others",
+    .summary = "a GPU that under long load computes wrong results, is slowed down, or falls behind the others",
     .needs = kCuda,
     .deadline_s = 60,
     .blame = Blame::gpu,
@@ -78,12 +78,14 @@ extern constinit const health::Check kSoakGpu = {
     .soaks = true,
     .proved = "an emulated GPU and a fake NVML",
     .explain =
-        "The GEMMs of perf.gpubits on all GPUs for as long as --soak says, every result compared bit for bit. After a "
-        "quarter of that time NVML is asked twice a second for clocks, power, temperature and the reasons for lower "
-        "clocks.\n\nA slowdown by the hardware, or of three GPUs and more a lowest clock that is more than a tenth "
-        "below their median, is a warning: one GPU that is hotter than the rest makes every step wait. Never seen on "
-        "hardware, so it warns.",
-    .remedy = "Check fans, air flow or coolant and power supplies; a cool GPU in its place shows whose fault it is.",
+        "Runs the GEMMs of perf.gpubits on all GPUs for the time given with --soak and compares every result bit for "
+        "bit. After a quarter of that time, it reads clocks, power, temperature and clock limit reasons from NVML "
+        "twice a second.\n\n"
+        "It warns of a hardware slowdown and, with at least three GPUs, of a minimum clock more than a tenth below the "
+        "median: one hot GPU delays every step. Not yet seen on real hardware, so it only warns.",
+    .remedy =
+        "Check fans, air flow or coolant and power supplies. Swap in a cool GPU to see whether the GPU or the slot is "
+        "at fault.",
     .run = soak_gpu};
 
 }  // namespace ms::diag

@@ -94,7 +94,7 @@ extern constinit const health::Check kSoakHbm = {
     .code = "soak.hbm",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "memory of a GPU that does not keep what is written to it",
+    .summary = "GPU memory that does not retain its contents",
     .needs = kCuda,
     .deadline_s = 120,
     .blame = Blame::gpu,
@@ -103,13 +103,12 @@ extern constinit const health::Check kSoakHbm = {
     .soaks = true,
     .proved = kProvedEmulated,
     .explain =
-        "Fills seven eighths of the free memory of every GPU, all GPUs at once, with the patterns of soak.memory, one "
-        "a "
-        "pass, and reads every block back to compare its hash, for as long as --soak says; at least one pass is "
-        "whole, unless the host is too slow to compare it in time, which the note says.\n\nThe driver counts what ECC "
-        "corrects (gpu.ecc); what this finds was not corrected, or happened on "
-        "the way. Never seen on hardware, so it warns.",
-    .remedy = "Reset the GPU, look at gpu.ecc and gpu.remap, and have it replaced if it happens again.",
+        "Fills seven eighths of the free memory of all GPUs with the patterns of soak.memory, one per pass, and "
+        "compares a hash of every block, for the time given with --soak. At least one pass is complete, unless the "
+        "host is too slow, which the note reports.\n\n"
+        "gpu.ecc reports errors that ECC corrected. Errors found here were not corrected, or occurred on the way. Not "
+        "yet seen on real hardware, so it only warns.",
+    .remedy = "Reset the GPU, look at gpu.ecc and gpu.remap, and have it replaced if the fault recurs.",
     .run = soak_hbm};
 
 }  // namespace ms::diag

@@ -77,7 +77,7 @@ extern constinit const health::Check kSoakMemory = {
     .code = "soak.memory",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "memory that does not keep what is written to it",
+    .summary = "host memory that does not retain its contents",
     .needs = "free memory",
     .deadline_s = 120,
     .cost = health::Cost::seconds,
@@ -85,14 +85,13 @@ extern constinit const health::Check kSoakMemory = {
     .soaks = true,
     .on_hang = std::nullopt,
     .explain =
-        "A thread on each core takes its part of half of the free memory, or of what --memory says, and for as long as "
-        "--soak says fills all of it with patterns and reads them back: walking ones and zeros, each word's own "
-        "place and its inverse, and random words that differ in every pass. Passes begin small and grow; without "
-        "--memory they stay below half of the free memory where a whole pass would take more than a quarter of the "
-        "time: 39 seconds with a soak of a minute.\n\nMemory "
-        "with ECC corrects one flipped bit of a word and host.mce counts it; what this finds was not corrected. "
-        "There is no normal number but zero, so one is critical.",
-    .remedy = "Take the node out of service; host.mce and the BMC's log tell which DIMM.",
+        "For the time given with --soak, a thread on each core fills its share of half of the free memory, or of the "
+        "amount given with --memory, with patterns and reads them back: walking ones and zeros, addresses and their "
+        "inverse, and random words that change in every pass. Passes start small and grow. Without --memory, passes "
+        "are limited if a full pass would take more than a quarter of the time: 39 seconds with a soak of a minute.\n\n"
+        "ECC memory corrects one flipped bit per word, which host.mce counts. Errors found here were not corrected, "
+        "and any error is critical.",
+    .remedy = "Take the node out of service; host.mce and the event log of the BMC name the DIMM.",
     .run = soak_memory};
 
 }  // namespace ms::diag

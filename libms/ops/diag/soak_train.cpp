@@ -167,7 +167,7 @@ extern constinit const health::Check kSoakTrain = {
     .code = "soak.train",
     .level = 3,
     .lane = health::Lane::active,
-    .summary = "a small training that fails, does not learn, or ends with other bits than before",
+    .summary = "a small training run that fails, does not converge, or gives different losses",
     .needs = "ms-data and ms-train, beside ms-diag or in the path",
     .deadline_s = 600,
     .cost = health::Cost::seconds,
@@ -175,13 +175,11 @@ extern constinit const health::Check kSoakTrain = {
     .soaks = true,
     .on_hang = std::nullopt,
     .explain =
-        "Encodes a short text and trains a model of two layers on it for twenty steps by ms-train itself, on the CPU, "
-        "at "
-        "least twice and for as long as --soak says. The losses of every step must be the same to the last bit, which "
-        "they are on sound hardware, and must fall. It takes the way that a job takes: files, memory, threads, the "
-        "libraries that are installed.\n\nOther losses are critical; a training that fails, or does not learn, is a "
-        "warning.",
-    .remedy = "Run soak.cpu and soak.memory; where they pass, suspect what is installed on this node.",
+        "Encodes a short text and trains a two-layer model on it with ms-train on the CPU for twenty steps, at least "
+        "twice and for the time given with --soak. The losses must decrease, and must be identical to the last bit in "
+        "every run. The check uses what a job uses: files, memory, threads and the installed libraries.\n\n"
+        "Different losses are critical. A run that fails or does not converge is a warning.",
+    .remedy = "Run soak.cpu and soak.memory; if they pass, suspect the software installed on this node.",
     .run = train};
 
 }  // namespace ms::diag

@@ -148,17 +148,16 @@ Result check_disk_errors(Evidence& evidence) {
 extern constinit const Check kDiskErrors = {
     .code = "disk.errors",
     .lane = Lane::kernel,
-    .summary = "disks and file systems that the kernel complains of",
+    .summary = "errors of disks and file systems in the kernel log",
     .needs = "/dev/kmsg",
     .explain =
-        "Looks in the kernel's log for I/O and medium errors, NVMe controllers that went down or were removed, "
-        "failed "
-        "members of arrays, and errors of ext4, XFS and Btrfs. Only disks of this node count: loop devices, USB, "
-        "optical and removable drives are passed over, since a user may be behind them; disks across a network, and "
-        "ones that are no longer there, warn. Refused discards are no error.",
+        "Looks in the kernel log for I/O and medium errors, NVMe controllers that went down or were removed, failed "
+        "members of arrays, and errors of ext4, XFS and Btrfs. Loop devices and USB, optical and removable drives are "
+        "ignored, since users may control them. Network disks and disks that no longer exist only cause warnings. "
+        "Rejected discards are not errors.",
     .remedy =
-        "Ask the disk (smartctl -x, nvme smart-log): if it says that it fails, or the errors return, replace it; else "
-        "check its file system and reboot the node.",
+        "Query the disk (smartctl -x, nvme smart-log). If it reports a failure, or the errors recur, replace it; "
+        "otherwise check its file system and reboot the node.",
     .run = check_disk_errors};
 
 }  // namespace ms::health

@@ -46,13 +46,12 @@ Result check_disk_lustre(Evidence& evidence) {
 extern constinit const Check kDiskLustre = {
     .code = "disk.lustre",
     .lane = Lane::kernel,
-    .summary = "a Lustre client that is unwell or was evicted",
+    .summary = "a Lustre client that is unhealthy or was evicted",
     .needs = "/dev/kmsg or Lustre",
     .blame = Blame::storage,
     .explain =
-        "Reads health_check of the Lustre client, and evictions in the kernel's log: after one, I/O that was "
-        "under way failed. More than one client that is evicted at a time speaks against the server or the "
-        "network.",
+        "Reads health_check of the Lustre client, and evictions in the kernel log. An eviction makes pending I/O fail. "
+        "If several clients are evicted at once, suspect the server or the network.",
     .remedy = "Look for the network error before the eviction; reboot the node if health_check says LBUG.",
     .run = check_disk_lustre};
 

@@ -190,29 +190,24 @@ Result check_disk_mounts(Evidence& evidence) {
 extern constinit const Check kDiskMounts = {
     .code = "disk.mounts",
     .lane = Lane::mounts,
-    .summary = "mounts that are missing or do not answer",
+    .summary = "mounts that are missing or do not respond",
     .needs = "/proc/self/mountinfo",
     .deadline_s = 30,  // more than any sensible limits.mount_deadline, which is what cuts
     .explain =
-        "Every path of expect.mounts must be a mount point and must answer within limits.mount_deadline: statfs, "
-        "stat, and the first names of its directory. Other mounts of network and disk file systems are asked the "
-        "same, but one that does not answer is only a warning, which never drains: users can be behind it, also "
-        "behind its server. Name in expect.mounts what jobs cannot do without.\n\n"
-        "Each mount is asked by a process of its own, all at once, so one dead server costs one deadline. A process "
-        "that "
-        "hangs cannot always be killed; it is left behind, and while it still waits later runs do not ask that "
-        "mount "
-        "again. Where the node itself is late (the asking process got no CPU, or a control process that asks nothing "
-        "does not answer either) the mount is not judged and the check is skipped. What users mount or have mounted is "
-        "only asked where it is expected: FUSE, all on and below "
-        "a mount point of autofs, mount points that /etc/fstab gives to users, and mounts of udisks.\n\n"
-        "A path of expect.mounts must be written as the kernel shows it in /proc/self/mountinfo, without symbolic "
-        "links. Permission denied counts as an answer.",
+        "Every path of expect.mounts must be a mount point and must respond within limits.mount_deadline to statfs, "
+        "stat and a partial directory listing. Other mounts of network and disk file systems are checked too, but "
+        "cause only warnings and never drain, since users may control them or their server. Put the mounts that jobs "
+        "need into expect.mounts.\n\n"
+        "A separate process checks each mount, all in parallel, so a dead server costs one deadline. A hung process "
+        "that cannot be killed is left behind, and later runs skip its mount while it waits. If the node itself is "
+        "slow (the process got no CPU time, or an idle control process does not respond either), the mount is not "
+        "judged and the check is skipped. Mounts that users control are checked only if they are in expect.mounts: "
+        "FUSE, everything at and below an autofs mount point, user mounts of /etc/fstab, and udisks mounts.\n\n"
+        "Paths in expect.mounts must be written as in /proc/self/mountinfo, without symbolic links. Permission denied "
+        "counts as a response.",
     .remedy =
-        "mount PATH says why it fails. If it is a server's and other nodes reach it no more either, the server is "
-        "down: "
-        "that is the storage team's. Else look at this node's disks or network, then mount it again or reboot the "
-        "node.",
+        "mount PATH prints the reason. If other nodes cannot reach the server either, the server is down: contact the "
+        "storage team. Otherwise check this node's disks or network, then mount it again or reboot the node.",
     .run = check_disk_mounts};
 
 }  // namespace ms::health

@@ -45,17 +45,17 @@ Result check_disk_nfs(Evidence& evidence) {
 extern constinit const Check kDiskNfs = {
     .code = "disk.nfs",
     .lane = Lane::kernel,
-    .summary = "NFS servers that stopped answering",
+    .summary = "NFS servers that stopped responding",
     .needs = "/dev/kmsg",
     .blame = Blame::storage,
     .user_can_cause = true,
     .explain =
-        "Reads what the kernel says of NFS servers that do not respond. A server that answered again since is "
-        "passed over. Users may mount servers of their own, so it never drains.",
+        "Reads kernel messages about NFS servers that do not respond. Servers that responded again since are ignored. "
+        "It never drains, since users may mount servers of their own.",
     .remedy =
-        "See whether the server answers other nodes. If it answers none, it is down: that is the storage team's. If it "
-        "does, look at this node's network (ping, ip link). When it answers again, mounts that hang go on by "
-        "themselves; mount again what is not mounted.",
+        "Check whether the server responds to other nodes. If not, the server is down: contact the storage team. If it "
+        "does, check this node's network (ping, ip link). Hung mounts resume by themselves when the server responds "
+        "again; remount missing ones.",
     .run = check_disk_nfs};
 
 }  // namespace ms::health

@@ -46,13 +46,12 @@ extern constinit const Check kDiskNvme = {
     .summary = "NVMe disks that are missing or not live",
     .needs = "/sys/class/nvme",
     .explain =
-        "Every NVMe controller must be live, and there must be as many as expect.nvmes says. One that is "
-        "resetting or being removed is a warning, and a dead one in this node is critical: what is on it is out of "
-        "reach "
-        "until it is reset or replaced. It drains only where the site puts it on act.allow.",
+        "Every NVMe controller must be live, and there must be expect.nvmes of them. A controller that is resetting or "
+        "being removed is a warning. A dead controller in this node is critical: its data are inaccessible until it is "
+        "reset or replaced. It drains only if the site adds it to act.allow.",
     .remedy =
-        "findmnt shows which mounts are on it. Reboot the node when its jobs have ended or are cancelled; if the disk "
-        "is still dead, or dead again, reseat it, then replace it. nvme list and the kernel's log say more.",
+        "findmnt shows its mounts. Reboot the node when its jobs have ended or are cancelled. If the disk is still "
+        "dead, or fails again, reseat and then replace it. See also nvme list and the kernel log.",
     .run = check_disk_nvme};
 
 }  // namespace ms::health

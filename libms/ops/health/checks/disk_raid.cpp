@@ -51,9 +51,9 @@ extern constinit const Check kDiskRaid = {
     .summary = "software RAID that lost a disk",
     .needs = "/proc/mdstat",
     .explain =
-        "Reads the state of the node's md arrays: an array with fewer working members than it should have is one "
-        "failure from losing its data, and slow while it rebuilds.",
-    .remedy = "mdadm --detail shows the member that failed; replace that disk and add it to the array.",
+        "Reads the state of the md arrays of the node. An array with missing members is one failure from losing its "
+        "data, and is slow while it rebuilds.",
+    .remedy = "mdadm --detail shows the failed member; replace that disk and add it to the array.",
     .run = check_disk_raid};
 
 }  // namespace ms::health

@@ -124,13 +124,12 @@ extern constinit const Check kDiskRo = {
     .summary = "file systems that became read-only",
     .needs = "/proc/self/mountinfo",
     .explain =
-        "The mounts below /, /var, /tmp, the spool directories and expect.mounts must be writable if /etc/fstab says "
-        "so, or if expect.mounts does (\"/scratch:rw\"). One of expect.mounts that is read-only while neither says "
-        "anything is a warning. A disk file system that is read-only beneath a writable mount, or that the kernel's "
-        "log says was "
-        "remounted read-only and still is, went so after an error. Mounts that are read-only on purpose, images and "
-        "nodes without an /etc/fstab are not complained of.",
-    .remedy = "Find the error that came before in the kernel's log; check the file system before remounting it.",
+        "The file systems of /, /var, /tmp, the spool directories and expect.mounts must be writable if /etc/fstab or "
+        "expect.mounts (\"/scratch:rw\") requires it. A read-only mount of expect.mounts without such an entry is a "
+        "warning. A disk file system became read-only after an error if it is read-only below a writable mount, or if "
+        "the kernel log reports a read-only remount that is still in effect. Mounts that are read-only on purpose, "
+        "images, and nodes without /etc/fstab are not reported.",
+    .remedy = "Find the preceding error in the kernel log; check the file system before remounting it.",
     .run = check_disk_ro};
 
 }  // namespace ms::health

@@ -35,19 +35,17 @@ Result check_gpu_busy(Evidence& evidence) {
 extern constinit const Check kGpuBusy = {
     .code = "gpu.busy",
     .lane = Lane::gpu,
-    .summary = "GPU memory that something still uses",
+    .summary = "GPU memory in use",
     .needs = kNvml,
     .blame = Blame::user,
     .user_can_cause = true,
     .explain =
-        "More than 1 GiB of a GPU's memory is in use. Before a job that has the node for itself this is a process "
-        "that an earlier job left behind, or memory that the driver did not get back. On nodes that jobs share, "
-        "or when it is run by hand beside a job, it is normal. The processes are those that the driver names. A user "
-        "can cause it, so it never drains.",
+        "More than 1 GiB of a GPU's memory is in use. Before an exclusive job this is a process left by an earlier "
+        "job, or memory that the driver did not free. On shared nodes, or while a job runs, it is normal. The driver "
+        "supplies the names of the processes.",
     .remedy =
-        "Ask the user of the process, or end it (kill PID, then kill -9 PID). Where none is named, fuser -v "
-        "/dev/nvidia* "
-        "may show it; where nothing does, the driver kept the memory: reset the GPU.",
+        "Ask the user of the process, or end it (kill PID, then kill -9 PID). If no process is named, try fuser -v "
+        "/dev/nvidia*. If that shows none, the driver kept the memory: reset the GPU.",
     .run = check_gpu_busy};
 
 }  // namespace ms::health

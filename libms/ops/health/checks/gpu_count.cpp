@@ -31,14 +31,13 @@ extern constinit const Check kGpuCount = {
     .summary = "GPUs that are missing",
     .needs = kNvml,
     .explain =
-        "Compares the number of GPUs that the driver names with expect.gpus of the policy; where that is not set, "
-        "with the /dev/nvidiaN devices that gres.conf gives this node; and without those with the NVIDIA display "
-        "controllers on the PCI bus. Fewer is critical: Slurm would give jobs a GPU that is not there. A GPU that "
-        "the driver lost while it ran is still counted here and found by gpu.lost. Without the library nothing "
-        "is compared; that is gpu.driver's finding.",
+        "Compares the number of GPUs that the driver reports with expect.gpus; if that is not set, with the "
+        "/dev/nvidiaN devices of this node in gres.conf; and otherwise with the NVIDIA display controllers on the PCI "
+        "bus. Fewer GPUs are critical, because Slurm would allocate a missing GPU. A GPU lost at run time still counts "
+        "here and is reported by gpu.lost. Without the library nothing is compared; see gpu.driver.",
     .remedy =
-        "Look for the missing GPU with lspci and in the kernel's log; reboot the node; if it stays away, reseat the "
-        "GPU.",
+        "Look for the missing GPU with lspci and in the kernel log; reboot the node; if it is still missing, reseat "
+        "the GPU.",
     .run = check_gpu_count};
 
 }  // namespace ms::health

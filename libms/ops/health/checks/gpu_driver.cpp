@@ -31,23 +31,20 @@ Result check_gpu_driver(Evidence& evidence) {
 extern constinit const Check kGpuDriver = {
     .code = "gpu.driver",
     .lane = Lane::gpu,
-    .summary = "a driver that does not answer although there are GPUs",
+    .summary = "a driver that does not respond although there are GPUs",
     .needs = kNvml,
     .deadline_s = 3,
     .on_hang = Severity::critical,
     .explain =
-        "NVIDIA GPUs are on the PCI bus, or gres.conf or the policy expects some, but the driver's library is not "
-        "there, cannot be loaded or refuses: the module is not loaded, or the library was updated under a running "
-        "driver. The library is libnvidia-ml.so.1 of the first of /usr/lib/x86_64-linux-gnu, "
-        "/usr/lib/aarch64-linux-gnu, /usr/lib64 and /usr/local/nvidia/lib64 that has it, or the file that paths.nvml "
-        "names. If no such file is there, the kernel has the driver loaded and neither gres.conf nor the policy "
-        "expects "
-        "GPUs, nothing is known of them, which is a warning only. On a healthy node the first question takes some "
-        "hundredths of a second. Without "
-        "nvidia-persistenced the driver starts every GPU anew, which can take seconds for each of them and then "
-        "looks like a driver that hangs: run the daemon.\n\n"
-        "It is not on the default allow-list: where GPUs are expected, a library in another place, or a wrong "
-        "paths.nvml, would look the same on every node. A driver that is there and refuses is also found by gpu.count.",
+        "NVIDIA GPUs are on the PCI bus, or gres.conf or the policy expects some, but the driver's library is missing, "
+        "cannot be loaded or returns an error: the module is not loaded, or the library was updated under a running "
+        "driver. The library is the file named by paths.nvml, or the first libnvidia-ml.so.1 in "
+        "/usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu, /usr/lib64 and /usr/local/nvidia/lib64. If the library "
+        "is missing, the kernel has loaded the driver, and neither gres.conf nor the policy expects GPUs, it is only a "
+        "warning. On a healthy node the first query takes some hundredths of a second. Without nvidia-persistenced the "
+        "driver initializes every GPU again, which can take seconds per GPU and looks like a hang: run the daemon.\n\n"
+        "It is not in the default act.allow: where GPUs are expected, a library in another place, or a wrong "
+        "paths.nvml, would drain every node. gpu.count also finds a driver that is present but returns errors.",
     .remedy = "Run nvidia-smi; load the module, reboot after an update of the driver, or set paths.nvml.",
     .run = check_gpu_driver};
 

@@ -34,10 +34,9 @@ extern constinit const Check kGpuEcc = {
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "Reads the volatile ECC counters, which begin at zero when the driver is loaded or the GPU is reset. One "
-        "uncorrectable error is critical: data was lost, the program that had it was ended, and the damaged row "
-        "is only replaced by a reset. Corrected errors are the memory doing its work; more than "
-        "limits.ecc_correctable of them are a warning.",
+        "Reads the volatile ECC counters, which start at zero when the driver is loaded or the GPU is reset. An "
+        "uncorrectable error is critical: data were lost, the program was ended, and the damaged row is replaced only "
+        "by a reset. Corrected errors are normal; more than limits.ecc_correctable are a warning.",
     .remedy = "Reset the GPU (nvidia-smi --gpu-reset) or reboot the node, which remaps the row and clears the counter.",
     .run = check_gpu_ecc};
 

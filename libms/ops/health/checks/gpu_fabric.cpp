@@ -20,12 +20,12 @@ Result check_gpu_fabric(Evidence& evidence) {
 extern constinit const Check kGpuFabric = {
     .code = "gpu.fabric",
     .lane = Lane::gpu,
-    .summary = "GPUs that have not joined the fabric of NVSwitches",
+    .summary = "GPUs that have not joined the NVSwitch fabric",
     .needs = kNvml,
     .explain =
-        "On machines with NVSwitches the fabric manager registers every GPU; until that is done, or where it failed, "
-        "CUDA does not start on the GPU. The driver tells how far it came. GPUs without such a fabric are passed "
-        "over. Never seen on hardware here, so it warns and never drains.",
+        "On machines with NVSwitches the fabric manager registers every GPU. Until then, or if it fails, CUDA cannot "
+        "start on the GPU. The driver reports the progress. GPUs without a fabric are ignored. Not yet seen on real "
+        "hardware, so it only warns.",
     .remedy = "Look at systemctl status nvidia-fabricmanager and its log, then restart it while no job runs.",
     .run = check_gpu_fabric};
 

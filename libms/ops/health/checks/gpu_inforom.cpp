@@ -18,14 +18,14 @@ Result check_gpu_inforom(Evidence& evidence) {
 extern constinit const Check kGpuInforom = {
     .code = "gpu.inforom",
     .lane = Lane::gpu,
-    .summary = "GPUs whose InfoROM is corrupt",
+    .summary = "GPUs with a corrupt InfoROM",
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "The InfoROM holds the configuration of a GPU and what it remembers of memory errors: rows that are remapped, "
-        "pages that are retired. The driver compares its checksums. A corrupt one forgets, so that bad memory comes "
-        "back into use. Never seen on hardware here, so it warns and never drains.",
-    .remedy = "Have the GPU replaced: its vendor alone can write the InfoROM anew.",
+        "The InfoROM stores the configuration of a GPU and its memory errors: remapped rows and retired pages. The "
+        "driver verifies its checksums. A GPU with a corrupt InfoROM may use bad memory again. Not yet seen on real "
+        "hardware, so it only warns.",
+    .remedy = "Have the GPU replaced: only its vendor can rewrite the InfoROM.",
     .run = check_gpu_inforom};
 
 }  // namespace ms::health

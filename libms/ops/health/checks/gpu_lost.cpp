@@ -22,20 +22,20 @@ Result check_gpu_lost(Evidence& evidence) {
 extern constinit const Check kGpuLost = {
     .code = "gpu.lost",
     .lane = Lane::gpu,
-    .summary = "a GPU that the driver cannot reach any more",
+    .summary = "a GPU that the driver can no longer reach",
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "The driver answers \"GPU is lost\" when a GPU has fallen off the PCI bus (Xid 79 in the kernel's log), and "
-        "other errors when it lacks power or cannot be used before a reset. Programs that use the GPU fail, and "
-        "often hang. Questions that are refused for lack of permission do not count against the GPU.\n\n"
-        "On nodes that jobs share, this and the other findings of one GPU count at a job's start only if the GPU is "
-        "the job's. GPUs are matched by the number that Slurm gives (SLURM_JOB_GPUS), which is NVML's only where "
-        "gres.conf lists the devices in order: nvidia0 first, which is the lowest PCI address. A GPU that is off "
-        "the bus has no number any more, and counts for every job.",
+        "The driver reports \"GPU is lost\" if a GPU has fallen off the PCI bus (Xid 79 in the kernel log), and other "
+        "errors if it lacks power or needs a reset. Programs on the GPU fail, and often hang. Queries rejected for "
+        "lack of permission do not count against the GPU.\n\n"
+        "On shared nodes, findings on one GPU count at the start of a job only if the GPU belongs to the job. GPUs are "
+        "matched by SLURM_JOB_GPUS, which equals the numbering of NVML only if gres.conf lists the devices in order: "
+        "nvidia0 first, which has the lowest PCI address. A GPU that is off the bus has no number and counts for every "
+        "job.",
     .remedy =
-        "Reboot the node when its jobs have ended or are cancelled; if the GPU is still missing, or lost again, check "
-        "its seat, its power and its temperature.",
+        "Reboot the node when its jobs have ended or are cancelled. If the GPU is still missing, or lost again, check "
+        "its seating, power and temperature.",
     .run = check_gpu_lost};
 
 }  // namespace ms::health

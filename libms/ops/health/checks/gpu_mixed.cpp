@@ -113,11 +113,10 @@ extern constinit const Check kGpuMixed = {
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "Compares the model, the memory, the VBIOS, the highest clock and the power limit of all GPUs of the node. A "
-        "different one after a replacement, or one that somebody capped, makes every step wait for it, or has no room "
-        "for its shard. Where no value has a majority, the finding says so. Never seen on hardware here, so it warns "
-        "and never drains.",
-    .remedy = "Set clock, power limit and VBIOS as on the others, or have it replaced by one of their model.",
+        "Compares the model, memory, VBIOS, maximum clock and power limit of all GPUs of the node. A different GPU "
+        "after a replacement, or one with a power cap, delays every step or lacks memory for its shard. If no value "
+        "has a majority, the finding reports that. Not yet seen on real hardware, so it only warns.",
+    .remedy = "Set clock, power limit and VBIOS as on the others, or have the GPU replaced by one of the same model.",
     .run = check_gpu_mixed};
 
 }  // namespace ms::health

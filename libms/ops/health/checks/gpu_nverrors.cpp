@@ -27,14 +27,15 @@ Result check_gpu_nverrors(Evidence& evidence) {
 extern constinit const Check kGpuNverrors = {
     .code = "gpu.nverrors",
     .lane = Lane::gpu,
-    .summary = "NVLinks that count errors",
+    .summary = "NVLinks with errors",
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "Adds up the replays, recoveries, CRC and ECC errors of all NVLinks of a GPU, over an hour since an earlier "
-        "run; more than limits.link_errors_per_hour is a warning. A link that repeats what it sends is slow long "
-        "before it fails. Never seen on hardware here, so it warns and never drains.",
-    .remedy = "Look at nvidia-smi nvlink -e; reset the GPUs, and if it goes on have the board or its bridge reseated.",
+        "Sums replays, recoveries, CRC and ECC errors of all NVLinks of a GPU since an earlier run, per hour. More "
+        "than limits.link_errors_per_hour is a warning. A link with retransmissions is slow long before it fails. Not "
+        "yet seen on real hardware, so it only warns.",
+    .remedy =
+        "Look at nvidia-smi nvlink -e; reset the GPUs. If the errors continue, have the board or its bridge reseated.",
     .run = check_gpu_nverrors};
 
 }  // namespace ms::health

@@ -39,11 +39,11 @@ extern constinit const Check kGpuNvlink = {
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "Counts the NVLinks of every GPU that are active. Fewer than expect.nvlinks_per_gpu is critical; where that "
-        "is not set, so is fewer than on the other GPUs of the node. If all are alike, some boards use only a part "
-        "of their links, so that is a warning; and where no link is active on any GPU there may be no bridge, and "
-        "the check is skipped. Set the expectation on machines with NVSwitch, where a fabric manager that does "
-        "not run leaves all links down.",
+        "Counts the active NVLinks of every GPU. Fewer than expect.nvlinks_per_gpu is critical; if that is not set, so "
+        "is fewer than on the other GPUs of the node. If all GPUs have the same number of inactive links, it is a "
+        "warning, because some boards use only part of their links. If no link is active on any GPU, there may be no "
+        "bridge, and the check is skipped. Set expect.nvlinks_per_gpu on machines with NVSwitch, where all links are "
+        "down if the fabric manager does not run.",
     .remedy = "Check that nvidia-fabricmanager runs; then reset the GPUs, and look at nvidia-smi nvlink -e.",
     .run = check_gpu_nvlink};
 

@@ -26,12 +26,12 @@ extern constinit const Check kGpuPcie = {
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "Compares the width of the link with the most that GPU and slot can do together. Half of the lanes or "
-        "fewer is critical: copies to the GPU take twice as long, and every other GPU of a job waits. The link's "
-        "speed is not looked at, because GPUs lower it when they are idle.",
+        "Compares the width of the link with the maximum of GPU and slot. Half of the lanes or fewer is critical: "
+        "copies to the GPU take twice as long, and all other GPUs of the job wait. The link speed is ignored, because "
+        "idle GPUs lower it.",
     .remedy =
-        "When no job runs, power the node off and on: that trains the link anew. If lanes are still missing, somebody "
-        "must go to the node: reseat the GPU or its riser, then try another slot to tell which of them is bad.",
+        "When no job runs, power-cycle the node, which retrains the link. If lanes are still missing, reseat the GPU "
+        "or its riser, then try another slot to find out which part is bad.",
     .run = check_gpu_pcie};
 
 }  // namespace ms::health

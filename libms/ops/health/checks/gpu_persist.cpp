@@ -18,12 +18,12 @@ Result check_gpu_persist(Evidence& evidence) {
 extern constinit const Check kGpuPersist = {
     .code = "gpu.persist",
     .lane = Lane::gpu,
-    .summary = "GPUs whose driver unloads between jobs",
+    .summary = "GPUs whose driver state is unloaded between jobs",
     .needs = kNvml,
     .explain =
-        "Without persistence mode the driver lets go of a GPU when nobody uses it: the next job waits for seconds "
-        "until it is there again, and counters of memory errors begin at zero, so that nobody sees them grow. Never "
-        "seen on hardware here, so it warns and never drains.",
+        "Without persistence mode the driver releases an unused GPU: the next job waits for seconds to initialize it, "
+        "and memory error counters restart at zero, which hides their growth. Not yet seen on real hardware, so it "
+        "only warns.",
     .remedy = "Enable nvidia-persistenced, or nvidia-smi -pm 1.",
     .run = check_gpu_persist};
 

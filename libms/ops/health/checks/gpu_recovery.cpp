@@ -22,14 +22,14 @@ Result check_gpu_recovery(Evidence& evidence) {
 extern constinit const Check kGpuRecovery = {
     .code = "gpu.recovery",
     .lane = Lane::gpu,
-    .summary = "the recovery that the driver asks for",
+    .summary = "a recovery action requested by the driver",
     .needs = "NVML of driver 570 or later",
     .blame = Blame::gpu,
     .explain =
-        "Drivers from 570 on say themselves what a GPU needs: nothing, a reset, a reboot of the node, an end of "
-        "peer-to-peer traffic, or that and a reset. Everything but the end of peer-to-peer traffic alone, which is "
-        "a warning, is critical. Older drivers do not say; the check is then skipped.",
-    .remedy = "Do what the driver asks for when no job uses the GPU.",
+        "Drivers from 570 on report the recovery action that a GPU needs: none, a reset, a reboot of the node, an end "
+        "of peer-to-peer traffic, or that and a reset. An end of peer-to-peer traffic alone is a warning; all other "
+        "actions are critical. With older drivers the check is skipped.",
+    .remedy = "Perform the action when no job uses the GPU.",
     .run = check_gpu_recovery};
 
 }  // namespace ms::health

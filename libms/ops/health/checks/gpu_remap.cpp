@@ -29,14 +29,14 @@ Result check_gpu_remap(Evidence& evidence) {
 extern constinit const Check kGpuRemap = {
     .code = "gpu.remap",
     .lane = Lane::gpu,
-    .summary = "memory rows that wait to be remapped, or cannot be",
+    .summary = "memory rows that are waiting to be remapped, or cannot be",
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "From Ampere on, GPUs replace damaged rows of their memory by spare ones at the next reset; older ones "
-        "retire the page. What is pending is a warning: the driver already keeps programs off the damaged place, "
-        "but a part of the memory is missing until the reset. That no spare row is left is critical; NVIDIA takes "
-        "the failure flag, confirmed by its field diagnostic, as a reason for replacement.",
+        "From Ampere on, GPUs replace damaged memory rows by spare rows at the next reset; older GPUs retire the page. "
+        "Pending replacements are a warning: the driver already keeps programs off the damaged memory, but part of the "
+        "memory is missing until the reset. If no spare row is left, it is critical; NVIDIA accepts the failure flag, "
+        "confirmed by its field diagnostic, as a reason for replacement.",
     .remedy = "Reset the GPU when no job uses it.",
     .run = check_gpu_remap};
 

@@ -40,17 +40,15 @@ Result check_gpu_sxid(Evidence& evidence) {
 extern constinit const Check kGpuSxid = {
     .code = "gpu.sxid",
     .lane = Lane::kernel,
-    .summary = "errors that NVSwitches reported",
+    .summary = "NVSwitch errors",
     .needs = "/dev/kmsg",
     .blame = Blame::gpu,
     .explain =
-        "Reads the SXids in the kernel's log, what the NVIDIA driver says of an NVSwitch: fatal ones, after "
-        "which NVLinks of the node are down until the GPUs and switches are reset, and others, which are "
-        "counted. Never seen on hardware here, so it warns and never drains.",
+        "Reads the SXids of NVSwitches in the kernel log. After a fatal SXid, NVLinks of the node are down until GPUs "
+        "and switches are reset. Other SXids are counted. Not yet seen on real hardware, so it only warns.",
     .remedy =
         "After a fatal SXid, when no job runs, reset the GPUs and switches together (nvidia-smi -r) or reboot the "
-        "node; "
-        "if the SXid comes again after that, have the baseboard tested.",
+        "node. If the SXid recurs, have the baseboard tested.",
     .run = check_gpu_sxid};
 
 }  // namespace ms::health

@@ -39,10 +39,10 @@ extern constinit const Check kGpuThermal = {
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "The GPU says why its clocks are low. Being idle, a power cap or set clocks are normal. A hardware slowdown "
-        "means that it is too hot, or that the machine's power supply pulled the brake: it then runs at half of "
-        "its clock or less, and the whole job with it. It is the state of this moment, so a job that has just "
-        "ended can be the reason; that is why it only warns.",
+        "Reads the reasons for low clocks. Idleness, a power cap and fixed clocks are normal. A hardware slowdown "
+        "means that the GPU is too hot, or that the power supply triggered the power brake. The GPU then runs at half "
+        "of its clock or less and slows the whole job. The check only warns, because it sees only the current state, "
+        "which may result from a job that just ended.",
     .remedy =
         "If it is too hot, check fans, air flow or coolant; else the power supplies (ipmitool sdr type \"Power "
         "Supply\").",

@@ -55,20 +55,20 @@ Result check_gpu_xid(Evidence& evidence) {
 extern constinit const Check kGpuXid = {
     .code = "gpu.xid",
     .lane = Lane::kernel,
-    .summary = "Xids in the kernel's log that speak against a GPU",
+    .summary = "Xids in the kernel log that indicate a GPU fault",
     .needs = "/dev/kmsg",
     .blame = Blame::gpu,
     .explain =
-        "The driver writes an Xid into the kernel's log when something goes wrong on a GPU. Those that mean broken "
-        "hardware or a GPU that must be reset are critical (48, 54, 62, 64, 79, 95, 119, 120, 140, 143, 158), those "
-        "that need a person's look are warnings (46, 74, 94, 144 to 150 and others). Xid 154 is judged by the "
-        "action that its text asks for, and the last one of a GPU counts.\n\n"
-        "What a program can cause by itself never counts: 13, 31, 43, 45, 109 and the like. Only lines of the "
-        "kernel itself count, from their first character on, and none from before the node's boot or its last "
-        "undrain: after a reset of the GPU, undrain the node.",
+        "The driver writes an Xid to the kernel log when something goes wrong on a GPU. Xids for broken hardware or a "
+        "required reset are critical (48, 54, 62, 64, 79, 95, 119, 120, 140, 143, 158); Xids that need a closer look "
+        "are warnings (46, 74, 94, 144 to 150 and others). Xid 154 is judged by the action in its text, and the last "
+        "one of a GPU counts.\n\n"
+        "Xids that a program can cause never count: 13, 31, 43, 45, 109 and similar ones. Only lines that the kernel "
+        "itself wrote since the boot of the node and its last undrain count. After a reset of the GPU, undrain the "
+        "node.",
     .remedy =
-        "Reset the GPU (nvidia-smi --gpu-reset -i N), or reboot the node after Xid 79; if it returns, have the GPU "
-        "replaced. NVIDIA's Xid catalog says what the number means.",
+        "Reset the GPU (nvidia-smi --gpu-reset -i N), or reboot the node after Xid 79; if the Xid recurs, have the GPU "
+        "replaced. See NVIDIA's Xid catalog for the number.",
     .run = check_gpu_xid};
 
 }  // namespace ms::health

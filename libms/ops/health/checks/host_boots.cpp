@@ -58,16 +58,16 @@ Result check_host_boots(Evidence& evidence) {
 extern constinit const Check kHostBoots = {
     .code = "host.boots",
     .lane = Lane::files,
-    .summary = "a node that boots again and again",
+    .summary = "a node that reboots repeatedly",
     .needs = "/proc/stat",
     .explain =
-        "Counts how often the time of the boot was another one than in the run before: three times in a day are a "
-        "warning. A node that crashes between jobs looks healthy whenever it is asked, so this is told by what an "
-        "earlier run kept. Only the prolog keeps that; ms-diag run by root compares with it, and the "
-        "note says where there is nothing to compare with. The note says how long the node is up.",
+        "Counts reboots since earlier runs: three in a day are a warning. A node that crashes between jobs looks "
+        "healthy whenever it is checked, so the check uses the state of earlier runs. Only the prolog stores this "
+        "state; ms-diag run as root compares with it, and the note reports if there is none. The note also contains "
+        "the uptime.",
     .remedy =
-        "last -x reboot and the BMC's event log (host.bmc) say whether somebody booted it; otherwise suspect power, "
-        "memory and watchdogs.",
+        "last -x reboot and the event log of the BMC (host.bmc) show whether someone rebooted it; otherwise suspect "
+        "power, memory and watchdogs.",
     .run = check_host_boots};
 
 }  // namespace ms::health

@@ -77,12 +77,12 @@ Result check_host_clock(Evidence& evidence) {
 extern constinit const Check kHostClock = {
     .code = "host.clock",
     .lane = Lane::files,
-    .summary = "a clock that nothing keeps, or that may be far off",
+    .summary = "a clock that is not synchronized or may be wrong",
     .needs = "adjtimex(2)",
     .explain =
-        "Asks the kernel how good its clock is. It is a warning where no NTP or PTP daemon disciplines it, or where "
-        "the estimated or the greatest possible error is above limits.clock_error. A clock that is off breaks "
-        "MUNGE credentials, which live for five minutes, and makes traces of several nodes impossible to compare.",
+        "Reads the state of the kernel's clock. It warns if no NTP or PTP daemon disciplines the clock, or if the "
+        "estimated or maximum error is above limits.clock_error. A wrong clock breaks MUNGE credentials, which are "
+        "valid for five minutes, and makes traces of several nodes incomparable.",
     .remedy = "Start or repair the node's time service (chronyc tracking, timedatectl).",
     .run = check_host_clock};
 

@@ -59,14 +59,14 @@ Result check_host_cpus(Evidence& evidence) {
 extern constinit const Check kHostCpus = {
     .code = "host.cpus",
     .lane = Lane::files,
-    .summary = "processors that are missing or offline",
+    .summary = "CPUs that are missing or offline",
     .needs = "/sys/devices/system/cpu",
     .explain =
-        "Compares the processors that are present and online with expect.cpus, or, where that is not set, those "
-        "online with those present. Processors that are offline are a warning, since an administrator or a "
-        "monitoring daemon may have taken them out; hyper-threads that are switched off by smt/control are not "
-        "missed. Fewer present than expected is critical: the firmware hides them.",
-    .remedy = "Bring them online by /sys/devices/system/cpu/cpuN/online, or look into the firmware's settings.",
+        "Compares the CPUs that are present and online with expect.cpus; if that is not set, compares the online CPUs "
+        "with those present. Offline CPUs are a warning, since an administrator or a monitoring daemon may have "
+        "disabled them. Hyper-threads disabled by smt/control are not counted as missing. Fewer present CPUs than "
+        "expected are critical: the firmware hides them.",
+    .remedy = "Enable them in /sys/devices/system/cpu/cpuN/online, or check the firmware settings.",
     .run = check_host_cpus};
 
 }  // namespace ms::health

@@ -55,8 +55,8 @@ extern constinit const Check kHostDimms = {
     .summary = "DIMMs that are missing or differ",
     .needs = "EDAC",
     .explain =
-        "Counts the DIMMs that the memory controllers' drivers (EDAC) see, compares them with expect.dimms, and "
-        "their sizes with each other.",
+        "Counts the DIMMs reported by the memory controllers' drivers (EDAC), compares the number with expect.dimms, "
+        "and their sizes with each other.",
     .remedy = "dmidecode -t memory shows which slot; reseat or replace that DIMM.",
     .run = check_host_dimms};
 

@@ -48,13 +48,12 @@ Result check_host_frag(Evidence& evidence) {
 extern constinit const Check kHostFrag = {
     .code = "host.frag",
     .lane = Lane::files,
-    .summary = "free memory that is in small pieces",
+    .summary = "fragmented free memory",
     .needs = "/proc/buddyinfo",
     .user_can_cause = true,
     .explain =
-        "Adds up the free memory by the size of its blocks. Where less than one percent of it is in blocks of 2 "
-        "MiB and more, although more than 1 GiB is free, huge pages and large registrations fail or take "
-        "seconds.",
+        "Sums the free memory by block size. If less than one percent of it is in blocks of at least 2 MiB while more "
+        "than 1 GiB is free, huge pages and large registrations fail or take seconds.",
     .remedy = "echo 1 >/proc/sys/vm/compact_memory; if it returns, drop caches between jobs, or reboot the node.",
     .run = check_host_frag};
 

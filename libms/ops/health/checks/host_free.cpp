@@ -28,13 +28,13 @@ Result check_host_free(Evidence& evidence) {
 extern constinit const Check kHostFree = {
     .code = "host.free",
     .lane = Lane::files,
-    .summary = "memory that something holds before the job begins",
+    .summary = "memory in use before the job starts",
     .needs = "/proc/meminfo",
     .user_can_cause = true,
     .explain =
-        "Compares the memory that is available, caches counted as free, with all of the node: less than "
-        "limits.memory_free_percent is a warning. Files in /dev/shm, huge pages or processes that an earlier job left "
-        "behind take it from the next one, which is then killed for want of memory.",
+        "Compares the available memory, including caches, with the total: less than limits.memory_free_percent is a "
+        "warning. Files in /dev/shm, huge pages or processes left by an earlier job reduce the memory of the next job, "
+        "which is then killed when memory runs out.",
     .remedy = "Look at df /dev/shm, at HugePages_Total of /proc/meminfo, and for processes without a job.",
     .run = check_host_free};
 

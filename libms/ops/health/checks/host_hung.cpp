@@ -92,15 +92,14 @@ Result check_host_hung(Evidence& evidence) {
 extern constinit const Check kHostHung = {
     .code = "host.hung",
     .lane = Lane::kernel,
-    .summary = "tasks, processors or a kernel that got stuck",
+    .summary = "hung tasks, CPU lockups or kernel bugs",
     .needs = "/dev/kmsg",
     .user_can_cause = true,
     .explain =
-        "Looks for blocked tasks, soft and hard lockups, RCU stalls, and bugs of the kernel itself (Oops) in its "
-        "log. Blocked tasks and stalls count for a day; they are often a job that waits for a slow file system, so "
-        "this only warns. A kernel that hit a bug of its own works on with damaged parts: it counts until the node "
-        "boots.",
-    .remedy = "Read the kernel's log around the line; a node whose kernel hit a bug should be rebooted.",
+        "Looks in the kernel log for blocked tasks, soft and hard lockups, RCU stalls, and kernel bugs (Oops). Blocked "
+        "tasks and stalls count for a day. They are often caused by a slow file system, so this only warns. After a "
+        "kernel bug the kernel continues in a damaged state, so the finding remains until the node reboots.",
+    .remedy = "Read the kernel log around the line; reboot a node with a kernel bug.",
     .run = check_host_hung};
 
 }  // namespace ms::health

@@ -42,18 +42,17 @@ Result check_host_kmsg(Evidence& evidence) {
 extern constinit const Check kHostKmsg = {
     .code = "host.kmsg",
     .lane = Lane::kernel,
-    .summary = "error lines of the kernel that the site does not know",
+    .summary = "unknown error lines in the kernel log",
     .needs = "/dev/kmsg and expect.kernel_lines",
     .user_can_cause = true,
     .explain =
-        "Every line that the kernel itself logged as an error, or worse, must match a pattern of expect.kernel_lines: "
-        "what is harmless on this hardware, one line a pattern, as in *ACPI BIOS Error*. What matches none is a "
-        "warning, and like lines are counted. A line that another check of the same run made a finding of is left to "
-        "that. It finds what no other check has a row for, at the price of a list that "
-        "the site keeps.",
+        "Every line that the kernel logged with level error or higher must match a pattern of expect.kernel_lines, "
+        "which lists lines that are harmless on this hardware, one pattern per line, as in *ACPI BIOS Error*. Other "
+        "lines are a warning; similar lines are counted together. Lines reported by another check of the same run are "
+        "not repeated. The check finds faults that no other check knows, but the site must maintain the list.",
     .remedy =
-        "No other finding was made from this line: look it up, and read what stands around it (dmesg -T). Only what is "
-        "harmless on this hardware belongs into expect.kernel_lines.",
+        "No other check reported this line: look it up, and read the lines around it (dmesg -T). Add only lines to "
+        "expect.kernel_lines that are harmless on this hardware.",
     .run = check_host_kmsg};
 
 }  // namespace ms::health

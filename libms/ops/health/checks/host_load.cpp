@@ -59,14 +59,14 @@ Result check_host_load(Evidence& evidence) {
 extern constinit const Check kHostLoad = {
     .code = "host.load",
     .lane = Lane::files,
-    .summary = "a node that is busy before the job begins",
+    .summary = "a node that is busy before the job starts",
     .needs = "/proc/loadavg",
     .user_can_cause = true,
     .explain =
-        "Compares the load of the last minutes with the number of processors, and counts zombies. A load of "
-        "twice the processors over fifteen minutes means that something of an earlier job still runs; 1,000 "
-        "zombies that somebody does not look after its children.",
-    .remedy = "ps -eo user,pid,stat,comm --sort -pcpu shows who it is; end what is left of earlier jobs.",
+        "Compares the load average with the number of CPUs, and counts zombies. A load of twice the CPUs over fifteen "
+        "minutes means that processes of an earlier job still run; 1,000 zombies mean that a process does not reap its "
+        "children.",
+    .remedy = "Find the processes with ps -eo user,pid,stat,comm --sort -pcpu; end those left by earlier jobs.",
     .run = check_host_load};
 
 }  // namespace ms::health

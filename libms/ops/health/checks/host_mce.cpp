@@ -232,18 +232,15 @@ Result check_host_mce(Evidence& evidence) {
 extern constinit const Check kHostMce = {
     .code = "host.mce",
     .lane = Lane::kernel,
-    .summary = "machine checks and memory errors that the hardware reported",
+    .summary = "machine checks and memory errors",
     .needs = "/dev/kmsg or EDAC",
     .explain =
-        "Reads machine checks, EDAC lines and firmware (APEI) reports in the kernel's log, and ue_count and "
-        "ce_count "
-        "of every memory controller. An uncorrected error is critical: data was lost, and what failed once fails "
-        "again. Corrected errors are the memory doing its work; more than 100 an hour of one controller are a "
-        "warning, because DIMMs that die begin so. The DIMM is named where EDAC counts for each; else only the "
-        "controller "
-        "is known.\n\n"
-        "Lines of the log from before the last undrain do not count, but ue_count stays until the node boots or "
-        "somebody writes to reset_counters beside it.",
+        "Reads machine checks, EDAC lines and firmware (APEI) reports in the kernel log, and ue_count and ce_count of "
+        "every memory controller. An uncorrected error is critical: data were lost, and the fault will recur. "
+        "Corrected errors are normal; more than 100 per hour of one controller are a warning, because failing DIMMs "
+        "start this way. The DIMM is named if EDAC counts per DIMM; otherwise only the controller is known.\n\n"
+        "Log lines from before the last undrain do not count, but ue_count remains until the node reboots or someone "
+        "writes to reset_counters next to it.",
     .remedy = "Replace the DIMM or processor that is named; then reboot the node, which also clears the counters.",
     .run = check_host_mce};
 

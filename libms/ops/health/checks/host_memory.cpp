@@ -73,18 +73,16 @@ Result check_host_memory(Evidence& evidence) {
 extern constinit const Check kHostMemory = {
     .code = "host.memory",
     .lane = Lane::files,
-    .summary = "memory that is missing or was taken out of use",
+    .summary = "memory that is missing or disabled",
     .needs = "/proc/meminfo",
     .explain =
-        "Compares MemTotal with expect.memory_mib of the policy; less than that by more than "
-        "limits.memory_missing_percent is critical: a DIMM is gone. Take the number from MemTotal of a "
-        "healthy node, "
-        "not from the data sheet. Without an expectation the memory controllers (EDAC) are asked what is "
-        "plugged in, "
-        "and too little is only a warning. Pages that the kernel took out of use after memory errors "
-        "(HardwareCorrupted) are a warning too.",
+        "Compares MemTotal with expect.memory_mib. A shortfall of more than limits.memory_missing_percent is critical: "
+        "a DIMM is missing. Take the value from MemTotal of a healthy node, not from the data sheet. Without "
+        "expect.memory_mib, MemTotal is compared with the size reported by the memory controllers (EDAC), and a "
+        "shortfall is only a warning. Pages that the kernel disabled after memory errors (HardwareCorrupted) are also "
+        "a warning.",
     .remedy =
-        "Look for a DIMM that is missing or that the BIOS switched off: dmidecode -t memory, the board's event log "
+        "Look for a DIMM that is missing or disabled by the BIOS: dmidecode -t memory, the event log of the BMC "
         "(ipmitool sel list). Reseat or replace it.",
     .run = check_host_memory};
 

@@ -41,8 +41,8 @@ extern constinit const Check kHostModules = {
         "Every module of expect.modules must be loaded or built in, such as nvidia_peermem for GPUDirect RDMA, "
         "ib_uverbs, or lustre.",
     .remedy =
-        "modprobe it and look in the kernel's log why it was not loaded; after an update of the kernel, its package "
-        "may be missing.",
+        "Load it with modprobe and look in the kernel log for why it was not loaded; after a kernel update, its "
+        "package may be missing.",
     .run = check_host_modules};
 
 }  // namespace ms::health

@@ -53,9 +53,9 @@ extern constinit const Check kHostNuma = {
     .summary = "sockets with less memory than the others",
     .needs = "/sys/devices/system/node",
     .explain =
-        "Compares the memory of the NUMA nodes that have processors. Where one has over ten percent less than "
-        "the largest, a DIMM is missing or was switched off, also where the site expects no amount "
-        "(host.memory). Nodes without processors (HBM, CXL) are passed over.",
+        "Compares the memory of the NUMA nodes with CPUs. If one has over ten percent less than the largest, a DIMM is "
+        "missing or disabled. This works even if the site sets no expected amount (host.memory). NUMA nodes without "
+        "CPUs (HBM, CXL) are ignored.",
     .remedy = "Look for the missing DIMM: dmidecode -t memory, the BIOS's event log; reseat or replace it.",
     .run = check_host_numa};
 

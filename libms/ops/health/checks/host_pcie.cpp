@@ -53,14 +53,13 @@ Result check_host_pcie(Evidence& evidence) {
 extern constinit const Check kHostPcie = {
     .code = "host.pcie",
     .lane = Lane::kernel,
-    .summary = "PCIe errors that were not corrected, and devices that dropped off the bus",
+    .summary = "uncorrected PCIe errors, and devices that dropped off the bus",
     .needs = "/dev/kmsg",
     .explain =
-        "Reads what the kernel's AER and hot-plug code say: uncorrected errors, fatal or not, and a slot whose "
-        "link went down or whose card is gone. Corrected errors are passed over: links retry.",
+        "Reads messages of the kernel's AER and hot-plug code: uncorrected errors, fatal or not, and slots whose link "
+        "went down or whose card is missing. Corrected errors are ignored, since links retry.",
     .remedy =
-        "Reseat the device that is named, or its riser; if it returns, replace it. After a fatal error reboot the "
-        "node.",
+        "Reseat the named device or its riser; if the error recurs, replace it. After a fatal error reboot the node.",
     .run = check_host_pcie};
 
 }  // namespace ms::health

@@ -44,9 +44,9 @@ extern constinit const Check kHostProcs = {
     .summary = "services that do not run",
     .needs = "/proc",
     .explain =
-        "For every name of expect.processes a process must run, by its first 15 characters as /proc/PID/comm has "
-        "it: slurmd, sshd, sssd, chronyd, nv-fabricmanager.",
-    .remedy = "systemctl status of that service says why it ended; start it again.",
+        "A process must run for every name in expect.processes, compared by its first 15 characters as in "
+        "/proc/PID/comm: slurmd, sshd, sssd, chronyd, nv-fabricmanager.",
+    .remedy = "See systemctl status of the service for why it ended; start it again.",
     .run = check_host_procs};
 
 }  // namespace ms::health

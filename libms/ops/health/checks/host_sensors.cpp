@@ -47,9 +47,9 @@ extern constinit const Check kHostSensors = {
     .summary = "sensors that are in alarm",
     .needs = "/sys/class/hwmon",
     .explain =
-        "Reads the alarms and faults that the kernel's sensor drivers raise: critical temperatures, fans, and "
-        "supplies. Alarms of voltages are passed over, since many boards set their limits at random.",
-    .remedy = "Look at that fan, supply or inlet (ipmitool sensor, ipmitool sel list), and replace what failed.",
+        "Reads the alarms and faults of the kernel's sensor drivers: critical temperatures, fans and power supplies. "
+        "Voltage alarms are ignored, since many boards have arbitrary limits.",
+    .remedy = "Check that fan, supply or inlet (ipmitool sensor, ipmitool sel list), and replace the failed part.",
     .run = check_host_sensors};
 
 }  // namespace ms::health

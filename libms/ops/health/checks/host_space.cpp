@@ -54,9 +54,9 @@ extern constinit const Check kHostSpace = {
     .summary = "file systems that are nearly full",
     .user_can_cause = true,
     .explain =
-        "Looks at bytes and inodes of /tmp, /dev/shm, slurmd's spool, /var and the root file system; less free than "
-        "limits.space_free_percent is a warning. Several of these on one file system are one. Jobs fill these "
-        "places, so this never drains a node; but the next job may fail because of it.",
+        "Checks bytes and inodes of /tmp, /dev/shm, slurmd's spool, /var and the root file system; less than "
+        "limits.space_free_percent free is a warning. Directories on the same file system count once. Jobs fill these "
+        "directories, so it never drains a node, but the next job may fail.",
     .remedy = "Find what was left behind (du -xm, lsof +L1) and clean up in the epilog.",
     .run = check_host_space};
 

@@ -117,18 +117,17 @@ Result check_host_strays(Evidence& evidence) {
 extern constinit const Check kHostStrays = {
     .code = "host.strays",
     .lane = Lane::files,
-    .summary = "busy processes of users that belong to no job",
+    .summary = "busy user processes outside jobs",
     .needs = "cgroups of Slurm (ProctrackType=proctrack/cgroup)",
     .blame = Blame::user,
     .user_can_cause = true,
     .explain =
-        "A process of a user that is in no cgroup of a job and is busy, or holds 1 GiB of memory, is a warning: what "
-        "an earlier job left behind, or somebody who went round Slurm. It is busy if it has used a minute of processor "
-        "time and takes a quarter of a core between two looks 0.2 seconds apart. Users are numbered from UID_MIN of "
-        "/etc/login.defs on, without the numbers that systemd gives to services (61184 to 65519). Passed over are "
-        "names of expect.strays, services in system.slice but those that start commands of users (sshd, cron, atd, "
-        "slurmd), and whatever merely waits. Where Slurm tracks processes without cgroups nobody can tell, and nothing "
-        "is judged.",
+        "Warns of a user process outside all job cgroups that is busy or holds 1 GiB of memory: left by an earlier "
+        "job, or started without Slurm. A process is busy if it has used a minute of CPU time and a quarter of a core "
+        "between two samples 0.2 seconds apart. User IDs start at UID_MIN of /etc/login.defs, except those that "
+        "systemd gives to services (61184 to 65519). Ignored are the names in expect.strays, idle processes, and "
+        "services in system.slice, except those that start commands of users (sshd, cron, atd, slurmd). If Slurm "
+        "tracks processes without cgroups, nothing is judged.",
     .remedy = "Ask its user, or end it. pam_slurm_adopt keeps users off nodes where they have no job.",
     .run = check_host_strays};
 

@@ -44,10 +44,10 @@ extern constinit const Check kHostSwap = {
     .needs = "/proc/meminfo",
     .user_can_cause = true,
     .explain =
-        "Compares the swap in use with the memory of the node: above 5 percent is a warning. What is swapped out "
-        "is slow when it is needed, and tells of earlier jobs that took too much. No swap at all is fine.",
+        "Compares the swap in use with the memory of the node: above 5 percent is a warning. Swapped-out pages are "
+        "slow to access, and indicate that earlier jobs used too much memory. A node without swap is fine.",
     .remedy =
-        "Find who uses it (/proc/PID/status, VmSwap), end what is left of earlier jobs, then swapoff -a and swapon -a.",
+        "Find its processes (/proc/PID/status, VmSwap), end those left by earlier jobs, then swapoff -a and swapon -a.",
     .run = check_host_swap};
 
 }  // namespace ms::health

@@ -49,13 +49,13 @@ Result check_host_tables(Evidence& evidence) {
 extern constinit const Check kHostTables = {
     .code = "host.tables",
     .lane = Lane::files,
-    .summary = "tables of the kernel that are nearly full",
+    .summary = "kernel tables that are nearly full",
     .needs = "/proc/sys",
     .user_can_cause = true,
     .explain =
-        "Compares the open files of the node with fs.file-max, and its tasks with kernel.pid_max: above 80 "
-        "percent is a warning, since at 100 nothing can be started or opened any more.",
-    .remedy = "Find who has them (ls /proc/PID/fd, ps -eLf), and end what is left of earlier jobs.",
+        "Compares the open files of the node with fs.file-max, and its tasks with kernel.pid_max: above 80 percent is "
+        "a warning. At 100 percent, nothing can be started or opened.",
+    .remedy = "Find their processes (ls /proc/PID/fd, ps -eLf), and end those left by earlier jobs.",
     .run = check_host_tables};
 
 }  // namespace ms::health

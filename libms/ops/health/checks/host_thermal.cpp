@@ -59,12 +59,11 @@ Result check_host_thermal(Evidence& evidence) {
 extern constinit const Check kHostThermal = {
     .code = "host.thermal",
     .lane = Lane::kernel,
-    .summary = "processors that were slowed down because they were too hot",
+    .summary = "CPUs that were throttled because of heat",
     .needs = "/dev/kmsg or thermal_throttle",
     .explain =
-        "Reads the kernel's lines about throttled processors, and the counters thermal_throttle of every "
-        "processor: more than ten more events an hour than before are a warning. One throttled socket slows the "
-        "whole job.",
+        "Reads kernel messages about throttled CPUs, and the thermal_throttle counters of every CPU: more than ten new "
+        "events per hour are a warning. One throttled socket slows the whole job.",
     .remedy =
         "Look at fans, air flow and the inlet temperature (ipmitool sensor); clean or reseat the heat sink of that "
         "socket.",

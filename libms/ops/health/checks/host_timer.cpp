@@ -27,11 +27,10 @@ extern constinit const Check kHostTimer = {
     .summary = "a slow clock source",
     .needs = "/sys/devices/system/clocksource",
     .explain =
-        "Reads which clock source the kernel uses. hpet, acpi_pm and jiffies mean that it gave up the "
-        "processors' own counters (TSC), mostly because they drifted apart: reading the time then takes "
-        "microseconds, which every framework and NCCL do all the time.",
-    .remedy =
-        "Look in the kernel's log for 'Marking clocksource tsc as unstable'; update the BIOS, or reboot the node.",
+        "Reads the clock source of the kernel. hpet, acpi_pm and jiffies mean that the kernel gave up the CPU's time "
+        "stamp counters (TSC), usually because they drifted apart. Reading the time then takes microseconds, and every "
+        "framework and NCCL do so constantly.",
+    .remedy = "Look in the kernel log for 'Marking clocksource tsc as unstable'; update the BIOS, or reboot the node.",
     .run = check_host_timer};
 
 }  // namespace ms::health

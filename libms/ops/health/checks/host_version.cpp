@@ -50,12 +50,12 @@ Result check_host_version(Evidence& evidence) {
 extern constinit const Check kHostVersion = {
     .code = "host.version",
     .lane = Lane::files,
-    .summary = "a kernel or BIOS that is not the one of the site",
+    .summary = "a kernel or BIOS version other than the site's",
     .needs = "/proc, DMI",
     .explain =
-        "Compares the kernel's release with expect.kernel and the BIOS's version with expect.bios, where the "
-        "policy names them. ms-diag fleet finds nodes that differ without being told what is right.",
-    .remedy = "Install what the other nodes have, and reboot the node.",
+        "Compares the kernel release with expect.kernel and the BIOS version with expect.bios, if set. ms-diag fleet "
+        "finds nodes that differ without knowing the right version.",
+    .remedy = "Install the version of the other nodes, and reboot the node.",
     .run = check_host_version};
 
 }  // namespace ms::health

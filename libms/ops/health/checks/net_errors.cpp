@@ -66,14 +66,11 @@ extern constinit const Check kNetErrors = {
     .summary = "damaged packets on the wire",
     .needs = "error counters in sysfs",
     .explain =
-        "Watches symbol errors, link recoveries, integrity errors, damaged packets and overruns of ports, "
-        "and checksum "
-        "and frame errors of interfaces, over an hour since an earlier run; more than "
-        "limits.link_errors_per_hour of "
-        "one of them is a warning. A few are normal on optical links. Counters that this function of the "
-        "adapter may "
-        "not read are passed over.",
-    .remedy = "Clean or replace cable and transceiver, and look at the same counters of the switch port.",
+        "Counts symbol errors, link recoveries, integrity errors, damaged packets and overruns of ports, and checksum "
+        "and frame errors of interfaces since an earlier run; more than limits.link_errors_per_hour of one of them is "
+        "a warning. A few are normal on optical links. Counters that this function of the adapter cannot read are "
+        "ignored.",
+    .remedy = "Clean or replace cable and transceiver, and check the same counters of the switch port.",
     .run = check_net_errors};
 
 }  // namespace ms::health

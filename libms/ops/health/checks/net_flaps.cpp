@@ -41,12 +41,11 @@ extern constinit const Check kNetFlaps = {
     .summary = "links that keep going down",
     .needs = "carrier_down_count or link_downed",
     .explain =
-        "Counts how often every physical interface and port went down since the value that an earlier run "
-        "kept, over "
-        "a day; more than limits.link_flaps_per_day is a warning. Collective communication stalls for "
-        "seconds at each "
-        "of them. Counters that went backwards (a driver was loaded again) start anew.",
-    .remedy = "Clean or replace cable and transceiver; if the other end flaps alike, suspect the switch port.",
+        "Counts how often every physical interface and port went down since an earlier run, per day; more than "
+        "limits.link_flaps_per_day is a warning. Each flap stalls collectives for seconds. Counters that decreased "
+        "because a driver was reloaded start again.",
+    .remedy =
+        "Clean or replace cable and transceiver; if the other end flaps at the same times, suspect the switch port.",
     .run = check_net_flaps};
 
 }  // namespace ms::health

@@ -58,12 +58,11 @@ extern constinit const Check kNetHcas = {
     .summary = "RDMA adapters that are missing or differ in firmware",
     .needs = "/sys/class/infiniband",
     .explain =
-        "Counts the RDMA adapters, compares them with expect.hcas, and the firmware of adapters of the same "
-        "board with each other: after a replacement one often stays behind. Never seen on hardware here, so it "
-        "warns and never drains.",
+        "Compares the number of RDMA adapters with expect.hcas, and the firmware of adapters of the same board type "
+        "with each other: a replacement often has older firmware. Not yet seen on real hardware, so it only warns.",
     .remedy =
-        "lspci and the kernel's log tell of a missing one; update the firmware (mlxfwmanager, flint) to that of the "
-        "others.",
+        "For a missing adapter, see lspci and the kernel log; otherwise update the firmware (mlxfwmanager, flint) to "
+        "that of the others.",
     .run = check_net_hcas};
 
 }  // namespace ms::health

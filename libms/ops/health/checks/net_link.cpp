@@ -42,17 +42,15 @@ constexpr std::string_view kNoSignal =
     "another switch port.";
 constexpr std::string_view kNoSubnetManager =
     "The cable carries a signal, so it is not the cable. See whether ports of other nodes are so, too (ibstat there). "
-    "If "
-    "they are, no subnet manager makes ports active: sminfo on any node names the one that runs, or fails; start it on "
-    "its host or switch. If only this port is so, see whether its switch port is enabled, then reboot the node "
-    "when no job runs.";
+    "If they are, no subnet manager makes ports active: sminfo on any node names the one that runs, or fails; start it "
+    "on its host or switch. If only this port is so, see whether its switch port is enabled, then reboot the node when "
+    "no job runs.";
 constexpr std::string_view kNoEthernet =
     "The cable carries a signal, so it is not the cable: see whether the port's network interface is up (ip link) and "
     "whether the switch port is enabled.";
 constexpr std::string_view kPortDisabled =
     "Somebody or the driver switched the port off: enable it (mlxlink -d DEVICE -a UP, or ibportstate), and see "
-    "whether "
-    "other nodes have it on.";
+    "whether other nodes have it on.";
 constexpr std::string_view kInterfaceDisabled = "Somebody switched it off on this node: ip link set NAME up.";
 
 // A port that has a signal waits for somebody in the network: the subnet manager, or the switch.
@@ -106,8 +104,8 @@ std::vector<Finding> judge_expected(const Evidence& evidence) {
     };
     if (!is_link_name(name) || !root.exists(link.directory)) {
       add("is not there").remedy =
-          "Look for its adapter with lspci and in the kernel's log (driver, firmware); reboot the node; if it stays "
-          "away, reseat the card.";
+          "Look for its adapter with lspci and in the kernel log (driver, firmware); reboot the node; if it is still "
+          "missing, reseat the card.";
       continue;
     }
     const LinkState state = state_of(root, link);
@@ -175,16 +173,12 @@ extern constinit const Check kNetLink = {
     .summary = "links that are down, missing or slow",
     .needs = "/sys/class/net or /sys/class/infiniband",
     .explain =
-        "Every link of expect.links, an interface (eth0) or a port of an adapter (mlx5_0/1), must be there, up and "
-        "at "
-        "least as fast as expect.link_gbps; else it is critical. Where nothing is expected, this only warns: of "
-        "ports "
-        "that have a signal and are not active, which mostly means that no subnet manager answers, and of links "
-        "that "
-        "were up within the last day. A port that polls without ever having been up may simply have no cable.",
+        "Every link in expect.links, an interface (eth0) or a port of an adapter (mlx5_0/1), must exist, be up, and "
+        "have at least expect.link_gbps; otherwise it is critical. If expect.links is empty, it only warns of ports "
+        "with a signal that are not active, usually because no subnet manager responds, and of links that were up "
+        "within the last day. A polling port that was never up may simply have no cable.",
     .remedy =
-        "Reseat or replace the cable and its transceivers, then look at the switch port; compare with ibstat or "
-        "ethtool "
+        "Reseat or replace the cable and its transceivers, then check the switch port; compare with ibstat or ethtool "
         "on a healthy node.",
     .run = check_net_link};
 

@@ -52,15 +52,14 @@ Result check_net_mlx5(Evidence& evidence) {
 extern constinit const Check kNetMlx5 = {
     .code = "net.mlx5",
     .lane = Lane::kernel,
-    .summary = "network adapters whose driver complains of their firmware or health",
+    .summary = "mlx5 adapters with firmware or health errors",
     .needs = "/dev/kmsg",
     .explain =
-        "Reads what the mlx5 driver says: an adapter whose health was compromised, internal errors of its "
-        "firmware, commands that timed out, too little power from its slot, and faulty cables or modules. Never "
-        "seen on hardware here, so it warns and never drains.",
+        "Reads messages of the mlx5 driver: compromised health, internal firmware errors, command timeouts, "
+        "insufficient slot power, and faulty cables or modules. Not yet seen on real hardware, so it only warns.",
     .remedy =
-        "Reset the adapter (mlxfwreset) or power the node off and on; compare its firmware with that of the other "
-        "nodes (ms-diag fleet).",
+        "Reset the adapter (mlxfwreset) or power-cycle the node; compare its firmware with that of the other nodes "
+        "(ms-diag fleet).",
     .run = check_net_mlx5};
 
 }  // namespace ms::health

@@ -55,15 +55,14 @@ Result check_net_mtu(Evidence& evidence) {
 extern constinit const Check kNetMtu = {
     .code = "net.mtu",
     .lane = Lane::files,
-    .summary = "links whose MTU differs",
+    .summary = "links with different MTUs",
     .needs = "/sys/class/net",
     .explain =
-        "Compares the MTU of the links that are up with expect.mtu, or, where the policy names none, links of "
-        "the same speed with each other. One port with 1500 among others with 9000 is slow, or loses large "
-        "packets.",
+        "Compares the MTU of links that are up with expect.mtu; if that is not set, compares links of the same speed "
+        "with each other. A port with 1500 among ports with 9000 is slow, or loses large packets.",
     .remedy =
-        "Set the MTU of the others, now (ip link set NAME mtu N) and in the node's network configuration; see that the "
-        "switch port allows it.",
+        "Set the MTU of the others, now (ip link set NAME mtu N) and in the node's network configuration; check that "
+        "the switch port allows it.",
     .run = check_net_mtu};
 
 }  // namespace ms::health

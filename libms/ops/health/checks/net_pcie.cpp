@@ -92,11 +92,9 @@ extern constinit const Check kNetPcie = {
     .summary = "network adapters and NVMe disks with too few PCIe lanes",
     .needs = "/sys/bus/pci",
     .explain =
-        "Compares the width of the PCI Express link of network adapters and NVMe disks, and for network adapters "
-        "also "
-        "its speed, with what the device and the bridge above it can both do. Fewer lanes are a warning, half or "
-        "less "
-        "of them critical: the device works, but every transfer is slow, and so is every node that waits for it.",
+        "Compares the PCIe link width of network adapters and NVMe disks, and for network adapters also the link "
+        "speed, with the maximum of the device and the bridge above it. Fewer lanes are a warning, half or fewer are "
+        "critical: the device works, but every transfer is slow, and so is every node that waits for it.",
     .remedy = "Reboot the node; if that does not help, reseat the card or its riser.",
     .run = check_net_pcie};
 

@@ -53,14 +53,13 @@ Result check_slurm_gres(Evidence& evidence) {
 extern constinit const Check kSlurmGres = {
     .code = "slurm.gres",
     .lane = Lane::files,
-    .summary = "devices that Slurm gives to jobs and that are not there",
+    .summary = "devices in gres.conf that do not exist",
     .needs = "gres.conf",
     .explain =
-        "Every File= of this node in gres.conf must be a device, and Count= must be how many there are. slurmd only "
-        "looks when it starts, so that a device that went away later is still given to jobs, which then fail at "
-        "their "
-        "start.",
-    .remedy = "Find out why the device is gone (the driver, lspci); then restart slurmd.",
+        "Every File= of this node in gres.conf must be a device, and Count= must be the number of devices. slurmd "
+        "checks this only when it starts. A device that disappeared later is still allocated to jobs, which then fail "
+        "at their start.",
+    .remedy = "Find out why the device is missing (the driver, lspci); then restart slurmd.",
     .run = check_slurm_gres};
 
 }  // namespace ms::health
