@@ -113,7 +113,7 @@ with_fault() {
   strikes=$((strikes + 1))
   rm -f calls
   {
-    timeout 60 env LD_PRELOAD="$shim" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" IO_FAULT_DIR="$dir/ck" \
+    timeout 240 env LD_PRELOAD="$shim" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" IO_FAULT_DIR="$dir/ck" \
       IO_FAULT_DO="$what" IO_FAULT_AT="$at" IO_FAULT_ON="$on" IO_FAULT_LOG="$dir/calls" \
       "$@" >struck.out 2>struck.err </dev/null
   } 2>/dev/null # the shell's own word that it was killed

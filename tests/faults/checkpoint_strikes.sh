@@ -221,7 +221,7 @@ mount -o remount,ro ck
 "$1" run c.toml >readonly.out 2>readonly.err
 echo $? >code.readonly
 SH
-  timeout 60 unshare -m sh inner.sh "$bin/ms-train" $((size * 5 / 2)) </dev/null >err 2>&1
+  timeout 240 unshare -m sh inner.sh "$bin/ms-train" $((size * 5 / 2)) </dev/null >err 2>&1
   [ "$?" -ne 77 ] || skip "no tmpfs to be had"
   strikes=1
   rm -rf ck

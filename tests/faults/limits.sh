@@ -13,7 +13,7 @@ fault_limits() {
     shift 2
     rm -rf limited/*
     # shellcheck disable=SC2016 # for the shell with the limit
-    "$@" bash -c 'ulimit -$1 $2 && exec timeout 30 "$3" run c.toml --set train.steps=5 --set run.dir=limited/a \
+    "$@" bash -c 'ulimit -$1 $2 && exec timeout 120 "$3" run c.toml --set train.steps=5 --set run.dir=limited/a \
       --set run.comm_timeout=60s' sh "$resource" "$value" "$bin/ms-train" >out 2>err </dev/null
     code=$?
     case $code in
@@ -44,7 +44,7 @@ fault_limits() {
   # Nor may a directory that cannot be written, or full memory for copies, be anything else than what it is.
   mkdir read-only full
   # shellcheck disable=SC2016 # for the shell in the namespace
-  timeout 60 unshare -m sh -c 'mount -t tmpfs -o ro none read-only || exit 77
+  timeout 240 unshare -m sh -c 'mount -t tmpfs -o ro none read-only || exit 77
     mount -t tmpfs -o size=16k none full || exit 77
     "$1" run c.toml --set train.steps=5 --set run.dir=read-only/a; echo $? >code.read-only
     "$1" run c.toml --set train.steps=5 --set run.dir=limited/b --set checkpoint.dir=limited/b/ck --set checkpoint.memory_dir=full

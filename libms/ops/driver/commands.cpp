@@ -177,13 +177,12 @@ int be_agent(const Args& args) {
 DriverFiles files_of(const Args& args, const char* name) {
   DriverFiles files(run_dir_of(args, name));
   if (access(files.dir.c_str(), F_OK) != 0) {
-    const std::string run_dir = run_dir_of(args, name);
-    const bool is_plain_run = access((run_dir + "/metrics.jsonl").c_str(), F_OK) == 0;
-    throw user_error(
-        "driver.run_dir", fmt::format("ms-driver has not run in {}", files.dir),
-        is_plain_run
-            ? fmt::format("{0} is a run without ms-driver: 'ms-tracepp report --follow {0}' follows it", run_dir)
-            : "pass the --run-dir of ms-driver run, by default runs/JOBID");
+    const std::string dir = run_dir_of(args, name);
+    const bool is_plain_run = access((dir + "/metrics.jsonl").c_str(), F_OK) == 0;
+    throw user_error("driver.run_dir", fmt::format("ms-driver has not run in {}", files.dir),
+                     is_plain_run
+                         ? fmt::format("{0} is a run without ms-driver: use ms-tracepp report --follow {0}", dir)
+                         : "pass the --run-dir of ms-driver run, by default runs/JOBID");
   }
   return files;
 }
