@@ -16,78 +16,73 @@ constexpr double kDay_s = 86'400;
 constexpr Field<NotifyConfig> kFields[] = {
     {.key = "spool",
      .member = &NotifyConfig::spool,
-     .doc = "The directory into which ms-diag, as root, writes events: paths.spool of ms-diag.toml."},
+     .doc = "Directory in which ms-diag, as root, writes events: paths.spool of ms-diag.toml."},
     {.key = "state",
      .member = &NotifyConfig::state,
-     .doc = "A directory of the notifier's own, which its user may write: it remembers there what was sent."},
+     .doc = "Directory in which the notifier records what was sent. Its user must be able to write there."},
     {.key = "alertmanager",
      .member = &NotifyConfig::alertmanager,
-     .doc = "The URL of Prometheus' Alertmanager, as in http://alerts:9093; empty for none."},
+     .doc = "URL of Prometheus Alertmanager, as in http://alerts:9093. Empty: none."},
     {.key = "slack",
      .member = &NotifyConfig::slack,
-     .doc =
-         "The URL of an incoming webhook of Slack; empty for none. It is a secret: let only the notifier's user read "
-         "the file."},
+     .doc = "URL of an incoming webhook of Slack. Empty: none. The URL is a secret: make the file readable only for "
+            "the notifier's user."},
     {.key = "relay_to",
      .member = &NotifyConfig::relay_to,
-     .doc =
-         "A directory that all nodes share, for nodes from which no alert gets out: events are left in a folder there, "
-         "named after the node, and the notifier whose relay_from is this directory sends them. It belongs to the "
-         "notifier's user, who has the same number on all nodes; empty for none."},
+     .doc = "Directory shared by all nodes, for nodes without a connection to Alertmanager or Slack. Events are "
+            "written to a subdirectory named after the node, and the notifier with this directory as relay_from sends "
+            "them. The directory must belong to the notifier's user, with the same user ID on all nodes. Empty: none."},
     {.key = "relay_from",
      .member = &NotifyConfig::relay_from,
-     .doc = "On one login node: the directory that the nodes have as relay_to. What they left there is sent to "
-            "alertmanager and slack, and removed once both know it; empty for none."},
+     .doc = "The relay_to directory of the nodes; set it on one login node. Events in it are sent to alertmanager and "
+            "slack, and removed when both have received them. Empty: none."},
     {.key = "proxy",
      .member = &NotifyConfig::proxy,
-     .doc = "The proxy to reach them through, as in http://proxy:3128; empty for none. The environment's is ignored."},
+     .doc = "HTTP proxy, as in http://proxy:3128. Empty: none. Proxy variables of the environment are ignored."},
     {.key = "timeout",
      .member = &NotifyConfig::timeout_s,
-     .doc = "How long one request may take.",
+     .doc = "Timeout of one request.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 60},
     {.key = "retries",
      .member = &NotifyConfig::retries,
-     .doc = "How often a request is repeated at once when it fails; afterwards its events wait for the next look.",
+     .doc = "Number of immediate retries of a failed request. After that, its events wait for the next poll.",
      .min = 0,
      .max = 10},
     {.key = "backoff",
      .member = &NotifyConfig::backoff_s,
-     .doc = "The pause before the first repetition; it doubles with each, up to half a minute.",
+     .doc = "Pause before the first retry. It doubles with each retry, up to half a minute.",
      .unit = Unit::seconds,
      .min = 0,
      .max = 30},
     {.key = "poll",
      .member = &NotifyConfig::poll_s,
-     .doc = "How often it looks into the spool, unless it is run with --once.",
+     .doc = "Interval for polling the spool, except with --once.",
      .unit = Unit::seconds,
      .min = 1,
      .max = kDay_s},
     {.key = "resend",
      .member = &NotifyConfig::resend_s,
-     .doc =
-         "Alerts of drained nodes are sent to Alertmanager again this often, so that it knows them after a restart; 0 "
-         "for never.",
+     .doc = "Interval for resending alerts of drained nodes, so that Alertmanager has them after a restart. 0: never.",
      .unit = Unit::seconds,
      .min = 0,
      .max = kDay_s},
     {.key = "max_age",
      .member = &NotifyConfig::max_age_s,
-     .doc = "Events that are older than this when they are first seen are news no more and are not sent.",
+     .doc = "Do not send events that are older than this when first seen.",
      .unit = Unit::seconds,
      .min = 60,
      .max = 365 * kDay_s},
     {.key = "drain_stays",
      .member = &NotifyConfig::drain_stays_s,
-     .doc = "How long the alert of a drain stays where no undrain ends it, because somebody resumed the node by hand.",
+     .doc = "Lifetime of a drain alert that no undrain ends, because someone resumed the node by hand.",
      .unit = Unit::seconds,
      .min = 60,
      .max = 365 * kDay_s},
     {.key = "event_stays",
      .member = &NotifyConfig::event_stays_s,
-     .doc =
-         "How long the alert of an event without an end stays: what would have been drained, was withdrawn, a strike.",
+     .doc = "Lifetime of alerts of events without an end: drains in mode observe, withdrawals, strikes.",
      .unit = Unit::seconds,
      .min = 60,
      .max = 365 * kDay_s},
@@ -109,14 +104,13 @@ void validate(const NotifyConfig& config, ConfigSchema& schema) {
   url("notify.slack", config.slack);
   url("notify.proxy", config.proxy);
   if (config.alertmanager.empty() && config.slack.empty() && config.relay_to.empty()) {
-    schema.add_problem(
-        "notify.alertmanager",
-        "there is nobody to tell: neither notify.alertmanager nor notify.slack nor notify.relay_to is set");
+    schema.add_problem("notify.alertmanager",
+                       "no destination: set notify.alertmanager, notify.slack or notify.relay_to");
   }
   if (!config.relay_from.empty() && !config.relay_to.empty()) {
     schema.add_problem("notify.relay_from",
-                       "notify.relay_to is for nodes without a way out, notify.relay_from for the one that sends what "
-                       "they leave: set one of them");
+                       "set either notify.relay_to (on nodes without a connection) or notify.relay_from (on the node "
+                       "that sends for them), not both");
   }
   for (const auto& [key, path] : {std::pair<const char*, const std::string&>{"notify.spool", config.spool},
                                   std::pair<const char*, const std::string&>{"notify.state", config.state},
@@ -131,7 +125,7 @@ void validate(const NotifyConfig& config, ConfigSchema& schema) {
 }  // namespace
 
 void bind(ConfigSchema& schema, NotifyConfig& config) {
-  schema.section("notify", "Where events come from and where they go.", config, kFields);
+  schema.section("notify", "Source and destinations of events.", config, kFields);
 }
 
 NotifyConfig load_notify_config(const std::string& path, const std::string& run) {
@@ -142,8 +136,8 @@ NotifyConfig load_notify_config(const std::string& path, const std::string& run)
   if (!run.empty()) {
     const std::string driver = std::filesystem::absolute(run).string() + "/driver";
     if (::access(driver.c_str(), F_OK) != 0) {
-      throw user_error("notify.run", fmt::format("no driver has been in {}", run),
-                       "name the directory that ms-driver run was given as --run-dir");
+      throw user_error("notify.run", fmt::format("ms-driver has not run in {}", run),
+                       "pass the --run-dir of ms-driver run");
     }
     config.spool = driver + "/events";
     config.state = driver + "/notified";
@@ -162,23 +156,21 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
   bind(schema, config);
   return form(
       {.name = "ms-notify.toml",
-       .summary = "whom ms-diag notify tells what happened on a node",
-       .description =
-           "What ms-diag decides about a node as root is left as events in a spool. ms-diag notify runs on the same "
-           "node "
-           "as an unprivileged user and sends them to Prometheus' Alertmanager, to Slack, or to both. What cannot be "
-           "sent waits in the spool, which keeps the newest 1000 events, and is tried again at the next look; whom it "
-           "was sent to already is not told twice.\n\n"
-           "Alerts have the labels alertname, code, node, severity and, where there was one, job. The alert of a drain "
-           "is resolved when ms-diag undrains the node.\n\n"
-           "Where compute nodes have no way out, relay_to has their notifiers leave events in a directory that all "
-           "nodes share, and the notifier of a login node, with relay_from, sends them: the same service with another "
-           "file. A directory below /home is hidden from the service. Installing the package gives its user, "
-           "ms-notify, any free number: where the numbers differ, create the user with the same one on all nodes "
-           "before.\n\n"
-           "With --run the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and MsRunEnded. spool "
-           "and state are then in the run's directory.\n\n"
-           "ms-diag --sample-notify prints such a file with every key commented out.",
+       .summary = "destinations of the notifications of ms-diag notify",
+       .description = "ms-diag, as root, writes its decisions about a node as events to a spool. ms-diag notify runs "
+                      "on the same node as an unprivileged user and sends them to Prometheus Alertmanager, to Slack, "
+                      "or to both. Events that cannot be sent remain in the spool, which keeps the newest 1000, and "
+                      "are retried at the next poll. Each destination receives an event once.\n\n"
+                      "Alerts have the labels alertname, code, node, severity and, if there was a job, job. The alert "
+                      "of a drain is resolved when ms-diag undrains the node.\n\n"
+                      "If compute nodes cannot reach Alertmanager or Slack, set relay_to on them: their notifiers then "
+                      "write events to a directory that all nodes share. The notifier of a login node, the same "
+                      "service with another file that sets relay_from, sends them. The directory must not be below "
+                      "/home, which is hidden from the service. Installing the package creates its user, ms-notify, "
+                      "with any free user ID. To get the same ID on all nodes, create the user before.\n\n"
+                      "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and "
+                      "MsRunEnded. spool and state are then in the run directory.\n\n"
+                      "ms-diag --sample-notify prints a file with every key commented out.",
        .see_also = {"ms-diag(1)", "ms-diag.toml(5)"}},
       schema.reference());
 }

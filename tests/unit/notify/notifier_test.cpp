@@ -313,7 +313,7 @@ TEST(NotifyConfigTest, IsChecked) {
   for (const ConfigRowCase& row : {
            ConfigRowCase{"[notify]\nalertmanager = 'http://a:9093'", ""},
            ConfigRowCase{"[notify]\nslack = 'https://hooks.example/x'\ntimeout = '5s'", ""},
-           ConfigRowCase{"", "nobody to tell"},
+           ConfigRowCase{"", "no destination"},
            ConfigRowCase{"[notify]\nalertmanager = 'file:///etc/passwd'", "http://"},
            ConfigRowCase{"[notify]\nalertmanager = 'http://'", "http://"},
            ConfigRowCase{"[notify]\nslack = 'http://a b'", "http://"},
