@@ -61,7 +61,7 @@ inside() { # N <SCRIPT
   wait-until 90 grep -q 'attempt 3 on node\[01-04\]' job.log
   steps=$(steps_done)
   wait-until 60 at_step $((steps + 5))
-  loan explain "$job" | grep -q 'grow: 1 node idle on loan and nobody waits: from 3 to 4'
+  loan explain "$job" | grep -q 'grow: 1 node idle on loan and no job waits: from 3 to 4'
   loan explain "$job" | grep -q 'start: it has saved, and waits for more nodes'
   wait-until 20 grep -q '^ms_loan_grown_total 1$' state/metrics.prom
   grep -q '^ms_loan_preemptions_total 0$' state/metrics.prom
@@ -126,7 +126,7 @@ BASH
   wait-until 120 grep -q 'attempt 3 on node\[01-04\]' job.log
   steps=$(steps_done)
   wait-until 120 at_step $((steps + 5))
-  loan explain "$job" | grep -q 'grow: 1 node idle on loan and nobody waits: from 3 to 4, 1.[0-9]* times as fast by its own curve'
+  loan explain "$job" | grep -q 'grow: 1 node idle on loan and no job waits: from 3 to 4, 1.[0-9]* times as fast by its own curve'
   ms-driver report r
   ms-driver stop --run-dir r
   wait-until 120 bash -c "[[ -z \$(squeue -h -j $job -o %T -t R,CG) ]]"

@@ -20,14 +20,14 @@ expect 3 'share between 0 and 1' locate --nodes n1,n2 --launch '{agent}' --slow 
 expect 3 'takes --transport mpi' locate --nodes n1,n2 --launch '{agent}' --by groups
 expect 3 'pairs or groups' locate --nodes n1,n2 --launch '{agent}' --by halves
 expect 3 'give one' locate --nodes n1,n2 --launch '{agent}' --json --nagios
-expect 3 'nobody to talk to' pairs --transport mpi
+expect 3 'a single process cannot be measured' pairs --transport mpi
 expect 3 'the nodes are those of the launch' pairs --transport mpi --nodes n1,n2
 expect 3 'cannot open ./nonexistent' locate --nodes n1,n2 --launch '{agent}' --topology /nonexistent
-expect 3 'nobody to talk to' pairs --transport nccl
+expect 3 'a single process cannot be measured' pairs --transport nccl
 expect 3 'with --transport nccl only' pairs --transport mpi --gpu 1
 expect 3 'a second to an hour' pairs --transport mpi --deadline 2h
 expect 3 'not run: verbs' ecmp --nodes n1,n2 --transport verbs
-expect 3 'nobody to talk to' collectives --transport nccl
+expect 3 'a single process cannot be measured' collectives --transport nccl
 # A pipe that nobody writes into, and a device without an end, are refused and not waited for.
 mkfifo pipe
 expect 3 'pipe is not a regular file' nccl-log pipe

@@ -214,7 +214,7 @@ void Driver::answer_client(const Hub::Event& event) {
     return value != nullptr && value->is_string() ? value->text() : std::string();
   };
   const std::string node = word("node");
-  std::string said = "not understood";
+  std::string said = "unknown request";
   if (word("ask") == "evict") {
     if (!pool_.nodes().contains(node)) {
       said = fmt::format("{} is not a node of this job", plain_text(node, 80));
@@ -256,7 +256,7 @@ void Driver::read_signals() {
       read_request();
       continue;
     }
-    log::warn("driver", "{} was received: the run is told to stop", strsignal(number));
+    log::warn("driver", "{} was received: stopping the run", strsignal(number));
     asked_to_stop_ = true;
     by_time_limit_ = number == SIGUSR2;  // as sbatch --signal is asked to send it
     if (command_) {

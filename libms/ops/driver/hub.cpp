@@ -237,7 +237,7 @@ link::Channel join(const link::Address& driver, const std::string& role, const s
   std::string why = "it seals another text";
   const std::optional<std::string> sealed = credentials.open(member("credential"), why);
   if (!sealed || *sealed != driver_text(greeting.nonce)) {
-    throw Error("driver.stranger", Blame::peer, fmt::format("{} is not a driver of ours: {}", driver.str(), why));
+    throw Error("driver.stranger", Blame::peer, fmt::format("{} is not the driver of this job: {}", driver.str(), why));
   }
   return channel;
 }

@@ -133,7 +133,7 @@ std::string status_text(std::string_view document, double age_s) {
     }
     return text + table.str();
   } catch (const JsonError& error) {
-    throw Error("driver.status", Blame::storage, fmt::format("the status is not understood: {}", error.what()));
+    throw Error("driver.status", Blame::storage, fmt::format("the status cannot be parsed: {}", error.what()));
   }
 }
 

@@ -13,7 +13,7 @@ auto understand(const std::string& line, F&& f) {
   try {
     return f(Json::parse(line, {.max_depth = 8}));
   } catch (const JsonError& error) {
-    throw Error("driver.wire", Blame::peer, fmt::format("what the other end says is not understood: {}", error.what()));
+    throw Error("driver.wire", Blame::peer, fmt::format("a message of the peer cannot be parsed: {}", error.what()));
   }
 }
 

@@ -71,7 +71,7 @@ void run_threads(int ranks, std::chrono::milliseconds deadline, const Body& body
 bool run_process(const RanksRequest& request, std::chrono::milliseconds deadline, const Body& body) {
   if (!comm::mpi_built_in()) throw user_error("net.launch", "this ms was built without MPI");
   if (slurm::this_launch().size < 2) {
-    throw user_error("net.launch", "one process has nobody to talk to",
+    throw user_error("net.launch", "a single process cannot be measured",
                      "start it with srun --mpi=pmix, or mpirun: one process a rank");
   }
   const bool on_gpus = request.transport == "nccl";

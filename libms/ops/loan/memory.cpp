@@ -89,7 +89,7 @@ Memory read_memory(const std::string& directory) {
     return memory;
   } catch (const JsonError& error) {
     throw Error("loan.state", Blame::storage, fmt::format("{} is not a state of ms-loan: {}", path, error.what()),
-                "remove it: demand is then watched anew before nodes go on loan");
+                "remove it: demand is then recorded again before nodes are lent");
   }
 }
 

@@ -275,7 +275,7 @@ class Planner {
     const LiveJob& job = job_of(growth->job);
     plan_.actions.push_back({.step = Step::grow,
                              .job = job.id,
-                             .reason = fmt::format("{} idle on loan and nobody waits: from {} to {}, {}",
+                             .reason = fmt::format("{} idle on loan and no job waits: from {} to {}, {}",
                                                    plural(static_cast<std::size_t>(idle), "node"), job.nodes,
                                                    growth->nodes, speed_words(job, growth->nodes))});
   }

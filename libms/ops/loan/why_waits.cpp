@@ -44,7 +44,7 @@ std::string when(const View& view, const WaitingJob& job) {
   const auto on_loan = static_cast<int>(free_in_s.size());
   std::string text = fmt::format("it needs {}, and may use {} on loan ({} idle{}): ", nodes_text(job.nodes), on_loan,
                                  idle, cleaned > 0 ? fmt::format(", {} being cleaned up", cleaned) : "");
-  if (on_loan < job.nodes) return text + "more must go on loan first";
+  if (on_loan < job.nodes) return text + "more nodes must be lent first";
   if (idle >= job.nodes) return text + "Slurm may start it at any moment, or has others that come before it";
   const double wait_s = free_in_s[static_cast<std::size_t>(job.nodes - 1)];
   if (wait_s == 0) return text + "enough of the others are about to be free";
@@ -61,8 +61,7 @@ std::string when(const View& view, const WaitingJob& job) {
 std::string not_waiting_text(const slurm::Job& job) {
   if (job.runs()) return fmt::format("job {} does not wait: it is on {}", job.id, plain_text(job.nodes, kReasonChars));
   if (!job.pending()) return fmt::format("job {} does not wait: it is {}", job.id, plain_text(job.state, kReasonChars));
-  if (job.held())
-    return fmt::format("job {0} is held: it waits until somebody lets it go, scontrol release {0}", job.id);
+  if (job.held()) return fmt::format("job {0} is held: release it with scontrol release {0}", job.id);
   if (job.reason == "Dependency")
     return fmt::format("job {0} waits for other jobs: scontrol show job {0} names them", job.id);
   if (job.reason == "Resources" || job.reason == "Priority") return "";
@@ -99,10 +98,9 @@ std::string waiting_text(const slurm::Job& job, const View& view, const Plan& pl
                       nodes_text(static_cast<int>(view.nodes.size())), could);
   }
   if (usable - needed < wanted->nodes) {
-    text += fmt::format(
-        "inference needs {} of {} now: the job can start when it needs no more than {}, and when that is "
-        "nobody knows\n",
-        needed, usable, usable - wanted->nodes);
+    text +=
+        fmt::format("inference needs {} of {} now: the job can start when it needs at most {}, at an unknown time\n",
+                    needed, usable, usable - wanted->nodes);
   } else {
     text += when(view, *wanted) + "\n";
   }

@@ -31,7 +31,7 @@ UniqueFd lock_state(const std::string& directory) {
     const bool link = error == ELOOP || error == ENOTDIR;  // who may change it could lead the notifier elsewhere
     throw Error("file.open", Blame::storage,
                 fmt::format("{} is no directory for notify.state: {}", directory,
-                            state  ? "it is somebody else's"
+                            state  ? "it belongs to another user"
                             : link ? "it is a link or a file"
                                    : errno_text(error)),
                 "name a directory of the notifier's own user, and not a link to one");

@@ -98,7 +98,7 @@ TEST(Fleet, WithoutAClearMajorityNobodyIsAccused) {
   ASSERT_EQ(fleet.undecided.size(), 1U);
   EXPECT_THAT(fleet.undecided[0].values.at("6.1.0-2"), ElementsAre("n0000", "n0001", "n0002"));
   EXPECT_EQ(fleet.nagios_status(), 0);
-  EXPECT_THAT(fleet_text(fleet), HasSubstr("nobody is accused"));
+  EXPECT_THAT(fleet_text(fleet), HasSubstr("no node is accused"));
   input.nodes[2].facts["kernel"] = "6.1.0-1";
   fleet = compare_fleet(input);
   EXPECT_THAT(accused(fleet), ElementsAre("n0000 kernel", "n0001 kernel"));

@@ -138,7 +138,7 @@ TEST_F(FlowTest, SomebodyElsesNodeIsLeftAlone) {
   EXPECT_EQ(prolog(), 0);
   EXPECT_EQ(slurm_.nodes.at("node02").reason, "rack is moved");
   EXPECT_EQ(slurm_.job.admin_comment, "");
-  EXPECT_TRUE(said("somebody else gave it a reason"));
+  EXPECT_TRUE(said("it has a reason from someone else"));
   EXPECT_TRUE(events().empty());
 }
 

@@ -154,7 +154,7 @@ TEST_F(LoanPlan, IdleNodesGoToTheElasticRunsThatTheyHelpMost) {
   EXPECT_THAT(words(made), ElementsAre("grow 7"));
   EXPECT_EQ(
       made.actions[0].reason,
-      "2 nodes idle on loan and nobody waits: from 1 to 3, 3 times as fast if speed goes with nodes: it publishes "
+      "2 nodes idle on loan and no job waits: from 1 to 3, 3 times as fast if speed goes with nodes: it publishes "
       "no curve");
   grows(1, {2, 3});  // to double both is worth more than a third of one
   made = plan();

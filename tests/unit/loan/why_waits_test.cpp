@@ -91,7 +91,7 @@ TEST_F(WhyWaits, ANodeInItsEpilogIsNotIdle) {
 TEST_F(WhyWaits, MoreThanIsOnLoanMustBeLentFirst) {
   lend({1});
   wait(3);
-  EXPECT_THAT(why(), AllOf(HasSubstr("it needs 3 nodes, and may use 1 on loan (1 idle): more must go on loan first"),
+  EXPECT_THAT(why(), AllOf(HasSubstr("it needs 3 nodes, and may use 1 on loan (1 idle): more nodes must be lent first"),
                            HasSubstr("act does: lend n2: it is idle")));
   wait(1);
   EXPECT_THAT(why(), HasSubstr("Slurm may start it at any moment"));
@@ -100,7 +100,7 @@ TEST_F(WhyWaits, MoreThanIsOnLoanMustBeLentFirst) {
 TEST_F(WhyWaits, InferenceComesFirst) {
   view_.demand_nodes = 3;
   wait(2);
-  EXPECT_THAT(why(), AllOf(HasSubstr("inference needs 3 of 4 now: the job can start when it needs no more than 2"),
+  EXPECT_THAT(why(), AllOf(HasSubstr("inference needs 3 of 4 now: the job can start when it needs at most 2"),
                            Not(HasSubstr("may use"))));
 }
 

@@ -180,7 +180,7 @@ class Act {
         memory_.remember(happening("uncounted", why, 0), Tell::always);
         return;
       default:
-        world_.say(Level::error, fmt::format("{} is not drained any more, {}", job_.node, why));
+        world_.say(Level::error, fmt::format("{} is no longer drained, {}", job_.node, why));
         memory_.change([](State& state) { state.strikes = std::max(0, state.strikes - 1); });
         tell("withdrawn", why, Tell::always);
         return;

@@ -71,7 +71,7 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
     case DrainStep::somebody_elses:
       return Drain{.end = DrainEnd::somebody_elses,
                    .reason = self->reason,
-                   .why = fmt::format("somebody else gave it a reason: '{}'", self->reason)};
+                   .why = fmt::format("it has a reason from someone else: '{}'", self->reason)};
     case DrainStep::drain:
       break;
   }
@@ -91,7 +91,7 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
     return failed("Slurm did not say that all is well");
   }
   const slurm::Node* now = find(*after, name);
-  if (now == nullptr || !is_this(*now, reason)) return failed("somebody changed it in the meantime");
+  if (now == nullptr || !is_this(*now, reason)) return failed("someone changed it in the meantime");
   if (count_ours(*after) <= cap_of(act, *after)) {
     return Drain{.end = DrainEnd::drained, .reason = reason, .why = "it is drained"};
   }
@@ -133,7 +133,7 @@ Drain settle_drain(const World& world, const ActConfig& act, const std::string& 
     if (self == nullptr || !is_this(*self, reason)) {
       if (++gone < kGoneLooks) continue;
       if (withdrew) return {.end = DrainEnd::withdrawn, .reason = {}, .why = "too many nodes wanted it at once"};
-      return {.end = DrainEnd::failed, .reason = {}, .why = "it does not stand, or somebody changed it"};
+      return {.end = DrainEnd::failed, .reason = {}, .why = "it did not take effect, or someone changed it"};
     }
     gone = 0;
     const std::int64_t too_many = count_ours(*nodes) - cap_of(act, *nodes);

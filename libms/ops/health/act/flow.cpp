@@ -194,7 +194,7 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   if (!is_ours(before)) {
     return {.status = kWarning,
             .text = fmt::format("{} was drained by {}: '{}'; that is not ours to take back\n", node,
-                                before.reason_user.empty() ? "somebody else" : plain_text(before.reason_user, 64),
+                                before.reason_user.empty() ? "someone else" : plain_text(before.reason_user, 64),
                                 plain_text(before.reason, kMaxReason))};
   }
   const std::string reason = plain_text(before.reason, kMaxReason);

@@ -13,7 +13,7 @@ namespace {
 constexpr auto kSilentServer =
     "Try it on another node: ls a directory of {0} there. If that hangs, too, the server is down: that is the storage "
     "team's. If it works, this node's network is at fault: ping {0}, ip link, and the network team. When {0} answers "
-    "again, mounts that hang go on by themselves; mount again (mount PATH) what is not mounted.";
+    "again, hung mounts resume by themselves; remount missing ones (mount PATH).";
 
 Result check_disk_nfs(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();

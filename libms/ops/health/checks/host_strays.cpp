@@ -73,7 +73,8 @@ std::optional<Process> stray_of(const Sysroot& root, const std::string& pid, std
 
 Result check_host_strays(Evidence& evidence) {
   const Sysroot& root = evidence.root();
-  if (!jobs_have_cgroups(root)) return skipped("Slurm keeps jobs in no cgroup here, so nobody can tell whose they are");
+  if (!jobs_have_cgroups(root))
+    return skipped("Slurm does not use cgroups for jobs here, so the owner of processes is unknown");
   const std::vector<std::string>& may = evidence.policy().expect.strays;
   const std::uint64_t first = first_user(root);
   std::vector<Finding> findings;

@@ -43,14 +43,14 @@ std::vector<Section> sections_of(const Fleet& fleet) {
       differences.rows.push_back({folded(nodes), d.attribute, value, d.usual, fmt::format("{} of {}", d.agree, d.of)});
     }
   }
-  Section undecided{"No clear majority, nobody is accused", {"ATTRIBUTE", "VALUE", "NODES"}, {}};
+  Section undecided{"No clear majority, no node is accused", {"ATTRIBUTE", "VALUE", "NODES"}, {}};
   for (const Undecided& u : fleet.undecided)
     for (const auto& [value, nodes] : u.values) undecided.rows.push_back({u.attribute, value, folded(nodes)});
   Section silent{"No answer", {"NODE", "WHY"}, {}};
   for (const auto& [node, why] : fleet.silent) silent.rows.push_back({node, why});
   Section other{"Not compared, not tested", {"NODES", "WHY"}, {}};
   if (!fleet.without_peers.empty())
-    other.rows.push_back({folded(fleet.without_peers), "fewer than three of their kind: compared with nobody"});
+    other.rows.push_back({folded(fleet.without_peers), "fewer than three nodes of this type: not compared"});
   if (!fleet.untested.empty())
     other.rows.push_back({folded(fleet.untested), "never tested under load: ms-diag run --level 2, as root"});
   if (!fleet.tests_unknown.empty())

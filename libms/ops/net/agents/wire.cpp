@@ -63,7 +63,7 @@ auto understood(const std::string& line, F&& f) {
     return f(Json::parse(line, {.max_depth = 8}));
   } catch (const JsonError& error) {
     throw Error("net.wire", Blame::fabric,
-                fmt::format("what the other end says is not understood: {}", plain_text(error.what(), 120)));
+                fmt::format("a message of the peer cannot be parsed: {}", plain_text(error.what(), 120)));
   }
 }
 
@@ -117,7 +117,7 @@ TestOrder read_order(const std::string& line) {
         spec.datagrams > kMost || !(spec.seconds >= 0 && spec.seconds <= 60) ||
         !(spec.datagrams_s >= 0 && spec.datagrams_s <= 60) || spec.bytes < 1 ||
         !(spec.ping_s >= 0 && spec.ping_s <= 60) || !(spec.max_gbps >= 0 && spec.max_gbps <= 1e6)) {
-      throw Error("net.wire", Blame::fabric, "an order asks for what nobody would");
+      throw Error("net.wire", Blame::fabric, "an order is out of range");
     }
     return TestOrder{.id = json.get<int>("id"),
                      .ask = json.get<std::string>("ask"),

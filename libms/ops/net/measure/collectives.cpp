@@ -17,7 +17,7 @@ std::string_view to_string(Collective collective) { return kNames[static_cast<st
 Collective parse_collective(const std::string& text) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == text) return static_cast<Collective>(i);
-  throw user_error("cli.value", fmt::format("'{}' is none of all_reduce, all_gather, reduce_scatter, all_to_all, "
+  throw user_error("cli.value", fmt::format("'{}' is not one of all_reduce, all_gather, reduce_scatter, all_to_all, "
                                             "broadcast, send_recv",
                                             text));
 }

@@ -11,7 +11,7 @@ auto facts_in(const std::string& text, F&& f) {
   try {
     return f(Json::parse(text, {.max_depth = 8}));
   } catch (const JsonError& error) {
-    throw Error("net.wire", Blame::fabric, fmt::format("not understood: {}", plain_text(error.what(), 120)));
+    throw Error("net.wire", Blame::fabric, fmt::format("cannot be parsed: {}", plain_text(error.what(), 120)));
   }
 }
 

@@ -144,7 +144,7 @@ std::string curves_text(const std::vector<Curve>& curves) {
     const auto [steps, loss, step, rate] = cells_of_run(curve);
     table.row({plain_text(curve.dir, kMostName), steps, loss, step, rate});
     if (curve.not_understood > 0)
-      notes += fmt::format("{} of {}/metrics.jsonl not understood\n", plural(curve.not_understood, "line"),
+      notes += fmt::format("{} of {}/metrics.jsonl cannot be parsed\n", plural(curve.not_understood, "line"),
                            plain_text(curve.dir, kMostName));
   }
   return table.str() + notes;
