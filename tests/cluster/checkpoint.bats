@@ -66,7 +66,7 @@ wait-until 10 all_at_step_8
   lose node02
   ends_as_undisturbed
   says again 'nodes node\[01,03-05\]'
-  says again 'going on from .*/step-00000008: step 8, .* from memory in .* read 0 B from storage'
+  says again 'resuming from .*/step-00000008: step 8, .* from memory in .* read 0 B from storage'
   [[ $(resumed) == *'"step":8,'*'"bytes_read":0,'* ]]
   # A run that is done leaves nothing there.
   for node in node01 node03 node04 node05; do [[ -z $(copies $node) ]]; done
@@ -79,7 +79,7 @@ BASH
   ends_as_undisturbed
   says again 'nodes node\[01,04-06\]'
   says again 'step 8 is not loaded from memory but from storage: 4 of 8 files are in no node.s memory'
-  says again 'going on from .*/step-00000008: step 8, '
+  says again 'resuming from .*/step-00000008: step 8, '
   bytes=$(resumed | sed 's/.*"bytes":\([0-9]*\),.*/\1/')
   [[ $bytes -gt 0 && $(resumed) == *"\"bytes_read\":$bytes,"* ]]
 BASH

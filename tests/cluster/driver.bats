@@ -42,7 +42,7 @@ BASH
   ends_with 0
   [ "$(attempt 1 cause)" = '"node_lost"' ]
   [ "$(attempt 1 suspects)" = '["node02"]' ]
-  grep -q 'going on with its attempt 2' job.log
+  grep -q 'resuming its attempt 2' job.log
   [ "$(attempt 2 to_step)" = 60 ]
   losses_agree
 BASH

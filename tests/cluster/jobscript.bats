@@ -263,7 +263,7 @@ BASH
   wait-until 30 grep -qs '"step":5,' runs/1/metrics.jsonl
   scancel --batch --signal=USR2 1
   wait-until 40 says long 'requeue after code 75 at step [0-9]'
-  wait-until 40 says long 'going on from .*runs/1/checkpoints/step-0'
+  wait-until 40 says long 'resuming from .*runs/1/checkpoints/step-0'
   first=$(sed -n 's/.*requeue after code 75 at step \([0-9]*\)$/\1/p' long.log)
   wait-until 20 grep -qs "\"step\":$((first + 1))," runs/1/metrics.jsonl
   # Every step is there once, in its place.

@@ -135,11 +135,11 @@ BASH
   wait-until 120 grep -qs '"step":5,' runs/chain-1/metrics.jsonl
   scancel --batch --signal=USR2 1
   wait-until 120 grep -qs 'job 2 continues' ms-chain-1.log
-  wait-until 120 grep -qs 'going on from .*runs/chain-1/checkpoints/step-0' ms-chain-2.log
+  wait-until 120 grep -qs 'resuming from .*runs/chain-1/checkpoints/step-0' ms-chain-2.log
   on-node node01 touch "$PWD/runs/chain-1/stop-chain"
   wait-until 120 job_is 3 JobState=PENDING
   scancel --batch --signal=USR2 2
-  wait-until 120 grep -qs 'stop-chain is there' ms-chain-3.log
+  wait-until 120 grep -qs 'stop-chain exists' ms-chain-3.log
   [[ -z $(squeue -h -j 4 2>/dev/null) ]]
   # A run that is done cancels the next one; a mistake in the configuration queues none.
   submit -N1 chain.sbatch c.toml

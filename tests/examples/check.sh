@@ -92,7 +92,7 @@ check_13-hang() {
   run
   prints '^rank 5 \(dp 0 pp 1 tp 1, node .* never issued '
   prints 'A peer was lost'
-  prints 'going on from checkpoints/step-'
+  prints 'resuming from checkpoints/step-'
   steps run 60
   json run/verdict.json 'j["code"] == 0 and j["step"] == 60'
 }

@@ -23,7 +23,7 @@ refused() {
   [ -s verify.out ] || fail "$1: verify says nothing"
   newest=4
   resume --set checkpoint.every_steps=4 --set checkpoint.keep_last=0
-  grep -q 'W .*step-00000008' err || fail "$1: going on from step 4 without a word about step 8"
+  grep -q 'W .*step-00000008' err || fail "$1: resuming from step 4 without a word about step 8"
 }
 flip() { # FILE OFFSET: one bit of one byte
   local byte
@@ -144,8 +144,8 @@ case_layouts() {
     for word in $layout; do case $word in *.*) words+=(--set "$word") ;; *) words+=(--set "mesh.$word") ;; esac; done
     train "${words[@]}"
     strikes=$((strikes + 1))
-    [ "$code" -eq 0 ] || fail "going on with $layout ended with $code"
-    grep -q 'going on from ck/step-00000006: step 6,' err || fail "$layout: the run did not go on from step 6"
+    [ "$code" -eq 0 ] || fail "resuming $layout ended with $code"
+    grep -q 'resuming from ck/step-00000006: step 6,' err || fail "$layout: the run did not go on from step 6"
     losses >losses.now
     awk 'NR == FNR { loss[$1] = $2; next } { n++; d = loss[$1] - $2; if (!($1 in loss) || d > 1e-4 || d < -1e-4) bad = 1 }
       END { exit bad || n != 6 }' losses.ref losses.now || fail "$layout: other losses: $(paste -s -d ';' losses.now)"

@@ -94,7 +94,7 @@ resume() {
     [ "$finished" -gt "$from" ] || fail "the commit of step $finished was finished, but step $from was there"
     from=$finished
   fi
-  [ "$from" -lt 0 ] || [ "$from" -eq "$steps" ] || grep -q "going on from ck/step-0*$from: step $from," err ||
+  [ "$from" -lt 0 ] || [ "$from" -eq "$steps" ] || grep -q "resuming from ck/step-0*$from: step $from," err ||
     fail "the run did not go on from step $from"
   if [ "$from" -lt "$steps" ]; then same_losses $((from < 0 ? 1 : from + 1)) "$steps"; fi
   look

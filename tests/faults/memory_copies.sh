@@ -56,7 +56,7 @@ flip() { printf '\xa5\x5a\xa5' | dd of="$1" bs=1 seek=50000 conv=notrunc status=
 
 again
 train
-says 'going on from ck/step-00000008: step 8, .* from memory in .* read 0 B from storage'
+says 'resuming from ck/step-00000008: step 8, .* from memory in .* read 0 B from storage'
 ends_well "used"
 
 again
@@ -68,7 +68,7 @@ ends_well "used where storage is damaged"
 from_storage() { # WHAT WHY
   train
   says "step 8 is not loaded from memory but from storage: $2"
-  says 'going on from ck/step-00000008: step 8, .* from storage in .* read [1-9]'
+  says 'resuming from ck/step-00000008: step 8, .* from storage in .* read [1-9]'
   ends_well "$1"
 }
 again

@@ -83,18 +83,18 @@ unset MS_FAULT
 # As if the kill had come between the two: the rollback is written, and what it left is not yet set aside.
 mv ck/set-aside-1/step-00000006 ck/ || fail "step 6 was not set aside"
 rmdir ck/set-aside-1
-run 0 'going on from ck/step-00000004: step 4' "$bin/ms-train" run c.toml --set mesh.dp=4
+run 0 'resuming from ck/step-00000004: step 4' "$bin/ms-train" run c.toml --set mesh.dp=4
 grep -q 'checkpoints that a rollback has left are now in ck/set-aside-1' err || fail "step 6 was not set aside again"
 is_whole "the run that went on with another dp"
 [ "$chain" = "$skipped" ] || fail "another dp was fed otherwise"
 
 # Before the rollback's step and behind it, a start goes on with the same data.
 rm -rf ck/step-00000008 ck/step-0000001*
-run 0 'going on from ck/step-00000006: step 6' "$bin/ms-train" run c.toml
+run 0 'resuming from ck/step-00000006: step 6' "$bin/ms-train" run c.toml
 is_whole "the run that resumed behind the rollback"
 [ "$chain" = "$skipped" ] || fail "a resume behind the rollback was fed otherwise"
 rm -rf ck/step-00000004 ck/step-00000006 ck/step-00000008 ck/step-0000001*
-run 0 'going on from ck/step-00000002: step 2' "$bin/ms-train" run c.toml
+run 0 'resuming from ck/step-00000002: step 2' "$bin/ms-train" run c.toml
 is_whole "the run that resumed before the rollback"
 [ "$chain" = "$skipped" ] || fail "a resume before the rollback was fed otherwise"
 

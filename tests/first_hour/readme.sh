@@ -24,4 +24,4 @@ for command in "${commands[@]}"; do
     *) does bash -c "${command#MS_FAULT=\"*\" }" ;;
   esac
 done
-says 'going on from saved/step-00000060'
+says 'resuming from saved/step-00000060'

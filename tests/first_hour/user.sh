@@ -43,7 +43,7 @@ long=${train/train.steps=12/train.steps=100000}
 fails 75 as_ada "env --default-signal=INT $long & run=\$!; until grep -qs '\"step\":14,' runs/*/metrics.jsonl; do sleep 0.2; done; kill -INT \$run; wait \$run"
 says 'stopped'
 does as_ada "steps=\$(tail -n 1 runs/*/metrics.jsonl | sed 's/.*\"step\":\([0-9]*\),.*/\1/'); ${train/train.steps=12/train.steps=\$((steps + 2))}"
-says 'going on from mymodel/step-'
+says 'resuming from mymodel/step-'
 does as_ada 'ms-tracepp report runs/tiny-3d/trace'
 says '^mesh +dp 2 x pp 2 x tp 2'
 does as_ada 'ms-ckpt ls mymodel'

@@ -24,7 +24,7 @@ saved() { "$bin/ms-ckpt" show ckpt --json 2>err | python3 -c 'import json, sys; 
 grep -q 'cpu avx2' out || fail "the trace does not name it"
 
 # The same instruction set again is no news; another one is.
-limited expect 0 'going on from' run c.toml --set train.steps=3
+limited expect 0 'resuming from' run c.toml --set train.steps=3
 if grep -q 'bits may differ' err; then fail "a resume on the same instruction set is warned"; fi
 expect 0 'was computed on avx2, this run computes on '"$usual"': bits may differ' run c.toml --set train.steps=4
 [ "$(saved)" = "$usual" ] || fail "the newest checkpoint names another instruction set"

@@ -19,7 +19,7 @@ losses >first.losses
 state first >first.state
 
 # All of the state: the steps that follow have the bits of the run that it comes from; they are saved elsewhere.
-expect 0 'going on from first/step-00000003: step 3, ' "${again[@]}" --set checkpoint.load=first/step-00000003
+expect 0 'resuming from first/step-00000003: step 3, ' "${again[@]}" --set checkpoint.load=first/step-00000003
 diff <(tail -n +4 first.losses) <(losses | tail -n +4) || fail "the loaded state does not continue as its own run did"
 [ "$(names second)" = 'lock step-00000006' ] || fail "the run left '$(names second)' in its directory"
 # A directory stands for its newest checkpoint. Nothing is left to do then, and the log says what to do instead.
@@ -48,7 +48,7 @@ grep -q 'hint: use another directory for --output; .*checkpoint.load' err || fai
 
 # The same command resumes the run, whatever has become of what it began with; --fresh begins as before.
 mv first moved
-expect 0 'going on from second/step-00000006: step 6, .*' "${again[@]}" "${weights[@]}" --set train.steps=7
+expect 0 'resuming from second/step-00000006: step 6, .*' "${again[@]}" "${weights[@]}" --set train.steps=7
 second=$(names second)
 expect 2 'checkpoint.load: cannot open first/step-00000003' "${again[@]}" "${weights[@]}" --fresh
 [ "$(names second)" = "$second" ] || fail "a refused run changed its directory"

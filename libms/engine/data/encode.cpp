@@ -276,7 +276,7 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
     const bool is_same = old->identity == identity;
     if (is_same && writer.resume(old->written)) {
       state = std::move(*old);
-      log::info("data", "going on with {}: {} documents, {} tokens are there", prefix, writer.num_documents(),
+      log::info("data", "resuming {}: {} documents, {} tokens are there", prefix, writer.num_documents(),
                 writer.num_tokens());
     } else {
       log::warn("data", "{}.encode.part is from {}: encoding starts over", prefix,

@@ -106,7 +106,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
 // Goes on with the attempt of a driver that was killed.
 void Driver::adopt(DriverState state) {
   if (!state.command || ledger_.attempts.empty() || entry().ended_s != 0 || entry().number != state.attempt) return;
-  log::warn("driver", "a driver before this one was killed: going on with its attempt {}", state.attempt);
+  log::warn("driver", "a driver before this one was killed: resuming its attempt {}", state.attempt);
   first_attempt_ = std::max(0, first_attempt_ - 1);
   command_ = LongCommand::adopt(*state.command);
   nodes_ = state.nodes;

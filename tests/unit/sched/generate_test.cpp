@@ -92,7 +92,7 @@ TEST(Generate, Refusals) {
       {[] { interleaved(1, 2, 4); }, "with pp 1 it must be 1"},
       {[] { forward_only(1, 2, 4); }, "with pp 1 it must be 1"},
       {[] { interleaved(4, 2, 6); }, "6 microbatches with 2 chunks are not a multiple of pp 4"},
-      {[] { interleaved(4, 2, 2); }, "no multiple of pp 4"},
+      {[] { interleaved(4, 2, 2); }, "not a multiple of pp 4"},
       {[] { interleaved(2, 1 << 20, 1 << 20); }, "too many"},
       {[] { make_schedule("gpipe", 4, 2, 8); }, "gpipe does not take chunks = 2"},
       {[] { make_schedule("zb-h1", 4, 2, 8); }, "zb-h1 does not take chunks = 2"},

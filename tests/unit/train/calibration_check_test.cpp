@@ -35,8 +35,8 @@ TEST(Doubts, AreOtherWorkAndCurvesOfNoise) {
   for (const Case& c : {
            Case{rising, level, level, 0.02, {}},
            Case{rising, level, level, 0.4, {"other processes had 40 % of the processors"}},
-           Case{{"1e5:0.01", "1e6:0.9"}, level, level, 0, {"gemm: what is 1e+06 large takes 9.0 times less time"}},
-           Case{{"1e5:0.9", "1e6:1", "1e7:0.2"}, level, level, 0, {"gemm: what is 1e+07 large has 5.0 times less"}},
+           Case{{"1e5:0.01", "1e6:0.9"}, level, level, 0, {"gemm: size 1e+06 takes 9.0 times less time"}},
+           Case{{"1e5:0.9", "1e6:1", "1e7:0.2"}, level, level, 0, {"gemm: size 1e+07 reaches 5.0 times less"}},
            Case{{"1e5:0.9", "1e6:1", "1e7:0.6"}, level, level, 0, {}},
            Case{level, level, {"1e5:1", "1e7:0.2"}, 0, {}},  // beyond the caches
            Case{{"1e5:0.01", "1e6:0.9"}, {"1:1", "2:0.1"}, level, 0.3, {"other processes", "gemm", "attention"}},

@@ -66,7 +66,7 @@ TEST(Guard, StopsAfterTooManySkipsOnEnd) {
   const Ruling ruling = guard.judge(step, 3, kNan);
   ASSERT_TRUE(ruling.stop);
   EXPECT_EQ(ruling.stop->kind(), "train.diverged");
-  EXPECT_THAT(ruling.stop->message(), AllOf(HasSubstr("step 6"), HasSubstr("3 steps on end"), HasSubstr("diverged")));
+  EXPECT_THAT(ruling.stop->message(), AllOf(HasSubstr("step 6"), HasSubstr("3 steps in a row"), HasSubstr("diverged")));
 }
 
 TEST(Guard, LimitComesFromAFullWindowTwoStepsBefore) {

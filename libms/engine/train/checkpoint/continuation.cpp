@@ -37,7 +37,7 @@ Origin Continuation::origin(const ckpt::Manifest& manifest, const std::string& p
 }
 
 void Continuation::log(const ckpt::Manifest& manifest, const Origin& origin, std::string_view source) const {
-  log::info("train", "going on from {}: step {}, {} from {} in {:.2f} s; all ranks together read {} from storage",
+  log::info("train", "resuming from {}: step {}, {} from {} in {:.2f} s; all ranks together read {} from storage",
             origin.path, origin.step, format_size(static_cast<double>(origin.bytes)), source, origin.seconds,
             format_size(static_cast<double>(origin.bytes_read)));
   for (const ckpt::KeyDiff& row : ckpt::diff_config(manifest.config, resolved)) {
