@@ -118,7 +118,7 @@ class GpuRank {
     return seconds;
   }
 
-  std::span<std::uint32_t> words_of(const net::Staged& buffer) const {
+  std::span<std::uint32_t> words_of(const fabric::Staged& buffer) const {
     return {reinterpret_cast<std::uint32_t*>(buffer.host(0)), static_cast<std::size_t>(piece_bytes_ / 4)};
   }
 
@@ -126,7 +126,7 @@ class GpuRank {
   std::int64_t piece_bytes_;
   GpuPairs& pairs_;                // each rank writes the pairs that it receives from
   std::vector<double>& trials_s_;  // of all ranks, read behind a barrier
-  net::Staged out_, in_;
+  fabric::Staged out_, in_;
   std::unique_ptr<tensor::Stream> meet_stream_, out_stream_, in_stream_;  // which drain before their memory goes
   std::unique_ptr<comm::Communicator> all_;
 };

@@ -18,9 +18,9 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 // A server on a socket in the abstract namespace, under a name that the kernel chooses.
-class HttpServer : public testing::Test {
+class Serving : public testing::Test {
  protected:
-  HttpServer() {
+  Serving() {
     const sa_family_t family = AF_UNIX;
     sockaddr unnamed{.sa_family = family, .sa_data = {}};
     EXPECT_EQ(::bind(listener_.get(), &unnamed, sizeof family), 0);
@@ -64,7 +64,7 @@ class HttpServer : public testing::Test {
   std::vector<std::string> asked_;
 };
 
-TEST_F(HttpServer, AnswersWhatComesInPieces) {
+TEST_F(Serving, AnswersWhatComesInPieces) {
   const UniqueFd visitor = connect();
   for (const char piece : std::string_view("GET /a?b HTTP/1.1\r\nHost: x\r\n\r")) {
     send(visitor, std::string_view(&piece, 1));
@@ -79,7 +79,7 @@ TEST_F(HttpServer, AnswersWhatComesInPieces) {
   EXPECT_EQ(asked_, std::vector<std::string>{"/a?b"});
 }
 
-TEST_F(HttpServer, RefusesAllButGet) {
+TEST_F(Serving, RefusesAllButGet) {
   for (const auto& [request, status] : {std::pair{"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405"},
                                         {"HEAD / HTTP/1.1\r\n\r\n", "405"},
                                         {"GET /\r\n\r\n", "400"},
@@ -94,7 +94,7 @@ TEST_F(HttpServer, RefusesAllButGet) {
   EXPECT_TRUE(asked_.empty());
 }
 
-TEST_F(HttpServer, ARequestIsBounded) {
+TEST_F(Serving, ARequestIsBounded) {
   const UniqueFd endless = connect();
   send(endless, std::string(50000, 'x'));
   EXPECT_THAT(answer(endless), StartsWith("HTTP/1.1 431"));
@@ -104,7 +104,7 @@ TEST_F(HttpServer, ARequestIsBounded) {
   EXPECT_TRUE(asked_.empty());
 }
 
-TEST_F(HttpServer, WhoTakesTooLongIsDropped) {
+TEST_F(Serving, WhoTakesTooLongIsDropped) {
   const UniqueFd slow = connect();
   for (int i = 0; i < 7; ++i) {  // a byte now and then buys no time
     ::send(slow.get(), "x", 1, MSG_NOSIGNAL);
@@ -127,7 +127,7 @@ TEST_F(HttpServer, WhoTakesTooLongIsDropped) {
   EXPECT_GT(answer(in_time).size(), body_.size());
 }
 
-TEST_F(HttpServer, SilentVisitorsKeepNobodyOut) {
+TEST_F(Serving, SilentVisitorsKeepNobodyOut) {
   body_ = std::string(8 << 20, 'b');
   const UniqueFd reader = connect();
   send(reader, "GET / HTTP/1.1\r\n\r\n");

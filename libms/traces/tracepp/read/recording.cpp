@@ -3,7 +3,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr const char* kFlightRecorder =
+constexpr const char* kDumpSnippet =
     R"(For hang. PyTorch keeps the last collectives of each rank in a ring buffer. When
 a collective times out, each rank writes its buffer to a file. Set these variables before the processes start. The
 directory must be on storage that all nodes share:
@@ -100,7 +100,7 @@ ManSection recording_manual() {
       .items = {{"ms-train",
                  "For all commands. Every rank writes a trace to run.dir/trace while it runs, unless trace.enabled is "
                  "false; see ms.toml(5)."},
-                {"PyTorch flight recorder", kFlightRecorder},
+                {"PyTorch flight recorder", kDumpSnippet},
                 {"Flight recorder on demand", kOnDemand},
                 {"PyTorch profiler", kProfiler},
                 {"Megatron-LM", kMegatron},
