@@ -123,32 +123,38 @@ const std::vector<ManSection> kSections{
            "Output of ms-diag, ms-netcheck, the agents and ms-diag notify."}}},
     {.title = "KNOWN OUTPUT LINES", .items = line_items()}};
 
-const Tool kTool{
-    .name = "ms-driver",
-    .summary = "restart a run after faults within its allocation",
-    .commands = {driver::run_command(), driver::status_command(), driver::report_command(), driver::evict_command(),
-                 driver::give_back_command(), driver::resize_command(), driver::stop_command(),
-                 driver::agent_command()},
-    .description =
-        "ms-driver runs in the batch script. It starts the command on the nodes of the job, except for spares, and "
-        "receives heartbeats of the ranks through an agent on every node. When a rank dies, a node is lost or the run "
-        "hangs, it ends the attempt, finds the node at fault, replaces it by a spare, and restarts the command from "
-        "its newest checkpoint. The job keeps its allocation and does not wait in the queue again.\n\n"
-        "Start the job with --no-kill; otherwise Slurm ends it when the first node fails. Driver and agents "
-        "authenticate each other with MUNGE, which must run on every node.\n\n"
-        "The command may be anything that srun starts. ms-train sends heartbeats by itself. Other programs can send a "
-        "line such as \"rank=3 step=17 loss=2.41\" after each step to the UNIX datagram socket in MS_HEARTBEAT. "
-        "Without heartbeats, the driver sees only exits and whether there is output. \"section=save\" in a line marks "
-        "the start of a section, which gets a deadline of its own.",
-    .examples = {{.command = "ms-driver run --spares 1 -- ms-train run run.toml",
-                  .doc = "In a job script for five nodes, train on four:"},
-                 {.command = "ms-driver status --watch runs/1234", .doc = "Follow the run from a login node:"},
-                 {.command = "ms-driver report runs/1234", .doc = "Show the attempts and the time lost to faults:"}},
-    .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)"},
-    .environment = {{"MS_HEARTBEAT", "Socket for heartbeats; set for the command."},
-                    {"MS_ATTEMPT", "Number of the attempt, from 1; set for the command."}},
-    .sections = kSections};
+// Made in main(): options that commands share are constants of other files, which are not set before it.
+Tool tool() {
+  return {
+      .name = "ms-driver",
+      .summary = "restart a run after faults within its allocation",
+      .commands = {driver::run_command(), driver::status_command(), driver::report_command(), driver::evict_command(),
+                   driver::give_back_command(), driver::resize_command(), driver::stop_command(),
+                   driver::agent_command()},
+      .description =
+          "ms-driver runs in the batch script. It starts the command on the nodes of the job, except for spares, and "
+          "receives heartbeats of the ranks through an agent on every node. When a rank dies, a node is lost or the "
+          "run "
+          "hangs, it ends the attempt, finds the node at fault, replaces it by a spare, and restarts the command from "
+          "its newest checkpoint. The job keeps its allocation and does not wait in the queue again.\n\n"
+          "Start the job with --no-kill; otherwise Slurm ends it when the first node fails. Driver and agents "
+          "authenticate each other with MUNGE, which must run on every node.\n\n"
+          "The command may be anything that srun starts. ms-train sends heartbeats by itself. Other programs can send "
+          "a "
+          "line such as \"rank=3 step=17 loss=2.41\" after each step to the UNIX datagram socket in MS_HEARTBEAT. "
+          "Without heartbeats, the driver sees only exits and whether there is output. \"section=save\" in a line "
+          "marks "
+          "the start of a section, which gets a deadline of its own.",
+      .examples = {{.command = "ms-driver run --spares 1 -- ms-train run run.toml",
+                    .doc = "In a job script for five nodes, train on four:"},
+                   {.command = "ms-driver status --watch runs/1234", .doc = "Follow the run from a login node:"},
+                   {.command = "ms-driver report runs/1234", .doc = "Show the attempts and the time lost to faults:"}},
+      .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)"},
+      .environment = {{"MS_HEARTBEAT", "Socket for heartbeats; set for the command."},
+                      {"MS_ATTEMPT", "Number of the attempt, from 1; set for the command."}},
+      .sections = kSections};
+}
 
 }  // namespace
 
-int main(int argc, char** argv) { return run_tool(kTool, argc, argv); }
+int main(int argc, char** argv) { return run_tool("ms-driver", tool, argc, argv); }

@@ -149,7 +149,7 @@ grep -Eq '^  mesh.pp +1 \| 2$' out || fail "the configuration of the new one has
 expect 0 '^mesh +2 ranks: dp 1 x pp 2 x tp 1, 2 chunks a rank, zero 0' show there
 expect 0 '^back/step-00000006$' reshard there -o back --dp 2 --pp 1 --tp 2 --chunks 1
 expect 0 'the same training state' diff --all ck back
-expect 2 'holds step-00000006' reshard there -o back
+expect 2 'already has step-00000006' reshard there -o back
 expect 2 'mesh.tp = 3' reshard ck -o no --tp 3
 expect 2 'layers' reshard ck -o no --set model.layers=2
 expect 2 'fp32|f32' reshard ck -o no --set train.dtype=fp32

@@ -29,7 +29,7 @@ expect 2 .
 expect 2 'frobnicate' frobnicate
 expect 2 'no file to encode' encode --output work/t
 expect 2 'output PREFIX is missing' encode fortunes
-expect 2 'no tokenizer .bpe.' encode --tokenizer bpe --output work/t fortunes
+expect 2 'unknown tokenizer .bpe.' encode --tokenizer bpe --output work/t fortunes
 expect 2 'wrong' encode --wrong --output work/t fortunes
 expect 2 'cannot open nowhere' encode --output work/t nowhere
 expect 2 'cannot open nolist' encode --output work/t --files-from nolist

@@ -87,7 +87,7 @@ expect 0 . generate ckpt --prompt 'line 7' --top-p 1e-6 --max-tokens 20 --set me
 cmp -s out want || fail "a nucleus of one token is not the likeliest one"
 expect 0 . generate ckpt --prompt 'line 7' --temperature 0 --max-tokens 20
 cmp -s out want || fail "another text in the layout of the run"
-expect 0 'W .*the prompt has 40 tokens, and model.seq is 32: .* the last 16 only' generate ckpt --max-tokens 2 \
+expect 0 'W .*the prompt has 40 tokens, and model.seq is 32: only the last 16' generate ckpt --max-tokens 2 \
   --prompt 'a prompt of forty characters, exactly so'
 for seed in 1 1 2; do
   expect 0 . generate llama --prompt 'line 7' --seed "$seed" --max-tokens 60 --temperature 1 "${one[@]}"
@@ -157,7 +157,7 @@ refuse 2 'names no validation data' eval hf-gpt2
 refuse 2 'set model.vocab = 257' eval hf-gpt2 --data held
 refuse 2 'no tokenizer is known for a vocabulary of 17' generate hf-gpt2 --prompt a
 refuse 2 "'byte' has 257 tokens, and model.vocab is 17" generate hf-gpt2 --tokenizer byte --prompt a
-refuse 2 "no tokenizer 'bpe'" generate ckpt --tokenizer bpe
+refuse 2 "unknown tokenizer 'bpe'" generate ckpt --tokenizer bpe
 refuse 2 'vocabulary is 0 to 16' generate hf-gpt2 --tokens 17
 refuse 2 "'x' is not a token id" generate hf-gpt2 --tokens 1,x
 refuse 2 'two prompts' generate ckpt --tokens 1 --prompt a

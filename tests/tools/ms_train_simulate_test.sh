@@ -76,9 +76,9 @@ grep -q 'GiB' err && fail "memory is blamed for a world that does not divide"
 timeout 60 "$tool" tune "${tiny[@]}" --output nowhere/best.toml >out 2>err
 [ $? -eq 2 ] || fail "tune does not refuse where it cannot write"
 grep -q "cannot create 'nowhere/best.toml': No such file" err || fail "tune does not say where it cannot write"
-expect 0 'looked at' tune "${tiny[@]}" --output best.toml
+expect 0 'considered' tune "${tiny[@]}" --output best.toml
 "$tool" check best.toml --set data.train=x --no-files >out 2>err || fail "the tuner's choice is no configuration: $(cat err)"
-expect 0 'looked at' tune "${tiny[@]}" --set train.dtype=bf16 --output gpus.toml
+expect 0 'considered' tune "${tiny[@]}" --set train.dtype=bf16 --output gpus.toml
 grep -q '^device = "cuda"$' gpus.toml || fail "a layout for A100s is to run on CPUs"
 expect 2 'rank=17:1.2' simulate "${tiny[@]}" --slow quick
 expect 0 'MS-CLUSTER' --man-cluster

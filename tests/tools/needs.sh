@@ -8,4 +8,5 @@ for tool in ms-diag ms-driver ms-loan ms-netcheck ms-tracepp; do
   grep -q 'libc\.so' <<<"$loaded" || { echo "FAILED: ldd does not understand $tool" >&2 && exit 1; }
   if grep -E 'libms|mpi|open-rte|pmix|dnnl|gomp|hdf5|cuda|nccl' <<<"$loaded"; then echo "FAILED: $tool needs these" >&2 && exit 1; fi
 done
-ldd "$1/ms-train" | grep -q 'libms\.so' || { echo "FAILED: the pattern matches nothing" >&2 && exit 1; }
+loaded=$(ldd "$1/ms-train")
+grep -q 'libms\.so' <<<"$loaded" || { echo "FAILED: the pattern matches nothing" >&2 && exit 1; }

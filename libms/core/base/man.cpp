@@ -3,6 +3,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <ranges>
 #include <string_view>
 
 #include "base/error.h"
@@ -59,7 +60,8 @@ std::string prose(std::string_view text) {
     result += text_line(line);
     line.clear();
   };
-  for (const std::string& source : split(text, '\n')) {
+  for (const auto part : std::views::split(text, '\n')) {
+    const std::string source(part.begin(), part.end());
     if (const bool begins = source.starts_with(kIndent); begins != literal) {
       flush();
       result += begins ? ".Bd -literal -offset 2n\n" : ".Ed\n";

@@ -9,8 +9,8 @@ namespace {
 constexpr Field<ActConfig> kActFields[] = {
     {.key = "mode",
      .member = &ActConfig::mode,
-     .doc =
-         "observe: only log what would be done. act: drain a node with a critical finding and start the job elsewhere.",
+     .doc = "What a critical finding does. observe: only log what would be done. act: drain the node and start the job "
+            "elsewhere.",
      .choices = {"observe", "act"}},
     {.key = "allow",
      .member = &ActConfig::allow,
@@ -211,12 +211,12 @@ constexpr Field<ActiveConfig> kActiveFields[] = {
      .max = 1e9},
     {.key = "gemm_gflops_fp32",
      .member = &ActiveConfig::gemm_gflops_fp32,
-     .doc = "fp32 GEMM rate of a node in GFLOP/s; -1: do not judge it.",
+     .doc = "The fp32 GEMM rate of a node in GFLOP/s; -1: do not judge it.",
      .min = -1,
      .max = 1e12},
     {.key = "gemm_gflops_bf16",
      .member = &ActiveConfig::gemm_gflops_bf16,
-     .doc = "bf16 GEMM rate of a node in GFLOP/s; -1: do not judge it.",
+     .doc = "The bf16 GEMM rate of a node in GFLOP/s; -1: do not judge it.",
      .min = -1,
      .max = 1e12},
     {.key = "nic_gbps",
@@ -247,14 +247,16 @@ constexpr Field<ActiveConfig> kActiveFields[] = {
      .max = 1e6},
     {.key = "gpu_gemm_tflops_fp32",
      .member = &ActiveConfig::gpu_gemm_tflops_fp32,
-     .doc = "fp32 GEMM rate of each GPU in TFLOP/s; -1: use the built-in value for the model; without one it is not "
-            "judged.",
+     .doc =
+         "The fp32 GEMM rate of each GPU in TFLOP/s; -1: use the built-in value for the model; without one it is not "
+         "judged.",
      .min = -1,
      .max = 1e9},
     {.key = "gpu_gemm_tflops_bf16",
      .member = &ActiveConfig::gpu_gemm_tflops_bf16,
-     .doc = "bf16 GEMM rate of each GPU in TFLOP/s; -1: use the built-in value for the model; without one it is not "
-            "judged.",
+     .doc =
+         "The bf16 GEMM rate of each GPU in TFLOP/s; -1: use the built-in value for the model; without one it is not "
+         "judged.",
      .min = -1,
      .max = 1e9},
     {.key = "gpu_memory_gbps",

@@ -97,7 +97,7 @@ TEST(CheckTokens, AcceptsWhatIsSoundAndNamesWhatIsNot) {
   write_noted(dir / "t", {{1, 256}}, [](Note& note) { note.documents = 2; });
   EXPECT_EQ(error_of_check()->kind(), "data.note");
   write_noted(dir / "t", {{1, 256}}, [](Note& note) { note.tokens = 3; });
-  EXPECT_THAT(error_of_check()->message(), testing::HasSubstr("says 3 tokens, and"));
+  EXPECT_THAT(error_of_check()->message(), testing::HasSubstr("has 3 tokens, and"));
 }
 
 TEST(CheckTokens, NeedsNoNote) {

@@ -323,7 +323,7 @@ TEST_F(Import, TakesATiedHeadThatIsTheEmbedding) {
   EXPECT_THAT(Parameters(import_model(dir / "same", model, manifest_of(0), dir / "c")).list(),
               SizeIs(tensors.size() - 1));
   tensors["lm_head.weight"].second[3] ^= 1;
-  EXPECT_THAT(refused(tensors, model), HasSubstr("'lm_head.weight' is not 'model.embed_tokens.weight'"));
+  EXPECT_THAT(refused(tensors, model), HasSubstr("'lm_head.weight' differs from 'model.embed_tokens.weight'"));
 }
 
 TEST_F(Import, WidensHalvesAndMixedTypes) {

@@ -106,7 +106,7 @@ TEST_F(Faults, RatesAreRead) {
 TEST_F(Faults, RefusesWhatItCannotKnow) {
   EXPECT_THAT(refusal("node,begin,repair\na,1,1\n"), HasSubstr("--trace-nodes N"));
   EXPECT_THAT(refusal("node,begin,repair\na,1,1\nb,1,1\n", 1), HasSubstr("names 2 nodes"));
-  EXPECT_THAT(refusal("kind,per_node_day,repair\nlost,1,1\n", 7), HasSubstr("is none"));
+  EXPECT_THAT(refusal("kind,per_node_day,repair\nlost,1,1\n", 7), HasSubstr("is not a trace"));
   EXPECT_THAT(refusal("node,begin,repair\na,1,-1\n"), HasSubstr(":2: repair '-1' is not a number"));
   EXPECT_THAT(refusal("node,begin,repair\na,nan,1\n"), HasSubstr("begin 'nan' is not a number"));
   EXPECT_THAT(refusal("node,begin,repair\na,1\n"), HasSubstr(":2: 2 cells, but the first line names 3"));
