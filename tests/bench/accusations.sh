@@ -28,6 +28,8 @@ if ((load > 0)); then
   stress=$!
 fi
 
+# ms-netcheck takes its libraries from beside itself.
+mkdir bin && cp "$bin/ms-netcheck" bin && ln -s "$build/emulated/lib" lib
 training_text 4000 >/dev/null 2>&1 || exit 1
 tiny_config mesh.dp=2 mesh.tp=2 train.steps=1000000 'run.dir="run"' 'run.comm_timeout="5s"' >four.toml
 tiny_config model.layers=4 model.hidden=64 model.seq=64 model.tied_embeddings=false mesh.dp=2 mesh.pp=2 mesh.tp=2 \
@@ -38,8 +40,8 @@ ranks() { timeout 120 mpirun --oversubscribe --bind-to none -np "$@" >log 2>&1; 
 # Each prints the rank that is named, "-" where the tool does not tell, or another text: a wrong name.
 netcheck() { # FAULT: of rank 2 of four, on emulated GPUs
   # shellcheck disable=SC2016 # for the ranks' own shells
-  FAULT=$1 LD_LIBRARY_PATH=$build/emulated/lib MS_EMULATED_GPU_MEMORY=200000000 ranks 4 sh -c \
-    '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || export "$FAULT"; exec "$@"' sh "$bin/ms-netcheck" locate --transport nccl \
+  FAULT=$1 MS_EMULATED_GPU_MEMORY=200000000 ranks 4 sh -c \
+    '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || export "$FAULT"; exec "$@"' sh "$work/bin/ms-netcheck" locate --transport nccl \
     --seconds 50ms --pings 10 --deadline 4s --json
   python3 - <<'PY'
 import json

@@ -75,7 +75,7 @@ BASH
 BASH
 }
 
-@test "people may take a node out, and stop the run with a checkpoint; strangers may not" {
+@test "people may take a node out, and stop the run with a checkpoint; intruders may not" {
   inside 2 1 <<'BASH'
   driven_config train.steps=2000
   drive_training --metrics-port 9400 --comment
@@ -107,14 +107,14 @@ BASH
 BASH
 }
 
-@test "strangers at the port cost two lines of log at most, and the run nothing" {
+@test "intruders at the port cost two lines of log at most, and the run nothing" {
   inside 2 1 <<'BASH'
   driven_config train.steps=400
   undisturbed
   drive_training
   wait-until 30 at_step 5
   port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' r/driver/state.json)
-  python3 strangers.py 10.77.0.11 "$port" "$CLUSTER_DIR/munge/socket" >strangers.log 2>&1 || { cat strangers.log && false; }
+  python3 intruders.py 10.77.0.11 "$port" "$CLUSTER_DIR/munge/socket" >intruders.log 2>&1 || { cat intruders.log && false; }
   (($(steps_done) < 400)) # they came while it trained
   ends_with 0 400
   [ "$(grep -c 'proved nothing' job.log)" -le 2 ]

@@ -198,7 +198,7 @@ SH
   [ "$?" -ne 77 ] || skip "no tmpfs to be had"
   strikes=2
   [ "$(cat code.ended)" -eq 74 ] || fail "with max_failed = 2, the run ended with $(cat code.ended)"
-  grep -q 'error: .*, the second that failed on end: .*No space left' err || fail "with max_failed = 2, it does not say why"
+  grep -q 'error: .*, the second failure in a row: .*No space left' err || fail "with max_failed = 2, it does not say why"
   [ "$(cat code.freed)" -eq 75 ] || fail "the run ended with $(cat code.freed), not 75 with a checkpoint"
   [ "$(grep -c 'failed, and another is tried: .*No space left' struck.err)" -ge 5 ] || fail "fewer than 5 saves failed"
   grep -q 'checkpoint of step [0-9]*: committed' struck.err || fail "nothing was saved when there was room again"

@@ -6,7 +6,10 @@ mpiexec=$1 netcheck=$2 emulated=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export LD_LIBRARY_PATH=$emulated:${LD_LIBRARY_PATH:-} MS_EMULATED_GPU_MEMORY=200000000
+export MS_EMULATED_GPU_MEMORY=200000000
+# ms-netcheck takes its libraries from beside itself.
+mkdir "$work/bin" && cp "$netcheck" "$work/bin" && ln -s "$emulated" "$work/lib"
+netcheck=$work/bin/ms-netcheck
 unset SLURM_JOB_ID SLURM_JOB_NODELIST
 failed=0
 fail() {

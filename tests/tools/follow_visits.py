@@ -118,7 +118,7 @@ def steps_of(page):
     return json.loads(re.search(r'id="run">(.*?)</script>', page).group(1))["steps"]["numbers"]
 
 
-def strangers(followed):
+def others(followed):
     for what, request, status in (
             ("no token", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "403"),
             ("no token", "GET /state HTTP/1.1\r\nHost: localhost\r\n\r\n", "403"),
@@ -240,7 +240,7 @@ def main():
         check(stat.S_IMODE(os.stat(os.path.dirname(followed.address)).st_mode) == 0o700, "the directory of the socket")
         slow = threading.Thread(target=slow_one, args=(followed,))
         slow.start()
-        strangers(followed)
+        others(followed)
         slow.join()
         check(followed.end() == 0, "Ctrl-C ends it well")
         check(not os.path.exists(os.path.dirname(followed.address)), "its directory is gone")

@@ -107,7 +107,7 @@ score() { printf '{"schema":1,"skill":true,"day":%s,"units":[{"unit":"n1/gpu0","
 score 0.9 0.2
 expect 0 'n1 +0.90 +1 +1000001' avoid scores.json --config policy.toml
 grep -q 'nothing was changed: --apply' out || fail "avoid does not say that it did nothing"
-grep -q 'not in Slurm: n9' out || fail "avoid does not name a stranger"
+grep -q 'not in Slurm: n9' out || fail "avoid does not name a intruder"
 [ ! -e updates ] || fail "avoid changed something without --apply"
 expect 0 'these weights are set' avoid scores.json --config policy.toml --apply
 expect 0 'no weight is to be changed' avoid scores.json --config policy.toml --apply

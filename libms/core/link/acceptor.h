@@ -1,6 +1,6 @@
-// Accepts connections and returns those that prove the secret. Strangers cost neither a thread nor a wait: one thread
-// polls all connections that have not proved it yet. Their number is bounded: where there is no room, the oldest one of
-// the host that has most of them is closed, so that a host evicts its own.
+// Accepts connections and returns those that prove the secret. Unauthenticated connections cost neither a thread nor a
+// wait: one thread polls all connections that have not proved it yet. Their number is bounded: where there is no room,
+// the oldest one of the host that has most of them is closed, so that a host evicts its own.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace ms::link {
 
 // Connections that have not proved the secret. Evicted: those that had to make place; an agent may have been among
 // them.
-struct Strangers {
+struct Unauthenticated {
   std::int64_t connections = 0;
   std::int64_t evicted = 0;
 };
@@ -34,7 +34,9 @@ class Acceptor {
 
   // nullopt where nobody proved the secret in time.
   std::optional<Accepted> accept(Deadline deadline);
-  Strangers strangers() const { return {.connections = unproven_so_far_, .evicted = evicted_}; }  // from any thread
+  Unauthenticated unauthenticated() const {
+    return {.connections = unproven_so_far_, .evicted = evicted_};
+  }  // from any thread
 
  private:
   struct Unproven {
@@ -49,7 +51,7 @@ class Acceptor {
   void wait(Deadline deadline);  // and notes who has sent something
   std::optional<Accepted> hear(Place place);
   void remove(Place place);
-  void turn_away(Place place);  // a stranger
+  void turn_away(Place place);  // an unauthenticated one
   void evict();
 
   std::vector<Listener> listeners_;

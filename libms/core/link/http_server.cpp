@@ -67,78 +67,79 @@ void HttpServer::serve(const std::function<HttpAnswer(const HttpRequest&)>& answ
   for (std::size_t i = 0; i < kMostOpen; ++i) {
     UniqueFd fd(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) break;
-    if (visitors_.size() == kMostOpen) {
-      const auto silent = std::ranges::find(visitors_, Stage::asks, &Visitor::stage);
-      visitors_.erase(silent == visitors_.end() ? visitors_.begin() : silent);
+    if (connections_.size() == kMostOpen) {
+      const auto silent = std::ranges::find(connections_, Stage::asks, &Connection::stage);
+      connections_.erase(silent == connections_.end() ? connections_.begin() : silent);
     }
-    visitors_.push_back({.fd = std::move(fd), .since_s = clock_.now_s()});
+    connections_.push_back({.fd = std::move(fd), .since_s = clock_.now_s()});
   }
-  visitors_.remove_if([&](Visitor& visitor) { return !attend(visitor, answer); });
+  connections_.remove_if([&](Connection& connection) { return !attend(connection, answer); });
 }
 
 void HttpServer::wait(int also, double seconds) const {
   std::vector<pollfd> polled{{.fd = listener_, .events = POLLIN, .revents = 0},
                              {.fd = also, .events = POLLIN, .revents = 0}};
-  for (const Visitor& visitor : visitors_) {
-    const short events = visitor.stage == Stage::is_answered ? POLLOUT : POLLIN;
-    polled.push_back({.fd = visitor.fd.get(), .events = events, .revents = 0});
+  for (const Connection& connection : connections_) {
+    const short events = connection.stage == Stage::is_answered ? POLLOUT : POLLIN;
+    polled.push_back({.fd = connection.fd.get(), .events = events, .revents = 0});
   }
   ::poll(polled.data(), polled.size(), static_cast<int>(std::ceil(1e3 * seconds)));
 }
 
-// Returns whether the visitor stays.
-bool HttpServer::attend(Visitor& visitor, const std::function<HttpAnswer(const HttpRequest&)>& answer) {
-  const double limit_s = visitor.stage == Stage::is_answered ? limits_.answer_s : limits_.request_s;
-  if (clock_.now_s() - visitor.since_s > limit_s) return false;
-  if (visitor.stage != Stage::is_answered && !receive(visitor)) return false;
-  if (visitor.stage == Stage::asks) {
-    const std::size_t end = visitor.head.find("\r\n\r\n");
+// Returns whether the connection stays.
+bool HttpServer::attend(Connection& connection, const std::function<HttpAnswer(const HttpRequest&)>& answer) {
+  const double limit_s = connection.stage == Stage::is_answered ? limits_.answer_s : limits_.request_s;
+  if (clock_.now_s() - connection.since_s > limit_s) return false;
+  if (connection.stage != Stage::is_answered && !receive(connection)) return false;
+  if (connection.stage == Stage::asks) {
+    const std::size_t end = connection.head.find("\r\n\r\n");
     const bool is_whole = end != std::string::npos && end <= kMostHead_bytes;
-    if (!is_whole && visitor.head.size() <= kMostHead_bytes) return true;
-    const HttpAnswer given = is_whole ? answer_to(std::string_view(visitor.head).substr(0, end), answer)
+    if (!is_whole && connection.head.size() <= kMostHead_bytes) return true;
+    const HttpAnswer given = is_whole ? answer_to(std::string_view(connection.head).substr(0, end), answer)
                                       : text_answer("431 Request Header Fields Too Large", "the request is too long\n");
-    visitor.head = fmt::format("HTTP/1.1 {}\r\nContent-Type: {}\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n",
-                               given.status, given.type, given.headers, given.body ? given.body->size() : 0);
-    visitor.body = given.body;
-    enter(visitor, Stage::is_answered);
+    connection.head =
+        fmt::format("HTTP/1.1 {}\r\nContent-Type: {}\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n",
+                    given.status, given.type, given.headers, given.body ? given.body->size() : 0);
+    connection.body = given.body;
+    enter(connection, Stage::is_answered);
   }
-  return visitor.stage != Stage::is_answered || send(visitor);
+  return connection.stage != Stage::is_answered || send(connection);
 }
 
 // Takes what there is; behind a request nothing counts, but it is taken, because closing before that would take the
 // answer back. Returns whether the other end is there.
-bool HttpServer::receive(Visitor& visitor) const {
+bool HttpServer::receive(Connection& connection) const {
   char chunk[4096];
   constexpr std::size_t kMostChunks = 16;  // at once
   for (std::size_t i = 0; i < kMostChunks; ++i) {
-    const ssize_t got = ::recv(visitor.fd.get(), chunk, sizeof chunk, 0);
+    const ssize_t got = ::recv(connection.fd.get(), chunk, sizeof chunk, 0);
     if (got <= 0) return got < 0 && comes_later(errno);
-    if (visitor.stage != Stage::asks) continue;
-    visitor.head.append(chunk, static_cast<std::size_t>(got));
-    if (visitor.head.size() > kMostHead_bytes || visitor.head.find("\r\n\r\n") != std::string::npos) return true;
+    if (connection.stage != Stage::asks) continue;
+    connection.head.append(chunk, static_cast<std::size_t>(got));
+    if (connection.head.size() > kMostHead_bytes || connection.head.find("\r\n\r\n") != std::string::npos) return true;
   }
   return true;
 }
 
 // Sends as much as fits. Returns whether the other end takes it.
-bool HttpServer::send(Visitor& visitor) const {
-  const std::string_view body = visitor.body ? std::string_view(*visitor.body) : std::string_view();
-  while (visitor.sent_bytes < visitor.head.size() + body.size()) {
-    const std::string_view part = visitor.sent_bytes < visitor.head.size()
-                                      ? std::string_view(visitor.head).substr(visitor.sent_bytes)
-                                      : body.substr(visitor.sent_bytes - visitor.head.size());
-    const ssize_t sent = ::send(visitor.fd.get(), part.data(), part.size(), MSG_NOSIGNAL);
+bool HttpServer::send(Connection& connection) const {
+  const std::string_view body = connection.body ? std::string_view(*connection.body) : std::string_view();
+  while (connection.sent_bytes < connection.head.size() + body.size()) {
+    const std::string_view part = connection.sent_bytes < connection.head.size()
+                                      ? std::string_view(connection.head).substr(connection.sent_bytes)
+                                      : body.substr(connection.sent_bytes - connection.head.size());
+    const ssize_t sent = ::send(connection.fd.get(), part.data(), part.size(), MSG_NOSIGNAL);
     if (sent < 0) return comes_later(errno);
-    visitor.sent_bytes += static_cast<std::size_t>(sent);
+    connection.sent_bytes += static_cast<std::size_t>(sent);
   }
-  ::shutdown(visitor.fd.get(), SHUT_WR);
-  enter(visitor, Stage::leaves);
+  ::shutdown(connection.fd.get(), SHUT_WR);
+  enter(connection, Stage::leaves);
   return true;
 }
 
-void HttpServer::enter(Visitor& visitor, Stage stage) const {
-  visitor.stage = stage;
-  visitor.since_s = clock_.now_s();
+void HttpServer::enter(Connection& connection, Stage stage) const {
+  connection.stage = stage;
+  connection.since_s = clock_.now_s();
 }
 
 }  // namespace ms::link

@@ -1,5 +1,5 @@
-// The little of HTTP that our programs serve: GET, and one answer a connection. It trusts no visitor: the size of a
-// request, the time that a visitor may take and the number of visitors are bounded. Never blocks. For one thread.
+// A minimal HTTP server: GET only, one answer per connection. It trusts no client: the size of a request, the time that
+// a connection may take and the number of connections are bounded. Never blocks. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class HttpServer {
 
  private:
   enum class Stage { asks, is_answered, leaves };
-  struct Visitor {
+  struct Connection {
     UniqueFd fd;
     double since_s = 0;  // of the stage
     Stage stage = Stage::asks;
@@ -59,15 +59,15 @@ class HttpServer {
     std::shared_ptr<const std::string> body = {};
     std::size_t sent_bytes = 0;  // of both
   };
-  bool attend(Visitor& visitor, const std::function<HttpAnswer(const HttpRequest&)>& answer);
-  bool receive(Visitor& visitor) const;
-  bool send(Visitor& visitor) const;
-  void enter(Visitor& visitor, Stage stage) const;
+  bool attend(Connection& connection, const std::function<HttpAnswer(const HttpRequest&)>& answer);
+  bool receive(Connection& connection) const;
+  bool send(Connection& connection) const;
+  void enter(Connection& connection, Stage stage) const;
 
   int listener_;
   Clock& clock_;
   HttpLimits limits_;
-  std::list<Visitor> visitors_;
+  std::list<Connection> connections_;
 };
 
 }  // namespace ms::link

@@ -37,7 +37,7 @@ bool same(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Error stranger(const Channel& channel) {
+Error wrong_secret(const Channel& channel) {
   return Error("net.secret", Blame::fabric, fmt::format("{} does not know the secret of this check", channel.peer()));
 }
 
@@ -50,7 +50,8 @@ void greet(Channel& channel, std::string_view secret, std::string_view greeting,
   const std::string ours = random_hex();
   const std::string said = fmt::format("{} {} {}", theirs, ours, greeting);
   channel.send_line(fmt::format("{} {} {}", ours, proof(secret, "greet " + said), greeting), deadline);
-  if (!same(channel.receive_line(deadline, kMaxGreeting), proof(secret, "welcome " + said))) throw stranger(channel);
+  if (!same(channel.receive_line(deadline, kMaxGreeting), proof(secret, "welcome " + said)))
+    throw wrong_secret(channel);
 }
 
 std::string challenge(Channel& channel, Deadline deadline) {
@@ -63,10 +64,10 @@ std::string admit(Channel& channel, std::string_view secret, std::string_view no
                   Deadline deadline) {
   const std::size_t first = line.find(' ');
   const std::size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
-  if (second == std::string_view::npos) throw stranger(channel);
+  if (second == std::string_view::npos) throw wrong_secret(channel);
   std::string greeting(line.substr(second + 1));
   const std::string said = fmt::format("{} {} {}", nonce, line.substr(0, first), greeting);
-  if (!same(line.substr(first + 1, second - first - 1), proof(secret, "greet " + said))) throw stranger(channel);
+  if (!same(line.substr(first + 1, second - first - 1), proof(secret, "greet " + said))) throw wrong_secret(channel);
   channel.send_line(proof(secret, "welcome " + said), deadline);
   return greeting;
 }

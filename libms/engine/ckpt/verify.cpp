@@ -83,14 +83,14 @@ Problems problems_of_file(const FileEntry& entry, const std::string& path, int t
 void check_directory(const std::string& checkpoint, const Manifest& manifest, Problems& problems) {
   std::set<std::string, std::less<>> known{std::string(kManifestName)};
   for (const FileEntry& entry : manifest.files) known.insert(entry.name);
-  std::set<std::string> strangers;
+  std::set<std::string> unknown;
   std::error_code error;
   for (fs::directory_iterator at(checkpoint, error), end; !error && at != end; at.increment(error)) {
     std::string name = at->path().filename().string();
-    if (!known.contains(name)) strangers.insert(std::move(name));
+    if (!known.contains(name)) unknown.insert(std::move(name));
   }
   if (error) problems.refusals.push_back(fmt::format("cannot list '{}': {}", checkpoint, error.message()));
-  for (const std::string& name : strangers) {
+  for (const std::string& name : unknown) {
     problems.damage.push_back(fmt::format("'{}/{}' is not a file of this checkpoint", checkpoint, name));
   }
 }

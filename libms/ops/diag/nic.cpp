@@ -72,7 +72,7 @@ Connection connect_to_self(const NicAddress& nic) {
   sockaddr_storage own{};
   socklen_t own_length = sizeof own;
   if (::getsockname(connection.from.get(), plain(own), &own_length) != 0) throw network_error("getsockname");
-  for (int strangers = 0; strangers < 8; ++strangers) {
+  for (int others = 0; others < 8; ++others) {
     pollfd polled{listener.get(), POLLIN, 0};
     if (::poll(&polled, 1, kPatience_ms) <= 0) break;
     sockaddr_storage peer{};

@@ -35,7 +35,7 @@ std::optional<link::Channel> find_driver(const AgentOptions& options, const Cred
       return join(*address, agent_role(options.job), options.node, credentials, link::in_seconds(kConnect_s), kProof_s);
     } catch (const Error& error) {
       log::debug("driver", "{}", error.message());
-      if (error.kind() == "driver.stranger") log::warn("driver", "{}", error.message());
+      if (error.kind() == "driver.unauthenticated") log::warn("driver", "{}", error.message());
     }
   }
   return std::nullopt;

@@ -29,7 +29,7 @@ struct AgentOptions {
 std::string new_heartbeat_path();
 
 // Returns when the driver says so, or none was there for patience_s. Throws Error("driver.agent") where the socket
-// cannot be had, and what join() throws of strangers.
+// cannot be had, and what join() throws of unauthenticated peers.
 void run_agent(const AgentOptions& options, const Credentials& credentials);
 
 }  // namespace ms::driver

@@ -129,7 +129,7 @@ class Driver {
   void comment(const std::string& text);
   void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
             const std::string& text);
-  void log_strangers(double now_s);
+  void log_rejected(double now_s);
   double wall_s(double at_s) const;  // of a time of the clock
   AttemptEntry& entry() { return ledger_.attempts.back(); }
 
@@ -186,8 +186,8 @@ class Driver {
   bool asked_to_stop_ = false, by_time_limit_ = false;
   bool waits_for_network_ = false;  // the next attempt does
   double wait_until_s_ = 0, shown_s_ = -1e9, saved_s_ = -1e9, looked_s_ = -1e9;
-  std::size_t strangers_ = 0;       // not yet in the log
-  double strangers_s_ = -1e9;       // when the log named some last
+  std::size_t rejected_ = 0;        // not yet in the log
+  double rejected_s_ = -1e9;        // when the log named some last
   std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare
   bool log_was_full_ = false;
   std::optional<int> orphan_;  // an attempt whose tasks may still run, without anybody who knows them

@@ -83,7 +83,7 @@ std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others
     }
   }
   while (!silent_.empty() && clock_.now_s() - peers_.at(*silent_.begin()).since_s > kProof_s) {
-    drop_stranger(*silent_.begin(), "said nothing in time");
+    reject(*silent_.begin(), "said nothing in time");
   }
   for (const int fd : others) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   return events;
@@ -95,7 +95,7 @@ void Hub::accept_all() {
     std::optional<link::Channel> channel = listener_.accept_now();
     if (!channel) return;
     if (unproven() >= most_unproven_) {
-      drop_stranger(silent_.empty() ? *proving_.begin() : *silent_.begin(), "made room for others");
+      reject(silent_.empty() ? *proving_.begin() : *silent_.begin(), "made room for others");
     }
     const Id id = next_id_++;
     Peer& peer = peers_[id];
@@ -107,13 +107,13 @@ void Hub::accept_all() {
       watch_fd(epoll_.get(), EPOLL_CTL_ADD, peer.channel.fd(), id, EPOLLIN);
       peer.unsent = Json{{"nonce", peer.nonce}}.dump() + "\n";
       flush(peer);
-    } catch (const Error& error) { drop_stranger(id, error.message()); }
+    } catch (const Error& error) { reject(id, error.message()); }
   }
 }
 
 void Hub::listen_to(Id id, std::vector<Event>& events) {
   Peer& peer = peers_.at(id);
-  if (peer.proving) return drop_stranger(id, "went away before it had proved itself");
+  if (peer.proving) return reject(id, "went away before it had proved itself");
   try {
     while (true) {
       const std::optional<std::string> line = peer.channel.poll_line(peer.proved ? kMaxLine_bytes : kMaxGreeting_bytes);
@@ -127,7 +127,7 @@ void Hub::listen_to(Id id, std::vector<Event>& events) {
   } catch (const Error& error) { drop(id, error.message(), events); }
 }
 
-// It is not listened to until there is an answer: a stranger has nothing more to say.
+// It is not listened to until there is an answer: an unauthenticated peer may send nothing more.
 void Hub::prove(Id id, Peer& peer, const std::string& line) {
   const Greeting greeting = read_greeting(line);
   peer.proving = true;
@@ -147,7 +147,7 @@ void Hub::take_proofs(std::vector<Event>& events) {
     const auto found = peers_.find(answer.id);
     if (found == peers_.end()) continue;
     if (!answer.reply) {
-      drop_stranger(answer.id, answer.why);
+      reject(answer.id, answer.why);
       continue;
     }
     Peer& peer = found->second;
@@ -198,24 +198,24 @@ std::optional<link::Address> Hub::address(Id id) const {
 
 void Hub::drop(Id id, const std::string& why, std::vector<Event>& events) {
   const auto found = peers_.find(id);
-  if (!found->second.proved) return drop_stranger(id, why);
+  if (!found->second.proved) return reject(id, why);
   events.push_back({Kind::gone, id, found->second.role, found->second.node, why});
   peers_.erase(found);
 }
 
-void Hub::drop_stranger(Id id, const std::string& why) {
+void Hub::reject(Id id, const std::string& why) {
   prover_.forget(id);
-  stranger_ = fmt::format("{}: {}", peers_.at(id).channel.peer(), plain_text(why, 200));
-  ++strangers_;
+  rejected_example_ = fmt::format("{}: {}", peers_.at(id).channel.peer(), plain_text(why, 200));
+  ++rejected_;
   silent_.erase(id);
   proving_.erase(id);
   peers_.at(id).channel.close_now();
   peers_.erase(id);
 }
 
-std::size_t Hub::take_strangers(std::string& example) {
-  example = stranger_;
-  return std::exchange(strangers_, 0);
+std::size_t Hub::take_rejected(std::string& example) {
+  example = rejected_example_;
+  return std::exchange(rejected_, 0);
 }
 
 link::Channel join(const link::Address& driver, const std::string& role, const std::string& node,
@@ -225,7 +225,7 @@ link::Channel join(const link::Address& driver, const std::string& role, const s
     const std::optional<Json> json = Json::try_parse(channel.receive_line(deadline, kMaxGreeting_bytes));
     const Json* value = json ? json->find(key) : nullptr;
     if (value == nullptr || !value->is_string()) {
-      throw Error("driver.stranger", Blame::peer, fmt::format("{} is not a driver", driver.str()));
+      throw Error("driver.unauthenticated", Blame::peer, fmt::format("{} is not a driver", driver.str()));
     }
     return value->text();
   };
@@ -237,7 +237,8 @@ link::Channel join(const link::Address& driver, const std::string& role, const s
   std::string why = "it seals another text";
   const std::optional<std::string> sealed = credentials.open(member("credential"), why);
   if (!sealed || *sealed != driver_text(greeting.nonce)) {
-    throw Error("driver.stranger", Blame::peer, fmt::format("{} is not the driver of this job: {}", driver.str(), why));
+    throw Error("driver.unauthenticated", Blame::peer,
+                fmt::format("{} is not the driver of this job: {}", driver.str(), why));
   }
   return channel;
 }

@@ -1,7 +1,7 @@
 // The driver's port: accepts connections, has both ends prove who they are, and hands on the lines of those who did.
-// Strangers cost little: at most `most_unproven` of them at a time, each for kProof_s until it has shown a credential,
-// and the oldest goes first. A credential that was shown waits its turn, however busy MUNGE is: to drop its owner would
-// have it come again, with another one to look at. Never blocks. For one thread.
+// Unauthenticated peers cost little: at most `most_unproven` of them at a time, each for kProof_s until it has shown a
+// credential, and the oldest goes first. A credential that was shown waits its turn, however busy MUNGE is: to drop its
+// owner would have it come again, with another one to look at. Never blocks. For one thread.
 #pragma once
 
 #include <sys/epoll.h>
@@ -48,7 +48,7 @@ class Hub {
   void close(Id id);
   std::optional<link::Address> address(Id id) const;  // of the other end, while it is there
   // Counts the connections that proved nothing since the last call; `example`: what was wrong with one of them.
-  std::size_t take_strangers(std::string& example);
+  std::size_t take_rejected(std::string& example);
 
  private:
   struct Peer {
@@ -67,7 +67,7 @@ class Hub {
   void drop(Id id, const std::string& why, std::vector<Event>& events);
   void flush(Peer& peer);
   void watch_writes(Id id, const Peer& peer);
-  void drop_stranger(Id id, const std::string& why);
+  void reject(Id id, const std::string& why);
   std::size_t unproven() const { return silent_.size() + proving_.size(); }
 
   Prover prover_;
@@ -82,12 +82,12 @@ class Hub {
   std::set<Id> silent_, proving_;
   std::vector<Event> pending_;
   Id next_id_ = 1;
-  std::size_t strangers_ = 0;
-  std::string stranger_;
+  std::size_t rejected_ = 0;
+  std::string rejected_example_;
 };
 
 // The other end: connects, proves itself, and makes sure that it talks to a driver of the same user. Throws
-// Error("net.peer"), Error("driver.stranger", peer). `answer_s`: beyond the deadline, for a driver that has the
+// Error("net.peer"), Error("driver.unauthenticated", peer). `answer_s`: beyond the deadline, for a driver that has the
 // credentials of many others to look at first.
 link::Channel join(const link::Address& driver, const std::string& role, const std::string& node,
                    const Credentials& credentials, link::Deadline deadline, std::chrono::seconds answer_s = {});

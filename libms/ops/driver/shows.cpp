@@ -12,7 +12,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr double kStrangers_s = 3600;
+constexpr double kRejectedEvery_s = 3600;
 constexpr double kLedger_s = 60;  // between two writes of the ledger, at most
 
 }  // namespace
@@ -69,19 +69,19 @@ void Driver::save() {
 }
 
 // The first at once, more of them once an hour and in the end: a flood must not fill the log.
-void Driver::log_strangers(double now_s) {
+void Driver::log_rejected(double now_s) {
   std::string example;
-  strangers_ += hub_.take_strangers(example);
-  if (strangers_ == 0 || (now_s - strangers_s_ < kStrangers_s && !result_)) return;
-  log::warn("driver", "{} proved nothing and had to go, for example {}", plural(strangers_, "connection"), example);
-  strangers_ = 0;
-  strangers_s_ = now_s;
+  rejected_ += hub_.take_rejected(example);
+  if (rejected_ == 0 || (now_s - rejected_s_ < kRejectedEvery_s && !result_)) return;
+  log::warn("driver", "{} proved nothing and had to go, for example {}", plural(rejected_, "connection"), example);
+  rejected_ = 0;
+  rejected_s_ = now_s;
 }
 
 void Driver::show(double now_s) {
   if (now_s - saved_s_ >= kLedger_s) save();  // the steps of an attempt under way, for who reads the report meanwhile
   shown_s_ = now_s;
-  log_strangers(now_s);
+  log_rejected(now_s);
   Status status{.phase = std::string(phase_ == Phase::running    ? "trains"
                                      : phase_ == Phase::waiting  ? "waits"
                                      : phase_ == Phase::checking ? "checks"

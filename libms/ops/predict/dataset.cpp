@@ -44,7 +44,7 @@ struct Gathered {
 
 enum Source : std::uint8_t { in_faults, in_nodes, in_telemetry };
 constexpr std::array<std::string_view, 3> kOptions{"--faults", "--nodes", "--telemetry"};
-constexpr std::size_t kStrangersIn = 20;  // of so many units one may be a stranger
+constexpr std::size_t kUnknownIn = 20;  // of so many units one may be unknown
 constexpr double kMostCounted = 1e6;
 
 // How many units there are, where a number stands for their table.
@@ -313,17 +313,17 @@ void Reader::know_units(std::optional<std::size_t> count) {
   }
   for (const Source source : {in_faults, in_telemetry}) {
     const std::size_t named = names(source).size();
-    const std::vector<std::string> strangers = names(source, all);
-    if (strangers.empty() || names(all).empty()) continue;
+    const std::vector<std::string> unknown = names(source, all);
+    if (unknown.empty() || names(all).empty()) continue;
     const std::string what =
-        fmt::format("{} of the {} that {} names {} not in {} ({} for one)", strangers.size(), plural(named, "unit"),
-                    kOptions[source], strangers.size() == 1 ? "is" : "are", kOptions[all], strangers.front());
-    if (strangers.size() * kStrangersIn > named) {
+        fmt::format("{} of the {} that {} names {} not in {} ({} for one)", unknown.size(), plural(named, "unit"),
+                    kOptions[source], unknown.size() == 1 ? "is" : "are", kOptions[all], unknown.front());
+    if (unknown.size() * kUnknownIn > named) {
       throw user_error("predict.units", "cannot know: " + what,
                        "name all units, and alike in all files: n001 and n001.example.org are two");
     }
     data_.notes.push_back(what + ": left out");
-    for (const std::string& name : strangers) units_.erase(name);
+    for (const std::string& name : unknown) units_.erase(name);
   }
   if (count && *count < units_.size()) {
     throw user_error("predict.units",

@@ -65,7 +65,7 @@ struct Sources {
 //
 // Units that never failed must be known too: from the nodes, from telemetry, or from a file that has the lives of all.
 // Throws Error("predict.units", user) where none of them tells, or where they and the faults name other units; of a few
-// strangers it makes a note, and leaves them out.
+// unknown it makes a note, and leaves them out.
 Dataset read_dataset(const Sources& sources);
 
 }  // namespace ms::predict

@@ -65,17 +65,17 @@ class Port : public testing::Test {
     wanted.resize(count);
     return wanted;
   }
-  // Runs the hub until a stranger has gone; its example.
+  // Runs the hub until a intruder has gone; its example.
   std::string until_a_stranger_goes() {
     std::string example;
     for (int i = 0; i < 400; ++i) {
       EXPECT_TRUE(hub_.wait(0.05).empty());
-      if (const std::size_t gone = hub_.take_strangers(example); gone > 0) {
+      if (const std::size_t gone = hub_.take_rejected(example); gone > 0) {
         EXPECT_EQ(gone, 1U);
         return example;
       }
     }
-    ADD_FAILURE() << "no stranger has gone";
+    ADD_FAILURE() << "no intruder has gone";
     return "";
   }
   void run_for(int rounds) {
@@ -138,7 +138,7 @@ TEST_F(Port, OneThatIsTakenIsAnotherOne) {
 
 TEST_F(Port, AnotherUserIsAStrangerAtEitherEnd) {
   const FakeCredentials other("you");
-  std::jthread stranger([&] { EXPECT_THROW(join(address(), "agent", "n1", other, link::in_seconds(5)), Error); });
+  std::jthread intruder([&] { EXPECT_THROW(join(address(), "agent", "n1", other, link::in_seconds(5)), Error); });
   EXPECT_THAT(until_a_stranger_goes(), HasSubstr("a credential of another user"));
 }
 
@@ -168,7 +168,7 @@ TEST_F(Port, ACredentialForAnotherConnectionIsRefused) {
   EXPECT_THAT(until_a_stranger_goes(), HasSubstr("not for this connection"));
 }
 
-// Whoever is there already is heard; whoever comes waits, however long that takes, and a stranger's credential stops
+// Whoever is there already is heard; whoever comes waits, however long that takes, and a intruder's credential stops
 // nobody else for good.
 TEST(HangingMunge, KeepsOnlyNewOnesWaiting) {
   HangingCredentials credentials;
@@ -203,7 +203,7 @@ TEST(HangingMunge, KeepsOnlyNewOnesWaiting) {
   credentials.hung = false, credentials.hung.notify_all();
   until([&] { return has(Hub::Kind::joined, "n2"); });
   std::string example;
-  EXPECT_EQ(hub.take_strangers(example), 0U) << example;
+  EXPECT_EQ(hub.take_rejected(example), 0U) << example;
 }
 
 TEST_F(Port, GarbageAndLongLinesAreDropped) {
@@ -218,15 +218,15 @@ TEST_F(Port, GarbageAndLongLinesAreDropped) {
 }
 
 TEST_F(Port, AFloodOfSilentStrangersKeepsNobodyOut) {
-  std::vector<link::Channel> strangers;
+  std::vector<link::Channel> intruders;
   for (std::size_t i = 0; i < 3 * Hub::kLeastUnproven; ++i) {
-    strangers.push_back(connect());
+    intruders.push_back(connect());
     if (i % 32 == 0) hub_.wait(0);
   }
   std::jthread agent([&] { join(address(), "agent", "n1", credentials_, link::in_seconds(10)); });
   EXPECT_EQ(until(1, Hub::Kind::joined)[0].node, "n1");
   std::string example;
-  EXPECT_GE(hub_.take_strangers(example), 2 * Hub::kLeastUnproven);
+  EXPECT_GE(hub_.take_rejected(example), 2 * Hub::kLeastUnproven);
 }
 
 TEST_F(Port, SilentStrangersGoAfterAWhile) {
@@ -235,7 +235,7 @@ TEST_F(Port, SilentStrangersGoAfterAWhile) {
   clock_.advance_s(Hub::kProof_s + 1);
   run_for(2);
   std::string example;
-  EXPECT_EQ(hub_.take_strangers(example), 1U);
+  EXPECT_EQ(hub_.take_rejected(example), 1U);
 }
 
 TEST(Wire, ComesBackAsItWasSent) {

@@ -94,7 +94,7 @@ TEST(PlanAvoidance, RaisesTheLikeliestWithinTheBoundAndLowersThoseThatFell) {
                                         {.least_chance = 0.5, .most_percent = 10});
   EXPECT_THAT(changes(plan), ElementsAre("n1 1 1000001", "n2 50 1000050", "n3 1000007 7"));
   EXPECT_THAT(plan.beyond, ElementsAre("n0"));
-  EXPECT_THAT(plan.strangers, ElementsAre("gone"));
+  EXPECT_THAT(plan.unknown, ElementsAre("gone"));
 }
 
 TEST(PlanAvoidance, ASecondRunChangesNothing) {

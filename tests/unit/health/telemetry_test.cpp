@@ -96,8 +96,8 @@ TEST(DayFile, ARecordOfOtherColumnsIsNone) {
   Sample other = sample_at(kNoon_s);
   other.values[1].column = "power_w";
   const Layout layout = layout_for(sample_at(kNoon_s), "n1", nullptr);
-  const Layout stranger = layout_for(other, "n1", nullptr);
-  EXPECT_EQ(records(parse_day_file(encode_header(layout) + encode_record(stranger, other))), 0U);
+  const Layout intruder = layout_for(other, "n1", nullptr);
+  EXPECT_EQ(records(parse_day_file(encode_header(layout) + encode_record(intruder, other))), 0U);
 }
 
 TEST(DayFile, ManyHeadersThatAreNoneCostLittle) {

@@ -106,12 +106,12 @@ TEST(Peer, ABoundOnTheRateIsKept) {
 
 TEST(Peer, WhoDoesNotKnowTheSecretGetsNothing) {
   Server server(link::new_secret());
-  Self stranger = server.self;
-  stranger.secret = link::new_secret();
-  const PairResult result = test_pair(stranger, server.address(), "other", quick());
+  Self intruder = server.self;
+  intruder.secret = link::new_secret();
+  const PairResult result = test_pair(intruder, server.address(), "other", quick());
   EXPECT_NE(result.error, "");
   EXPECT_LT(result.there.gbps, 0);
-  EXPECT_GT(server.acceptor->strangers().connections, 0);
+  EXPECT_GT(server.acceptor->unauthenticated().connections, 0);
 }
 
 TEST(Peer, WhatIsNotUnderstoodIsRefused) {

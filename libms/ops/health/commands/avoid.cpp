@@ -115,7 +115,7 @@ AvoidPlan plan_avoidance(const std::map<std::string, double>& chances, const std
                                                 : "no longer likely to fail"});
   }
   for (const auto& [node, chance] : chances) {
-    if (!known.contains(node)) plan.strangers.push_back(node);
+    if (!known.contains(node)) plan.unknown.push_back(node);
   }
   return plan;
 }
@@ -153,7 +153,7 @@ std::string avoid_text(const AvoidPlan& plan, bool applied) {
     text +=
         fmt::format("last until now, and without a chance in the file: {}: left as they are\n", folded(plan.not_known));
   }
-  if (!plan.strangers.empty()) text += fmt::format("not in Slurm: {}\n", folded(plan.strangers));
+  if (!plan.unknown.empty()) text += fmt::format("not in Slurm: {}\n", folded(plan.unknown));
   return text;
 }
 

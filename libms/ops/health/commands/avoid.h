@@ -44,7 +44,7 @@ struct AvoidPlan {
   std::vector<std::string> stay = {};       // raised before, and rightly so
   std::vector<std::string> beyond = {};     // likely to fail too, but beyond most_percent
   std::vector<std::string> not_known = {};  // raised before, and now without a chance: left as they are
-  std::vector<std::string> strangers = {};  // in the file, and not in Slurm
+  std::vector<std::string> unknown = {};    // in the file, and not in Slurm
 };
 
 // Throws Error("avoid.weights", user) where more nodes have raised weights than this could have raised: then they are

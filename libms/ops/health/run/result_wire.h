@@ -1,5 +1,5 @@
 // How a lane's process hands a Result to its parent through a pipe: same program on both ends, so plain lengths and
-// bytes. The parent reads it as it would a stranger's: what does not add up is nullopt.
+// bytes. The parent reads it as it would untrusted input: what does not add up is nullopt.
 #pragma once
 
 #include <optional>

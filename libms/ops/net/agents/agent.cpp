@@ -162,8 +162,8 @@ void run_agent(const AgentOptions& options) {
       TestAnswer answer{.id = order.id};
       if (order.ask == "counters") {
         answer.text = to_json(counters.read(SystemClock().wall_s()));
-      } else if (order.ask == "strangers") {
-        answer.text = to_json(acceptor.strangers());
+      } else if (order.ask == "unauthenticated") {
+        answer.text = to_json(acceptor.unauthenticated());
       } else {
         answer.text = to_json(gather_facts(self.root, environ));
       }

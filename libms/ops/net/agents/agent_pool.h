@@ -34,7 +34,7 @@ class AgentPool {
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0);
   // Asks every node for its "counters" or "facts". Returns the answers by node; empty where a node did not answer.
   std::vector<std::string> ask(const std::string& what);
-  link::Strangers strangers() const { return acceptor_.strangers(); }  // that came here
+  link::Unauthenticated unauthenticated() const { return acceptor_.unauthenticated(); }  // that came here
 
  private:
   struct Seat {

@@ -36,13 +36,13 @@ AgentWorkers::AgentWorkers(const AgentWorkersOptions& options) : pool_(options.n
   }
 }
 
-std::map<std::string, link::Strangers> AgentWorkers::strangers() {
-  std::map<std::string, link::Strangers> strangers{{kCoordinator, pool_.strangers()}};
-  const std::vector<std::string> told = pool_.ask("strangers");
+std::map<std::string, link::Unauthenticated> AgentWorkers::unauthenticated() {
+  std::map<std::string, link::Unauthenticated> unauthenticated{{kCoordinator, pool_.unauthenticated()}};
+  const std::vector<std::string> told = pool_.ask("unauthenticated");
   for (std::size_t node = 0; node < told.size(); ++node)
-    if (!told[node].empty()) strangers[pool_.nodes()[node]] = read_strangers(told[node]);
-  std::erase_if(strangers, [](const auto& at) { return at.second.connections == 0; });
-  return strangers;
+    if (!told[node].empty()) unauthenticated[pool_.nodes()[node]] = read_unauthenticated(told[node]);
+  std::erase_if(unauthenticated, [](const auto& at) { return at.second.connections == 0; });
+  return unauthenticated;
 }
 
 double AgentWorkers::link_gbps(int node) const {

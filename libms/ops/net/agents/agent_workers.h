@@ -26,7 +26,7 @@ class AgentWorkers : public Workers {
 
   double link_gbps(int node) const override;
   std::vector<std::string> not_run() const override { return not_run_; }
-  std::map<std::string, link::Strangers> strangers() override;
+  std::map<std::string, link::Unauthenticated> unauthenticated() override;
   std::vector<PairResult> test(const Round& round, const PairSpec& spec, int source_port = 0) override;
   // Asks every node for its "counters" or "facts". Returns the answers by node of the options; empty: no answer.
   std::vector<std::string> ask(const std::string& what) { return pool_.ask(what); }

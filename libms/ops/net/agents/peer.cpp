@@ -158,7 +158,7 @@ class Test {
       try {
         link::greet(channel, self_.secret, greeting, link::in_seconds(link::kAnswer_s));
         return channel;
-      } catch (const Error&) {  // closed, maybe to make room among strangers
+      } catch (const Error&) {  // closed, maybe to make room among unauthenticated
         if (tries == kTries || link::seconds_until(deadline) == 0) throw;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

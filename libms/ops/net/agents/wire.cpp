@@ -140,15 +140,15 @@ std::string to_json(const TestAnswer& a) {
               {"seconds", r.seconds}}
       .dump();
 }
-std::string to_json(const link::Strangers& s) {
+std::string to_json(const link::Unauthenticated& s) {
   return Json{{"connections", s.connections}, {"evicted", s.evicted}}.dump();
 }
-link::Strangers read_strangers(const std::string& text) {
+link::Unauthenticated read_unauthenticated(const std::string& text) {
   return understood(text, [](const Json& json) {
-    link::Strangers strangers;
-    json.get_to("connections", strangers.connections);
-    json.get_to("evicted", strangers.evicted);
-    return strangers;
+    link::Unauthenticated unauthenticated;
+    json.get_to("connections", unauthenticated.connections);
+    json.get_to("evicted", unauthenticated.evicted);
+    return unauthenticated;
   });
 }
 

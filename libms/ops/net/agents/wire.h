@@ -35,7 +35,7 @@ struct Member {
 struct TestOrder {
   int id = 0;
   std::string ask =
-      {};  // "counters", "facts", "strangers": tells this of itself; empty: tests a pair, with the agent below
+      {};  // "counters", "facts", "unauthenticated": tells this of itself; empty: tests a pair, with the agent below
   std::string address = {};
   std::string node = {};
   int source_port = 0;
@@ -51,12 +51,12 @@ std::string to_json(const Invitation& invitation);
 std::string to_json(const Member& member);
 std::string to_json(const TestOrder& order);
 std::string to_json(const TestAnswer& answer);
-std::string to_json(const link::Strangers& strangers);
+std::string to_json(const link::Unauthenticated& unauthenticated);
 // Throw Error("net.wire", fabric) for a malformed line.
 Invitation read_invitation(const std::string& line);
 Member read_member(const std::string& line);
 TestOrder read_order(const std::string& line);
 TestAnswer read_answer(const std::string& line);
-link::Strangers read_strangers(const std::string& text);
+link::Unauthenticated read_unauthenticated(const std::string& text);
 
 }  // namespace ms::net

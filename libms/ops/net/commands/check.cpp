@@ -69,7 +69,7 @@ class Run {
 
   Checked finish() {
     checked_.seconds = clock_.now_s() - begin_s_;
-    checked_.strangers = workers_.strangers();
+    checked_.unauthenticated = workers_.unauthenticated();
     checked_.undecided = workers_.undecided();
     return std::move(checked_);
   }

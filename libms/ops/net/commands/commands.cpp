@@ -91,7 +91,7 @@ Checked ask_all(const Args& args, const std::string& what, double seconds, doubl
       }
     }
     if (clock.now_s() >= end_s) {
-      checked.strangers = workers.strangers();
+      checked.unauthenticated = workers.unauthenticated();
       return checked;
     }
     clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));

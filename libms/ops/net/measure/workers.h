@@ -29,7 +29,7 @@ class Workers {
   // Lists the parts of a PairSpec that these workers do not measure, for the report.
   virtual std::vector<std::string> not_run() const { return {}; }
   // Returns who connected without the secret so far, by where: kCoordinator, or a node. Waits for the nodes' answers.
-  virtual std::map<std::string, link::Strangers> strangers() { return {}; }
+  virtual std::map<std::string, link::Unauthenticated> unauthenticated() { return {}; }
 
   // Tests all pairs of a round at the same time. Returns the results in the order of the pairs, with `a` and `b` set to
   // its two nodes. `source_port` is that of the first flow, for workers that can choose it; 0: any.

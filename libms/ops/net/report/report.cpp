@@ -64,7 +64,7 @@ std::string symptom_text(const Fault& fault, Symptom symptom) {
 const std::vector<Code>& codes() {
   static const std::vector<Code> kCodes{
       {"net.silent", "A node did not connect, or did not respond to other nodes."},
-      {"net.strangers",
+      {"net.unauthenticated",
        "The node did not connect or respond, and unauthenticated connections took all slots there, so it is not "
        "judged."},
       {"net.undecided", "Ranks waited for each other, or made progress too late. The node at fault is unknown."},
@@ -121,9 +121,9 @@ std::string why_absent(const Checked& checked) {
   return "did not take part" + (checked.why_missing.empty() ? "" : ": " + checked.why_missing);
 }
 
-std::string strangers_text(const std::string& at, const link::Strangers& strangers) {
+std::string unauthenticated_text(const std::string& at, const link::Unauthenticated& unauthenticated) {
   return fmt::format("{} to {} without the secret of this check",
-                     plural(static_cast<std::size_t>(strangers.connections), "connection"), at);
+                     plural(static_cast<std::size_t>(unauthenticated.connections), "connection"), at);
 }
 
 std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit) {
@@ -140,8 +140,8 @@ std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit
 
 std::string crowd_at(const Checked& checked, const std::vector<std::string>& places) {
   for (const std::string& place : places) {
-    const auto at = checked.strangers.find(place);
-    if (at != checked.strangers.end() && at->second.evicted > 0) return strangers_text(place, at->second);
+    const auto at = checked.unauthenticated.find(place);
+    if (at != checked.unauthenticated.end() && at->second.evicted > 0) return unauthenticated_text(place, at->second);
   }
   return {};
 }
@@ -153,10 +153,10 @@ std::string crowd_around(const Checked& checked, const Fault& fault) {
 
 std::vector<Finding> findings(const Checked& checked) {
   std::vector<Finding> found;
-  // Who could not be heard for strangers is not judged.
+  // Who could not be heard for unauthenticated is not judged.
   const auto found_unless = [&](const std::string& crowd, Finding finding) {
     if (!crowd.empty()) {
-      finding.code = "net.strangers";
+      finding.code = "net.unauthenticated";
       finding.severity = Severity::warning;
       finding.blame = Blame::fabric;
       finding.message += fmt::format("; not judged: {} may be why", crowd);
@@ -290,8 +290,8 @@ std::string as_text(const Checked& checked) {
   for (const Finding& finding : findings(checked)) text += finding.str() + "\n";
   for (const std::string& what : checked.not_run) text += fmt::format("not run: {}\n", safe_line(what));
   for (const std::string& remark : checked.remarks) text += fmt::format("note: {}\n", safe_line(remark));
-  for (const auto& [at, strangers] : checked.strangers)
-    text += fmt::format("note: {}\n", safe_line(strangers_text(at, strangers)));
+  for (const auto& [at, unauthenticated] : checked.unauthenticated)
+    text += fmt::format("note: {}\n", safe_line(unauthenticated_text(at, unauthenticated)));
   if (checked.untested_pairs > 0) {
     text += fmt::format("note: {} were not tested: a link between two of them may be bad all the same\n",
                         plural(static_cast<std::size_t>(checked.untested_pairs), "pair"));

@@ -22,9 +22,9 @@ struct Checked {
   std::vector<PairResult> results = {};
   std::vector<Fault> faults = {};
   std::vector<int> healthy = {};
-  std::vector<std::string> not_run = {};                  // what could not be tried here, and why
-  std::vector<std::string> remarks = {};                  // what cannot be told
-  std::map<std::string, link::Strangers> strangers = {};  // by where they connected, see workers.h
+  std::vector<std::string> not_run = {};                              // what could not be tried here, and why
+  std::vector<std::string> remarks = {};                              // what cannot be told
+  std::map<std::string, link::Unauthenticated> unauthenticated = {};  // by where they connected, see workers.h
   std::optional<Workers::Undecided> undecided = {};
   std::int64_t untested_pairs = 0;
   int rounds = 0;
@@ -44,8 +44,8 @@ std::string evidence(const Checked& checked, const Fault& fault);
 std::vector<std::string> nodes_of(const Checked& checked, const Culprit& culprit);
 std::string why_absent(const Checked& checked);
 // "1000 connections to n2 without the secret of this check".
-std::string strangers_text(const std::string& at, const link::Strangers& strangers);
-// The strangers that took all room at one of these places, or around what is silent; empty: none did.
+std::string unauthenticated_text(const std::string& at, const link::Unauthenticated& unauthenticated);
+// The unauthenticated that took all room at one of these places, or around what is silent; empty: none did.
 std::string crowd_at(const Checked& checked, const std::vector<std::string>& places);
 std::string crowd_around(const Checked& checked, const Fault& fault);
 std::vector<Finding> findings(const Checked& checked);

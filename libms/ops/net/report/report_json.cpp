@@ -77,9 +77,9 @@ std::string as_json(const Checked& checked) {
     pair["seconds"] = r.seconds;
     pairs.push_back(std::move(pair));
   }
-  Json strangers = Json::object();
-  for (const auto& [at, of] : checked.strangers)
-    strangers[at] = {{"connections", of.connections}, {"evicted", of.evicted}};
+  Json unauthenticated = Json::object();
+  for (const auto& [at, of] : checked.unauthenticated)
+    unauthenticated[at] = {{"connections", of.connections}, {"evicted", of.evicted}};
   const Json json{{"schema", 1},
                   {"command", checked.command},
                   {"nodes", checked.nodes},
@@ -88,7 +88,7 @@ std::string as_json(const Checked& checked) {
                   {"findings", found},
                   {"not_run", checked.not_run},
                   {"remarks", checked.remarks},
-                  {"strangers", strangers},
+                  {"unauthenticated", unauthenticated},
                   {"untested_pairs", checked.untested_pairs},
                   {"rounds", checked.rounds},
                   {"seconds", checked.seconds},

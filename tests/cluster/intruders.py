@@ -1,5 +1,5 @@
 """Strangers at the driver's port: garbage, endless lines, slow senders, a flood, credentials that are none, of another
-user, for another connection, and used before. All are to be dropped. usage: strangers.py HOST PORT SOCKET-OF-MUNGED"""
+user, for another connection, and used before. All are to be dropped. usage: intruders.py HOST PORT SOCKET-OF-MUNGED"""
 import json
 import os
 import socket
@@ -63,9 +63,9 @@ for text in [b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b"\0" * 5000, b"[" * 4000 + b"\
     expect_nothing(garbage)
 for make in [lambda nonce: "", lambda nonce: "MUNGE:abc:", lambda nonce: seal(nonce, 65534), lambda nonce: seal("another"),
              lambda nonce: credential]:
-    stranger = connect()
-    greet(stranger, make(nonce_of(stranger)))
-    expect_nothing(stranger)
+    intruder = connect()
+    greet(intruder, make(nonce_of(intruder)))
+    expect_nothing(intruder)
 
 slow = [connect() for _ in range(300)]
 flood = [connect() for _ in range(2000)]

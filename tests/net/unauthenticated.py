@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Connections without the secret to the coordinator and to all agents of a check change no verdict of ms-netcheck locate: silent
-ones that stay, and a flood of those that come and go.   usage: tests/net/strangers.py [--build DIR] [--silent 1000] [--flood 0]"""
+ones that stay, and a flood of those that come and go.   usage: tests/net/unauthenticated.py [--build DIR] [--silent 1000] [--flood 0]"""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ fabric = f.Fabric(os.path.abspath(options.build))
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 PLACES = {f.COORDINATOR: ["cat"], **{f.address(n): ["ip", "netns", "exec", n, "cat"] for n in f.NAMES}}
-# Agents begin late, so that the strangers are first at the coordinator.
+# Agents begin late, so that the unauthenticated are first at the coordinator.
 with open("/run/late", "w", encoding="ascii") as file:
     file.write('#!/bin/sh\nsleep 2\nexec ip netns exec "$@"\n')
 os.chmod("/run/late", 0o755)
@@ -37,7 +37,7 @@ def ports(place):
     return [int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[1].split(":")[0] in (ours, "00000000")]
 
 
-class Strangers:
+class Unauthenticated:
     """While this lasts."""
 
     def __enter__(self):
@@ -76,13 +76,13 @@ class Strangers:
 
 
 def locate():
-    with Strangers() as strangers:
+    with Unauthenticated() as unauthenticated:
         status, out, err = fabric.netcheck("locate", "--json", "--seconds", "400ms", launch="/run/late {node} {agent}")
     try:
         document = json.loads(out)
     except ValueError:
         sys.exit(f"locate failed with status {status}: {err}{out}")
-    print(f"{strangers.came} came, {strangers.failed} did not get through; told: {document['strangers']}", flush=True)
+    print(f"{unauthenticated.came} came, {unauthenticated.failed} did not get through; told: {document['unauthenticated']}", flush=True)
     return document, [(v["kind"], v["who"]) for v in document["verdict"]]
 
 
@@ -90,9 +90,9 @@ wrong = []
 document, found = locate()
 if found or document["findings"] or len(document["healthy"]) != f.NODES:
     wrong.append(f"healthy: {document['verdict']} {document['findings']}")
-told = document["strangers"].get("the coordinator", {"connections": 0})["connections"]
+told = document["unauthenticated"].get("the coordinator", {"connections": 0})["connections"]
 if told < 0.9 * options.silent:
-    wrong.append(f"of {options.silent} strangers at the coordinator {told} are told")
+    wrong.append(f"of {options.silent} unauthenticated at the coordinator {told} are told")
 with f.broken(fabric, lambda: fabric.slow_node("n3")):
     document, found = locate()
     if found != [("node", "n3")]:

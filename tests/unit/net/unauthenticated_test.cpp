@@ -41,40 +41,40 @@ struct Door {
   std::optional<link::Acceptor> acceptor;
 };
 
-TEST(Strangers, AHostEvictsItsOwn) {
+TEST(Unauthenticated, AHostEvictsItsOwn) {
   Door door(8);
   link::Channel agent = connect_from("127.0.0.1", door.port);
   door.acceptor->accept(link::in_seconds(0.05));  // takes it in
-  std::list<link::Channel> strangers;
+  std::list<link::Channel> unauthenticated;
   for (int i = 0; i < 50; ++i) {
-    strangers.push_back(connect_from("127.0.0.2", door.port));
+    unauthenticated.push_back(connect_from("127.0.0.2", door.port));
     door.acceptor->accept(link::in_seconds(0));
   }
   EXPECT_FALSE(door.acceptor->accept(link::in_seconds(0.05)));
-  EXPECT_EQ(door.acceptor->strangers().evicted, 50 + 1 - 8);
+  EXPECT_EQ(door.acceptor->unauthenticated().evicted, 50 + 1 - 8);
   std::jthread greeting([&] { link::greet(agent, "secret", "hello", link::in_seconds(5)); });
   const std::optional<link::Acceptor::Accepted> accepted = door.acceptor->accept(link::in_seconds(5));
   ASSERT_TRUE(accepted);
   EXPECT_EQ(accepted->greeting, "hello");
 }
 
-TEST(Strangers, ThoseWhoSpeakAreTurnedAway) {
+TEST(Unauthenticated, ThoseWhoSpeakAreTurnedAway) {
   Door door(8);
-  std::list<link::Channel> strangers;
+  std::list<link::Channel> unauthenticated;
   for (const std::string said : {"", "a b c", "GET / HTTP/1.1", "x x x x"}) {
-    link::Channel& stranger = strangers.emplace_back(connect_from("127.0.0.2", door.port));
-    stranger.send_line(said, link::in_seconds(1));
+    link::Channel& intruder = unauthenticated.emplace_back(connect_from("127.0.0.2", door.port));
+    intruder.send_line(said, link::in_seconds(1));
   }
-  link::Channel& endless = strangers.emplace_back(connect_from("127.0.0.2", door.port));
+  link::Channel& endless = unauthenticated.emplace_back(connect_from("127.0.0.2", door.port));
   const std::string bytes(2 * link::kMaxGreeting, 'x');
   endless.send(std::as_bytes(std::span(bytes)), link::in_seconds(1));
   EXPECT_FALSE(door.acceptor->accept(link::in_seconds(0.5)));
-  EXPECT_EQ(door.acceptor->strangers().connections, 5);
-  EXPECT_EQ(door.acceptor->strangers().evicted, 0);
+  EXPECT_EQ(door.acceptor->unauthenticated().connections, 5);
+  EXPECT_EQ(door.acceptor->unauthenticated().evicted, 0);
 }
 
 // A proof is of one nonce: what was heard on one connection proves nothing on another.
-TEST(Strangers, AReplayedProofIsNone) {
+TEST(Unauthenticated, AReplayedProofIsNone) {
   Door door(8);
   link::Channel agent = connect_from("127.0.0.1", door.port), replayed = connect_from("127.0.0.1", door.port);
   std::jthread acceptor([&] { EXPECT_FALSE(door.acceptor->accept(link::in_seconds(0.5))); });
@@ -93,25 +93,25 @@ TEST(Strangers, AReplayedProofIsNone) {
   tapped.close_now();
 }
 
-TEST(Strangers, AThousandSilentOnesKeepNobodyOut) {
+TEST(Unauthenticated, AThousandSilentOnesKeepNobodyOut) {
   std::list<std::jthread> agents;
-  std::list<link::Channel> strangers;
+  std::list<link::Channel> unauthenticated;
   AgentPool pool({"n1", "n2"}, "lo");
   const int port = link::parse_address(pool.invitation().addresses.at(0))->port();
   const int threads = threads_here();
-  for (int i = 0; i < 1000; ++i) strangers.push_back(connect_from("127.0.0.1", port));
+  for (int i = 0; i < 1000; ++i) unauthenticated.push_back(connect_from("127.0.0.1", port));
   Invitation invitation = pool.invitation();
   invitation.node = "n1";
   agents.emplace_back([invitation] { run_agent({.invitation = invitation}); });
   pool.gather(1);
   EXPECT_EQ(pool.missing(), std::vector<int>{1});  // nobody is n2
   EXPECT_LE(threads_here(), threads + 2);          // the agent's
-  EXPECT_EQ(pool.strangers().connections, 1000);
-  EXPECT_EQ(pool.strangers().evicted, 0);
-  EXPECT_EQ(read_strangers(pool.ask("strangers").at(0)).connections, 0);
+  EXPECT_EQ(pool.unauthenticated().connections, 1000);
+  EXPECT_EQ(pool.unauthenticated().evicted, 0);
+  EXPECT_EQ(read_unauthenticated(pool.ask("unauthenticated").at(0)).connections, 0);
 }
 
-TEST(Strangers, ThePoolListensOnTheInterfaceOnly) {
+TEST(Unauthenticated, ThePoolListensOnTheInterfaceOnly) {
   AgentPool pool({"n1"}, "lo");
   ASSERT_EQ(pool.invitation().addresses.size(), 1U);
   const link::Address here = *link::parse_address(pool.invitation().addresses[0]);
@@ -121,7 +121,7 @@ TEST(Strangers, ThePoolListensOnTheInterfaceOnly) {
   EXPECT_THROW(AgentPool({"n1"}, "no-such"), Error);
 }
 
-TEST(Strangers, NobodyIsBlamedForThem) {
+TEST(Unauthenticated, NobodyIsBlamedForThem) {
   Checked checked;
   checked.command = "locate";
   checked.nodes = {"n1", "n2", "n3"};
@@ -131,22 +131,22 @@ TEST(Strangers, NobodyIsBlamedForThem) {
                      .normal = {},
                      .words = "closed the connection"}};
   struct Row {
-    std::map<std::string, link::Strangers> strangers;
+    std::map<std::string, link::Unauthenticated> unauthenticated;
     std::vector<std::string> codes;
     int status;
     bool n4_in_verdict, n2_in_verdict;
   };
-  const link::Strangers few{.connections = 9, .evicted = 0}, crowd{.connections = 5000, .evicted = 3000};
+  const link::Unauthenticated few{.connections = 9, .evicted = 0}, crowd{.connections = 5000, .evicted = 3000};
   const Row rows[] = {
       {{}, {"net.silent", "net.silent"}, 2, true, true},
       {{{kCoordinator, few}, {"n2", few}}, {"net.silent", "net.silent"}, 2, true, true},
-      {{{kCoordinator, crowd}}, {"net.strangers", "net.silent"}, 2, false, true},
-      {{{"n2", crowd}}, {"net.silent", "net.strangers"}, 2, true, false},
+      {{{kCoordinator, crowd}}, {"net.unauthenticated", "net.silent"}, 2, false, true},
+      {{{"n2", crowd}}, {"net.silent", "net.unauthenticated"}, 2, true, false},
       {{{"n1", crowd}}, {"net.silent", "net.silent"}, 2, true, true},
-      {{{kCoordinator, crowd}, {"n2", crowd}}, {"net.strangers", "net.strangers"}, 1, false, false},
+      {{{kCoordinator, crowd}, {"n2", crowd}}, {"net.unauthenticated", "net.unauthenticated"}, 1, false, false},
   };
   for (const Row& row : rows) {
-    checked.strangers = row.strangers;
+    checked.unauthenticated = row.unauthenticated;
     std::vector<std::string> codes;
     for (const Finding& finding : findings(checked)) codes.push_back(finding.code);
     EXPECT_EQ(codes, row.codes);
@@ -156,7 +156,7 @@ TEST(Strangers, NobodyIsBlamedForThem) {
     EXPECT_EQ(json.find("\"who\": \"n2\"") != std::string::npos, row.n2_in_verdict);
   }
   EXPECT_NE(as_text(checked).find("5000 connections to n2 without the secret"), std::string::npos);
-  // What was measured stays a finding: strangers do not excuse a slow way.
+  // What was measured stays a finding: unauthenticated do not excuse a slow way.
   checked.faults[0].symptoms = {Symptom::bandwidth};
   EXPECT_EQ(findings(checked)[1].code, "net.slow");
 }
