@@ -236,6 +236,9 @@ void Driver::finish_attempt(double now_s) {
   }
   if (!well) evidence.lost = alarm_ && alarm_->kind == AlarmKind::node_lost ? alarm_->nodes : watcher_->lost(now_s);
   if (!well) ask_slurm(evidence);
+  // The heartbeat of the last step may not have arrived.
+  if (evidence.verdict && entry().from_step >= 0)
+    entry().to_step = std::max(entry().to_step, evidence.verdict->steps_done);
   const Judgement judgement = judge(evidence);
   AttemptEntry& ended = entry();
   if (!alarm_) {

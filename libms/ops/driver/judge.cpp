@@ -265,6 +265,8 @@ std::optional<VerdictRead> parse_verdict(std::string_view text) {
     verdict.message = text_of("message");
     verdict.node = text_of("node");
     if (json->contains("rank")) json->get_to("rank", verdict.rank);
+    const bool ended_well = verdict.code == code_of(ExitCode::done) || verdict.code == code_of(ExitCode::stopped);
+    if (ended_well && json->contains("step")) json->get_to("step", verdict.steps_done);
     return verdict;
   } catch (const JsonError&) { return std::nullopt; }
 }

@@ -15,11 +15,12 @@
 
 namespace ms::driver {
 
-// verdict.json of the attempt's run, where it is ms-train's or of somebody who writes one.
+// The verdict.json of the attempt's run, if its program writes one.
 struct VerdictRead {
   int code = 0;
   std::string kind, blame, message, node;
   int rank = -1;
+  std::int64_t steps_done = -1;  // of a run that was done or stopped on purpose; -1: not known
 };
 std::optional<VerdictRead> parse_verdict(std::string_view text);
 

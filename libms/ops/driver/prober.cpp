@@ -9,7 +9,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr int kNobodysPort = 1;  // tcpmux, which nobody runs; who does answers as well
+constexpr int kUnusedPort = 1;  // tcpmux, which nobody runs; who does answers as well
 
 }  // namespace
 
@@ -17,7 +17,7 @@ void Prober::ask(const std::string& node, const link::Address& address, double n
   if (open_.contains(node)) return;
   UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return;
-  const link::Address to = address.with_port(kNobodysPort);
+  const link::Address to = address.with_port(kUnusedPort);
   if (connect(fd.get(), to.get(), to.length) == 0 || errno == ECONNREFUSED) {
     answered_.insert(node);
   } else if (errno == EINPROGRESS) {

@@ -368,6 +368,9 @@ TEST(VerdictRead, TakesWhatIsThere) {
   EXPECT_EQ(read->code, 76);
   EXPECT_EQ(read->rank, 3);
   EXPECT_EQ(read->node, "");
+  EXPECT_EQ(parse_verdict(R"({"code": 0, "step": 60})")->steps_done, 60);
+  EXPECT_EQ(parse_verdict(R"({"code": 75, "step": 7})")->steps_done, 7);
+  EXPECT_EQ(parse_verdict(R"({"code": 76, "step": 60})")->steps_done, -1) << "the step that failed";
   for (const char* text : {"", "{}", "[]", "{\"code\": \"76\"}", "{\"code\": 76", "{\"code\": 76, \"rank\": \"x\"}"}) {
     EXPECT_FALSE(parse_verdict(text)) << text;
   }

@@ -39,7 +39,7 @@ class AgentPool {
  private:
   struct Seat {
     Member member;
-    link::Channel control;  // empty: nobody is there
+    link::Channel control;  // empty: no agent
   };
   AgentPool(std::vector<std::string> nodes, const std::string& interface, std::vector<link::Listener> listeners);
   void seat(link::Acceptor::Accepted agent);
