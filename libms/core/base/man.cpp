@@ -1,9 +1,9 @@
 #include "base/man.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
-#include <ranges>
 #include <string_view>
 
 #include "base/error.h"
@@ -60,8 +60,9 @@ std::string prose(std::string_view text) {
     result += text_line(line);
     line.clear();
   };
-  for (const auto part : std::views::split(text, '\n')) {
-    const std::string source(part.begin(), part.end());
+  for (std::size_t at = 0, end = 0; at <= text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    const std::string source(text.substr(at, end - at));
     if (const bool begins = source.starts_with(kIndent); begins != literal) {
       flush();
       result += begins ? ".Bd -literal -offset 2n\n" : ".Ed\n";
