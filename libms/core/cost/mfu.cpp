@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <string>
 
 namespace ms::cost {
 namespace {
@@ -30,13 +29,17 @@ constexpr std::array<Peak, 8> kPeaks{{
 
 bool is_word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// Whole words only: an "RTX A1000" is no A100, and a GH200 has its own row.
+bool same_letter(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+// Whole words only, in either case: an "RTX A1000" is not an A100, and a GH200 has its own row.
 bool has_word(std::string_view text, std::string_view word) {
   auto at = text.begin();
   while (at != text.end()) {
     const auto begin = std::find_if(at, text.end(), is_word_char);
     const auto end = std::find_if_not(begin, text.end(), is_word_char);
-    if (std::string_view(begin, end) == word) return true;
+    if (std::equal(begin, end, word.begin(), word.end(), same_letter)) return true;
     at = end;
   }
   return false;
@@ -58,9 +61,7 @@ std::optional<double> known_peak_flops(std::string_view device_name) {
 }
 
 std::optional<Ceilings> known_ceilings(std::string_view device_name) {
-  std::string upper(device_name);
-  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  const Peak* peak = peak_of(upper);
+  const Peak* peak = peak_of(device_name);
   if (peak == nullptr) return std::nullopt;
   return Ceilings{
       .bf16_flops = peak->tflops * 1e12, .fp8_flops = peak->fp8_tflops * 1e12, .bytes_per_s = peak->tb_per_s * 1e12};

@@ -15,7 +15,7 @@ struct Ceilings {
   double bf16_flops, fp8_flops;  // FLOP/s of dense GEMMs; those of fp8 are of bf16 where there is no fp8
   double bytes_per_s;            // of its memory
 };
-// The same devices, in any case ("h200").
+// The same devices. Both compare names in either case ("h200").
 std::optional<Ceilings> known_ceilings(std::string_view device_name);
 
 // 0.412 is 41.2 %.

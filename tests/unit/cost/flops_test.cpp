@@ -191,6 +191,10 @@ TEST(Mfu, CeilingsOfDevices) {
   EXPECT_EQ(known_ceilings("h200")->bytes_per_s, 4.8e12);
   EXPECT_EQ(known_ceilings("NVIDIA H100 80GB HBM3")->bytes_per_s, 3.35e12);
   EXPECT_EQ(known_ceilings("a100")->fp8_flops, 312e12);  // it has no fp8
+  for (const char* pcie : {"H100 PCIe", "h100 pcie", "NVIDIA H100 PCIe"}) {
+    EXPECT_EQ(known_ceilings(pcie)->bf16_flops, 756e12) << pcie;
+    EXPECT_EQ(known_peak_flops(pcie), 756e12) << pcie;
+  }
   EXPECT_FALSE(known_ceilings("h300"));
 }
 
