@@ -48,7 +48,7 @@ const Tool kTool{
     .description =
         "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and on NVIDIA GPUs. "
         "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated."
-        "\n\nDropout, mixtures of experts, context parallelism and FSDP are not implemented.",
+        "\n\nDropout, mixtures of experts, context parallelism and FSDP are not supported.",
     .examples =
         {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
          {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "Train with eight processes:"},

@@ -9,7 +9,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr int kUnusedPort = 1;  // tcpmux, which nobody runs; who does answers as well
+constexpr int kUnusedPort = 1;  // tcpmux: almost always closed, so the kernel refuses; a service would answer, too
 
 }  // namespace
 
