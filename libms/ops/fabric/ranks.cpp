@@ -16,6 +16,7 @@
 #include "slurm/launch.h"
 #include "tensor/cpu_device.h"
 #include "tensor/cuda_plugin.h"
+#include "watch/verdict.h"
 
 namespace ms::fabric {
 namespace {
@@ -86,9 +87,12 @@ bool run_process(const RanksRequest& request, std::chrono::milliseconds deadline
         on_gpus ? tensor::make_cuda_device(request.gpu ? *request.gpu : comm::gpu_of(*world)) : nullptr;
     body(*world, {.host = device, .data = gpu ? *gpu : device});
     const bool speaks = world->rank() == 0;
+    // The report's exit code may end the others by SIGTERM, and srun's own would be 143, the highest of all tasks.
+    watch::begin_ending();
     world->close();
     return speaks;
   } catch (const Error& error) {
+    watch::begin_ending();
     world->abort(error);  // the others need not wait for their deadline
     throw;
   }
