@@ -25,11 +25,11 @@ Acceptor::Acceptor(std::vector<Listener> listeners, std::string secret, std::siz
 std::optional<Acceptor::Accepted> Acceptor::accept(Deadline deadline) {
   while (true) {
     while (!spoke_.empty()) {
-      const Place place = spoke_.back();
+      const Id id = spoke_.back();
       spoke_.pop_back();
-      if (std::optional<Accepted> accepted = hear(place)) return accepted;
+      if (std::optional<Accepted> accepted = hear(id)) return accepted;
     }
-    while (!unproven_.empty() && seconds_until(unproven_.front().deadline) == 0) turn_away(unproven_.begin());
+    while (!waiting_.empty() && seconds_until(waiting_.begin()->second.deadline) == 0) turn_away(unproven_.oldest());
     if (seconds_until(deadline) == 0) return std::nullopt;
     take_new();
     wait(deadline);
@@ -38,16 +38,16 @@ std::optional<Acceptor::Accepted> Acceptor::accept(Deadline deadline) {
 
 void Acceptor::wait(Deadline deadline) {
   std::vector<pollfd> polls;
-  std::vector<Place> places;
+  std::vector<Id> ids;
   for (const Listener& listener : listeners_) polls.push_back({.fd = listener.fd(), .events = POLLIN, .revents = 0});
-  for (Place place = unproven_.begin(); place != unproven_.end(); ++place) {
-    polls.push_back({.fd = place->channel.fd(), .events = POLLIN, .revents = 0});
-    places.push_back(place);
+  for (const auto& [id, waiting] : waiting_) {
+    polls.push_back({.fd = waiting.channel.fd(), .events = POLLIN, .revents = 0});
+    ids.push_back(id);
   }
-  if (!unproven_.empty()) deadline = std::min(deadline, unproven_.front().deadline);
+  if (!waiting_.empty()) deadline = std::min(deadline, waiting_.begin()->second.deadline);
   ::poll(polls.data(), polls.size(), static_cast<int>(std::ceil(std::min(seconds_until(deadline), 3600.0) * 1e3)));
-  for (std::size_t i = 0; i < places.size(); ++i)
-    if (polls[listeners_.size() + i].revents != 0) spoke_.push_back(places[i]);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (polls[listeners_.size() + i].revents != 0) spoke_.push_back(ids[i]);
 }
 
 void Acceptor::take_new() {
@@ -61,48 +61,43 @@ void Acceptor::take_new() {
         break;
       }
       if (unproven_.size() >= most_unproven_) evict();
-      const std::string host = peer_address(channel->fd()).host();
       ++unproven_so_far_;
-      ++by_host_[host];
-      unproven_.push_back(
-          {.channel = *std::move(channel), .host = host, .nonce = {}, .deadline = in_seconds(kAnswer_s)});
-      const Place newest = std::prev(unproven_.end());
+      const Id id = next_id_++;
+      unproven_.add(id, peer_address(channel->fd()).host());
+      Waiting& newest = waiting_[id];
+      newest = {.channel = *std::move(channel), .nonce = {}, .deadline = in_seconds(kAnswer_s)};
       try {
-        newest->nonce = challenge(newest->channel, in_seconds(0));  // a new connection has room for a line
-      } catch (const Error&) { turn_away(newest); }
+        newest.nonce = challenge(newest.channel, in_seconds(0));  // a new connection has room for a line
+      } catch (const Error&) { turn_away(id); }
     }
   }
 }
 
-std::optional<Acceptor::Accepted> Acceptor::hear(Place place) {
+std::optional<Acceptor::Accepted> Acceptor::hear(Id id) {
+  Waiting& waiting = waiting_.at(id);
   try {
-    const std::optional<std::string> line = place->channel.poll_line(kMaxGreeting);
+    const std::optional<std::string> line = waiting.channel.poll_line(kMaxGreeting);
     if (!line) return std::nullopt;
-    Accepted accepted{.channel = {}, .greeting = admit(place->channel, secret_, place->nonce, *line, in_seconds(0))};
-    accepted.channel = std::move(place->channel);
+    Accepted accepted{.channel = {}, .greeting = admit(waiting.channel, secret_, waiting.nonce, *line, in_seconds(0))};
+    accepted.channel = std::move(waiting.channel);
     --unproven_so_far_;
-    remove(place);
+    turn_away(id);
     return accepted;
   } catch (const Error&) {
-    turn_away(place);
+    turn_away(id);
     return std::nullopt;
   }
 }
 
-void Acceptor::remove(Place place) {
-  if (const auto host = by_host_.find(place->host); --host->second == 0) by_host_.erase(host);
-  unproven_.erase(place);
-}
-
-void Acceptor::turn_away(Place place) {
-  place->channel.close_now();
-  remove(place);
+void Acceptor::turn_away(Id id) {
+  waiting_.at(id).channel.close_now();
+  waiting_.erase(id);
+  unproven_.remove(id);
 }
 
 void Acceptor::evict() {
-  const auto most = std::ranges::max_element(by_host_, {}, [](const auto& host) { return host.second; });
   ++evicted_;
-  turn_away(std::ranges::find(unproven_, most->first, &Unproven::host));
+  turn_away(unproven_.to_evict());
 }
 
 std::size_t raise_open_files(std::size_t wanted) {

@@ -1,16 +1,15 @@
 // Accepts connections and returns those that prove the secret. Unauthenticated connections cost neither a thread nor a
-// wait: one thread polls all connections that have not proved it yet. Their number is bounded: where there is no room,
-// the oldest one of the host that has most of them is closed, so that a host evicts its own.
+// wait: one thread polls all connections that have not proved it yet. Their number is bounded (link/unproven.h).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <list>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "link/channel.h"
+#include "link/unproven.h"
 
 namespace ms::link {
 
@@ -39,27 +38,26 @@ class Acceptor {
   }  // from any thread
 
  private:
-  struct Unproven {
+  using Id = Unproven::Id;
+  struct Waiting {
     Channel channel;
-    std::string host;
     std::string nonce;
     Deadline deadline;
   };
-  using Place = std::list<Unproven>::iterator;
 
   void take_new();
   void wait(Deadline deadline);  // and notes who has sent something
-  std::optional<Accepted> hear(Place place);
-  void remove(Place place);
-  void turn_away(Place place);  // an unauthenticated one
+  std::optional<Accepted> hear(Id id);
+  void turn_away(Id id);
   void evict();
 
   std::vector<Listener> listeners_;
   std::string secret_;
   std::size_t most_unproven_;
-  std::list<Unproven> unproven_;  // the oldest first
-  std::map<std::string, std::size_t> by_host_;
-  std::vector<Place> spoke_;
+  std::map<Id, Waiting> waiting_;
+  Unproven unproven_;  // the same connections
+  Id next_id_ = 0;
+  std::vector<Id> spoke_;
   std::atomic<std::int64_t> unproven_so_far_ = 0, evicted_ = 0;
 };
 

@@ -82,8 +82,8 @@ std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others
       listen_to(id, events);
     }
   }
-  while (!silent_.empty() && clock_.now_s() - peers_.at(*silent_.begin()).since_s > kProof_s) {
-    reject(*silent_.begin(), "said nothing in time");
+  while (!silent_.empty() && clock_.now_s() - peers_.at(silent_.oldest()).since_s > kProof_s) {
+    reject(silent_.oldest(), "said nothing in time");
   }
   for (const int fd : others) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   return events;
@@ -95,14 +95,14 @@ void Hub::accept_all() {
     std::optional<link::Channel> channel = listener_.accept_now();
     if (!channel) return;
     if (unproven() >= most_unproven_) {
-      reject(silent_.empty() ? *proving_.begin() : *silent_.begin(), "made room for others");
+      reject(silent_.empty() ? proving_.to_evict() : silent_.to_evict(), "made room for others");
     }
     const Id id = next_id_++;
     Peer& peer = peers_[id];
     peer.channel = *std::move(channel);
     peer.nonce = link::new_secret();
     peer.since_s = clock_.now_s();
-    silent_.insert(id);
+    silent_.add(id, link::peer_address(peer.channel.fd()).host());
     try {
       watch_fd(epoll_.get(), EPOLL_CTL_ADD, peer.channel.fd(), id, EPOLLIN);
       peer.unsent = Json{{"nonce", peer.nonce}}.dump() + "\n";
@@ -131,8 +131,8 @@ void Hub::listen_to(Id id, std::vector<Event>& events) {
 void Hub::prove(Id id, Peer& peer, const std::string& line) {
   const Greeting greeting = read_greeting(line);
   peer.proving = true;
-  silent_.erase(id);
-  proving_.insert(id);
+  proving_.add(id, silent_.host(id));
+  silent_.remove(id);
   peer.role = greeting.role;
   peer.node = greeting.node;
   watch_fd(epoll_.get(), EPOLL_CTL_MOD, peer.channel.fd(), id, 0);
@@ -153,7 +153,7 @@ void Hub::take_proofs(std::vector<Event>& events) {
     Peer& peer = found->second;
     peer.proving = false;
     peer.proved = true;
-    proving_.erase(answer.id);
+    proving_.remove(answer.id);
     peer.channel.set_peer(peer.node.empty() ? peer.role : peer.node);
     events.push_back({Kind::joined, answer.id, peer.role, peer.node, ""});
     send(answer.id, Json{{"credential", *answer.reply}}.dump());
@@ -207,8 +207,8 @@ void Hub::reject(Id id, const std::string& why) {
   prover_.forget(id);
   rejected_example_ = fmt::format("{}: {}", peers_.at(id).channel.peer(), plain_text(why, 200));
   ++rejected_;
-  silent_.erase(id);
-  proving_.erase(id);
+  silent_.remove(id);
+  proving_.remove(id);
   peers_.at(id).channel.close_now();
   peers_.erase(id);
 }

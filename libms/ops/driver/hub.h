@@ -1,7 +1,7 @@
 // The driver's port: accepts connections, has both ends prove who they are, and hands on the lines of those who did.
 // Unauthenticated peers cost little: at most `most_unproven` of them at a time, each for kProof_s until it has shown a
-// credential, and the oldest goes first. A credential that was shown waits its turn, however busy MUNGE is: to drop its
-// owner would have it come again, with another one to look at. Never blocks. For one thread.
+// credential. Which one makes room for another: link/unproven.h. A credential that was shown waits its turn, however
+// busy MUNGE is: if its owner were dropped, it would come again with another one. Never blocks. For one thread.
 #pragma once
 
 #include <sys/epoll.h>
@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "driver/prover.h"
 #include "driver/wire.h"
 #include "link/channel.h"
+#include "link/unproven.h"
 
 namespace ms::driver {
 
@@ -27,7 +27,7 @@ class Hub {
   static constexpr std::size_t kLeastUnproven = 256;
   static constexpr double kProof_s = 10;
 
-  using Id = std::uint64_t;
+  using Id = link::Unproven::Id;
   enum class Kind { joined, line, gone };
   struct Event {
     Kind kind;
@@ -77,9 +77,8 @@ class Hub {
   UniqueFd epoll_;
   std::vector<epoll_event> ready_;
   std::map<Id, Peer> peers_;
-  // Those who have proved nothing: who have shown no credential, and whose is looked at. Ids grow, so the first is the
-  // oldest.
-  std::set<Id> silent_, proving_;
+  // Those who have proved nothing: who have shown no credential, and whose is looked at.
+  link::Unproven silent_, proving_;
   std::vector<Event> pending_;
   Id next_id_ = 1;
   std::size_t rejected_ = 0;
