@@ -106,13 +106,17 @@ class Players {
       } else if (agent.nonce.empty()) {
         agent.nonce = link::new_secret();
         Greeting greeting{.role = agent_role(kJob), .node = agent.node, .nonce = agent.nonce, .credential = ""};
-        greeting.credential = credentials_.seal(joiner_text(greeting, Json::parse(*line).get<std::string>("nonce")));
+        const auto nonce = Json::parse(*line).get<std::string>("nonce");
+        greeting.credential = credentials_.seal(joiner_text(greeting, nonce, driver_));
         agent.channel.send_line(to_json(greeting), link::in_seconds(10));
       } else {
         std::string why;
         const std::optional<std::string> sealed =
             credentials_.open(Json::parse(*line).get<std::string>("credential"), why);
-        if (sealed != driver_text(agent.nonce)) throw Error("bench.driver", Blame::peer, "no driver of ours: " + why);
+        const std::string expected = driver_text(agent.nonce, driver_);
+        if (!sealed || !sealed->starts_with(expected))
+          throw Error("bench.driver", Blame::peer, "no driver of ours: " + why);
+        agent.channel.protect(sealed->substr(expected.size()), link::Channel::End::connected);
         agent.joined = true;
         agent.next_s = clock_.now_s();
         ++joined_;

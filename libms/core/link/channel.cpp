@@ -12,12 +12,16 @@
 #include <cmath>
 #include <cstring>
 
+#include "link/secret.h"
+
 namespace ms::link {
 namespace {
 
 Error peer_error(const std::string& peer, std::string_view what) {
   return Error("net.peer", Blame::fabric, fmt::format("{}: {}", peer, what));
 }
+
+constexpr std::size_t kMac_bytes = 64;
 
 bool would_block(int err) { return err == EAGAIN || err == EWOULDBLOCK || err == EINTR; }
 
@@ -185,8 +189,20 @@ void Channel::receive(std::span<std::byte> bytes, Deadline deadline) {
   }
 }
 
+std::string Channel::mac(const Protection& protection, End from, std::uint64_t number, std::string_view line) {
+  return mac_of(protection.key, fmt::format("{} {} {}", from == End::connected ? 'c' : 'a', number, line));
+}
+
+void Channel::protect(std::string key, End end) { protection_.emplace(Protection{std::move(key), end}); }
+
+std::string Channel::framed(std::string_view line) {
+  const std::string proof =
+      protection_ ? mac(*protection_, protection_->end, protection_->sent++, line) : std::string();
+  return fmt::format("{}{}\n", proof, line);
+}
+
 void Channel::send_line(std::string_view line, Deadline deadline) {
-  const std::string text = fmt::format("{}\n", line);
+  const std::string text = framed(line);
   send(std::as_bytes(std::span(text)), deadline);
 }
 
@@ -217,7 +233,12 @@ std::optional<std::string> Channel::poll_line(std::size_t max_bytes) {
   }
   std::string line = buffer_.substr(0, end);
   buffer_.erase(0, end + 1);
-  return line;
+  if (!protection_) return line;
+  const End theirs = protection_->end == End::connected ? End::accepted : End::connected;
+  const std::string_view text = std::string_view(line).substr(std::min(line.size(), kMac_bytes));
+  if (!is_same_mac(line.substr(0, kMac_bytes), mac(*protection_, theirs, protection_->received++, text)))
+    throw peer_error(peer_, "sent a line that is not from the process that proved itself");
+  return std::string(text);
 }
 
 std::string Channel::receive_line(Deadline deadline, std::size_t max_bytes) {

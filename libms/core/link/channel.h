@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,6 +61,12 @@ class Channel {
   const std::string& peer() const { return peer_; }
   void set_peer(std::string peer) { peer_ = std::move(peer); }
 
+  // From now on both ends add a MAC to each line that they send and refuse a line without the right one: what another
+  // sends in their name, what was sent before, and what was sent to the other end of a connection. Both know the key.
+  enum class End { connected, accepted };
+  void protect(std::string key, End end);
+  // The line as it is sent, with its newline. Each must be sent, in this order.
+  std::string framed(std::string_view line);
   void send_line(std::string_view line, Deadline deadline);  // without its newline
   std::string receive_line(Deadline deadline, std::size_t max_bytes = std::size_t{64} << 10);
   // Returns a line if a whole one has arrived, without waiting.
@@ -78,10 +85,17 @@ class Channel {
  private:
   void wait(short events, Deadline deadline, std::string_view what) const;
   bool fill(std::size_t max_bytes);  // reads what there is; false: the other end has closed
+  struct Protection {
+    std::string key;
+    End end;
+    std::uint64_t sent = 0, received = 0;  // lines
+  };
+  static std::string mac(const Protection& protection, End from, std::uint64_t number, std::string_view line);
 
   UniqueFd fd_;
   std::string peer_;
   std::string buffer_;  // received, not yet handed out
+  std::optional<Protection> protection_;
 };
 
 // While this lives, receive() blocks in the kernel and not in poll(): two system calls less for every small message.

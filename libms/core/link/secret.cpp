@@ -16,7 +16,13 @@ std::string hex(std::span<const unsigned char> bytes) {
   return text;
 }
 
-std::string random_hex() {
+Error wrong_secret(const Channel& channel) {
+  return Error("net.secret", Blame::fabric, fmt::format("{} does not know the secret of this check", channel.peer()));
+}
+
+}  // namespace
+
+std::string new_secret() {
   std::array<unsigned char, 32> bytes;
   if (RAND_bytes(bytes.data(), bytes.size()) != 1) {
     throw Error("net.secret", Blame::node, "this machine gives no random numbers");
@@ -24,38 +30,29 @@ std::string random_hex() {
   return hex(bytes);
 }
 
-std::string proof(std::string_view secret, std::string_view text) {
+std::string mac_of(std::string_view key, std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned int length = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(), &length);
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
+       text.size(), digest.data(), &length);
   return hex(std::span(digest).first(length));
 }
 
-// In a time that says nothing about where they differ.
-bool same(std::string_view a, std::string_view b) {
+bool is_same_mac(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Error wrong_secret(const Channel& channel) {
-  return Error("net.secret", Blame::fabric, fmt::format("{} does not know the secret of this check", channel.peer()));
-}
-
-}  // namespace
-
-std::string new_secret() { return random_hex(); }
-
 void greet(Channel& channel, std::string_view secret, std::string_view greeting, Deadline deadline) {
   const std::string theirs = channel.receive_line(deadline, kMaxGreeting);
-  const std::string ours = random_hex();
+  const std::string ours = new_secret();
   const std::string said = fmt::format("{} {} {}", theirs, ours, greeting);
-  channel.send_line(fmt::format("{} {} {}", ours, proof(secret, "greet " + said), greeting), deadline);
-  if (!same(channel.receive_line(deadline, kMaxGreeting), proof(secret, "welcome " + said)))
+  channel.send_line(fmt::format("{} {} {}", ours, mac_of(secret, "greet " + said), greeting), deadline);
+  if (!is_same_mac(channel.receive_line(deadline, kMaxGreeting), mac_of(secret, "welcome " + said)))
     throw wrong_secret(channel);
 }
 
 std::string challenge(Channel& channel, Deadline deadline) {
-  std::string ours = random_hex();
+  std::string ours = new_secret();
   channel.send_line(ours, deadline);
   return ours;
 }
@@ -67,8 +64,9 @@ std::string admit(Channel& channel, std::string_view secret, std::string_view no
   if (second == std::string_view::npos) throw wrong_secret(channel);
   std::string greeting(line.substr(second + 1));
   const std::string said = fmt::format("{} {} {}", nonce, line.substr(0, first), greeting);
-  if (!same(line.substr(first + 1, second - first - 1), proof(secret, "greet " + said))) throw wrong_secret(channel);
-  channel.send_line(proof(secret, "welcome " + said), deadline);
+  if (!is_same_mac(line.substr(first + 1, second - first - 1), mac_of(secret, "greet " + said)))
+    throw wrong_secret(channel);
+  channel.send_line(mac_of(secret, "welcome " + said), deadline);
   return greeting;
 }
 

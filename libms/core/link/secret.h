@@ -10,6 +10,10 @@ namespace ms::link {
 
 // 32 random bytes, in hexadecimal digits.
 std::string new_secret();
+// HMAC-SHA256, in hexadecimal digits.
+std::string mac_of(std::string_view key, std::string_view text);
+// Compares in a time that does not depend on where the two differ.
+bool is_same_mac(std::string_view a, std::string_view b);
 // Proves the knowledge of the secret to each other, by HMAC-SHA256 over nonces of both. Throws Error("net.secret",
 // fabric) where the other end does not know it. `greeting` is sent to the other end, whose admit() returns it.
 void greet(Channel& channel, std::string_view secret, std::string_view greeting, Deadline deadline);

@@ -136,10 +136,12 @@ void Hub::prove(Id id, Peer& peer, const std::string& line) {
   peer.role = greeting.role;
   peer.node = greeting.node;
   watch_fd(epoll_.get(), EPOLL_CTL_MOD, peer.channel.fd(), id, 0);
+  peer.key = link::new_secret();
+  const link::Address ours = link::local_address(peer.channel.fd());
   prover_.ask({.id = id,
                .credential = greeting.credential,
-               .expected = joiner_text(greeting, peer.nonce),
-               .reply = driver_text(greeting.nonce)});
+               .expected = joiner_text(greeting, peer.nonce, ours),
+               .reply = driver_text(greeting.nonce, ours) + peer.key});
 }
 
 void Hub::take_proofs(std::vector<Event>& events) {
@@ -157,7 +159,9 @@ void Hub::take_proofs(std::vector<Event>& events) {
     peer.channel.set_peer(peer.node.empty() ? peer.role : peer.node);
     events.push_back({Kind::joined, answer.id, peer.role, peer.node, ""});
     send(answer.id, Json{{"credential", *answer.reply}}.dump());
-    if (peers_.contains(answer.id)) listen_to(answer.id, events);  // what it said meanwhile
+    if (!peers_.contains(answer.id)) continue;
+    peer.channel.protect(peer.key, link::Channel::End::accepted);
+    listen_to(answer.id, events);  // what it said meanwhile
   }
 }
 
@@ -178,7 +182,7 @@ void Hub::send(Id id, std::string_view line) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  peer.unsent += fmt::format("{}\n", line);
+  peer.unsent += peer.channel.framed(line);
   try {
     flush(peer);
     if (peer.unsent.size() > kMostUnsent_bytes) {
@@ -231,15 +235,18 @@ link::Channel join(const link::Address& driver, const std::string& role, const s
   };
   const std::string nonce = member("nonce");
   Greeting greeting{.role = role, .node = node, .nonce = link::new_secret(), .credential = ""};
-  greeting.credential = credentials.seal(joiner_text(greeting, nonce));
+  const link::Address reached = link::peer_address(channel.fd());
+  greeting.credential = credentials.seal(joiner_text(greeting, nonce, reached));
   channel.send_line(to_json(greeting), deadline);
   deadline += answer_s;
   std::string why = "it seals another text";
   const std::optional<std::string> sealed = credentials.open(member("credential"), why);
-  if (!sealed || *sealed != driver_text(greeting.nonce)) {
+  const std::string expected = driver_text(greeting.nonce, reached);
+  if (!sealed || !sealed->starts_with(expected)) {
     throw Error("driver.unauthenticated", Blame::peer,
                 fmt::format("{} is not the driver of this job: {}", driver.str(), why));
   }
+  channel.protect(sealed->substr(expected.size()), link::Channel::End::connected);
   return channel;
 }
 

@@ -55,6 +55,7 @@ class Hub {
     link::Channel channel;
     std::string nonce;  // ours, until the other end has proved itself
     double since_s = 0;
+    std::string key;  // of the lines that follow the proof
     bool proving = false, proved = false;
     std::string role, node;
     std::string unsent;

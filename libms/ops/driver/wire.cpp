@@ -27,10 +27,12 @@ void check_size(const Json& list) {
 
 std::string agent_role(int job) { return fmt::format("agent of job {}", job); }
 
-std::string joiner_text(const Greeting& greeting, const std::string& nonce) {
-  return fmt::format("ms-driver 1 {} {} {}", greeting.role, greeting.node, nonce);
+std::string joiner_text(const Greeting& greeting, const std::string& nonce, const link::Address& driver) {
+  return fmt::format("ms-driver 2 {} {} {} {} {}", greeting.role, greeting.node, nonce, greeting.nonce, driver.str());
 }
-std::string driver_text(const std::string& nonce) { return "ms-driver 1 driver " + nonce; }
+std::string driver_text(const std::string& nonce, const link::Address& driver) {
+  return fmt::format("ms-driver 2 driver {} {} ", nonce, driver.str());
+}
 
 std::string to_json(const Greeting& g) {
   return Json{{"role", g.role}, {"node", g.node}, {"nonce", g.nonce}, {"credential", g.credential}}.dump();

@@ -1,6 +1,7 @@
 // The protocol: what the driver, its agents and those who ask it something say to each other: lines of JSON. A
-// connection begins with a proof of both ends (credential.h): the driver says a nonce, the other end seals it with its
-// role and its own nonce, the driver seals that.
+// connection begins with a proof of both ends (credential.h): the driver says a nonce; the other end seals it with the
+// address that it connected to, its role and its own nonce; the driver seals that nonce, its address and a key, by
+// which both protect all later lines (link/channel.h). Whoever relays the proof to another driver has another address.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "link/channel.h"
 #include "net/measure/tcp_loss.h"
 
 namespace ms::driver {
@@ -29,8 +31,9 @@ struct Greeting {
 // Names the job: the port of its driver may be that of another job's by now, whose nodes it may share.
 std::string agent_role(int job);
 // The texts that are sealed.
-std::string joiner_text(const Greeting& greeting, const std::string& nonce);
-std::string driver_text(const std::string& nonce);
+std::string joiner_text(const Greeting& greeting, const std::string& nonce, const link::Address& driver);
+// Without the key, which follows it.
+std::string driver_text(const std::string& nonce, const link::Address& driver);
 
 // One rank, as its agent knows it.
 struct RankState {

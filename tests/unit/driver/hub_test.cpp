@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -158,7 +159,7 @@ TEST_F(Port, ACredentialForAnotherConnectionIsRefused) {
   run_for(2);
   const std::string nonce = Json::parse(channel.receive_line(link::in_seconds(5))).get<std::string>("nonce");
   Greeting greeting{.role = "agent", .node = "n1", .nonce = "x", .credential = ""};
-  greeting.credential = credentials_.seal(joiner_text(greeting, nonce));
+  greeting.credential = credentials_.seal(joiner_text(greeting, nonce, address()));
   link::Channel replay = connect();
   run_for(2);
   replay.send_line(to_json(greeting), link::in_seconds(5));
@@ -166,6 +167,46 @@ TEST_F(Port, ACredentialForAnotherConnectionIsRefused) {
   greeting.node = "n2";  // sealed for n1
   channel.send_line(to_json(greeting), link::in_seconds(5));
   EXPECT_THAT(until_one_is_rejected(), HasSubstr("not for this connection"));
+}
+
+// A user is lured to the port of an attacker, who passes on all that is said to the user's own driver.
+TEST_F(Port, AProofThatIsRelayedToAnotherDriverIsRefused) {
+  link::Listener attacker(*link::parse_address("127.0.0.1:0"));
+  const link::Address lure = *link::parse_address(fmt::format("127.0.0.1:{}", attacker.port()));
+  std::jthread victim([&] { EXPECT_THROW(join(lure, "client", "", credentials_, link::in_seconds(5)), Error); });
+  pollfd arrival{.fd = attacker.fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&arrival, 1, 5000), 1);
+  std::optional<link::Channel> from_victim = attacker.accept_now();
+  ASSERT_TRUE(from_victim);
+  link::Channel to_driver = connect();
+  run_for(2);
+  from_victim->send_line(to_driver.receive_line(link::in_seconds(5)), link::in_seconds(5));
+  to_driver.send_line(from_victim->receive_line(link::in_seconds(5)), link::in_seconds(5));
+  EXPECT_THAT(until_one_is_rejected(), HasSubstr("not for this connection"));
+  from_victim->close_now();
+}
+
+TEST_F(Port, LinesThatAnotherSendsOrRepeatsEndTheConnection) {
+  const auto joined = [&] {
+    std::optional<link::Channel> channel;
+    std::jthread agent([&] { channel = join(address(), "agent", "n1", credentials_, link::in_seconds(5)); });
+    until(1, Hub::Kind::joined);
+    agent.join();
+    return *std::move(channel);
+  };
+  const auto send_raw = [](link::Channel& channel, const std::string& text) {
+    channel.send(std::as_bytes(std::span(text)), link::in_seconds(5));
+  };
+  link::Channel another = joined();
+  send_raw(another, "{\"order\": \"kill\"}\n");
+  EXPECT_EQ(until(1, Hub::Kind::gone)[0].node, "n1");
+  link::Channel repeated = joined();
+  const std::string line = repeated.framed("one");
+  send_raw(repeated, line);
+  EXPECT_EQ(until(1, Hub::Kind::line)[0].text, "one");
+  send_raw(repeated, line);
+  EXPECT_EQ(until(1, Hub::Kind::gone)[0].node, "n1");
+  EXPECT_TRUE(seen_.empty());
 }
 
 // Whoever is there already is heard; whoever comes waits, however long that takes, and an intruder's credential stops
