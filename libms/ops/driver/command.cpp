@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ constexpr const char* kScript =
 constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK;
 
 constexpr std::size_t kMostRead_bytes = std::size_t{256} << 10, kMostLine_bytes = 8192;
+constexpr std::int64_t kMostLast_bytes = std::int64_t{4} << 20;  // read in a second, however short the lines are
 
 std::vector<char*> words_of(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
@@ -120,19 +122,29 @@ std::vector<std::string> Tail::lines(bool last) {
   const UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   std::vector<std::string> lines;
   if (!fd) return lines;
+  struct stat file {};
+  if (last && fstat(fd.get(), &file) == 0 && file.st_size - offset_ > kMostLast_bytes) {
+    const std::int64_t newest = file.st_size - kMostLast_bytes;
+    lines.push_back(fmt::format("{} bytes of output are not shown: see {}", newest - offset_, path_));
+    offset_ = newest;
+    begun_.clear();
+  }
   std::string text(kMostRead_bytes, '\0');
   const ssize_t got = pread(fd.get(), text.data(), text.size(), offset_);
   if (got > 0) {
     offset_ += got;
     begun_.append(text, 0, static_cast<std::size_t>(got));
   }
-  while (true) {
-    const std::size_t end = begun_.find('\n');
-    if (end == std::string::npos && begun_.size() < kMostLine_bytes && !(last && !begun_.empty())) return lines;
-    const std::size_t size = std::min({end, begun_.size(), kMostLine_bytes});
-    lines.push_back(begun_.substr(0, size));
-    begun_.erase(0, size + (size == end ? 1 : 0));
+  std::size_t at = 0;
+  while (at < begun_.size()) {
+    const std::size_t left = begun_.size() - at, end = std::min(begun_.find('\n', at) - at, left);
+    if (end == left && left < kMostLine_bytes && !last) break;
+    const std::size_t size = std::min(end, kMostLine_bytes);
+    lines.push_back(begun_.substr(at, size));
+    at += size + (size == end && end < left ? 1 : 0);
   }
+  begun_.erase(0, at);
+  return lines;
 }
 
 }  // namespace ms::driver

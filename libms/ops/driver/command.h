@@ -54,8 +54,8 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
 class Tail {
  public:
   Tail(std::string path, std::int64_t offset) : path_(std::move(path)), offset_(offset) {}
-  // The whole lines that have come since, at most some 256 KiB of them, a longer line cut; `last`: what has no line end
-  // yet, too.
+  // Returns the whole lines that came since the last call, from at most 256 KiB; a longer line is cut. `last`: includes
+  // what has no line end yet, and skips all but the newest 4 MiB of the file; a line says how much was skipped.
   std::vector<std::string> lines(bool last = false);
   std::int64_t offset() const { return offset_; }
 

@@ -250,6 +250,22 @@ TEST_F(Node, AFileThatGrowsIsReadByLines) {
   for (const std::string& line : lines) EXPECT_LE(line.size(), 8192U);
 }
 
+// A command that has written much more than can be read must not keep its driver from a requeue.
+TEST_F(Node, TheLastReadKeepsTheNewestOutput) {
+  const std::string path = dir_ + "/log";
+  std::ofstream(path) << std::string(std::size_t{30} << 20, '\n') << "cause\n";
+  Tail tail(path, 0);
+  EXPECT_EQ(tail.lines().size(), std::size_t{256} << 10);  // an empty line each
+  std::size_t count = 0;
+  std::string newest;
+  for (std::vector<std::string> lines = tail.lines(true); !lines.empty(); lines = tail.lines(true)) {
+    count += lines.size();
+    newest = lines.back();
+  }
+  EXPECT_EQ(newest, "cause");
+  EXPECT_LE(count, std::size_t{5} << 20);
+}
+
 TEST(Munge, ItsSocketStandsInSlurmsConfiguration) {
   EXPECT_EQ(munge_socket("socket=/run/munge/socket,cred_expire=5"), "/run/munge/socket");
   EXPECT_EQ(munge_socket("cred_expire=5,socket=/a"), "/a");
