@@ -46,7 +46,8 @@ Beats::Beats(const std::string& path, Sysroot root)
   if (path.size() >= sizeof address.sun_path) throw beat_error(path, "the name is too long");
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   own_directory(parent_directory(path));
-  unlink(path.c_str());  // of an agent before this one
+  struct stat before {};  // of an agent before this one
+  if (lstat(path.c_str(), &before) == 0 && S_ISSOCK(before.st_mode)) unlink(path.c_str());
   const int on = 1, room = 1 << 20;
   if (!fd_ || bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {

@@ -9,7 +9,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "base/safe_file.h"
 #include "base/text.h"
+#include "base/user_path.h"
 #include "driver/agent.h"
 #include "driver/driver.h"
 #include "driver/guard.h"
@@ -25,6 +27,7 @@ namespace ms::driver {
 namespace {
 
 constexpr double kAnswer_s = 5;
+constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a state, status or ledger
 
 constexpr double kWeights_s = 2;  // for an answer that is only a preference
 
@@ -190,7 +193,7 @@ DriverFiles files_of(const Args& args, const char* name) {
 int show_status(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   while (true) {
-    const std::string document = read_file(files.status(), Blame::user);
+    const std::string document = read_user_file(files.status(), kMostFile_bytes);
     if (args.has("json")) {
       write_out(document);
       return 0;
@@ -213,7 +216,7 @@ int show_status(const Args& args) {
 int show_report(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   const double now_s = SystemClock().wall_s();
-  const Ledger ledger = read_ledger(read_file(files.ledger(), Blame::user), files.ledger());
+  const Ledger ledger = read_ledger(read_user_file(files.ledger(), kMostFile_bytes), files.ledger());
   write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
   return 0;
 }
@@ -221,7 +224,9 @@ int show_report(const Args& args) {
 // Asks the driver of a run; prints its answer.
 int ask(const Args& args, const Json& question) {
   const DriverFiles files = files_of(args, "run-dir");
-  const std::optional<DriverState> state = read_state(read_file(files.state(), Blame::user));
+  const Refusal refusal{.kind = "driver.run_dir", .blame = Blame::user};
+  const std::optional<DriverState> state = read_state(
+      read_at(open_driver_directory(run_dir_of(args, "run-dir")), "state.json", kMostFile_bytes, refusal).value_or(""));
   if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} cannot be parsed", files.state()));
   const Proof proof = prove_ourselves(variable("SLURM_CONF"));
   std::string why = "it names no address";

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "base/safe_file.h"
 #include "base/text.h"
 #include "driver/agent.h"
 #include "driver/status.h"
@@ -28,15 +28,15 @@ constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before 
 constexpr double kChecking_s = 900;                       // for the checks before it
 constexpr std::size_t kMostLines = 64;
 
-UniqueFd lock_directory(const DriverFiles& files) {
-  make_directories(files.dir);
-  UniqueFd fd(open(files.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd) throw Error("driver.busy", Blame::storage, fmt::format("{}: {}", files.lock(), errno_text(errno)));
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw user_error("driver.busy", fmt::format("another driver is at work in {}", files.dir),
+UniqueFd lock_directory(const std::string& run_dir) {
+  make_directories(run_dir);
+  const Refusal refusal{.kind = "driver.busy", .blame = Blame::storage};
+  UniqueFd lock = try_lock_at(open_driver_directory(run_dir), "lock", refusal);
+  if (!lock) {
+    throw user_error("driver.busy", fmt::format("another driver is at work in {}", run_dir),
                      "give this run a directory of its own with --run-dir, or see: ms-driver status");
   }
-  return fd;
+  return lock;
 }
 
 std::optional<DriverState> earlier_state(const DriverFiles& files, const std::string& job) {
@@ -72,7 +72,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
     : options_(std::move(options)),
       clock_(clock),
       files_(options_.run_dir),
-      lock_(lock_directory(files_)),
+      lock_(lock_directory(options_.run_dir)),
       earlier_(earlier_state(files_, job())),
       heartbeat_(earlier_ && !earlier_->heartbeat.empty() ? earlier_->heartbeat : new_heartbeat_path()),
       hub_(earlier_ ? earlier_->port : 0, credentials, clock, Hub::kLeastUnproven + options_.nodes.size()),

@@ -36,10 +36,14 @@ struct DriverFiles {
   std::string status() const { return dir + "/status.json"; }
   std::string metrics() const { return dir + "/metrics.prom"; }
   std::string events() const { return dir + "/events"; }
-  std::string lock() const { return dir + "/lock"; }
   std::string output(int attempt) const;
   std::string exit_status(int attempt) const;
   std::string evidence(int attempt) const;
 };
+
+// Opens the driver's directory in a run's, and makes it if it is missing. What lies there is believed and appended to,
+// so both directories must be this user's and the driver's writable by this user only; a link of another user to a run's
+// directory is not followed. Throws Error("driver.run_dir", user).
+UniqueFd open_driver_directory(const std::string& run_dir);
 
 }  // namespace ms::driver

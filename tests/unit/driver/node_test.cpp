@@ -18,6 +18,7 @@
 #include "driver/beats.h"
 #include "driver/command.h"
 #include "driver/credential.h"
+#include "driver/state.h"
 #include "driver/tasks.h"
 #include "support/fork.h"
 #include "watch/beat.h"
@@ -209,6 +210,44 @@ TEST_F(Node, HeartbeatsAreHeardInADirectoryOfOurOwnOnly) {
   fs::create_symlink(dir_, dir_ + "/link");
   EXPECT_THROW(Beats(dir_ + "/link/beat", root_), Error);
   EXPECT_THROW(Beats(dir_ + "/" + std::string(120, 'x') + "/beat", root_), Error);
+}
+
+TEST_F(Node, AnAgentRemovesNoFileThatIsNoSocket) {
+  fs::create_directory(dir_ + "/own");
+  fs::permissions(dir_ + "/own", fs::perms::owner_all);
+  std::ofstream(dir_ + "/own/beat") << "precious";
+  EXPECT_THROW(Beats(dir_ + "/own/beat", root_), Error);
+  EXPECT_EQ(read_file(dir_ + "/own/beat"), "precious");
+}
+
+// Others can guess runs/JOBID, and in a directory that others may write it may be another user's.
+TEST_F(Node, ADriversDirectoryIsMadeInARunOfThisUserOnly) {
+  const auto refused = [](const std::string& run) {
+    try {
+      open_driver_directory(run);
+      return false;
+    } catch (const Error& error) { return error.kind() == "driver.run_dir" && error.blame() == Blame::user; }
+  };
+  const std::string run = dir_ + "/run";
+  EXPECT_TRUE(refused(run)) << "it is not there";
+  fs::create_directory(run);
+  EXPECT_TRUE(open_driver_directory(run));
+  EXPECT_TRUE(open_driver_directory(run)) << "a driver that comes back";
+  fs::create_directory_symlink(run, dir_ + "/own-link");
+  EXPECT_TRUE(open_driver_directory(dir_ + "/own-link"));
+  fs::permissions(run + "/driver", fs::perms::others_write, fs::perm_options::add);
+  EXPECT_TRUE(refused(run));
+  fs::remove(run + "/driver");
+  fs::create_directory_symlink(dir_, run + "/driver");
+  EXPECT_TRUE(refused(run)) << "a link in place of the driver's directory";
+  fs::remove(run + "/driver");
+  if (geteuid() != 0) GTEST_SKIP() << "a second user takes root";
+  constexpr uid_t kOther = 65534;
+  ASSERT_EQ(lchown((dir_ + "/own-link").c_str(), kOther, kOther), 0);
+  EXPECT_TRUE(refused(dir_ + "/own-link")) << "a link of another user";
+  ASSERT_EQ(chown(run.c_str(), kOther, kOther), 0);
+  EXPECT_TRUE(refused(run)) << "a directory of another user";
+  EXPECT_FALSE(fs::exists(run + "/driver"));
 }
 
 TEST_F(Node, ACommandsStatusOutlivesTheOneWhoStartedIt) {
