@@ -36,8 +36,6 @@ Tool tool() {
                    {.command = "ms-tracepp report -o report.html runs/default/trace",
                     .doc = "Write the report as a page with charts:"},
                    {.command = "ms-tracepp heatmap runs/default/trace", .doc = "Show slow ranks as a heat map:"},
-                   {.command = "ms-tracepp report --follow runs/default",
-                    .doc = "Follow it in a browser on another machine, through ssh:"},
                    {.command = "ms-tracepp hang runs/default/trace", .doc = "Find the cause of a hang:"},
                    {.command = "ms-tracepp merge -o run.perfetto --steps 100-102 runs/default/trace",
                     .doc = "Look at three steps of all ranks at https://ui.perfetto.dev:"}},

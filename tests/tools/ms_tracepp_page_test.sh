@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ms-tracepp report -o and --follow in a real browser, and ms-tracepp report --expected.
+# ms-tracepp report -o in a real browser, and ms-tracepp report --expected.
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
@@ -42,7 +42,4 @@ if ! command -v chromium >/dev/null; then
   exit 77
 fi
 python3 -B "$here/report_page.py" "$tool" slow run other "${MS_SCREENSHOTS:-$PWD/screenshots}" || fail "the page in a browser"
-"$bin/ms-train" simulate c.toml --cluster "$cluster" --slow rank=5:3 --steps 6 --trace half >out 2>err ||
-  fail "ms-train simulate"
-python3 -B "$here/followed_page.py" "$tool" half slow run/metrics.jsonl || fail "a page that follows a run"
 exit $((failures > 0))

@@ -57,4 +57,10 @@ struct SyntheticRun {
 
 RunTrace make_run(const SyntheticRun& run);
 
+// The run, as if this rank had left no trace.
+inline RunTrace without_rank(RunTrace trace, int rank) {
+  std::erase_if(trace.ranks, [&](const RankTrace& it) { return it.rank == rank; });
+  return trace;
+}
+
 }  // namespace ms::tracepp

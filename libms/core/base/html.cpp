@@ -57,12 +57,11 @@ std::string html_page(const Page& page) {
   }
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src{}; script-src{}; {}"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src{}; script-src{}; "
       "base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"referrer\" content=\"no-referrer\">\n"
       "<title>{}</title>\n{}</head>\n<body>\n{}{}{}</body>\n</html>\n",
-      styles, scripts.empty() ? " 'none'" : scripts, page.asks_its_server ? "connect-src 'self'; " : "",
-      safe_html(page.title), head, page.body, tail, page.late);
+      styles, scripts.empty() ? " 'none'" : scripts, safe_html(page.title), head, page.body, tail, page.late);
 }
 
 std::string page_data(std::string_view id, const Json& json) {

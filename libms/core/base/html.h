@@ -21,12 +21,11 @@ struct Page {
   std::string body;                           // HTML
   std::vector<const PagePart*> styles = {};   // beside the style of all pages
   std::vector<const PagePart*> scripts = {};  // run in this order, after the body
-  bool asks_its_server = false;               // scripts may send requests to where the page came from
   std::string late = {};                      // HTML after the scripts, which may begin before all of it is there
 };
 
 // Returns the document. Its content security policy allows these styles and scripts by their checksums, and nothing
-// else: no other script, no style attribute, and no request unless the page asks its server.
+// else: no other script, no style attribute, and no request.
 std::string html_page(const Page& page);
 
 // Returns an element that holds a document for the page's scripts: JSON.parse(document.getElementById(id).textContent).

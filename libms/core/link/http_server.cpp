@@ -1,14 +1,11 @@
 #include "link/http_server.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 
@@ -74,16 +71,6 @@ void HttpServer::serve(const std::function<HttpAnswer(const HttpRequest&)>& answ
     connections_.push_back({.fd = std::move(fd), .since_s = clock_.now_s()});
   }
   connections_.remove_if([&](Connection& connection) { return !attend(connection, answer); });
-}
-
-void HttpServer::wait(int also, double seconds) const {
-  std::vector<pollfd> polled{{.fd = listener_, .events = POLLIN, .revents = 0},
-                             {.fd = also, .events = POLLIN, .revents = 0}};
-  for (const Connection& connection : connections_) {
-    const short events = connection.stage == Stage::is_answered ? POLLOUT : POLLIN;
-    polled.push_back({.fd = connection.fd.get(), .events = events, .revents = 0});
-  }
-  ::poll(polled.data(), polled.size(), static_cast<int>(std::ceil(1e3 * seconds)));
 }
 
 // Returns whether the connection stays.

@@ -46,8 +46,6 @@ class HttpServer {
 
   // Takes what has come, and has `answer` answer requests by GET; others are refused with 400, 405 or 431.
   void serve(const std::function<HttpAnswer(const HttpRequest&)>& answer);
-  // Waits until serve() has something to do, `also` can be read, or the time is over.
-  void wait(int also, double seconds) const;
 
  private:
   enum class Stage { asks, is_answered, leaves };

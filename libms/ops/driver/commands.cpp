@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
-#include "base/safe_file.h"
 #include "base/text.h"
 #include "base/user_path.h"
 #include "driver/agent.h"
@@ -27,8 +26,7 @@ namespace ms::driver {
 namespace {
 
 constexpr double kAnswer_s = 5;
-constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a state, status or ledger
-
+constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a status or ledger
 constexpr double kWeights_s = 2;  // for an answer that is only a preference
 
 const char* variable(const char* name) {
@@ -184,7 +182,7 @@ DriverFiles files_of(const Args& args, const char* name) {
     const bool is_plain_run = access((dir + "/metrics.jsonl").c_str(), F_OK) == 0;
     throw user_error("driver.run_dir", fmt::format("ms-driver has not run in {}", files.dir),
                      is_plain_run
-                         ? fmt::format("{0} is a run without ms-driver: use ms-tracepp report --follow {0}", dir)
+                         ? fmt::format("{0} is a run without ms-driver: use ms-tracepp report {0}", dir)
                          : "pass the --run-dir of ms-driver run, by default runs/JOBID");
   }
   return files;
@@ -199,7 +197,7 @@ int show_status(const Args& args) {
       return 0;
     }
     const std::optional<Json> json = Json::try_parse(document);
-    const Json* written = json ? json->find("written_s") : nullptr;
+    const Json* const written = json ? json->find("written_s") : nullptr;
     const double age_s =
         written != nullptr && written->is_number() ? SystemClock().wall_s() - written->get<double>() : 0;
     const std::string text = status_text(document, age_s);
@@ -224,9 +222,7 @@ int show_report(const Args& args) {
 // Asks the driver of a run; prints its answer.
 int ask(const Args& args, const Json& question) {
   const DriverFiles files = files_of(args, "run-dir");
-  const Refusal refusal{.kind = "driver.run_dir", .blame = Blame::user};
-  const std::optional<DriverState> state = read_state(
-      read_at(open_driver_directory(run_dir_of(args, "run-dir")), "state.json", kMostFile_bytes, refusal).value_or(""));
+  const std::optional<DriverState> state = stored_state(open_driver_directory(run_dir_of(args, "run-dir")));
   if (!state) throw Error("driver.state", Blame::storage, fmt::format("{} cannot be parsed", files.state()));
   const Proof proof = prove_ourselves(variable("SLURM_CONF"));
   std::string why = "it names no address";

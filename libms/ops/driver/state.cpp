@@ -57,6 +57,13 @@ std::string DriverFiles::evidence(int attempt) const {
   return fmt::format("{}/attempt-{}.evidence.json", dir, attempt);
 }
 
+std::optional<DriverState> stored_state(const UniqueFd& directory) {
+  constexpr std::size_t kMost_bytes = std::size_t{64} << 20;
+  const std::optional<std::string> text =
+      read_at(directory, "state.json", kMost_bytes, {.kind = "driver.run_dir", .blame = Blame::user});
+  return text ? read_state(*text) : std::nullopt;
+}
+
 UniqueFd open_driver_directory(const std::string& run_dir) {
   struct stat named {
   }, opened{};

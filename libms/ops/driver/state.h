@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/handle.h"
 #include "driver/command.h"
 
 namespace ms::driver {
@@ -45,5 +46,7 @@ struct DriverFiles {
 // so both directories must be this user's and the driver's writable by this user only; a link of another user to a run's
 // directory is not followed. Throws Error("driver.run_dir", user).
 UniqueFd open_driver_directory(const std::string& run_dir);
+// The state in such a directory; nullopt: there is none, or it is not understood. Throws Error("driver.run_dir", user).
+std::optional<DriverState> stored_state(const UniqueFd& directory);
 
 }  // namespace ms::driver

@@ -36,11 +36,6 @@ RunTrace run_of(const mesh::Mesh& mesh, const std::vector<Fault>& faults = {}) {
   return trace;
 }
 
-RunTrace without(RunTrace trace, int rank) {
-  std::erase_if(trace.ranks, [&](const RankTrace& of) { return of.rank == rank; });
-  return trace;
-}
-
 bool names_somebody(const Diagnosis& diagnosis) {
   return std::ranges::any_of(diagnosis.findings,
                              [](const Finding& finding) { return is_fault(finding) && finding.doubt.empty(); });
@@ -59,7 +54,7 @@ TEST(Gaps, AWholeTraceHasNone) {
 }
 
 TEST(Gaps, RanksFilesAndPagesAreNamed) {
-  RunTrace trace = without(without(run_of({2, 2, 2}), 0), 5);
+  RunTrace trace = without_rank(without_rank(run_of({2, 2, 2}), 0), 5);
   trace.unusable = {"t/rank-00000.mst is \x1b[2J empty"};
   EXPECT_EQ(gaps_text(find_gaps(trace)), "ranks 0, 5 of 8 have no trace; t/rank-00000.mst is ?[2J empty");
   trace.ranks[1].lost_pages = 3;
@@ -77,7 +72,7 @@ TEST(Gaps, RanksFilesAndPagesAreNamed) {
 TEST(Gaps, NobodyIsBlamedForARankWithoutATrace) {
   const RunTrace whole = run_of({2, 2, 2});
   for (int rank = 0; rank < 8; ++rank) {
-    const Diagnosis diagnosis = find_suspects(without(run_of({2, 2, 2}), rank));
+    const Diagnosis diagnosis = find_suspects(without_rank(run_of({2, 2, 2}), rank));
     EXPECT_FALSE(names_somebody(diagnosis)) << suspects_text(diagnosis);
     EXPECT_THAT(suspects_text(diagnosis),
                 StartsWith(fmt::format("not everything was traced: rank {} of 8 has no trace\n", rank)));
@@ -96,8 +91,8 @@ TEST(Gaps, AFaultIsInDoubtOnlyBesideThem) {
   const mesh::Mesh mesh{8, 4, 2};
   const mesh::Coord at = mesh.coord(21);
   const auto finding = [&](const mesh::Coord& missing) {
-    const Diagnosis diagnosis =
-        find_suspects(without(run_of(mesh, {{.kind = Is::slow_rank, .rank = 21, .factor = 1.3}}), mesh.rank(missing)));
+    const Diagnosis diagnosis = find_suspects(
+        without_rank(run_of(mesh, {{.kind = Is::slow_rank, .rank = 21, .factor = 1.3}}), mesh.rank(missing)));
     for (const Finding& found : diagnosis.findings)
       if (found.code == FindingCode::slow_rank && found.ranks == std::vector{21}) return found;
     ADD_FAILURE() << "not found: " << suspects_text(diagnosis);

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tracepp/simulated_run.h"
+#include "tracepp/synthetic.h"
 
 namespace ms::tracepp {
 namespace {
@@ -209,18 +210,13 @@ TEST(Hang, NamesBothOfTwoFaults) {
   }
 }
 
-RunTrace without(RunTrace trace, int rank) {
-  std::erase_if(trace.ranks, [&](const RankTrace& it) { return it.rank == rank; });
-  return trace;
-}
-
 TEST(Hang, NamesARankWithoutATraceOnlyAsTheLastExplanation) {
   for (const mesh::Mesh& mesh : {kSmall, kMiddle}) {
     for (const Row& row : rows()) {
       for (unsigned seed = 0; seed < 4; ++seed) {
         const int rank = victim(mesh, row, seed);
         Simulation simulation({.mesh = mesh, .steps = 6, .faults = {fault_of(row, rank)}, .seed = seed});
-        const RunTrace culprit_lost = without(simulation.traces_at_rest(), rank);
+        const RunTrace culprit_lost = without_rank(simulation.traces_at_rest(), rank);
         const Hang without_culprit = find_hang(culprit_lost);
         ASSERT_EQ(without_culprit.state, RunState::hang);
         EXPECT_EQ(without_culprit.suspects.front().rank, rank) << row.name << "\n"
@@ -228,7 +224,7 @@ TEST(Hang, NamesARankWithoutATraceOnlyAsTheLastExplanation) {
         EXPECT_EQ(without_culprit.missing_ranks, std::vector{rank});
         // Of an innocent one's loss only the kind of fault may suffer.
         const int innocent = (rank + mesh.size() / 2 + 1) % mesh.size();
-        const RunTrace innocent_lost = without(simulation.traces_at_rest(), innocent);
+        const RunTrace innocent_lost = without_rank(simulation.traces_at_rest(), innocent);
         const Hang without_innocent = find_hang(innocent_lost);
         EXPECT_EQ(without_innocent.suspects.front().rank, rank) << row.name << "\n"
                                                                 << hang_text(without_innocent, innocent_lost);

@@ -11,17 +11,6 @@ function theme(name) {
 
 // A drawing in <section id>: its canvas, the line of text below it, and what redraws them.
 class View {
-  static drawn = [];  // all views of the page
-  static past = new Map();  // by id, what the views of the page before kept
-  static listening = new AbortController();
-  // Makes all views let go of a page that another one replaces.
-  static retire() {
-    View.past = new Map(View.drawn.map((view) => [view.section.id, view.save()]));
-    View.drawn.forEach((view) => view.observer.disconnect());
-    View.drawn = [];
-    View.listening.abort();
-    View.listening = new AbortController();
-  }
   // `draw(context, width, height)`; `height` may be a function of the width.
   constructor(id, height, draw) {
     this.section = document.getElementById(id);
@@ -31,19 +20,9 @@ class View {
     this.heightOf = typeof height === "function" ? height : () => height;
     this.draw = draw;
     this.pending = false;
-    this.save = () => null;
-    this.observer = new ResizeObserver(() => this.redraw());
-    this.observer.observe(this.section);
-    const { signal } = View.listening;
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw(), { signal });
-    matchMedia("print").addEventListener("change", () => this.drawNow(), { signal });
-    View.drawn.push(this);
-  }
-  // `save()` returns what the reader chose in this view, and `restore(saved)` chooses it in the view of a newer page.
-  keep(save, restore) {
-    this.save = save;
-    const saved = View.past.get(this.section.id);
-    if (saved) restore(saved);
+    new ResizeObserver(() => this.redraw()).observe(this.section);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    matchMedia("print").addEventListener("change", () => this.drawNow());
   }
   redraw() {
     if (this.pending) return;
@@ -91,7 +70,7 @@ class View {
 // The visible part [low, high] of [min, max].
 class Range {
   constructor(min, max, least) {
-    Object.assign(this, { min, max, low: min, high: max, least, moved: false });
+    Object.assign(this, { min, max, low: min, high: max, least });
   }
   zoom(factor, at = 0.5) {
     const size = Math.min(Math.max((this.high - this.low) * factor, this.least), this.max - this.min);
@@ -102,19 +81,8 @@ class Range {
   show(low, size) {
     this.low = Math.max(this.min, Math.min(low, this.max - size));
     this.high = Math.min(this.max, this.low + size);
-    this.moved = true;
   }
   all() { this.show(this.min, this.max - this.min); }
-  // Returns the part that outlives new data; null while nobody moved it.
-  saved() {
-    const isAll = this.low <= this.min && this.high >= this.max;
-    return this.moved ? { low: this.low, size: this.high - this.low, isAll } : null;
-  }
-  // `by`: how much more the same place is now.
-  restore(saved, by = 0) {
-    if (saved?.isAll) this.all();
-    else if (saved) this.show(saved.low + by, saved.size);
-  }
 }
 
 // Zooms and moves a range by wheel, drag and keys: + - arrows Home. `left`: where its axis begins in the canvas.

@@ -30,7 +30,7 @@ constexpr int kDone = 0;
 std::optional<Expected> expected_of(const Args& args, const std::vector<std::string>& paths, const RunTrace& trace,
                                     const Analysis& analysis) {
   if (!args.has("expected")) return {};
-  return ExpectedStep(paths, args.get("expected")).compare_with(trace, analysis);
+  return compare_with_expected(paths, args.get("expected"), trace, analysis);
 }
 
 // Writes the page, and prints its first sentences.
@@ -80,9 +80,6 @@ int print_brief(const Args& args) {
 }
 
 int report(const Args& args) {
-  if (args.has("follow")) return follow(args);
-  for (const char* option : {"listen", "socket"})
-    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --follow", option));
   if (args.has("brief")) {
     for (const char* option : {"json", "output"})
       if (args.has(option))
@@ -94,8 +91,7 @@ int report(const Args& args) {
     return write_page(args);
   }
   for (const char* option : {"steps", "ranks"})
-    if (args.has(option))
-      throw user_error("cli.value", fmt::format("--{} needs --output or --follow: it is of the page", option));
+    if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --output: it is of the page", option));
   const NamedRuns named = named_runs(args.list("PATH"));
   RunTrace trace = read_with_progress(named.traces);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
@@ -130,18 +126,6 @@ Command report_command() {
                    .doc = "Write a self-contained page FILE.html instead: charts of the steps, heat maps of the ranks, "
                           "a timeline, the mesh.",
                    .letter = 'o'},
-                  {.name = "follow",
-                   .doc = "Serve that page for a running job until Ctrl-C. The page updates with new steps, slow "
-                          "ranks, losses and hangs, and keeps selection and zoom. The command prints the ssh command "
-                          "and the URL to open it on another machine."},
-                  {.name = "socket",
-                   .value = "PATH",
-                   .doc = "With --follow, serve at this UNIX socket, in a directory that only you can write (default: "
-                          "in a new directory in TMPDIR, else /tmp). ssh -L can forward to it."},
-                  {.name = "listen",
-                   .value = "127.0.0.1:PORT",
-                   .doc = "With --follow, serve at a port of the loopback interface instead; 0 selects a free port. "
-                          "Other users of the machine can connect, but are rejected without the token of the URL."},
                   {.name = "expected",
                    .value = "CLUSTER",
                    .doc = "Also compare with the step that ms-train simulate expects on the machines of this file, see "
@@ -162,11 +146,7 @@ Command report_command() {
           "rank, step and axis; exposed communication; the pipeline bubble relative to its schedule; communication by "
           "group with wait, transfer and bandwidth; the critical path; and the steps at which the run became slower. "
           "With several run.dir, the traces are those of the first, and the page plots the loss, step time and tokens "
-          "per second of all from their metrics.jsonl.\n\n"
-          "A page of --follow polls for new data every two seconds, shows their age, and pauses updates while you "
-          "select text. The files are read again when they have grown, for at most a tenth of the time, and only while "
-          "a page is open. Anyone with the URL and access to the socket or port can see the page; it is read-only. The "
-          "first request without the token of the URL is logged."};
+          "per second of all from their metrics.jsonl."};
 }
 
 }  // namespace ms::tracepp

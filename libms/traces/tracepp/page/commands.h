@@ -8,7 +8,4 @@ namespace ms::tracepp {
 
 Command report_command();
 
-// report --follow: serves the page until a signal ends it.
-int follow(const Args& args);
-
 }  // namespace ms::tracepp

@@ -99,14 +99,14 @@ function curvesView(run) {
     steps.forEach((at, i) => { if (Math.abs(at - step) < Math.abs(steps[best] - step)) best = i; });
     return best;
   };
-  const choose = (curve, index, follows = true) => {
+  const choose = (curve, index) => {
     const of = curves[curve];
     chosen = { curve, index: Math.max(0, Math.min(of.steps.length - 1, index)) };
     const step = of.steps[chosen.index];
     const values = panels.filter((panel) => Number.isFinite(of[panel.of][chosen.index]))
       .map((panel) => `${panel.title} ${panel.text(of[panel.of][chosen.index])}`);
     view.say(`${of.name}, step ${step}: ${values.join(", ")}`);
-    if (follows && (step < range.low || step > range.high))
+    if (step < range.low || step > range.high)
       range.show(step - (range.high - range.low) / 2, range.high - range.low);
     view.redraw();
   };
@@ -123,10 +123,4 @@ function curvesView(run) {
   view.onPoint(() => {}, at);
   view.onKeys({ ArrowLeft: () => choose(chosen.curve, chosen.index - 1),
     ArrowRight: () => choose(chosen.curve, chosen.index + 1), ArrowUp: move(-1), ArrowDown: move(1) });
-  view.keep(() => ({ range: range.saved(), name: curves[chosen.curve].name,
-    step: curves[chosen.curve].steps[chosen.index] }), (saved) => {
-    range.restore(saved.range);
-    const curve = curves.findIndex(({ name }) => name === saved.name);
-    if (curve >= 0 && saved.step !== undefined) choose(curve, nearest(curve, saved.step), false);
-  });
 }

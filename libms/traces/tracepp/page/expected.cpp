@@ -155,28 +155,22 @@ std::string mean_sentence(const Expected& expected) {
 
 }  // namespace
 
-ExpectedStep::ExpectedStep(const std::vector<std::string>& paths, std::string cluster) : cluster_(std::move(cluster)) {
+Expected compare_with_expected(const std::vector<std::string>& paths, const std::string& cluster,
+                               const RunTrace& observed, const Analysis& analysis) {
   if (paths.size() != 1) throw user_error("cli.value", "--expected needs one PATH: run.dir/trace");
-  config_path_ = config_of(paths.front());
-  config_ = read_file(config_path_);
   const Scratch scratch;
-  const SubprocessResult result = run_subprocess({own_tool("ms-train"), "simulate", config_path_, "--cluster", cluster_,
-                                                  "--trace", scratch.path(), "--steps", "3"},
+  const SubprocessResult result = run_subprocess({own_tool("ms-train"), "simulate", config_of(paths.front()),
+                                                  "--cluster", cluster, "--trace", scratch.path(), "--steps", "3"},
                                                  {.deadline_s = kSimulation_s});
   if (!result.ok()) {
     throw user_error("expected.simulate", fmt::format("ms-train simulate does not time this run: {}; it says: {}",
                                                       result.describe(), plain_text(result.err, 1000)));
   }
-  trace_ = read_run({scratch.path()}, {});
-  breakdown_ = break_down(trace_);
-  comms_ = measure_communication(trace_, match_operations(trace_));
-}
-
-bool ExpectedStep::is_current() const { return read_file(config_path_) == config_; }
-
-Expected ExpectedStep::compare_with(const RunTrace& observed, const Analysis& analysis) const {
-  Expected expected{.cluster = cluster_,
-                    .diff = compare({trace_, breakdown_, comms_}, {observed, analysis.breakdown, analysis.comms}),
+  const RunTrace simulated = read_run({scratch.path()}, {});
+  const Breakdown breakdown = break_down(simulated);
+  const CommReport comms = measure_communication(simulated, match_operations(simulated));
+  Expected expected{.cluster = cluster,
+                    .diff = compare({simulated, breakdown, comms}, {observed, analysis.breakdown, analysis.comms}),
                     .varies_s = spread_of(analysis.breakdown)};
   join_waits_for_cores(expected.diff);
   name_causes(expected, observed, analysis);

@@ -20,24 +20,12 @@ struct Expected {
   std::string culprit = {}, single_step = {}, unknown = {};
 };
 
-// A simulated step of a run, to compare its traces with.
-class ExpectedStep {
- public:
-  // Simulates the run whose traces are in the only one of `paths`, run.dir or run.dir/trace, on the machines of
-  // `cluster`: ms-cluster(5). Throws Error("cli.value", user) if there are several paths, Error("expected.config",
-  // user) where run.dir has no config.toml, Error("expected.simulate", user) where ms-train refuses.
-  ExpectedStep(const std::vector<std::string>& paths, std::string cluster);
-
-  // False: the run has been started again with another config.toml since.
-  bool is_current() const;
-  Expected compare_with(const RunTrace& observed, const Analysis& analysis) const;
-
- private:
-  std::string cluster_, config_path_, config_;
-  RunTrace trace_;
-  Breakdown breakdown_;
-  CommReport comms_;
-};
+// Simulates a step of the run whose traces are in the only one of `paths`, run.dir or run.dir/trace, on the machines of
+// `cluster`, ms-cluster(5), and compares `observed` with it. Throws Error("cli.value", user) if there are several
+// paths, Error("expected.config", user) where run.dir has no config.toml, Error("expected.simulate", user) where
+// ms-train refuses.
+Expected compare_with_expected(const std::vector<std::string>& paths, const std::string& cluster,
+                               const RunTrace& observed, const Analysis& analysis);
 
 // Compares as one part what the simulator cannot tell apart. A simulated rank stalls only where ranks share cores;
 // there chance decides which rank of a tp group waits for a core, and which ones for that rank.

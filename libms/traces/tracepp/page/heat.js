@@ -71,7 +71,6 @@ function rankMap(run, selection) {
     selection.choose(run.ranks[index]);
   };
   view.onKeys({ ArrowLeft: next(-1), ArrowRight: next(1) });
-  view.keep(() => ({ range: range.saved() }), (saved) => range.restore(saved.range));
   selection.listen(() => { tell(run.indexOf.get(selection.rank) ?? -1, null); view.redraw(); });
 }
 

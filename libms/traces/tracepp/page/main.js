@@ -2,11 +2,9 @@
 "use strict";
 
 class Selection {
-  // `past`: of the page before, which holds where the reader made it.
-  constructor(run, past) {
+  constructor(run) {
     this.run = run;
-    this.isChosen = past !== null && past.isChosen && past.rank < run.world;
-    this.rank = this.isChosen ? past.rank : run.marks[0]?.rank ?? slowest(run);
+    this.rank = run.marks[0]?.rank ?? slowest(run);
     this.listeners = [];
     const move = (axis, by) => () => {
       const at = coordOf(run.mesh, this.rank);
@@ -23,7 +21,6 @@ class Selection {
   }
   choose(rank) {
     this.rank = rank;
-    this.isChosen = true;
     for (const changed of this.listeners) changed();
   }
 }
@@ -36,8 +33,8 @@ function slowest(run) {
 }
 
 // Draws a run into the page, without its timeline. Returns the selection.
-function drawRun(run, past) {
-  const selection = new Selection(run, past);
+function drawRun(run) {
+  const selection = new Selection(run);
   stepsView(run);
   curvesView(run);
   rankMap(run, selection);
@@ -60,12 +57,11 @@ async function shown(mark) {
 }
 
 async function main() {
-  const run = await loadRun(document), selection = drawRun(run, null);
+  const run = await loadRun(document), selection = drawRun(run);
   await shown("drawn_ms");
   if (document.readyState === "loading") await new Promise((done) => addEventListener("DOMContentLoaded", done));
   await loadTimeline(run, document);
   timelineView(run, selection);
-  if (document.getElementById("followed")) followRun(selection);
   await shown("whole_ms");
 }
 

@@ -17,7 +17,7 @@ namespace ms {
 
 // The files beside this one.
 extern const PagePart kReportStyle, kReportDataScript, kReportCanvasScript, kReportStepsScript, kReportCurvesScript,
-    kReportHeatScript, kReportTimelineScript, kReportGridScript, kReportFollowScript, kReportMainScript;
+    kReportHeatScript, kReportTimelineScript, kReportGridScript, kReportMainScript;
 
 namespace tracepp {
 namespace {
@@ -175,7 +175,7 @@ Json steps_data(const Analysis& analysis) {
 }  // namespace
 
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::vector<Curve>& curves, const std::string& sections, const std::string& version) {
+                        const std::vector<Curve>& curves, const std::string& sections) {
   const std::vector<Mark> marks = marks_of(analysis);
   Columns columns;
   Json run = measures_data(trace, analysis, columns);
@@ -195,8 +195,6 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
 
   const bool hangs = !run["hang"].is_null();
   std::string body = run_html(trace, analysis.effective);
-  if (!version.empty())
-    body += fmt::format("<p id=\"followed\" class=\"quiet\" data-version=\"{}\"></p>\n", safe_html(version));
   body += verdict_html(analysis, look_first(trace, analysis)) +
           "<p id=\"problem\" class=\"bad\"></p>\n"
           "<form id=\"search\" hidden><label>Rank <input name=\"rank\" type=\"number\" min=\"0\"></label> "
@@ -208,15 +206,12 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   if (!hangs) body += view_html(kGridView, false);
   body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kTimelineView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
-  Page page{.title = "ms-tracepp report " + plain_text(trace.run, 100),
-            .body = std::move(body),
-            .styles = {&kReportStyle},
-            .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
-                        &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript},
-            .asks_its_server = !version.empty(),
-            .late = page_bytes("events", gzip(events.bytes()))};
-  if (page.asks_its_server) page.scripts.insert(page.scripts.end() - 1, &kReportFollowScript);
-  return html_page(page);
+  return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),
+                    .body = std::move(body),
+                    .styles = {&kReportStyle},
+                    .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
+                                &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript},
+                    .late = page_bytes("events", gzip(events.bytes()))});
 }
 
 }  // namespace tracepp

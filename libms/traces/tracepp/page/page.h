@@ -37,10 +37,8 @@ Json timeline_data(const RunTrace& trace, const ExportOptions& shown, Columns& c
 Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns);
 
 // `asked`: the ranks and steps of the timeline that the user chose. `curves`: of this run and of others. `sections`:
-// HTML of further sections. `version`: of a page that is served and follows the run; empty: it is a file, and sends no
-// request.
+// HTML of further sections.
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::vector<Curve>& curves = {}, const std::string& sections = "",
-                        const std::string& version = "");
+                        const std::vector<Curve>& curves = {}, const std::string& sections = "");
 
 }  // namespace ms::tracepp

@@ -56,11 +56,11 @@ function stepsView(run) {
       context.fill();
     }
   });
-  const choose = (i, follows = true) => {
+  const choose = (i) => {
     chosen = Math.max(0, Math.min(numbers.length - 1, i));
     const about = events.filter((event) => event.step === numbers[chosen]).map((event) => event.text);
     view.say(`step ${numbers[chosen]}: ${duration(seconds[chosen])}${about.map((text) => "; " + text).join("")}`);
-    if (follows && (chosen < range.low || chosen >= range.high))
+    if (chosen < range.low || chosen >= range.high)
       range.show(chosen - (range.high - range.low) / 2, range.high - range.low);
     view.redraw();
   };
@@ -68,8 +68,4 @@ function stepsView(run) {
   const at = (px) => choose(Math.floor(range.low + (px - left) / (view.width - left) * (range.high - range.low)));
   view.onPoint(at, at);
   view.onKeys({ ArrowLeft: () => choose(chosen - 1), ArrowRight: () => choose(chosen + 1) });
-  view.keep(() => ({ range: range.saved(), first: numbers[0], step: numbers[chosen] }), (saved) => {
-    range.restore(saved.range, saved.first - numbers[0]);
-    if (numbers.includes(saved.step)) choose(numbers.indexOf(saved.step), false);
-  });
 }

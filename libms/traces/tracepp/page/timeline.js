@@ -182,21 +182,6 @@ function timelineView(run, selection) {
     choose(e < 0 ? tracks[t].first : e, true);
   };
   view.onKeys({ ArrowLeft: move(-1), ArrowRight: move(1), ArrowUp: climb(-1), ArrowDown: climb(1) });
-  const identity = (e) => ({ rank: run.ranks[tracks[trackOf[e]].rank], track: tracks[trackOf[e]].name, step: stepOf[e],
-    name: nameOf(e), begin: begin[e] });
-  view.keep(() => ({ range: range.saved(), origin_ns: run.timeline.origin_ns, event: chosen < 0 ? null : identity(chosen) }),
-    (saved) => {
-      const by = Number(BigInt(saved.origin_ns) - BigInt(run.timeline.origin_ns)) / 1e9;
-      range.restore(saved.range, by);
-      const event = saved.event;
-      const track = tracks.find(({ rank, name }) => event && run.ranks[rank] === event.rank && name === event.track);
-      if (!track) return;
-      const off = (e) => Math.abs(begin[e] - event.begin - by);
-      let found = -1;
-      for (let e = track.first; e < track.first + track.count; ++e)
-        if (stepOf[e] === event.step && nameOf(e) === event.name && (found < 0 || off(e) < off(found))) found = e;
-      choose(found, false);
-    });
 }
 
 function drawArrow(context, x0, y0, x1, y1, wide) {

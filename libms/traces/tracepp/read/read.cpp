@@ -311,20 +311,6 @@ void merge(RunTrace& into, RunTrace&& part) {
   into.unusable.insert(into.unusable.end(), part.unusable.begin(), part.unusable.end());
 }
 
-FilesSeen look_at_files(const std::vector<std::string>& paths) {
-  FilesSeen seen;
-  for (const File& file : list_files(paths)) {
-    std::error_code gone;
-    const fs::file_time_type written = fs::last_write_time(file.path, gone);
-    if (gone) continue;
-    ++seen.files;
-    seen.bytes += file.size_bytes;
-    const auto since_1970 = std::chrono::file_clock::to_sys(written).time_since_epoch();
-    seen.written_s = std::max(seen.written_s, std::chrono::duration<double>(since_1970).count());
-  }
-  return seen;
-}
-
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {
   const std::vector<File> files = list_files(paths);
   std::vector<Part> parts = read_parts(files, options);

@@ -29,15 +29,6 @@ struct ReadOptions {
 // read.
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options = {});
 
-// The files that read_run() would read, without their contents: equal where none grew, came or went.
-struct FilesSeen {
-  std::size_t files = 0;
-  std::int64_t bytes = 0;
-  double written_s = 0;  // the newest one, in seconds since 1970
-  bool operator==(const FilesSeen&) const = default;
-};
-FilesSeen look_at_files(const std::vector<std::string>& paths);
-
 // Adds the ranks of `part`; their events refer to the tables of `into` afterwards.
 void merge(RunTrace& into, RunTrace&& part);
 
