@@ -106,6 +106,10 @@ TEST(NcclLog, SocketsBesideAdaptersOrWhereOthersHaveThem) {
   // Alone it may be as it should.
   EXPECT_THAT(judged({lacks}), IsEmpty());
   EXPECT_THAT(judge_nccl(log_of({lacks.lines})).not_run, testing::Contains(HasSubstr("ms-netcheck config")));
+  Speaker another{.host = "n4"};
+  another.says("NET/IB : No device found.").says("Using network Socket").opens(8);
+  EXPECT_THAT(judge_nccl(log_of({lacks.lines, another.lines})).not_run,
+              testing::Contains(HasSubstr("ms-netcheck config")).Times(1));
 }
 
 TEST(NcclLog, MemoryOfTheHostWhereNvlinksJoinTheGpus) {

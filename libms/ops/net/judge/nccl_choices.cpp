@@ -49,6 +49,8 @@ class ChoiceJudge {
       dumped(name, host);
       for (const auto& [text, times] : host.warnings) find(name, "nccl.warning", Severity::warning, text, "");
     }
+    if (unknown_adapters_)
+      not_run_.emplace_back("whether adapters are left unused: no host took or found one, 'ms-netcheck config' looks");
     rings();
     if (std::ranges::count_if(hosts_, [](const auto& host) { return host.second.dumped_rings.has_value(); }) > 1)
       not_run_.emplace_back("dumped graphs beside each other: they do not tell whether they are of one group");
@@ -69,20 +71,17 @@ class ChoiceJudge {
   void sockets(const std::string& name, const NcclHost& host) {
     if (!host.networks.contains("Socket") && !has_way(host, "NET/Socket")) return;
     const std::string set = set_here(host, {"NCCL_NET", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET_PLUGIN"});
-    const bool others = any_host([](const NcclHost& other) {
-      return std::ranges::any_of(other.networks, [](const std::string& network) { return network != "Socket"; });
-    });
     if (!host.adapters.empty()) {
       find(name, "nccl.socket", Severity::warning,
            fmt::format("sends over sockets, and found {}{}", plural(host.adapters.size(), "adapter"), set),
            "unset what keeps NCCL from them");
-    } else if (others) {
+    } else if (has_adapters_) {
       find(name, "nccl.socket", Severity::warning,
            fmt::format("sends over sockets where other hosts do not{}{}",
                        host.found_no_adapter ? ": it found no adapter" : "", set),
            "see that the process has /dev/infiniband and libibverbs, in its container too, and a port that is up");
     } else {
-      not_run_.push_back("whether adapters are left unused: no host took or found one, 'ms-netcheck config' looks");
+      unknown_adapters_ = true;
     }
   }
 
@@ -96,10 +95,8 @@ class ChoiceJudge {
       if (const std::optional<bool> are = host.are_joined(gpus.first, gpus.second))
         (*are ? joined : apart) += connections;
     }
-    const bool others =
-        any_host([](const NcclHost& other) { return has_way(other, "P2P") && !other.ways.contains("SHM"); });
     const bool unknown = host.has_nvlink && joined + apart < shm->second;
-    if (joined == 0 && !unknown && !others) return;
+    if (joined == 0 && !unknown && !has_p2p_) return;
     const std::string_view why = joined > 0 ? "and NVLinks join them"
                                  : unknown  ? "and it has NVLinks; no line tells whether they join these GPUs"
                                             : "where other hosts go from GPU to GPU; they may be of another kind";
@@ -114,25 +111,22 @@ class ChoiceJudge {
   // not read from it.
   void direct(const std::string& name, const NcclHost& host) {
     const Rdma sends = rdma_of(host.ways), receives = rdma_of(host.receives);
-    const bool others_send = any_host([](const NcclHost& other) { return rdma_of(other.ways).direct > 0; });
-    const bool others_receive = any_host([](const NcclHost& other) { return rdma_of(other.receives).direct > 0; });
-    const bool nobody = !others_send && !others_receive;
+    const bool nowhere = !sends_direct_ && !receives_direct_;
     const bool reads = host.has_nvlink || receives.direct == 0;
     std::int64_t staged = 0, all = 0;
-    if (nobody || (others_send && reads)) staged += sends.staged, all += sends.staged + sends.direct;
-    if (nobody || others_receive) staged += receives.staged, all += receives.staged + receives.direct;
+    if (nowhere || (sends_direct_ && reads)) staged += sends.staged, all += sends.staged + sends.direct;
+    if (nowhere || receives_direct_) staged += receives.staged, all += receives.staged + receives.direct;
     if (staged == 0) return;
-    find(name, "nccl.gdr", nobody ? Severity::note : Severity::warning,
+    find(name, "nccl.gdr", nowhere ? Severity::note : Severity::warning,
          fmt::format("{} of {} over InfiniBand or RoCE without GPUDirect RDMA: bytes go through the host's memory{}{}",
                      staged, plural(static_cast<std::size_t>(all), "connection"),
-                     nobody ? "; no host has it, so it may not be there to have" : "",
+                     nowhere ? "; no host has it, so it may not be there to have" : "",
                      set_here(host, {"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"})),
          "load nvidia_peermem, or use a kernel and driver with DMA-BUF; GPU and adapter below one PCIe switch");
   }
 
   void multicast(const std::string& name, const NcclHost& host) {
-    const bool others = any_host([](const NcclHost& other) { return other.has_multicast && !other.lacks_multicast; });
-    if (!host.lacks_multicast || !others) return;
+    if (!host.lacks_multicast || !has_multicast_) return;
     find(name, "nccl.nvls", Severity::warning, "has no NVLink multicast, and other hosts have",
          "see that the fabric manager runs, and that its version is the driver's");
   }
@@ -200,8 +194,19 @@ class ChoiceJudge {
   };
   const NcclLog& log_;
   const Hosts& hosts_;
+  // Whether any host has or does it: found once, as there may be 10,000 hosts.
+  const bool has_adapters_ = any_host([](const NcclHost& host) {
+    return std::ranges::any_of(host.networks, [](const std::string& network) { return network != "Socket"; });
+  });
+  const bool has_p2p_ =
+      any_host([](const NcclHost& host) { return has_way(host, "P2P") && !host.ways.contains("SHM"); });
+  const bool sends_direct_ = any_host([](const NcclHost& host) { return rdma_of(host.ways).direct > 0; });
+  const bool receives_direct_ = any_host([](const NcclHost& host) { return rdma_of(host.receives).direct > 0; });
+  const bool has_multicast_ =
+      any_host([](const NcclHost& host) { return host.has_multicast && !host.lacks_multicast; });
   std::map<Said, std::vector<std::string>> found_;
   std::vector<std::string> not_run_;
+  bool unknown_adapters_ = false;
 };
 
 }  // namespace
