@@ -83,10 +83,13 @@ __attribute__((constructor)) static void read_environment(void) {
   strcpy(directory, dir);
 }
 
-// Is the path, seen from the open directory `at`, the directory or below it? Compares names, follows no links.
-static bool below(int at, const char* path) {
-  if (directory[0] == '\0' || path == NULL) return false;
-  char whole[3 * kMaxPath], out[3 * kMaxPath];
+// The absolute name of a path, seen from the open directory `at`; links are not followed. NULL: not known. Holds until
+// this thread has asked for two more.
+static const char* named(int at, const char* path) {
+  static _Thread_local char names[3][3 * kMaxPath];
+  static _Thread_local unsigned turn;
+  if (path == NULL) return NULL;
+  char whole[3 * kMaxPath], *out = names[turn++ % 3];
   whole[0] = '\0';
   if (path[0] != '/') {
     char link[64];
@@ -97,10 +100,10 @@ static bool below(int at, const char* path) {
       snprintf(link, sizeof link, "/proc/self/fd/%d", at);
       length = readlink(link, whole, kMaxPath - 1);
     }
-    if (length < 0) return false;
+    if (length < 0) return NULL;
     whole[length] = '\0';
   }
-  if (strlen(path) >= 2 * kMaxPath - 1) return false;
+  if (strlen(path) >= 2 * kMaxPath - 1) return NULL;
   strcat(whole, "/");
   strcat(whole, path);
   size_t end = 0;
@@ -115,6 +118,13 @@ static bool below(int at, const char* path) {
     end += strlen(part);
   }
   out[end] = '\0';
+  return out;
+}
+
+// Is it the directory or below it?
+static bool below(int at, const char* path) {
+  const char* out = directory[0] == '\0' ? NULL : named(at, path);
+  if (out == NULL) return false;
   const size_t length = strlen(directory);
   return strncmp(out, directory, length) == 0 && (out[length] == '\0' || out[length] == '/');
 }
@@ -163,14 +173,14 @@ static size_t half_of(size_t size) {
 
 // ---- opening and closing
 
-#define OPENED(name, path, at, flags, call)                                         \
-  const bool mine = below(at, path);                                                \
-  const bool writes = ((flags) & (O_ACCMODE | O_CREAT | O_TRUNC)) != O_RDONLY;      \
-  const enum Action what = mine && writes ? count(name, NULL, path, -1) : kNothing; \
-  if (what == kError) return -1;                                                    \
-  const int fd = call;                                                              \
-  after(what);                                                                      \
-  learn(fd, !mine ? kUnknown : writes ? kWritable : kReadable);                     \
+#define OPENED(name, path, at, flags, call)                                                    \
+  const bool mine = below(at, path);                                                           \
+  const bool writes = ((flags) & (O_ACCMODE | O_CREAT | O_TRUNC)) != O_RDONLY;                 \
+  const enum Action what = mine && writes ? count(name, NULL, named(at, path), -1) : kNothing; \
+  if (what == kError) return -1;                                                               \
+  const int fd = call;                                                                         \
+  after(what);                                                                                 \
+  learn(fd, !mine ? kUnknown : writes ? kWritable : kReadable);                                \
   return fd;
 
 #define MODE_OF(flags, last)                                        \
@@ -330,7 +340,7 @@ OF_PATH(remove)
 
 int unlinkat(int at, const char* path, int flags) {
   REAL(int, unlinkat, int, const char*, int)
-  CHANGE("unlinkat", below(at, path), NULL, path, -1, real(at, path, flags))
+  CHANGE("unlinkat", below(at, path), NULL, named(at, path), -1, real(at, path, flags))
 }
 int mkdir(const char* path, mode_t mode) {
   REAL(int, mkdir, const char*, mode_t)
@@ -338,7 +348,7 @@ int mkdir(const char* path, mode_t mode) {
 }
 int mkdirat(int at, const char* path,
             mode_t mode){REAL(int, mkdirat, int, const char*, mode_t)
-                             CHANGE("mkdirat", below(at, path), NULL, path, -1, real(at, path, mode))}
+                             CHANGE("mkdirat", below(at, path), NULL, named(at, path), -1, real(at, path, mode))}
 #define OF_TWO_PATHS(name)                                                                    \
   int name(const char* from, const char* to) {                                                \
     REAL(int, name, const char*, const char*)                                                 \
@@ -348,13 +358,16 @@ OF_TWO_PATHS(rename) OF_TWO_PATHS(link) OF_TWO_PATHS(symlink)
 
     int renameat(int from_at, const char* from, int to_at, const char* to) {
   REAL(int, renameat, int, const char*, int, const char*)
-  CHANGE("renameat", below(from_at, from) || below(to_at, to), from, to, -1, real(from_at, from, to_at, to))
+  CHANGE("renameat", below(from_at, from) || below(to_at, to), named(from_at, from), named(to_at, to), -1,
+         real(from_at, from, to_at, to))
 }
 int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) {
   REAL(int, renameat2, int, const char*, int, const char*, unsigned)
-  CHANGE("renameat2", below(from_at, from) || below(to_at, to), from, to, -1, real(from_at, from, to_at, to, flags))
+  CHANGE("renameat2", below(from_at, from) || below(to_at, to), named(from_at, from), named(to_at, to), -1,
+         real(from_at, from, to_at, to, flags))
 }
 int linkat(int from_at, const char* from, int to_at, const char* to, int flags) {
   REAL(int, linkat, int, const char*, int, const char*, int)
-  CHANGE("linkat", below(from_at, from) || below(to_at, to), from, to, -1, real(from_at, from, to_at, to, flags))
+  CHANGE("linkat", below(from_at, from) || below(to_at, to), named(from_at, from), named(to_at, to), -1,
+         real(from_at, from, to_at, to, flags))
 }

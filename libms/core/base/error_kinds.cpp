@@ -30,6 +30,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"ckpt.incomplete",
      "A checkpoint lacks files of some ranks: the run ended during the save, or files were deleted later. Use an older "
      "checkpoint; 'ms-ckpt ls' lists complete ones."},
+    {"ckpt.link",
+     "Root was given a path with a user's link to a directory of another user. Give the directory itself if that is "
+     "meant."},
     {"ckpt.list", "The directory of checkpoints cannot be listed. Check its owner and the file system."},
     {"ckpt.lock",
      "A directory of checkpoints cannot be locked. The file system may not support locks; the message has its reason."},

@@ -65,15 +65,19 @@ void require_own_name(const UniqueFd& fd, const std::string& path, Blame absent)
 
 }  // namespace
 
-FileLock lock_file(const std::string& path, Blame absent) {
-  FileLock lock{.fd = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666))};
+FileLock lock_file(const std::string& path, Blame absent) { return lock_file(path, absent, AT_FDCWD, path); }
+
+FileLock lock_file(const std::string& path, Blame absent, int directory, const std::string& name) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+  FileLock lock{.fd = UniqueFd(::openat(directory, name.c_str(), kFlags, 0666))};
   if (!lock.fd) {
     const int err = errno;
     if (err == ELOOP) {
       throw Error("file.kind", absent, fmt::format("'{}' is not a lock file: it is a symbolic link", path),
                   "remove it");
     }
-    const bool has_failed = err == EROFS && ::access(path.c_str(), F_OK) == 0;  // it was written to before
+    const bool has_failed =
+        err == EROFS && ::faccessat(directory, name.c_str(), F_OK, 0) == 0;  // it was written to before
     throw Error("file.open", is_wrong_path(err) && !has_failed ? absent : Blame::storage,
                 fmt::format("cannot open '{}': {}", path, errno_text(err)));
   }
@@ -85,9 +89,9 @@ FileLock lock_file(const std::string& path, Blame absent) {
     error = try_lock(lock.fd);
   }
   if (error == 0) {
-    const std::string name = name_of(::getpid());
+    const std::string holder = name_of(::getpid());
     // For people only: where the disk is full, the lock holds all the same.
-    if (::ftruncate(lock.fd.get(), 0) == 0) (void)!::pwrite(lock.fd.get(), name.data(), name.size(), 0);
+    if (::ftruncate(lock.fd.get(), 0) == 0) (void)!::pwrite(lock.fd.get(), holder.data(), holder.size(), 0);
     return lock;
   }
   if (error == EWOULDBLOCK) {

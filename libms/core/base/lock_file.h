@@ -16,7 +16,9 @@ struct FileLock {
   int error = 0;            // of a file system that has no locks
 };
 // Tries to lock the file, which is made where it is not there. Throws Error("file.open") where that cannot be, and
-// Error("file.kind") where the name is a link: somebody else could have laid it. `absent` as in base/file.h.
+// Error("file.kind") where the name is a link: somebody else could have laid it. `absent` as in base/file.h. With
+// `directory`, the file is `name` in that open directory, and `path` is what messages call it.
 FileLock lock_file(const std::string& path, Blame absent);
+FileLock lock_file(const std::string& path, Blame absent, int directory, const std::string& name);
 
 }  // namespace ms

@@ -4,7 +4,6 @@
 #include "ckpt/directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,100 +24,122 @@
 namespace ms::ckpt {
 namespace {
 
-std::string saving_path(const std::string& dir, std::int64_t step) { return path_in(dir, "saving-" + step_name(step)); }
-std::string step_path(const std::string& dir, std::int64_t step) { return path_in(dir, step_name(step)); }
-std::string pin_path(const std::string& dir, std::int64_t step) { return step_path(dir, step) + ".pin"; }
+std::string saving_name(std::int64_t step) { return "saving-" + step_name(step); }
+std::string pin_name(std::int64_t step) { return step_name(step) + ".pin"; }
+
+Error storage_error(std::string kind, std::string_view doing, const std::string& path, int err) {
+  return Error(std::move(kind), Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)));
+}
 
 // Whether there is something of that name, links not followed. `absent` as in base/file.h.
-bool exists(const std::string& path, Blame absent = Blame::storage) {
+bool exists_at(int directory, const std::string& name, const std::string& path, Blame absent) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
   const int err = errno;
   if (err == ENOENT) return false;
   throw Error("ckpt.stat", is_wrong_path(err) ? absent : Blame::storage,
               fmt::format("cannot stat '{}': {}", path, errno_text(err)));
 }
+bool exists(const Directory& dir, const std::string& name) {
+  return exists_at(dir.fd(), dir.at(name), dir.path_of(name), Blame::storage);
+}
 
-void require_step(const std::string& dir, std::int64_t step) {
-  if (exists(step_path(dir, step))) return;
-  throw user_error("ckpt.none", fmt::format("there is no checkpoint of step {} in '{}'", step, dir));
+void require_step(const Directory& dir, std::int64_t step) {
+  if (exists(dir, step_name(step))) return;
+  throw user_error("ckpt.none", fmt::format("there is no checkpoint of step {} in '{}'", step, dir.path()));
 }
 
 // "PREFIX-1", or the first number after it that is free.
-std::string free_path(const std::string& prefix) {
+std::string free_name(const Directory& dir, const std::string& prefix) {
   for (int number = 1;; ++number) {
-    std::string path = fmt::format("{}-{}", prefix, number);
-    if (!exists(path)) return path;
+    std::string name = fmt::format("{}-{}", prefix, number);
+    if (!exists(dir, name)) return name;
   }
 }
 
-void make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) return;
-  throw Error("ckpt.create", Blame::storage, fmt::format("cannot make '{}': {}", path, errno_text(errno)));
+void make_directory(const Directory& dir, const std::string& name) {
+  if (::mkdirat(dir.fd(), dir.at(name).c_str(), 0777) == 0) return;
+  throw storage_error("ckpt.create", "make", dir.path_of(name), errno);
 }
 
-void move(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
-  throw Error("ckpt.rename", Blame::storage,
-              fmt::format("cannot rename '{}' to '{}': {}", from, to, errno_text(errno)));
+void move(const Directory& from, const std::string& name, const Directory& to, const std::string& new_name) {
+  if (::renameat(from.fd(), from.at(name).c_str(), to.fd(), to.at(new_name).c_str()) == 0) return;
+  throw storage_error("ckpt.rename", fmt::format("rename '{}' to", from.path_of(name)), to.path_of(new_name), errno);
 }
 
-void delete_tree(const std::string& path) {
-  std::error_code error;  // a link is deleted, not what it points to; what is gone already is no error
-  std::filesystem::remove_all(path, error);
-  if (!error) return;
-  throw Error("ckpt.delete", Blame::storage, fmt::format("cannot delete '{}': {}", path, errno_text(error.value())));
+// 0, or the errno of syncing the names in a directory.
+int sync_names(const Directory& dir) {
+  const UniqueFd fd(::openat(dir.fd(), dir.at(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return errno;
+  if (::fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return 0;  // some file systems need none
+  return errno;
+}
+void sync(const Directory& dir) {
+  if (const int err = sync_names(dir); err != 0) throw storage_error("file.sync", "fsync", dir.path(), err);
 }
 
-void delete_file(const std::string& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return;
-  throw Error("ckpt.delete", Blame::storage, fmt::format("cannot delete '{}': {}", path, errno_text(errno)));
+// Deletes a file, a link, or a directory with all that is in it; what is gone already is no error.
+void delete_tree(int directory, const std::string& name, const std::string& path) {
+  if (::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT) return;
+  if (errno != EISDIR && errno != EPERM) throw storage_error("ckpt.delete", "delete", path, errno);
+  const UniqueFd tree(::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!tree) throw storage_error("ckpt.delete", "delete", path, errno);
+  for (const std::string& inside : names_in(fmt::format("/proc/self/fd/{}", tree.get())))
+    delete_tree(tree.get(), inside, path_in(path, inside));
+  if (::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
+  throw storage_error("ckpt.delete", "delete", path, errno);
+}
+void delete_tree(const Directory& dir, const std::string& name) {
+  delete_tree(dir.fd(), dir.at(name), dir.path_of(name));
 }
 
 // Gives it a name under which nobody looks for checkpoints, durably.
-std::string take_away(const std::string& dir, const std::string& path, std::int64_t step) {
-  std::string to = free_path(path_in(dir, "deleting-" + step_name(step)));
-  rename_synced(path, to);
+std::string take_away(const Directory& dir, const std::string& name, std::int64_t step) {
+  std::string to = free_name(dir, "deleting-" + step_name(step));
+  move(dir, name, dir, to);
+  sync(dir);
   return to;
 }
 
-void discard_save(const std::string& dir, std::int64_t step) {
-  const std::string saving = saving_path(dir, step);
-  if (exists(saving)) delete_tree(take_away(dir, saving, step));
+void discard_save(const Directory& dir, std::int64_t step) {
+  const std::string saving = saving_name(step);
+  if (exists(dir, saving)) delete_tree(dir, take_away(dir, saving, step));
 }
 
 // Deletes a directory in which nothing came to lie, when what should fill it has failed.
 class RemoveIfEmpty {
  public:
-  explicit RemoveIfEmpty(const std::string& path) : path_(path) {}
+  RemoveIfEmpty(const Directory& dir, const std::string& name) : dir_(dir), name_(name) {}
   RemoveIfEmpty(const RemoveIfEmpty&) = delete;
   RemoveIfEmpty& operator=(const RemoveIfEmpty&) = delete;
-  ~RemoveIfEmpty() { ::rmdir(path_.c_str()); }
+  ~RemoveIfEmpty() { ::unlinkat(dir_.fd(), dir_.at(name_).c_str(), AT_REMOVEDIR); }
 
  private:
-  const std::string& path_;
+  const Directory& dir_;
+  const std::string& name_;
 };
 
-// Moves these, in this order, each with its pin, into a set-aside-N of their own, which is returned.
-std::string move_aside(const std::string& dir, const std::vector<std::string>& names) {
-  const std::string aside = free_path(path_in(dir, "set-aside"));
-  make_directory(aside);
-  const RemoveIfEmpty guard(aside);
-  for (const std::string& name : names) {
-    move(path_in(dir, name), path_in(aside, name));
-    const std::string pin = name + ".pin";
-    if (exists(path_in(dir, pin))) move(path_in(dir, pin), path_in(aside, pin));
+// Moves these, in this order, each with its pin, into a set-aside-N of their own, whose path is returned.
+std::string move_aside(const Directory& dir, const std::vector<std::string>& names) {
+  const std::string name = free_name(dir, "set-aside");
+  make_directory(dir, name);
+  const RemoveIfEmpty guard(dir, name);
+  const Directory aside(dir, name);
+  for (const std::string& one : names) {
+    move(dir, one, aside, one);
+    const std::string pin = one + ".pin";
+    if (exists(dir, pin)) move(dir, pin, aside, pin);
   }
-  sync_directory(aside);
-  sync_directory(dir);
-  return aside;
+  sync(aside);
+  sync(dir);
+  return aside.path();
 }
 
 // Names of one kind from a step on, newest first: a kill halfway through a series of renames leaves the older ones,
 // which are what the run looked like at an earlier time.
-std::vector<std::string> newest_first(const std::string& dir, NameKind kind, std::int64_t from_step) {
+std::vector<std::string> newest_first(const Directory& dir, NameKind kind, std::int64_t from_step) {
   std::vector<std::pair<std::int64_t, std::string>> found;
-  for (const std::string& text : names_in(dir)) {
+  for (const std::string& text : names_in(dir.path())) {
     const Name name = parse_name(text);
     if (name.kind == kind && name.step >= from_step) found.emplace_back(name.step, text);
   }
@@ -128,35 +149,27 @@ std::vector<std::string> newest_first(const std::string& dir, NameKind kind, std
   return names;
 }
 
-// 0, or the errno of syncing the names in a directory.
-int sync_names(const std::string& dir) {
-  const UniqueFd fd(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return errno;
-  if (::fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return 0;  // some file systems need none
-  return errno;
-}
-
 // The last part of a commit: what is in the way goes aside, and the save takes its name.
-std::vector<std::string> publish(const std::string& dir, std::int64_t step) {
+std::vector<std::string> publish(const Directory& dir, std::int64_t step) {
   std::vector<std::string> left = newest_first(dir, NameKind::step, step);
   if (!left.empty()) {
     const std::string aside = move_aside(dir, left);
     for (std::string& name : left) name = path_in(aside, name);
     std::reverse(left.begin(), left.end());
   }
-  move(saving_path(dir, step), step_path(dir, step));
+  move(dir, saving_name(step), dir, step_name(step));
   if (sync_names(dir) == 0) return left;
   const int err = sync_names(dir);
   if (err == 0) return left;
   throw Error("ckpt.sync", Blame::storage,
-              fmt::format("'{}' is there, but may not be durable: cannot fsync '{}': {}", step_path(dir, step), dir,
-                          errno_text(err)));
+              fmt::format("'{}' is there, but may not be durable: cannot fsync '{}': {}", dir.path_of(step_name(step)),
+                          dir.path(), errno_text(err)));
 }
 
 // As make_directories(), and the new names are on the disk.
 void make_directories_synced(const std::string& dir) {
   std::vector<std::string> parents;
-  for (std::string at = dir; !exists(at, Blame::user); at = parents.back()) {
+  for (std::string at = dir; !exists_at(AT_FDCWD, at, at, Blame::user); at = parents.back()) {
     parents.push_back(parent_directory(at));
     if (parents.back() == at) break;
   }
@@ -164,21 +177,40 @@ void make_directories_synced(const std::string& dir) {
   for (const std::string& parent : parents) sync_directory(parent);
 }
 
-bool is_directory_itself(const std::string& path) {
+// For root, who may change everybody's checkpoints: a user's link must not lead to those of another user.
+void refuse_links_of_others(const Directory& dir) {
+  struct stat opened {};
+  if (::fstat(dir.fd(), &opened) != 0) throw storage_error("ckpt.stat", "stat", dir.path(), errno);
+  std::filesystem::path prefix;
+  for (const std::filesystem::path& part : std::filesystem::absolute(dir.path())) {
+    prefix /= part;
+    struct stat status {};
+    if (::lstat(prefix.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) continue;
+    if (status.st_uid == 0 || status.st_uid == opened.st_uid) continue;
+    throw user_error("ckpt.link",
+                     fmt::format("'{}' is a link of user {}, and leads to a directory of user {}", prefix.string(),
+                                 status.st_uid, opened.st_uid),
+                     fmt::format("if that is meant, give the directory itself: {}",
+                                 std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", dir.fd())).string()));
+  }
+}
+
+bool is_directory_itself(const Directory& dir, const std::string& name) {
   struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  return ::fstatat(dir.fd(), dir.at(name).c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
 }
 
 // Pins come while a run holds the directory, so they have a lock of their own: between looking for a pin and renaming
 // the checkpoint, or looking for the checkpoint and making the pin, nobody does the other. Held for moments.
 class PinLock {
  public:
-  explicit PinLock(const std::string& dir) {
-    const std::string path = path_in(dir, "pin.lock");
-    lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!lock_) throw cannot("open", path);
-    for (int tries = 0; ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
-      if (errno != EWOULDBLOCK && errno != EINTR) throw cannot("lock", path);
+  explicit PinLock(const Directory& dir) {
+    const std::string path = dir.path_of("pin.lock");
+    for (int tries = 0; !lock_; ++tries) {
+      FileLock lock = lock_file(path, Blame::storage, dir.fd(), dir.at("pin.lock"));
+      if (lock.error != 0) throw storage_error("ckpt.lock", "lock", path, lock.error);
+      lock_ = std::move(lock.fd);
+      if (lock_) return;
       if (tries == kTries) throw user_error("ckpt.busy", fmt::format("'{}' is held by another process", path));
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -186,20 +218,29 @@ class PinLock {
 
  private:
   static constexpr int kTries = 1000;  // 10 s
-
-  static Error cannot(std::string_view doing, const std::string& path) {
-    return Error("ckpt.lock", Blame::storage, fmt::format("cannot {} '{}': {}", doing, path, errno_text(errno)));
-  }
-
   UniqueFd lock_;
 };
 
 }  // namespace
 
+Directory::Directory(std::string path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (!fd_ && errno != ENOENT) throw storage_error("ckpt.list", "open", path_, errno);
+}
+Directory::Directory(const Directory& above, const std::string& name)
+    : path_(above.path_of(name)),
+      fd_(::openat(above.fd(), above.at(name).c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {
+  if (!fd_) throw storage_error("ckpt.list", "open", path_, errno);
+}
+std::string Directory::path_of(std::string_view name) const { return path_in(path_, name); }
+int Directory::fd() const { return fd_ ? fd_.get() : AT_FDCWD; }
+
 DirectoryLock::DirectoryLock(const std::string& dir) {
   make_directories_synced(dir);
-  const std::string path = path_in(dir, "lock");
-  FileLock lock = lock_file(path, Blame::user);
+  directory_.emplace(dir);
+  if (::geteuid() == 0) refuse_links_of_others(*directory_);
+  const std::string path = directory_->path_of("lock");
+  FileLock lock = lock_file(path, Blame::user, directory_->fd(), directory_->at("lock"));
   if (lock.error != 0) {
     throw Error("ckpt.lock", Blame::storage, fmt::format("cannot lock '{}': {}", path, errno_text(lock.error)),
                 "the file system must support flock");
@@ -211,17 +252,15 @@ DirectoryLock::DirectoryLock(const std::string& dir) {
   lock_ = std::move(lock.fd);
 }
 
-std::string begin_save(const std::string& dir, std::int64_t step) {
+std::string begin_save(const Directory& dir, std::int64_t step) {
   discard_save(dir, step);
-  std::string saving = saving_path(dir, step);
-  make_directory(saving);
-  return saving;
+  make_directory(dir, saving_name(step));
+  return dir.path_of(saving_name(step));
 }
 
-std::vector<std::string> commit(const std::string& dir, std::int64_t step, const std::string& manifest_json) {
-  const std::string saving = saving_path(dir, step);
+std::vector<std::string> commit(const Directory& dir, std::int64_t step, const std::string& manifest_json) {
   // Syncs the directory too, after the last of its entries has been made: from here on all of `saving` is on disk.
-  write_file_atomic(path_in(saving, kManifestName), manifest_json);
+  write_file_atomic(path_in(dir.path_of(saving_name(step)), kManifestName), manifest_json);
   return publish(dir, step);
 }
 
@@ -233,84 +272,86 @@ void abandon(const std::string& dir, std::int64_t step) {
   }
 }
 
-bool remove_checkpoint(const std::string& dir, std::int64_t step) {
+bool remove_checkpoint(const Directory& dir, std::int64_t step) {
   std::string deleting;
   {
     const PinLock lock(dir);
     require_step(dir, step);
-    if (exists(pin_path(dir, step))) return false;
-    deleting = take_away(dir, step_path(dir, step), step);
+    if (exists(dir, pin_name(step))) return false;
+    deleting = take_away(dir, step_name(step), step);
   }
-  delete_tree(deleting);
+  delete_tree(dir, deleting);
   return true;
 }
 
-std::string mark_damaged(const std::string& dir, std::int64_t step) {
+std::string mark_damaged(const Directory& dir, std::int64_t step) {
   require_step(dir, step);
-  std::string damaged = free_path(path_in(dir, "damaged-" + step_name(step)));
-  rename_synced(step_path(dir, step), damaged);
-  return damaged;
+  const std::string damaged = free_name(dir, "damaged-" + step_name(step));
+  move(dir, step_name(step), dir, damaged);
+  sync(dir);
+  return dir.path_of(damaged);
 }
 
-std::string set_aside(const std::string& dir, std::int64_t from_step) {
+std::string set_aside(const Directory& dir, std::int64_t from_step) {
   std::vector<std::string> names = newest_first(dir, NameKind::step, from_step);
   const std::vector<std::string> damaged = newest_first(dir, NameKind::damaged, from_step);
   names.insert(names.end(), damaged.begin(), damaged.end());
   return names.empty() ? std::string() : move_aside(dir, names);
 }
 
-std::vector<FinishedCommit> finish_commits(const std::string& dir) {
+std::vector<FinishedCommit> finish_commits(const Directory& dir) {
   std::vector<std::int64_t> steps;
-  for (const std::string& text : names_in(dir)) {
+  for (const std::string& text : names_in(dir.path())) {
     const Name name = parse_name(text);
-    if (name.kind == NameKind::saving && is_directory_itself(path_in(dir, text))) steps.push_back(name.step);
+    if (name.kind == NameKind::saving && is_directory_itself(dir, text)) steps.push_back(name.step);
   }
   std::sort(steps.begin(), steps.end());
   std::vector<FinishedCommit> finished;
   for (const std::int64_t step : steps) {
-    const Found found = look(saving_path(dir, step));
+    const Found found = look(dir.path_of(saving_name(step)));
     if (!found.manifest || !found.problem.empty()) continue;
     const std::vector<std::string> left = publish(dir, step);
-    log::warn("ckpt", "the commit of {} was interrupted: it is done now, {} set aside", step_path(dir, step),
+    log::warn("ckpt", "the commit of {} was interrupted: it is done now, {} set aside", dir.path_of(step_name(step)),
               left.size());
-    finished.push_back({.was = found.path, .now = step_path(dir, step)});
+    finished.push_back({.was = found.path, .now = dir.path_of(step_name(step))});
   }
   return finished;
 }
 
-int clean_up(const std::string& dir) {
+int clean_up(const Directory& dir) {
   finish_commits(dir);
   int deleted = 0;
-  for (const std::string& name : names_in(dir)) {
+  for (const std::string& name : names_in(dir.path())) {
     const NameKind kind = parse_name(name).kind;
     if (kind != NameKind::saving && kind != NameKind::deleting && kind != NameKind::scratch) continue;
     if (kind == NameKind::saving) {
-      const Found found = look(path_in(dir, name));
-      if (found.unreadable && exists(found.path)) {
+      const Found found = look(dir.path_of(name));
+      if (found.unreadable && exists(dir, name)) {
         log::warn("ckpt", "{} cannot be read and is now in {}: {}", found.path, move_aside(dir, {name}), found.problem);
         continue;
       }
     }
-    delete_tree(path_in(dir, name));
+    delete_tree(dir, name);
     ++deleted;
   }
   return deleted;
 }
 
-void pin(const std::string& dir, std::int64_t step) {
+void pin(const Directory& dir, std::int64_t step) {
   require_step(dir, step);
   const PinLock lock(dir);
-  require_step(dir, step);  // still
-  const std::string path = pin_path(dir, step);
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (!fd) throw Error("ckpt.pin", Blame::storage, fmt::format("cannot create '{}': {}", path, errno_text(errno)));
+  require_step(dir, step);                                       // still
+  constexpr int kOwnName = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // not where a link leads, nor a pipe
+  UniqueFd fd(::openat(dir.fd(), dir.at(pin_name(step)).c_str(), O_WRONLY | O_CREAT | kOwnName, 0666));
+  if (!fd) throw storage_error("ckpt.pin", "create", dir.path_of(pin_name(step)), errno);
   fd.close();
-  sync_directory(dir);
+  sync(dir);
 }
 
-void unpin(const std::string& dir, std::int64_t step) {
-  delete_file(pin_path(dir, step));
-  sync_directory(dir);
+void unpin(const Directory& dir, std::int64_t step) {
+  if (::unlinkat(dir.fd(), dir.at(pin_name(step)).c_str(), 0) != 0 && errno != ENOENT)
+    throw storage_error("ckpt.delete", "delete", dir.path_of(pin_name(step)), errno);
+  sync(dir);
 }
 
 }  // namespace ms::ckpt

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/handle.h"
@@ -60,42 +61,65 @@ std::vector<Found> list_names(const std::string& dir);
 std::optional<Found> newest_complete(const std::string& dir, std::int64_t below = INT64_MAX,
                                      std::vector<Found>* passed_over = nullptr);
 
+// An open directory of checkpoints. Whoever may write above it can rename it and lay a link in its place: what is
+// created, renamed and deleted through one Directory stays in the directory that was opened, and no link is followed.
+class Directory {
+ public:
+  // One that does not exist holds nothing, and what is made in it fails. Throws Error("ckpt.list", storage).
+  Directory(std::string path);
+  // One in another. Throws Error("ckpt.list", storage).
+  Directory(const Directory& above, const std::string& name);
+  const std::string& path() const { return path_; }
+  std::string path_of(std::string_view name) const;
+  // For *at() functions: the descriptor, and a name in it.
+  int fd() const;
+  std::string at(std::string_view name) const { return fd_ ? std::string(name) : path_of(name); }
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+};
+
 // Keeps other runs and ms-ckpt's changes out while a run writes here. Creates the directory.
 // Error("ckpt.busy", user): another has it. Error("ckpt.lock", storage): the file system has no locks.
+// Error("ckpt.link", user): root would follow a user's link to a directory of another user.
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& dir);
+  const Directory& directory() const { return *directory_; }  // the one that is locked
 
  private:
+  std::optional<Directory> directory_;
   UniqueFd lock_;
 };
 
 // The protocol, by the one process that leads it; the directory is locked by the caller.
-std::string begin_save(const std::string& dir, std::int64_t step);  // an empty saving-*; what was left there is deleted
+std::string begin_save(const Directory& dir, std::int64_t step);  // an empty saving-*; what was left there is deleted
 // Writes the manifest, then publishes. Other committed checkpoints of this step or later ones are of a time line that
 // was left (the run resumed from before them): they are set aside first, and their paths returned. Error("ckpt.sync"):
 // it is published, but the system does not say that its name is on the disk.
-std::vector<std::string> commit(const std::string& dir, std::int64_t step, const std::string& manifest_json);
+std::vector<std::string> commit(const Directory& dir, std::int64_t step, const std::string& manifest_json);
 void abandon(const std::string& dir, std::int64_t step);  // deletes saving-*; never throws, logs
 // Error("ckpt.none", user) of these, and of pin(), where there is no such checkpoint.
 // Un-commits, then deletes. false: it is pinned, perhaps only since the caller looked, and stays.
-bool remove_checkpoint(const std::string& dir, std::int64_t step);
-std::string mark_damaged(const std::string& dir, std::int64_t step);  // its path then; a pin stays for its successor
+bool remove_checkpoint(const Directory& dir, std::int64_t step);
+std::string mark_damaged(const Directory& dir, std::int64_t step);  // its path then; a pin stays for its successor
 // All from a step on that were ever committed, damaged ones too, into set-aside-N; the path of it, empty where there
 // were none.
-std::string set_aside(const std::string& dir, std::int64_t from_step = 0);
+std::string set_aside(const Directory& dir, std::int64_t from_step = 0);
 // Publishes each saving-* whose manifest is sound and whose files are all there: its commit was interrupted. Their
 // paths, old and new, by step.
 struct FinishedCommit {
   std::string was, now;
 };
-std::vector<FinishedCommit> finish_commits(const std::string& dir);
+std::vector<FinishedCommit> finish_commits(const Directory& dir);
 // First finish_commits(). Then saving-*, deleting-* and scratch files of earlier processes: deleted; how many. A
 // saving-* that cannot be read is set aside.
-int clean_up(const std::string& dir);
+int clean_up(const Directory& dir);
 
-void pin(const std::string& dir, std::int64_t step);
-void unpin(const std::string& dir, std::int64_t step);
+// Error("ckpt.pin", storage): the name of the pin is a link, a pipe or a directory, or cannot be made.
+void pin(const Directory& dir, std::int64_t step);
+void unpin(const Directory& dir, std::int64_t step);
 
 // Which complete checkpoints a policy deletes, pure: the newest `keep_last` stay, every one whose step is a multiple of
 // keep_every stays (0: none by this rule), pinned ones stay, and the newest complete one stays whatever is asked.

@@ -30,7 +30,8 @@ Pruned prune(const std::string& dir, const PruneOptions& options) {
     }
   }
   if (!options.dry_run) {
-    result.kept += std::erase_if(result.gone, [&](const Found& one) { return !remove_checkpoint(dir, one.step); });
+    result.kept +=
+        std::erase_if(result.gone, [&](const Found& one) { return !remove_checkpoint(lock->directory(), one.step); });
   }
   return result;
 }

@@ -80,7 +80,7 @@ RepairReport repair(const std::string& dir, const RepairOptions& options) {
   std::vector<Found> all = list(dir);
   for (const Found& found : all) refuse_newer(dir, found);
   if (!options.dry_run) {
-    for (FinishedCommit& done : finish_commits(dir)) {
+    for (FinishedCommit& done : finish_commits(lock->directory())) {
       report.repairs.push_back({.path = std::move(done.was),
                                 .remedy = Remedy::committed,
                                 .reasons = {"its commit was interrupted"},
@@ -100,12 +100,13 @@ RepairReport repair(const std::string& dir, const RepairOptions& options) {
       report.resume_from = std::move(found);  // the newest comes last
       continue;
     }
-    if (!options.dry_run && repair->remedy == Remedy::set_to_damaged) repair->now = mark_damaged(dir, found.step);
+    if (!options.dry_run && repair->remedy == Remedy::set_to_damaged)
+      repair->now = mark_damaged(lock->directory(), found.step);
     if (repair->remedy == Remedy::committed) to_commit = std::move(found);
     report.repairs.push_back(*std::move(repair));
   }
   if (to_commit) report.resume_from = std::move(to_commit);
-  if (!options.dry_run) clean_up(dir);
+  if (!options.dry_run) clean_up(lock->directory());
   return report;
 }
 

@@ -1,0 +1,102 @@
+// Directories of checkpoints that another user owns: what root, or another member of a group, does in them must stay in
+// them. The race is between two system calls of ours, where a progress callback stands in for the other user.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ckpt/prune.h"
+#include "ckpt/repair.h"
+#include "sample.h"
+#include "support/errors.h"
+#include "support/files.h"
+
+namespace ms::ckpt {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TempDir;
+
+constexpr uid_t kOwner = 65534;
+
+class ForeignOwner : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::int64_t step : {10, 20, 30}) {
+      sample::write(own_, step);
+      sample::write(victim_, step);
+    }
+    before_ = test::names_in(victim_);
+  }
+  void TearDown() override { EXPECT_EQ(test::names_in(victim_), before_) << "the other directory is untouched"; }
+  // What the owner of the directory does meanwhile.
+  void swap() {
+    if (fs::exists(moved_)) return;
+    fs::rename(own_, moved_);
+    fs::create_directory_symlink(victim_, own_);
+  }
+
+  const TempDir dir_;
+  const std::string own_ = dir_ / "own", moved_ = dir_ / "moved", victim_ = dir_ / "victim";
+  std::vector<std::string> before_;
+};
+
+TEST_F(ForeignOwner, PruneStaysInTheDirectoryThatItLocked) {
+  const Pruned pruned = prune(own_, {.policy = {.keep_last = 1}, .progress = [&](std::int64_t) { swap(); }});
+  EXPECT_EQ(pruned.gone.size(), 2U);
+  EXPECT_TRUE(fs::is_symlink(own_));
+  EXPECT_FALSE(fs::exists(moved_ + "/step-00000010"));
+  EXPECT_TRUE(fs::exists(moved_ + "/step-00000030"));
+}
+
+TEST_F(ForeignOwner, RepairStaysInTheDirectoryThatItLocked) {
+  fs::resize_file(own_ + "/step-00000020/rank-00000.h5", 100);
+  begin_save(own_, 40);
+  repair(own_, {.verify = true, .progress = [&](std::int64_t) { swap(); }});
+  EXPECT_TRUE(fs::exists(moved_ + "/damaged-step-00000020-1"));
+}
+
+TEST_F(ForeignOwner, WhatLiesInACheckpointAsALinkIsNotFollowed) {
+  fs::create_directory_symlink(victim_, own_ + "/step-00000010/link");
+  fs::create_directory(own_ + "/step-00000010/folder");
+  fs::create_symlink(victim_ + "/step-00000030", own_ + "/step-00000010/folder/link");
+  EXPECT_TRUE(remove_checkpoint(Directory(own_), 10));
+  EXPECT_FALSE(fs::exists(own_ + "/step-00000010"));
+  fs::create_directory_symlink(victim_ + "/step-00000030", own_ + "/step-00000010");
+  EXPECT_TRUE(remove_checkpoint(Directory(own_), 10));
+}
+
+TEST_F(ForeignOwner, PinsAreMadeNeitherThroughLinksNorIntoPipes) {
+  const std::string target = dir_ / "nologin";
+  for (const char* name : {"/step-00000010.pin", "/pin.lock"}) {
+    SCOPED_TRACE(name);
+    fs::remove(own_ + name);
+    fs::create_symlink(target, own_ + name);
+    EXPECT_TRUE(test::error_from([&] { pin(Directory(own_), 10); }));
+    EXPECT_FALSE(fs::exists(target));
+    fs::remove(own_ + name);
+    ASSERT_EQ(mkfifo((own_ + name).c_str(), 0666), 0);
+    EXPECT_TRUE(test::error_from([&] { pin(Directory(own_), 10); }));
+    fs::remove(own_ + name);
+  }
+  pin(Directory(own_), 10);
+  EXPECT_TRUE(fs::exists(own_ + "/step-00000010.pin"));
+}
+
+TEST_F(ForeignOwner, RootFollowsNoLinkOfAUserToAnotherUsersDirectory) {
+  if (geteuid() != 0) GTEST_SKIP() << "a second user takes root";
+  const std::string link = dir_ / "link";
+  fs::create_directory_symlink(victim_, link);
+  const auto kind = [&] {
+    const std::optional<Error> error = test::error_from([&] { prune(link, {.policy = {.keep_last = 3}}); });
+    return error ? error->kind() : "";
+  };
+  EXPECT_EQ(kind(), "") << "root's own link";
+  ASSERT_EQ(lchown(link.c_str(), kOwner, kOwner), 0);
+  EXPECT_EQ(kind(), "ckpt.link");
+  ASSERT_EQ(chown(victim_.c_str(), kOwner, kOwner), 0);
+  EXPECT_EQ(kind(), "") << "a user's link to a directory of the same user";
+}
+
+}  // namespace
+}  // namespace ms::ckpt
