@@ -46,7 +46,7 @@ void Driver::ask_slurm(AttemptEvidence& evidence) {
     if (pool_.nodes().at(node).role == NodeRole::unusable) continue;
     log::warn("driver", "{} is unusable: {}", node, plain_text(why, 200));
     pool_.bar(node, why);
-    const bool worked = std::ranges::find(nodes_, node) != nodes_.end();
+    const bool worked = std::ranges::find(attempt_->nodes, node) != attempt_->nodes.end();
     if (worked && std::ranges::find(evidence.lost, node) == evidence.lost.end()) evidence.lost.push_back(node);
   }
 }
@@ -104,7 +104,7 @@ void Driver::clear(const std::string& node) {
 // A suspect that nothing accuses and nothing clears has a second chance, and no third one while others can work.
 void Driver::no_evidence(const std::string& node, const std::string& why) {
   const int strikes = ledger_.strikes[node];
-  if (is_out_without_evidence(strikes, pool_.usable(), nodes_.size())) {
+  if (is_out_without_evidence(strikes, pool_.usable(), attempt_->nodes.size())) {
     const std::string said = fmt::format("{} attempts ended for it, and {}", strikes, why);
     log::warn("driver", "{} is left out: {}", node, said);
     return leave_out(node, said);
@@ -126,15 +126,15 @@ void Driver::lose_silent_spares(double now_s) {
 
 // Packets that are lost accuse a node only of what they do to the run.
 std::optional<Alarm> Driver::packet_loss(double now_s) const {
-  if (!watcher_->is_slow(now_s)) return std::nullopt;
-  const std::optional<LossyNode> lossy = losses_.lossy(nodes_);
+  if (!attempt_->watcher->is_slow(now_s)) return std::nullopt;
+  const std::optional<LossyNode> lossy = losses_.lossy(attempt_->nodes);
   if (!lossy) return std::nullopt;
-  return Alarm{
-      .kind = AlarmKind::packet_loss,
-      .nodes = {lossy->node},
-      .ranks = {},
-      .fault_s = watcher_->last_progress_s(),
-      .why = fmt::format("no rank made progress for {:.1f} s; {}", now_s - watcher_->last_progress_s(), lossy->why)};
+  return Alarm{.kind = AlarmKind::packet_loss,
+               .nodes = {lossy->node},
+               .ranks = {},
+               .fault_s = attempt_->watcher->last_progress_s(),
+               .why = fmt::format("no rank made progress for {:.1f} s; {}",
+                                  now_s - attempt_->watcher->last_progress_s(), lossy->why)};
 }
 
 void Driver::leave_out(const std::string& node, const std::string& why) {

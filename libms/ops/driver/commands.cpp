@@ -27,7 +27,7 @@ namespace {
 
 constexpr double kAnswer_s = 5;
 constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a status or ledger
-constexpr double kWeights_s = 2;  // for an answer that is only a preference
+constexpr double kWeights_s = 2;                                // for an answer that is only a preference
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
@@ -181,9 +181,8 @@ DriverFiles files_of(const Args& args, const char* name) {
     const std::string dir = run_dir_of(args, name);
     const bool is_plain_run = access((dir + "/metrics.jsonl").c_str(), F_OK) == 0;
     throw user_error("driver.run_dir", fmt::format("ms-driver has not run in {}", files.dir),
-                     is_plain_run
-                         ? fmt::format("{0} is a run without ms-driver: use ms-tracepp report {0}", dir)
-                         : "pass the --run-dir of ms-driver run, by default runs/JOBID");
+                     is_plain_run ? fmt::format("{0} is a run without ms-driver: use ms-tracepp report {0}", dir)
+                                  : "pass the --run-dir of ms-driver run, by default runs/JOBID");
   }
   return files;
 }

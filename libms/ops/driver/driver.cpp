@@ -23,10 +23,10 @@ namespace ms::driver {
 namespace {
 
 constexpr double kTick_s = 0.1;
+constexpr double kLedger_s = 60;                          // between two writes of the ledger, at most
 constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
 constexpr double kChecking_s = 900;                       // for the checks before it
-constexpr std::size_t kMostLines = 64;
 
 UniqueFd lock_directory(const std::string& run_dir) {
   make_directories(run_dir);
@@ -86,7 +86,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       suspects_(options_.diag, files_.dir),
       network_(options_.netcheck, files_.dir),
       flight_(files_.dir),
-      events_(options_.run_dir, options_.diag, options_.notify),
+      publisher_(options_, clock, earlier_.has_value()),
       phase_s_(clock.now_s()),
       given_back_(earlier_ ? earlier_->given_back : std::set<std::string>()),
       kept_(options_.nodes.size()),
@@ -99,35 +99,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
   end_orphan();
-  open_metrics_port();
   save();
-}
-
-// Goes on with the attempt of a driver that was killed.
-void Driver::adopt(DriverState state) {
-  if (!state.command || ledger_.attempts.empty() || entry().ended_s != 0 || entry().number != state.attempt) return;
-  log::warn("driver", "a driver before this one was killed: resuming its attempt {}", state.attempt);
-  first_attempt_ = std::max(0, first_attempt_ - 1);
-  command_ = LongCommand::adopt(*state.command);
-  nodes_ = state.nodes;
-  pool_.work(nodes_);
-  if (is_ms_train(options_.launch.command)) sizes_ = ask_run_sizes(options_.launch.command);
-  watcher_.emplace(state.attempt, nodes_, limits(), deadlines_, clock_.now_s());
-  output_.emplace(files_.output(state.attempt), state.output_offset);
-  phase_ = Phase::running;
-  const bool leaves = std::ranges::any_of(nodes_, [&](const std::string& node) { return given_back_.contains(node); });
-  for (const std::string& node : given_back_) pool_.exclude(node, "asked back");
-  if (leaves) save_and_go_on();
-}
-
-// An attempt that has no end and is not adopted: its driver was killed before it had noted the command, or was that of
-// an earlier start of the job.
-void Driver::end_orphan() {
-  if (command_ || ledger_.attempts.empty() || entry().ended_s != 0) return;
-  entry().ended_s = std::max(entry().began_s, entry().first_step_s);
-  entry().cause = "driver_killed";
-  entry().why = "the driver was killed, and what became of this attempt is not known";
-  orphan_ = entry().number;
 }
 
 // A loop that names no sections may do anything between two heartbeats, such as a save that comes once an hour. Each
@@ -149,11 +121,12 @@ int Driver::run() {
     const double rest_s = std::clamp(looked_s_ + kLookNode_s * nodes - last_s, 0.0, kTick_s);
     std::vector<int> others;
     if (options_.signals >= 0) others.push_back(options_.signals);
-    if (command_ && phase_ != Phase::settling && command_->fd() >= 0) others.push_back(command_->fd());
+    if (attempt_->command && phase_ != Phase::settling && attempt_->command->fd() >= 0)
+      others.push_back(attempt_->command->fd());
     const std::vector<Hub::Event> events = hub_.wait(unseen ? rest_s : kTick_s, others);
     const double now_s = clock_.now_s();
     // A driver that was not scheduled has heard nobody, which says nothing of them.
-    if (watcher_ && now_s - last_s > 4 * kTick_s) watcher_->was_away(now_s - last_s - kTick_s);
+    if (attempt_->watcher && now_s - last_s > 4 * kTick_s) attempt_->watcher->was_away(now_s - last_s - kTick_s);
     last_s = now_s;
     read_signals();
     for (const Hub::Event& event : events) handle(event);
@@ -168,19 +141,19 @@ int Driver::run() {
     agents_.tick(without);
     read_output(false);
     check_suspects(now_s);
-    if (metrics_port_) metrics_port_->serve(metrics_);
+    publisher_.serve();
     watch(now_s);
     for (Phase before = phase_;; before = phase_) {  // what follows at once need not wait for the next look
       step(now_s);
       if (phase_ == before || result_) break;
     }
-    events_.send(now_s);
+    publisher_.send(now_s);
     if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
   }
   suspects_.stop();
   network_.stop();
   agents_.stop();
-  events_.finish(clock_);
+  publisher_.finish();
   requeue();
   return *result_;
 }
@@ -189,21 +162,19 @@ void Driver::handle(const Hub::Event& event) {
   const double now_s = clock_.now_s();
   if (event.role == "client") return answer_client(event);
   const std::optional<AgentSays> says = agents_.take(event);
-  if (event.kind == Hub::Kind::gone) awaited_.erase(event.node);
+  if (event.kind == Hub::Kind::gone) attempt_->awaited.erase(event.node);
   if (!says) return;
   pool_.found(event.node);
-  if (says->report && watcher_) watcher_->report(event.node, *says->report, now_s);
+  if (says->report && attempt_->watcher) attempt_->watcher->report(event.node, *says->report, now_s);
   if (says->report) {
     heard_s_[event.node] = now_s;
     losses_.hear(event.node, *says->report);
   }
   if (says->report && !says->report->finding.empty()) take_finding(event.node, says->report->finding);
   if (!says->answer) return;
-  if (watcher_) watcher_->heard(event.node, now_s);
-  awaited_.erase(event.node);
-  for (const TaskEvidence& task : says->answer->tasks) {
-    tasks_.push_back({.node = event.node, .task = task, .step = watcher_ ? watcher_->steps_of(task.rank) : -1});
-  }
+  if (attempt_->watcher) attempt_->watcher->heard(event.node, now_s);
+  attempt_->awaited.erase(event.node);
+  attempt_->take_answer(event.node, *says->answer);
 }
 
 void Driver::answer_client(const Hub::Event& event) {
@@ -241,9 +212,9 @@ void Driver::answer_client(const Hub::Event& event) {
     if (number != nullptr && number->is_number_unsigned()) said = resize(number->get<std::size_t>());
   } else if (word("ask") == "stop") {
     asked_to_stop_ = true;
-    if (command_) command_->signal(SIGUSR2);
-    said = command_ ? "the run was told to save and stop" : "no attempt runs: the driver stops";
-    if (!command_) stop_with(static_cast<int>(ExitCode::stopped), "stopped by a person");
+    if (attempt_->command) attempt_->command->signal(SIGUSR2);
+    said = attempt_->command ? "the run was told to save and stop" : "no attempt runs: the driver stops";
+    if (!attempt_->command) stop_with(static_cast<int>(ExitCode::stopped), "stopped by a person");
   }
   hub_.send(event.id, Json{{"answer", said}}.dump());
 }
@@ -259,76 +230,59 @@ void Driver::read_signals() {
     log::warn("driver", "{} was received: stopping the run", strsignal(number));
     asked_to_stop_ = true;
     by_time_limit_ = number == SIGUSR2;  // as sbatch --signal is asked to send it
-    if (command_) {
-      command_->signal(number);
+    if (attempt_->command) {
+      attempt_->command->signal(number);
     } else {
       stop_with(128 + number, "stopped before an attempt ran");
     }
   }
 }
 
-// A command may write faster than it can be read here: some at a time, and at the end all that there is.
+// A command may write faster than it can be read here: for some time at a time, and at the end all that is kept.
 void Driver::read_output(bool last) {
-  if (!output_) return;
-  constexpr int kAtATime = 16;
-  for (int i = 0; i < kAtATime || last; ++i) {
-    const std::vector<std::string> lines = output_->lines(last);
+  if (!attempt_->output) return;
+  constexpr double kAtATime_s = 0.3;
+  const double end_s = clock_.now_s() + kAtATime_s;
+  while (last || clock_.now_s() < end_s) {
+    const std::vector<std::string> lines = attempt_->output->lines(last);
     if (lines.empty()) break;
     take_output(lines);
-    flush_log();
+    publisher_.flush_log(files_.output(entry().number));
   }
-}
-
-// The job's log may lie on a disk that is full for a while, which must not end a run that does well.
-void Driver::flush_log() {
-  const bool full = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-  std::clearerr(stdout);
-  if (log_was_full_ && !full) {
-    log::warn("driver", "lines are missing above, the disk was full: see {}", files_.output(entry().number));
-  }
-  log_was_full_ = full;
 }
 
 void Driver::take_output(const std::vector<std::string>& lines) {
-  if (watcher_) watcher_->output(clock_.now_s());
+  if (attempt_->watcher) attempt_->watcher->output(clock_.now_s());
   for (const std::string& text : lines) {
     std::string_view line = text;
     const int rank = take_label(line);
     write_bytes(fmt::format("{}\n", line));
-    if (!first_exit_) first_exit_ = task_exit(line);
-    const KnownLine* known = known_line(line);
-    if (known == nullptr || lines_.size() >= kMostLines) continue;
-    std::string node;
-    if (rank >= 0) {
-      const std::size_t index = static_cast<std::size_t>(rank / options_.launch.tasks_per_node);
-      if (index < nodes_.size()) node = nodes_[index];
-    }
-    lines_.push_back({.known = known, .node = node, .text = plain_text(line, 300)});
+    attempt_->take_line(line, rank, options_.launch.tasks_per_node);
   }
 }
 
 // Asks the kernels of silent nodes, and notes what the ranks have done.
 void Driver::watch(double now_s) {
-  if (!watcher_) return;
+  if (!attempt_->watcher) return;
   // Each is asked once in the beginning: of who never answers, silence alone says less.
-  for (const std::string& node : agents_.ask(watcher_->unasked_or_silent(options_.limits.ask_s(), now_s))) {
-    watcher_->answered(node, now_s);
+  for (const std::string& node : agents_.ask(attempt_->watcher->unasked_or_silent(options_.limits.ask_s(), now_s))) {
+    attempt_->watcher->answered(node, now_s);
   }
   note_progress(now_s);
 }
 
 void Driver::note_progress(double) {
-  if (ledger_.attempts.empty() || entry().ended_s != 0 || !watcher_ || watcher_->steps() < 0) return;
+  if (ledger_.attempts.empty() || entry().ended_s != 0 || !attempt_->watcher || attempt_->watcher->steps() < 0) return;
   AttemptEntry& now = entry();
-  const std::int64_t steps = watcher_->steps();
+  const std::int64_t steps = attempt_->watcher->steps();
   if (now.from_step < 0) now.from_step = now.to_step = steps;
   if (steps <= now.to_step) return;
   now.to_step = steps;
   if (now.first_step_s != 0) return;
-  now.first_step_s = wall_s(watcher_->last_progress_s());
+  now.first_step_s = wall_s(attempt_->watcher->last_progress_s());
   if (fault_s_) {
     AttemptEntry& before = ledger_.attempts[faulty_];
-    before.recover_s = watcher_->last_progress_s() - *fault_s_;
+    before.recover_s = attempt_->watcher->last_progress_s() - *fault_s_;
     log::info("driver", "attempt {} trains: {:.1f} s after the alarm", now.number, before.recover_s);
     comment(fmt::format("attempt {} trains", now.number));
     fault_s_.reset();
@@ -351,11 +305,11 @@ void Driver::step(double now_s) {
       if (now_s >= wait_until_s_ && !(waits_for_network_ && network_.busy())) begin_attempt();
       break;
     case Phase::running:
-      if (command_->ended()) {
+      if (attempt_->command->ended()) {
         settle(now_s);
         break;
       }
-      if (std::optional<Alarm> found = watcher_->check(now_s); found && found->kind != AlarmKind::hang) {
+      if (std::optional<Alarm> found = attempt_->watcher->check(now_s); found && found->kind != AlarmKind::hang) {
         alarm(*std::move(found), now_s);
       } else if (std::optional<Alarm> loss = packet_loss(now_s)) {
         alarm(*std::move(loss), now_s);
@@ -366,24 +320,65 @@ void Driver::step(double now_s) {
       }
       break;
     case Phase::looking:
-      if (awaited_.empty() || now_s - phase_s_ > watch::kLooking_s) end_command(now_s);
+      if (attempt_->awaited.empty() || now_s - phase_s_ > watch::kLooking_s) end_command(now_s);
       break;
     case Phase::ending:
-      if (awaited_.empty() || now_s - phase_s_ > watch::kKill_s) command_->signal(SIGKILL);
-      if (command_->ended()) settle(now_s);
+      if (attempt_->awaited.empty() || now_s - phase_s_ > watch::kKill_s) attempt_->command->signal(SIGKILL);
+      if (attempt_->command->ended()) settle(now_s);
       break;
     case Phase::settling: {
       // Who is lost, maybe beside whom the alarm names, shows in who is not heard of; and a verdict may come from
       // another node.
-      const bool well = !alarm_ && command_->status() == 0;
-      const bool heard = well || (alarm_ && alarm_->kind == AlarmKind::node_lost) ||
-                         watcher_->heard_all_since(alarm_ ? alarm_s_ : ended_s_, now_s);
-      const bool told =
-          !is_ms_train(options_.launch.command) || alarm_ || read_verdict() || now_s - phase_s_ > watch::kVerdict_s;
+      const bool well = attempt_->ended_well();
+      const bool heard =
+          well || (attempt_->alarm && attempt_->alarm->kind == AlarmKind::node_lost) ||
+          attempt_->watcher->heard_all_since(attempt_->alarm ? attempt_->alarm_s : attempt_->ended_s, now_s);
+      const bool told = !is_ms_train(options_.launch.command) || attempt_->alarm || read_verdict() ||
+                        now_s - phase_s_ > watch::kVerdict_s;
       if (heard && told && !flight_.busy(now_s)) finish_attempt(now_s);
       break;
     }
   }
+}
+
+void Driver::comment(const std::string& text) { publisher_.comment(text, elastic_text()); }
+
+void Driver::save() {
+  shown_s_ = -1e9;  // what is shown follows at once
+  saved_s_ = clock_.now_s();
+  DriverState state{.job = job(),
+                    .heartbeat = heartbeat_,
+                    .addresses = {},
+                    .port = hub_.port(),
+                    .attempt = ledger_.attempts.empty() ? 0 : entry().number,
+                    .nodes = attempt_->nodes,
+                    .command = attempt_->command ? std::optional(attempt_->command->place()) : std::nullopt,
+                    .output_offset = attempt_->output ? attempt_->output->offset() : 0,
+                    .given_back = given_back_};
+  for (const net::Interface& interface : net::interfaces()) {
+    state.addresses.push_back(interface.address.with_port(hub_.port()).str());
+  }
+  // A full disk must not end a healthy run: the next change tries again.
+  try {
+    write_file_atomic(files_.ledger(), to_json(ledger_, clock_.wall_s()));
+    write_file_atomic(files_.state(), to_json(state));
+  } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
+}
+
+void Driver::show(double now_s) {
+  if (now_s - saved_s_ >= kLedger_s) save();  // the steps of an attempt under way, for who reads the report meanwhile
+  shown_s_ = now_s;
+  publisher_.log_rejected(hub_, now_s, result_.has_value());
+  Status status{.phase = std::string(phase_ == Phase::running    ? "trains"
+                                     : phase_ == Phase::waiting  ? "waits"
+                                     : phase_ == Phase::checking ? "checks"
+                                                                 : "recovers"),
+                .job = job(),
+                .pool = pool_,
+                .ledger = ledger_,
+                .watcher = attempt_->watcher ? &*attempt_->watcher : nullptr};
+  if (result_) status.phase = "ended";
+  publisher_.show(status, now_s);
 }
 
 }  // namespace ms::driver

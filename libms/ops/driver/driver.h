@@ -1,6 +1,6 @@
 // The driver: keeps a command running over the nodes of a Slurm allocation. Starts it, watches it, finds out what went
 // wrong when it ends or hangs, leaves nodes out, takes spares, and starts it again. One thread, one loop; nothing in it
-// waits. What it decides by is pure and lies beside it: watcher.h, judge.h, pool.h, ledger.h.
+// waits. What it decides by is pure and lies beside it: watcher.h, judge.h, recovery.h, pool.h, ledger.h.
 #pragma once
 
 #include <functional>
@@ -12,51 +12,19 @@
 
 #include "base/clock.h"
 #include "driver/agents.h"
+#include "driver/attempt.h"
 #include "driver/flight.h"
-#include "driver/job_comment.h"
-#include "driver/judge.h"
-#include "driver/launch.h"
 #include "driver/ledger.h"
 #include "driver/losses.h"
-#include "driver/metrics_port.h"
 #include "driver/netcheck.h"
+#include "driver/options.h"
 #include "driver/pool.h"
-#include "driver/run_events.h"
+#include "driver/publisher.h"
 #include "driver/shrink.h"
 #include "driver/state.h"
 #include "driver/suspects.h"
-#include "driver/watcher.h"
-#include "watch/recovery.h"
 
 namespace ms::driver {
-
-struct DriverOptions {
-  std::vector<std::string> nodes;  // of the allocation
-  int job = 0, restarts = 0;
-  std::string partition;  // of the job
-  std::string shown_job;  // as squeue shows it: "12", or "10_2" of an array
-  std::string run_dir;
-  LaunchSpec launch;
-  std::size_t spares = 0;
-  std::set<std::string> kept_for_last = {};  // of the nodes: they are the spares
-  std::size_t least_nodes = 0;               // an attempt with fewer is not made; 0: all but the spares
-  std::size_t most_nodes = 0;  // of an elastic run's job, which is queued again to grow; 0: it does not grow
-  watch::RetryPolicy retry = {};
-  int diagnose_level = 2;   // of ms-diag, for suspects; 0: they are not looked at
-  int preflight_level = 0;  // for all nodes before the first attempt; 0: none
-  double health_s = 60;     // between two looks of ms-diag at each node while the run trains; 0: none
-  bool shrink = false;      // with too few nodes, a run of ms-train with a smaller dp
-  WatchLimits limits = {};
-  std::string program;       // ms-driver itself, for agents
-  std::string munge_socket;  // for agents; empty: the usual one
-  std::string diag = "ms-diag", netcheck = "ms-netcheck";
-  std::string metrics_port;  // of MetricsPort; empty: none
-  std::string notify;        // an ms-notify.toml(5); empty: nobody is told
-  bool comment = false;      // the job's comment in Slurm says how the run does
-  int max_requeues = 0;      // the job is queued again at most so often; 0: never
-  std::string slurm_conf;
-  int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
-};
 
 class Driver {
  public:
@@ -93,7 +61,6 @@ class Driver {
   void answer_client(const Hub::Event& event);
   void read_signals();
   void read_output(bool last);
-  void flush_log();
   void take_output(const std::vector<std::string>& lines);
   void watch(double now_s);
   void step(double now_s);
@@ -104,10 +71,10 @@ class Driver {
   void look_early(double now_s);
   void end_command(double now_s);
   void settle(double now_s);
-  std::optional<FlightNode> flight_node();
   void finish_attempt(double now_s);
   void ask_slurm(AttemptEvidence& evidence);
   void decide(const Judgement& judgement, double now_s);
+  void accuse(const Judgement& judgement, bool all);
   void check_network(double now_s);
   void take_network(const NetworkCheck::Result& result);
   void check_suspects(double now_s);
@@ -125,11 +92,7 @@ class Driver {
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
-  void open_metrics_port();
   void comment(const std::string& text);
-  void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
-            const std::string& text);
-  void log_rejected(double now_s);
   double wall_s(double at_s) const;  // of a time of the clock
   AttemptEntry& entry() { return ledger_.attempts.back(); }
 
@@ -149,10 +112,7 @@ class Driver {
   std::set<std::string> network_doubts_;  // suspects that the network may have made look so
   std::set<std::string> well_alone_;      // those of them of which ms-diag found nothing
   FlightJudge flight_;
-  RunEvents events_;
-  std::optional<JobComment> comment_;
-  std::optional<MetricsPort> metrics_port_;
-  std::string metrics_;  // as shown last
+  Publisher publisher_;
   Ledger ledger_;
 
   Phase phase_ = Phase::gathering;
@@ -166,31 +126,16 @@ class Driver {
   std::size_t kept_ = 0;                         // nodes of the job, as Slurm has it
   bool resizes_ = false;                         // the attempt saves for the next one
   bool leaves_ = false;                          // and the job is queued again then
-  std::optional<LongCommand> command_;
   watch::Deadlines deadlines_;
-  std::optional<Watcher> watcher_;
-  std::optional<Tail> output_;
-  std::vector<std::string> nodes_;  // of the attempt
-  std::optional<Alarm> alarm_;
-  double ended_s_ = 0;             // when the command had ended
-  std::set<std::string> awaited_;  // agents that owe an answer
-  std::vector<NodeTask> tasks_;
-  std::optional<double> looked_early_s_;  // when agents began to look at what may be a hang
-  std::optional<LossyNode> lossy_;        // when it hung
-  std::vector<SaidLine> lines_;
-  std::optional<TaskExit> first_exit_;
-  std::optional<double> fault_s_;  // when steps ceased to be done, until they are again
-  std::size_t faulty_ = 0;         // and in which attempt
-  double alarm_s_ = 0;
+  std::optional<Attempt> attempt_{std::in_place};  // under way, or the last one; always there
+  std::optional<double> fault_s_;                  // when steps ceased to be done, until they are again
+  std::size_t faulty_ = 0;                         // and in which attempt
   std::int64_t resumed_at_ = -1;
   bool asked_to_stop_ = false, by_time_limit_ = false;
   bool waits_for_network_ = false;  // the next attempt does
   double wait_until_s_ = 0, shown_s_ = -1e9, saved_s_ = -1e9, looked_s_ = -1e9;
-  std::size_t rejected_ = 0;        // not yet in the log
-  double rejected_s_ = -1e9;        // when the log named some last
   std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare
-  bool log_was_full_ = false;
-  std::optional<int> orphan_;  // an attempt whose tasks may still run, without anybody who knows them
+  std::optional<int> orphan_;       // an attempt whose tasks may still run, without anybody who knows them
   std::optional<int> result_;
 };
 

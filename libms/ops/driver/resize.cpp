@@ -84,7 +84,7 @@ std::string Driver::grow(std::size_t idle) {
   if (!is_elastic()) return "nothing is asked for, and the run has one size";
   if (options_.most_nodes == 0) return "nothing is asked for, and without --max-nodes the run does not grow";
   if (most_nodes_ != 0) return fmt::format("nothing is asked for, and a person wants {}", plural(most_nodes_, "node"));
-  const std::size_t now = nodes_.size() + options_.spares;
+  const std::size_t now = attempt_->nodes.size() + options_.spares;
   const bool larger =
       std::ranges::any_of(sizes_of_job(), [&](std::size_t size) { return size > now && size <= now + idle; });
   if (!larger) return fmt::format("nothing is asked for, and no larger run fits {} more", plural(idle, "node"));
@@ -118,7 +118,7 @@ std::string Driver::resize(std::size_t nodes) {
   const auto fit = largest_fit(*sizes_, std::min(nodes, pool_.usable()), options_.launch.tasks_per_node);
   if (!fit || fit->nodes < options_.least_nodes) return fmt::format("no run fits {}", plural(nodes, "node"));
   most_nodes_ = nodes;
-  if (fit->nodes == nodes_.size()) return fmt::format("the run has {} already", plural(fit->nodes, "node"));
+  if (fit->nodes == attempt_->nodes.size()) return fmt::format("the run has {} already", plural(fit->nodes, "node"));
   save_and_go_on();
   return fmt::format("the run saves, and continues with {}", plural(fit->nodes, "node"));
 }
@@ -128,7 +128,7 @@ void Driver::save_and_go_on() {
   if (phase_ != Phase::running) return;  // the attempt that comes next has the new size anyway
   resizes_ = true;
   begin_recovery(clock_.now_s());
-  command_->signal(SIGUSR2);
+  attempt_->command->signal(SIGUSR2);
 }
 
 std::string Driver::give_back(const std::vector<std::string>& nodes) {

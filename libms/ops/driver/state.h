@@ -43,8 +43,8 @@ struct DriverFiles {
 };
 
 // Opens the driver's directory in a run's, and makes it if it is missing. What lies there is believed and appended to,
-// so both directories must be this user's and the driver's writable by this user only; a link of another user to a run's
-// directory is not followed. Throws Error("driver.run_dir", user).
+// so both directories must be this user's and the driver's writable by this user only; a link of another user to a
+// run's directory is not followed. Throws Error("driver.run_dir", user).
 UniqueFd open_driver_directory(const std::string& run_dir);
 // The state in such a directory; nullopt: there is none, or it is not understood. Throws Error("driver.run_dir", user).
 std::optional<DriverState> stored_state(const UniqueFd& directory);

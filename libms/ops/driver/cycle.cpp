@@ -1,0 +1,344 @@
+// The attempts of a driver: their begin, their end, and what follows.
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "driver/agent.h"
+#include "driver/driver.h"
+#include "driver/recovery.h"
+#include "slurm/commands.h"
+#include "slurm/hostlist.h"
+#include "slurm/requeue.h"
+
+namespace ms::driver {
+
+// Resumes the attempt of a driver that was killed.
+void Driver::adopt(DriverState state) {
+  if (!state.command || ledger_.attempts.empty() || entry().ended_s != 0 || entry().number != state.attempt) return;
+  log::warn("driver", "a driver before this one was killed: resuming its attempt {}", state.attempt);
+  first_attempt_ = std::max(0, first_attempt_ - 1);
+  attempt_->command = LongCommand::adopt(*state.command);
+  attempt_->nodes = state.nodes;
+  pool_.work(attempt_->nodes);
+  if (is_ms_train(options_.launch.command)) sizes_ = ask_run_sizes(options_.launch.command);
+  attempt_->watcher.emplace(state.attempt, attempt_->nodes, limits(), deadlines_, clock_.now_s());
+  attempt_->output.emplace(files_.output(state.attempt), state.output_offset);
+  phase_ = Phase::running;
+  const bool leaves =
+      std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return given_back_.contains(node); });
+  for (const std::string& node : given_back_) pool_.exclude(node, "asked back");
+  if (leaves) save_and_go_on();
+}
+
+// An attempt that has no end and is not adopted: its driver was killed before it had noted the command, or was that of
+// an earlier start of the job.
+void Driver::end_orphan() {
+  if (attempt_->command || ledger_.attempts.empty() || entry().ended_s != 0) return;
+  entry().ended_s = std::max(entry().began_s, entry().first_step_s);
+  entry().cause = "driver_killed";
+  entry().why = "the driver was killed, and what became of this attempt is not known";
+  orphan_ = entry().number;
+}
+
+void Driver::start_command() {
+  attempt_->command = LongCommand::start(srun_command(launch_, attempt_->nodes),
+                                         environment_with({{"MS_ATTEMPT", std::to_string(entry().number)},
+                                                           {"MS_HEARTBEAT", heartbeat_},
+                                                           {"SLURM_PROCID", ""},
+                                                           {"SLURM_HOSTFILE", ""}}),
+                                         files_.output(entry().number), files_.exit_status(entry().number));
+}
+
+void Driver::not_started(const std::string& why, double now_s) {
+  log::warn("driver", "attempt {} does not begin: {}", entry().number, why);
+  attempt_->watcher.reset();
+  attempt_->output.reset();
+  entry().ended_s = clock_.wall_s();
+  entry().cause = "storage";
+  entry().code = static_cast<int>(ExitCode::storage);
+  entry().why = why;
+  Judgement judgement;
+  judgement.cause = entry().cause;
+  judgement.code = entry().code;
+  judgement.why = why;
+  decide(judgement, now_s);
+}
+
+void Driver::begin_attempt() {
+  lose_silent_spares(clock_.now_s());
+  resizes_ = false;
+  leaves_ = false;
+  // Slurm without slurmdbd takes nodes out of a job once. What was saved is not lost if the job leaves by itself.
+  if (!let_go() && options_.most_nodes != 0 && !ledger_.attempts.empty() && entry().cause == "stopped" &&
+      queue_after_save())
+    return;
+  const std::optional<std::vector<std::string>> chosen = choose_nodes();
+  if (!chosen) return;
+  attempt_.emplace().nodes = *chosen;
+  // Nodes at work are not measured. Who is still in doubt is looked at again, with others.
+  if (std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return network_.looks_at(node); }))
+    network_.stop();
+  const int number = static_cast<int>(ledger_.attempts.size()) + 1;
+  const double now_s = clock_.now_s();
+  if (is_ms_train(options_.launch.command)) unlink((options_.run_dir + "/verdict.json").c_str());
+  AttemptEntry& begun = ledger_.attempts.emplace_back();
+  begun.number = number;
+  begun.job = job();
+  begun.nodes = attempt_->nodes;
+  begun.began_s = clock_.wall_s();
+  attempt_->watcher.emplace(number, attempt_->nodes, limits(), deadlines_, now_s);
+  // A log of that name is there where a ledger was moved away: its lines are not of this attempt.
+  struct stat old {};
+  attempt_->output.emplace(files_.output(number), stat(files_.output(number).c_str(), &old) == 0 ? old.st_size : 0);
+  log::info("driver", "attempt {} on {}{}", number, slurm::fold_hostlist(attempt_->nodes),
+            pool_.with(NodeRole::spare).empty()
+                ? std::string()
+                : fmt::format(", spare: {}", slurm::fold_hostlist(pool_.with(NodeRole::spare))));
+  for (const std::string& node : options_.nodes) {
+    if (orphan_) agents_.order(node, {.what = "kill", .attempt = *orphan_});
+  }
+  orphan_.reset();
+  save();  // a driver that is killed from here on leaves an attempt that is known
+  try {
+    start_command();
+  } catch (const Error& error) {  // no room for its output, most likely
+    return not_started(error.message(), now_s);
+  }
+  phase_ = Phase::running;
+  phase_s_ = now_s;
+  save();
+  if (is_elastic()) comment(fmt::format("attempt {} begins", number));
+}
+
+// The time until steps are done again counts from the first of several failures.
+void Driver::begin_recovery(double now_s) {
+  if (fault_s_) return;
+  fault_s_ = now_s;
+  faulty_ = ledger_.attempts.size() - 1;
+}
+
+void Driver::alarm(Alarm found, double now_s) {
+  log::warn("driver", "{}", found.why);
+  entry().detect_s = now_s - found.fault_s;
+  begin_recovery(now_s);
+  attempt_->alarm = std::move(found);
+  attempt_->alarm_s = now_s;
+  phase_s_ = now_s;
+  if (attempt_->alarm->kind != AlarmKind::hang) return end_command(now_s);
+  if (!attempt_->looked_early_s) look();
+  if (attempt_->awaited.empty()) return end_command(now_s);
+  phase_ = Phase::looking;
+}
+
+// Shows what the tasks do, and where, to the judge and to people.
+void Driver::look() {
+  attempt_->tasks.clear();
+  attempt_->awaited.clear();
+  for (const std::string& node : attempt_->nodes) {
+    if (!agents_.has(node)) continue;
+    attempt_->awaited.insert(node);
+    agents_.order(node, {.what = "look", .attempt = entry().number});
+  }
+}
+
+// The look takes a third of a second, which need not follow the alarm. It only reads /proc, and is forgotten where the
+// run gets on. Other commands' flight recorders are dumped with it: they wait for the alarm.
+void Driver::look_early(double now_s) {
+  if (attempt_->looked_early_s && attempt_->watcher->last_progress_s() > *attempt_->looked_early_s) {
+    attempt_->looked_early_s.reset();
+    attempt_->tasks.clear();
+  }
+  const bool due = !attempt_->looked_early_s && attempt_->awaited.empty() && attempt_->watcher->nearly_hangs(now_s);
+  if (!due || !is_ms_train(options_.launch.command)) return;
+  look();
+  attempt_->looked_early_s = now_s;
+}
+
+// The tasks first, each by the agent of its node, so that srun has nothing to wait for.
+void Driver::end_command(double now_s) {
+  phase_ = Phase::ending;
+  if (attempt_->alarm->kind == AlarmKind::hang)
+    attempt_->lossy = losses_.lossy(attempt_->nodes);  // while the connections are there
+  phase_s_ = now_s;
+  attempt_->awaited.clear();
+  for (const std::string& node : attempt_->nodes) {
+    if (!agents_.has(node)) continue;
+    if (std::ranges::find(attempt_->alarm->nodes, node) == attempt_->alarm->nodes.end() ||
+        attempt_->alarm->kind != AlarmKind::node_lost) {
+      attempt_->awaited.insert(node);
+    }
+    agents_.order(node, {.what = "kill", .attempt = entry().number});
+  }
+}
+
+std::optional<VerdictRead> Driver::read_verdict() const {
+  const std::string path = options_.run_dir + "/verdict.json";
+  if (!is_ms_train(options_.launch.command) || access(path.c_str(), R_OK) != 0) return std::nullopt;
+  return parse_verdict(read_file(path));
+}
+
+void Driver::settle(double now_s) {
+  attempt_->ended_s = phase_s_ = now_s;
+  phase_ = Phase::settling;
+  const bool well = attempt_->ended_well();
+  if (!well) flight_.begin(flight_files(flight_prefix(std::getenv), entry().began_s), now_s);
+}
+
+void Driver::finish_attempt(double now_s) {
+  read_output(true);
+  note_progress(now_s);
+  const std::optional<FlightNode> flight = attempt_->flight_node(flight_.take());
+  AttemptEvidence evidence{.alarm = attempt_->alarm,
+                           .exit_status = attempt_->alarm ? std::nullopt : attempt_->command->status(),
+                           .first_exit = attempt_->alarm ? std::nullopt : attempt_->first_exit,
+                           .verdict = read_verdict(),
+                           .writes_verdicts = is_ms_train(options_.launch.command),
+                           .asked_to_stop = asked_to_stop_,
+                           .nodes = attempt_->nodes,
+                           .lost = {},
+                           .died_on = attempt_->watcher->first_dead(),
+                           .tasks = std::move(attempt_->tasks),
+                           .flight = flight,
+                           .lossy = attempt_->lossy,
+                           .lines = std::move(attempt_->lines)};
+  const bool well = attempt_->ended_well();
+  // Where slurmd is gone, ranks outlive srun.
+  for (const std::string& node : attempt_->nodes) {
+    if (!well) agents_.order(node, {.what = "kill", .attempt = entry().number});
+  }
+  if (!well)
+    evidence.lost = attempt_->alarm && attempt_->alarm->kind == AlarmKind::node_lost ? attempt_->alarm->nodes
+                                                                                     : attempt_->watcher->lost(now_s);
+  if (!well) ask_slurm(evidence);
+  // The heartbeat of the last step may not have arrived.
+  if (evidence.verdict && entry().from_step >= 0)
+    entry().to_step = std::max(entry().to_step, evidence.verdict->steps_done);
+  const Judgement judgement = judge(evidence);
+  AttemptEntry& ended = entry();
+  if (!attempt_->alarm) {
+    ended.detect_s = std::max(0.0, attempt_->ended_s - attempt_->watcher->died_s().value_or(attempt_->ended_s));
+    if (judgement.next == Next::again) begin_recovery(attempt_->ended_s);
+  }
+  ended.ended_s = wall_s(attempt_->ended_s);
+  ended.cause = judgement.cause;
+  ended.code = judgement.code;
+  ended.why = judgement.why;
+  ended.suspects = judgement.suspects;
+  ended.diagnose_s = now_s - (attempt_->alarm ? attempt_->alarm_s : attempt_->ended_s);
+  if (judgement.next == Next::again) {
+    try {
+      write_file_atomic(files_.evidence(ended.number), evidence_json(evidence));
+    } catch (const Error& error) { log::warn("driver", "the evidence is lost: {}", error.message()); }
+    log::warn("driver", "attempt {} ended: {}: {}", ended.number, judgement.cause, judgement.why);
+    comment(fmt::format("attempt {} ended: {}", ended.number, judgement.cause));
+  }
+  attempt_->command.reset();
+  attempt_->watcher.reset();
+  attempt_->output.reset();
+  decide(judgement, now_s);
+}
+
+void Driver::decide(const Judgement& judgement, double now_s) {
+  if (resizes_ && judgement.cause == "stopped" && !asked_to_stop_) {
+    if (!leaves_ || !queue_after_save()) begin_attempt();
+    return;
+  }
+  const bool all =
+      judgement.suspects.size() > 1 && judgement.suspects.size() == attempt_->nodes.size() && !judgement.certain;
+  if (judgement.next == Next::again && !asked_to_stop_) accuse(judgement, all);
+  const Recovery next =
+      recovery_after(judgement, {.ledger = ledger_,
+                                 .attempts = static_cast<int>(ledger_.attempts.size()) - first_attempt_,
+                                 .retry = options_.retry,
+                                 .asked_to_stop = asked_to_stop_});
+  if (next.code) return stop_with(*next.code, next.why);
+  waits_for_network_ = false;
+  const double wait_s = next.wait_s;
+  if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
+  if (all && options_.diagnose_level > 0) check_network(now_s);
+  wait_until_s_ = now_s + wait_s;
+  phase_ = Phase::waiting;
+  phase_s_ = now_s;
+  save();
+  if (wait_s == 0 && !waits_for_network_) begin_attempt();
+}
+
+// `all`: of the nodes are suspects, because it cannot be told which.
+void Driver::accuse(const Judgement& judgement, bool all) {
+  publisher_.tell("run-interrupted", judgement.suspects, judgement.cause, judgement.why);
+  for (const std::string& node : judgement.suspects) {
+    if (judgement.cause == "node_lost") {
+      if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
+    } else if (judgement.certain) {
+      leave_out(node, judgement.why);
+      entry().excluded.push_back(node);
+    } else {
+      pool_.suspect(node, judgement.why);
+    }
+    if (judgement.network && !all) network_doubts_.insert(node);
+    if (!all) ++ledger_.strikes[node];  // who is looked at because all are is not accused
+  }
+}
+
+void Driver::stop_with(int code, const std::string& why) {
+  const bool well = code == 0 || code == static_cast<int>(ExitCode::stopped);
+  publisher_.tell(well ? "run-ended" : "run-failed", {}, fmt::format("code {}", code), why);
+  if (well) {
+    log::info("driver", "{}", why);
+  } else {
+    log::error("driver", "the driver ends with code {}: {}", code, why);
+  }
+  comment(fmt::format("ended with code {}: {}", code, why));
+  result_ = code;
+  save();
+}
+
+// Queues the job again for what another start can mend: its time was up, or too few nodes were left.
+void Driver::requeue() {
+  const bool time_is_up = by_time_limit_ && result_ == static_cast<int>(ExitCode::stopped);
+  const bool needs_nodes = !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost);
+  if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
+  // Starts that only changed the run's size mend nothing.
+  const auto mended =
+      options_.restarts - static_cast<int>(std::ranges::count(ledger_.attempts, kResizesCause, &AttemptEntry::cause));
+  if (mended >= options_.max_requeues) {
+    return log::error("driver", "the job was queued again {}: no more", plural(mended, "time"));
+  }
+  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
+  queue_again();
+}
+
+// Without the nodes that are bad; returns whether that worked.
+bool Driver::queue_again() {
+  std::vector<std::string> out = pool_.with(NodeRole::excluded);
+  std::erase_if(out, [&](const std::string& node) { return given_back_.contains(node); });
+  for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
+    for (const std::string& node : pool_.with(role)) out.push_back(node);
+  }
+  // Slurm without slurmdbd changes nothing of a job that has shrunk, until it has ended: it would stay held. The ledger
+  // leaves those nodes out, too.
+  if (kept_ != options_.nodes.size()) out.clear();
+  try {
+    const slurm::Commands slurm({.conf = options_.slurm_conf});
+    const auto job = static_cast<std::uint32_t>(options_.job);
+    if (out.empty()) {
+      slurm.requeue(job);
+    } else {
+      slurm::requeue_excluding(slurm, job, out, {}, clock_);
+    }
+    log::info("driver", "the job is queued again{}",
+              out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
+    return true;
+  } catch (const Error& error) { log::error("driver", "the job is not queued again: {}", error.message()); }
+  return false;
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,78 @@
+#include "driver/publisher.h"
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr double kRejectedEvery_s = 3600;
+
+}  // namespace
+
+Publisher::Publisher(const DriverOptions& options, Clock& clock, bool resumes)
+    : options_(options),
+      clock_(clock),
+      files_(options.run_dir),
+      events_(options.run_dir, options.diag, options.notify) {
+  if (options_.metrics_port.empty()) return;
+  try {
+    metrics_port_.emplace(options_.metrics_port, clock_);
+  } catch (const Error& error) {
+    if (!resumes) throw;
+    log::warn("driver", "{}", error.message());
+  }
+}
+
+void Publisher::comment(const std::string& text, const std::string& elastic) {
+  if (!options_.comment && elastic.empty()) return;
+  if (!comment_)
+    comment_.emplace(slurm::CommandOptions{.conf = options_.slurm_conf}, static_cast<std::uint32_t>(options_.job));
+  comment_->set((elastic.empty() ? "ms-driver: " : elastic) + printable(text, 200));
+}
+
+void Publisher::tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
+                     const std::string& text) {
+  events_.add({.wall_s = clock_.wall_s(),
+               .kind = kind,
+               .node = slurm::fold_hostlist(nodes),
+               .code = code,
+               .message = printable(text, 500),
+               .job_id = static_cast<std::uint32_t>(options_.job)});
+}
+
+void Publisher::log_rejected(Hub& hub, double now_s, bool ends) {
+  std::string example;
+  rejected_ += hub.take_rejected(example);
+  if (rejected_ == 0 || (now_s - rejected_s_ < kRejectedEvery_s && !ends)) return;
+  log::warn("driver", "{} proved nothing and had to go, for example {}", plural(rejected_, "connection"), example);
+  rejected_ = 0;
+  rejected_s_ = now_s;
+}
+
+void Publisher::flush_log(const std::string& output) {
+  const bool full = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  std::clearerr(stdout);
+  if (log_was_full_ && !full) log::warn("driver", "lines are missing above, the disk was full: see {}", output);
+  log_was_full_ = full;
+}
+
+void Publisher::serve() {
+  if (metrics_port_) metrics_port_->serve(metrics_);
+}
+
+void Publisher::send(double now_s) { events_.send(now_s); }
+
+void Publisher::show(const Status& status, double now_s) {
+  try {
+    write_file_atomic(files_.status(), status_json(status, clock_.wall_s(), now_s));
+    metrics_ = status_metrics(status, clock_.wall_s(), now_s);
+    write_file_atomic(files_.metrics(), metrics_);
+  } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
+}
+
+}  // namespace ms::driver

@@ -1,0 +1,54 @@
+// How a driver shows what it does: the status file, Prometheus, the job's comment, events for people, and the log.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "driver/hub.h"
+#include "driver/job_comment.h"
+#include "driver/metrics_port.h"
+#include "driver/options.h"
+#include "driver/run_events.h"
+#include "driver/state.h"
+#include "driver/status.h"
+
+namespace ms::driver {
+
+class Publisher {
+ public:
+  // `options` and `clock` outlive it. `resumes`: a driver before this one was killed; a port that is taken is a refusal
+  // in the beginning only. Throws what MetricsPort throws.
+  Publisher(const DriverOptions& options, Clock& clock, bool resumes);
+
+  // Writes an event of the run for people.
+  void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
+            const std::string& text);
+  // Sets the job's comment in Slurm; `elastic`: what ms-loan reads in it, empty for a run of one size.
+  void comment(const std::string& text, const std::string& elastic);
+  // Writes the status and the metrics. A disk that is full loses them.
+  void show(const Status& status, double now_s);
+  // Logs connections that proved nothing: the first at once, more of them once an hour and in the end.
+  void log_rejected(Hub& hub, double now_s, bool ends);
+  // Flushes the job's log, which may lie on a disk that is full for a while: that must not end a run. `output`: the
+  // file that has the lines that are lost.
+  void flush_log(const std::string& output);
+  void serve();             // answers Prometheus
+  void send(double now_s);  // events that wait
+  void finish() { events_.finish(clock_); }
+
+ private:
+  const DriverOptions& options_;
+  Clock& clock_;
+  const DriverFiles files_;
+  RunEvents events_;
+  std::optional<JobComment> comment_;
+  std::optional<MetricsPort> metrics_port_;
+  std::string metrics_;       // as shown last
+  std::size_t rejected_ = 0;  // not yet in the log
+  double rejected_s_ = -1e9;  // when the log named some last
+  bool log_was_full_ = false;
+};
+
+}  // namespace ms::driver

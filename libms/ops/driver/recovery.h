@@ -1,0 +1,28 @@
+// Decides what follows the judgement of an attempt: another attempt, and when, or the end of the driver. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "driver/judge.h"
+#include "driver/ledger.h"
+#include "watch/recovery.h"
+
+namespace ms::driver {
+
+struct Recovery {
+  std::optional<int> code = {};  // the driver ends with it; nullopt: another attempt follows
+  std::string why = {};          // it ends
+  double wait_s = 0;             // before the next attempt
+};
+
+struct Tried {
+  const Ledger& ledger;  // with the attempt that was judged
+  int attempts = 0;      // of this start of the job
+  watch::RetryPolicy retry = {};
+  bool asked_to_stop = false;
+};
+
+Recovery recovery_after(const Judgement& judgement, const Tried& tried);
+
+}  // namespace ms::driver

@@ -1,0 +1,78 @@
+#include "driver/recovery.h"
+
+#include <gtest/gtest.h>
+
+#include "base/exit.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr int kNoProgress = static_cast<int>(ExitCode::no_progress);
+
+// A ledger whose attempts ended for `cause`, each after this many steps.
+Ledger ledger_of(const std::vector<std::int64_t>& steps, const std::string& cause = "crash") {
+  Ledger ledger;
+  for (const std::int64_t to : steps) {
+    AttemptEntry& entry = ledger.attempts.emplace_back();
+    entry.number = static_cast<int>(ledger.attempts.size());
+    entry.from_step = 0;
+    entry.to_step = to;
+    entry.ended_s = 1;
+    entry.cause = cause;
+  }
+  return ledger;
+}
+
+TEST(Recovery, IsAnEndOrAnotherAttempt) {
+  struct Row {
+    const char* what;
+    Judgement judgement;
+    Ledger ledger;
+    bool asked_to_stop;
+    std::optional<int> code;
+    bool waits;
+  };
+  const Judgement again{.cause = "crash", .code = 76, .suspects = {}, .why = "it crashed"};
+  const Judgement certain{.cause = "bad_node", .code = 69, .suspects = {"n1"}, .certain = true, .why = "n1 is bad"};
+  const Judgement storage{.cause = "storage", .code = 74, .suspects = {}, .why = "no disk"};
+  const Judgement slurm{.cause = "slurm_busy", .code = 70, .suspects = {}, .why = "slurmctld"};
+  const Judgement mismatch{
+      .cause = std::string(kMismatchCause), .code = 70, .suspects = {}, .why = "other collectives"};
+  const std::string mismatched(kMismatchCause);
+  const Row rows[] = {
+      {"done", {.next = Next::done, .cause = "done", .suspects = {}, .why = ""}, ledger_of({10}), false, 0, false},
+      {"usage",
+       {.next = Next::stop, .cause = "usage", .code = 2, .suspects = {}, .why = ""},
+       ledger_of({-1}),
+       false,
+       2,
+       false},
+      {"a person stops it", again, ledger_of({10}), true, 76, false},
+      {"the first failure", again, ledger_of({10}), false, std::nullopt, false},
+      {"progress each time", again, ledger_of({10, 20, 30, 40, 50}), false, std::nullopt, false},
+      {"one without progress", again, ledger_of({10, 10}), false, std::nullopt, true},
+      {"three without progress", again, ledger_of({10, 10, 10, 10}), false, kNoProgress, false},
+      {"no progress, but a bad node goes", certain, ledger_of({10, 10, 10, 10}), false, std::nullopt, false},
+      {"storage needs time at once", storage, ledger_of({10}, "storage"), false, std::nullopt, true},
+      {"and so does Slurm", slurm, ledger_of({10}, "slurm_busy"), false, std::nullopt, true},
+      {"a mismatch once", mismatch, ledger_of({10}, mismatched), false, std::nullopt, false},
+      {"the same mismatch, no further", mismatch, ledger_of({10, 10}, mismatched), false, kNoProgress, false},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
+    const Recovery next = recovery_after(
+        row.judgement, {.ledger = row.ledger, .attempts = 1, .retry = {}, .asked_to_stop = row.asked_to_stop});
+    EXPECT_EQ(next.code, row.code);
+    EXPECT_EQ(next.wait_s > 0, row.waits);
+  }
+}
+
+TEST(Recovery, EndsAfterItsMostAttempts) {
+  const Judgement again{.cause = "crash", .code = 76, .suspects = {}, .why = "it crashed"};
+  const Ledger ledger = ledger_of({10, 20, 30});
+  EXPECT_FALSE(recovery_after(again, {.ledger = ledger, .attempts = 2, .retry = {.max_attempts = 3}}).code);
+  EXPECT_EQ(recovery_after(again, {.ledger = ledger, .attempts = 3, .retry = {.max_attempts = 3}}).code, kNoProgress);
+}
+
+}  // namespace
+}  // namespace ms::driver
