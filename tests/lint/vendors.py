@@ -14,8 +14,7 @@ VENDORS = [
     (r"toml.*\.hpp", r"libms/core/base/config_value\.h", 1),
     (r"spdlog/.*", r"libms/core/base/log\.cpp", 1),
     (r"xxh\w+\.h", r"libms/core/base/hash\.cpp", 1),
-    # base/json.cpp is the home; the other files are to be converted to base/json.h, and no new one is added.
-    (r"nlohmann/.*", r"(libms/(core/base/json\.cpp|(ops/(net|notify|health)|traces/tracepp)/.*)|tools/ms-t\w+\.cpp)", 19),
+    (r"nlohmann/.*", r"libms/core/base/json\.cpp", 1),
     (r"(oneapi/)?dnnl.*", r"libms/engine/tensor/cpu_matmul\.cpp", 1),
     (r"curl/.*", r"libms/ops/notify/http\.cpp", 1),
     (r"openssl/.*", r"libms/core/link/secret\.cpp", 1),

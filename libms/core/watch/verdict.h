@@ -33,9 +33,9 @@ Verdict verdict_stopped(std::int64_t steps, const std::string& cause, const std:
 Verdict verdict_rolled_back(std::int64_t steps, const std::string& cause, const std::string& checkpoint);
 Verdict verdict_of(const Error& error, int rank, std::string node, std::int64_t step);
 
-// From now on the process ignores SIGTERM: call it when a failure is being handled, or when all that is left is to exit.
-// mpirun and srun send SIGTERM to the other ranks once one has died or exited with a code that is not 0, which would cut
-// off error messages and exit codes. SIGKILL follows and still works.
+// From now on the process ignores SIGTERM: call it when a failure is being handled, or when all that is left is to
+// exit. mpirun and srun send SIGTERM to the other ranks once one has died or exited with a code that is not 0, which
+// would cut off error messages and exit codes. SIGKILL follows and still works.
 void begin_ending() noexcept;
 
 // Makes the directory this start's, and removes the verdict of the start before, and old evidence. `nonce` is of this

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "health/checks/registry.h"
 
 namespace ms::notify {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Kind {
   std::string_view kind;
@@ -39,7 +37,7 @@ const Kind& kind_of(const health::Event& event) {
 }
 
 // Encodes a document; bytes that are not UTF-8 are replaced.
-std::string encode(const Json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string encode(const Json& json) { return json.dump(); }
 
 std::string bounded(std::string_view text) { return std::string(text.substr(0, kMostBytes)); }
 

@@ -3,15 +3,13 @@
 #include <unistd.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace ms::notify {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostStanding = 1000;
 
@@ -19,8 +17,8 @@ std::string path_in(const std::string& directory) { return directory + "/outbox.
 
 template <class T>
 T get_or(const Json& json, const char* key, T other) {
-  const auto found = json.find(key);
-  if (found == json.end()) return other;
+  const Json* found = json.find(key);
+  if (found == nullptr) return other;
   if constexpr (std::is_arithmetic_v<T>) {
     return found->is_number() ? found->get<T>() : other;
   } else {
@@ -64,21 +62,22 @@ std::string outbox_json(const Outbox& outbox) {
   Json json{{"schema", 1}, {"sent", Json::object()}, {"standing", Json::array()}};
   for (const auto& [target, names] : outbox.sent) json["sent"][target] = names;
   for (const Standing& standing : outbox.standing) json["standing"].push_back(standing_json(standing));
-  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json.dump(1) + "\n";
 }
 
 Outbox parse_outbox(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const std::optional<Json> json = Json::try_parse(text);
   Outbox outbox;
-  if (!json.is_object()) return outbox;
-  if (const auto sent = json.find("sent"); sent != json.end() && sent->is_object()) {
+  if (!json) return outbox;
+  if (const Json* sent = json->find("sent"); sent != nullptr && sent->is_object()) {
     for (const auto& [target, names] : sent->items()) {
+      if (!names.is_array()) continue;
       for (const Json& name : names) {
         if (name.is_string()) outbox.sent[target].insert(name.get<std::string>());
       }
     }
   }
-  if (const auto standing = json.find("standing"); standing != json.end() && standing->is_array()) {
+  if (const Json* standing = json->find("standing"); standing != nullptr && standing->is_array()) {
     for (const Json& row : *standing) {
       if (row.is_object() && outbox.standing.size() < kMostStanding) outbox.standing.push_back(standing_of(row));
     }
@@ -89,7 +88,7 @@ Outbox parse_outbox(const std::string& text) {
 Outbox load_outbox(const std::string& directory) {
   if (::access(path_in(directory).c_str(), F_OK) != 0) return {};
   const std::string text = read_file(path_in(directory));
-  if (!Json::accept(text)) log::warn("notify", "{} is damaged and counts as empty", path_in(directory));
+  if (!Json::try_parse(text)) log::warn("notify", "{} is damaged and counts as empty", path_in(directory));
   return parse_outbox(text);
 }
 

@@ -1,29 +1,26 @@
 #include "health/act/state_json.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/number.h"
 
 namespace ms::health {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kSchema = 1;
 
 // Messages may quote a device's bytes: what is not UTF-8 is replaced.
-std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+std::string dump(const Json& json) { return json.dump_ascii(); }
 
 std::optional<Json> object(std::string_view text) {
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  return json;
+  std::optional<Json> json = Json::try_parse(text);
+  return json && json->is_object() ? std::move(json) : std::nullopt;
 }
 
 double number(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number()) return 0;
+  const Json* found = json.find(key);
+  if (found == nullptr || !found->is_number()) return 0;
   const double value = found->get<double>();
   return std::isfinite(value) ? value : 0;
 }
@@ -35,8 +32,8 @@ T whole(const Json& json, const char* key) {
 }
 
 std::string text(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  const Json* found = json.find(key);
+  return found != nullptr && found->is_string() ? found->text() : std::string();
 }
 
 }  // namespace
@@ -63,8 +60,8 @@ State state_from_json(std::string_view data) {
   state.last_epilog_wall_s = number(*json, "last_epilog_wall_s");
   state.last_active_wall_s = number(*json, "last_active_wall_s");
   state.strikes = whole<int>(*json, "strikes");
-  const auto counters = json->find("counters");
-  if (counters == json->end() || !counters->is_object()) return state;
+  const Json* counters = json->find("counters");
+  if (counters == nullptr || !counters->is_object()) return state;
   for (const auto& [name, counter] : counters->items()) {
     if (counter.is_object()) state.counters[name] = {number(counter, "value"), number(counter, "wall_s")};
   }

@@ -1,8 +1,8 @@
 #include "health/commands/history.h"
 
 #include <ctime>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace ms::health {
@@ -29,10 +29,9 @@ std::string history_text(const std::vector<HistoryEntry>& entries) {
 std::string history_json(const std::vector<HistoryEntry>& entries) {
   std::string lines;
   for (const HistoryEntry& entry : entries) {
-    const nlohmann::ordered_json json{
-        {"schema", 1},         {"time", entry.wall_s},     {"event", entry.event},    {"code", entry.code},
-        {"job", entry.job_id}, {"strikes", entry.strikes}, {"message", entry.message}};
-    lines += json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const Json json{{"schema", 1},         {"time", entry.wall_s},     {"event", entry.event},    {"code", entry.code},
+                    {"job", entry.job_id}, {"strikes", entry.strikes}, {"message", entry.message}};
+    lines += json.dump() + "\n";
   }
   return lines;
 }

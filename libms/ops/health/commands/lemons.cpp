@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "health/commands/history.h"
 
@@ -64,8 +64,8 @@ std::string site_text(const std::vector<SiteRow>& rows, std::size_t nodes) {
                                    rows.size(), plural(nodes, "node"));
 }
 
-nlohmann::ordered_json site_json(const std::vector<SiteRow>& rows, std::size_t nodes) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+Json site_json(const std::vector<SiteRow>& rows, std::size_t nodes) {
+  Json list = Json::array();
   for (const SiteRow& row : rows) {
     list.push_back({{"node", row.node},
                     {"drains", row.drains},

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "health/act/state.h"
 
 namespace ms::health {
@@ -23,6 +23,6 @@ struct SiteRow {
 std::vector<SiteRow> site_rows(const std::map<std::string, std::vector<HistoryEntry>>& site, std::size_t nodes,
                                double since_wall_s);
 std::string site_text(const std::vector<SiteRow>& rows, std::size_t nodes);
-nlohmann::ordered_json site_json(const std::vector<SiteRow>& rows, std::size_t nodes);  // {"nodes","drained":[..]}
+Json site_json(const std::vector<SiteRow>& rows, std::size_t nodes);  // {"nodes","drained":[..]}
 
 }  // namespace ms::health

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/escape.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "health/commands/advice.h"
 #include "health/commands/causes.h"
@@ -14,10 +14,8 @@
 namespace ms::health {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Text may hold bytes of sysfs or of the kernel's log: what is no UTF-8 is replaced.
-std::string dump(const Json& json) { return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; }
+std::string dump(const Json& json) { return json.dump(2) + "\n"; }
 
 Json number_or_null(const std::optional<double>& value) {
   if (!value || !std::isfinite(*value)) return nullptr;
@@ -42,24 +40,23 @@ Enum parse_enum(std::string_view text, std::initializer_list<Enum> values) {
   for (const Enum value : values) {
     if (to_string(value) == text) return value;
   }
-  throw nlohmann::json::other_error::create(501, fmt::format("unknown word '{}'", text),
-                                            static_cast<const nlohmann::json*>(nullptr));
+  throw JsonError(fmt::format("unknown word '{}'", text));
 }
 
 Finding finding_of(const Json& json) {
   Finding finding;
-  finding.code = json.at("code");
+  json.get_to("code", finding.code);
   finding.severity =
       parse_enum(json.at("severity").get<std::string>(), {Severity::note, Severity::warning, Severity::critical});
   finding.blame = parse_enum(
       json.at("blame").get<std::string>(),
       {Blame::user, Blame::node, Blame::gpu, Blame::fabric, Blame::storage, Blame::slurm, Blame::peer, Blame::bug});
-  finding.entity = json.at("entity");
-  finding.message = json.at("message");
+  json.get_to("entity", finding.entity);
+  json.get_to("message", finding.message);
   if (!json.at("measured").is_null()) finding.measured = json.at("measured").get<double>();
   if (!json.at("limit").is_null()) finding.limit = json.at("limit").get<double>();
-  finding.unit = json.at("unit");
-  finding.remedy = json.at("remedy");
+  json.get_to("unit", finding.unit);
+  json.get_to("remedy", finding.remedy);
   return finding;
 }
 
@@ -205,29 +202,27 @@ std::string as_json(const std::vector<Report>& reports) {
 Report from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    Report report{.node = json.at("node"), .results = {}, .wall_s = json.at("seconds")};
+    Report report{.node = json.get<std::string>("node"), .results = {}, .wall_s = json.get<double>("seconds")};
     for (const Json& check : json.at("checks")) {
       Result result{
-          .code = check.at("code"),
+          .code = check.get<std::string>("code"),
           .outcome = parse_enum(check.at("outcome").get<std::string>(),
                                 {Outcome::pass, Outcome::warn, Outcome::critical, Outcome::skip, Outcome::broken}),
-          .note = check.at("note")};
-      result.level = check.value("level", 1);  // absent from a node with an older version
-      result.wall_s = check.at("seconds");
+          .note = check.get<std::string>("note")};
+      if (check.contains("level")) check.get_to("level", result.level);  // absent from a node with an older version
+      check.get_to("seconds", result.wall_s);
       if (check.contains("measured")) {
         for (const Json& m : check.at("measured"))
-          result.measured.push_back({m.at("entity"), m.at("value"), m.at("unit")});
+          result.measured.push_back({m.get<std::string>("entity"), m.get<double>("value"), m.get<std::string>("unit")});
       }
       for (const Json& finding : json.at("findings")) {
-        if (finding.at("code") == result.code) result.findings.push_back(finding_of(finding));
+        if (finding.get<std::string>("code") == result.code) result.findings.push_back(finding_of(finding));
       }
       report.results.push_back(std::move(result));
     }
     return report;
-  } catch (const nlohmann::json::exception& error) {
-    const std::string_view what = error.what();  // "[json.exception.type_error.304] cannot use ..."
-    throw Error("report.format", Blame::node,
-                fmt::format("this is no report of ms-diag: {}", what.substr(what.find("] ") + 2)));
+  } catch (const JsonError& error) {
+    throw Error("report.format", Blame::node, fmt::format("this is no report of ms-diag: {}", error.what()));
   }
 }
 

@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/print.h"
 #include "health/act/site.h"
 #include "health/commands/examine.h"
@@ -37,7 +36,7 @@ int site_history(const Args& args) {
     has_drains = false;
   }
   const double now_s = SystemClock().wall_s();
-  nlohmann::ordered_json json{{"schema", 1}};
+  Json json{{"schema", 1}};
   std::string text;
   if (has_drains) {
     const slurm::Commands slurm({.scontrol = policy.paths.scontrol,
@@ -54,7 +53,7 @@ int site_history(const Args& args) {
     json["telemetry"] = trends_json(trends);
     text += trends_text(trends);
   }
-  write_out(args.has("json") ? json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : text);
+  write_out(args.has("json") ? json.dump(2) + "\n" : text);
   return 0;
 }
 

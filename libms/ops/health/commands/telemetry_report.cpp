@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "health/commands/history.h"
 #include "health/telemetry/columns.h"
@@ -29,19 +29,19 @@ std::string sample_text(const Sample& sample) {
 }
 
 std::string sample_json(const std::string& node, const Sample& sample) {
-  nlohmann::ordered_json values = nlohmann::ordered_json::object();
+  Json values = Json::object();
   for (const SampleValue& value : sample.values) {
-    values[value.device][value.column] = std::isfinite(value.value) ? nlohmann::ordered_json(value.value) : nullptr;
+    values[value.device][value.column] = std::isfinite(value.value) ? Json(value.value) : nullptr;
   }
-  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+  Json devices = Json::array();
   for (const auto& [device, columns] : values.items()) {
     const auto facts = sample.facts.find(device);
     devices.push_back(
         {{"device", device}, {"facts", facts == sample.facts.end() ? Facts{} : facts->second}, {"values", columns}});
   }
-  const nlohmann::ordered_json json{
+  const Json json{
       {"schema", 1}, {"node", node}, {"time", sample.wall_s}, {"devices", devices}, {"missing", sample.missing}};
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 std::string samples_csv(const Series& series) {
@@ -103,16 +103,15 @@ std::string trends_text(const SiteTrends& trends) {
   return text;
 }
 
-nlohmann::ordered_json trends_json(const SiteTrends& trends) {
-  using nlohmann::ordered_json;
-  ordered_json rises = ordered_json::array(), hotter = ordered_json::array(), silent = ordered_json::array();
+Json trends_json(const SiteTrends& trends) {
+  Json rises = Json::array(), hotter = Json::array(), silent = Json::array();
   for (const Rise& rise : trends.rises) {
     rises.push_back({{"node", rise.node},
                      {"device", device_name(rise.device)},
                      {"column", rise.column},
                      {"unit", rise.unit},
                      {"last_day", rise.last_day},
-                     {"day_before", rise.day_before ? ordered_json(*rise.day_before) : ordered_json(nullptr)}});
+                     {"day_before", rise.day_before ? Json(*rise.day_before) : Json(nullptr)}});
   }
   for (const Hotter& device : trends.hotter) {
     hotter.push_back({{"node", device.node},

@@ -1,11 +1,11 @@
 // Samples and their trends, for people and programs. Pure functions.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "health/telemetry/sample.h"
 #include "health/telemetry/series.h"
 #include "health/telemetry/trends.h"
@@ -21,6 +21,6 @@ inline constexpr std::string_view kSamplesTitle = "time,node,device,metric,value
 std::string samples_csv(const Series& series);  // a line each value that is known
 
 std::string trends_text(const SiteTrends& trends);
-nlohmann::ordered_json trends_json(const SiteTrends& trends);
+Json trends_json(const SiteTrends& trends);
 
 }  // namespace ms::health

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/text.h"
 
 namespace ms::net {
@@ -101,7 +100,6 @@ std::string collectives_text(const std::vector<CollectiveRow>& rows) {
 
 std::string collectives_json(const std::vector<CollectiveRow>& rows, const std::vector<Finding>& findings,
                              const std::vector<std::string>& not_run) {
-  using Json = nlohmann::ordered_json;
   Json list = Json::array(), found = Json::array();
   for (const CollectiveRow& row : rows) {
     list.push_back({{"what", to_string(row.what)},
@@ -125,7 +123,7 @@ std::string collectives_json(const std::vector<CollectiveRow>& rows, const std::
                      {"message", finding.message}});
   }
   return Json{{"schema", 1}, {"command", "collectives"}, {"rows", list}, {"findings", found}, {"not_run", not_run}}
-             .dump(2, ' ', false, Json::error_handler_t::replace) +
+             .dump(2) +
          "\n";
 }
 

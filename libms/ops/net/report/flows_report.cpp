@@ -1,13 +1,10 @@
 #include "net/report/flows_report.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/text.h"
 
 namespace ms::net {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string pair_text(const FlowsChecked& checked, const PairFlows& pair) {
   const auto name = [&](int node) { return checked.base.nodes[static_cast<std::size_t>(node)]; };
@@ -132,7 +129,7 @@ std::string as_json(const FlowsChecked& checked) {
   }
   const Json json{{"schema", 1},    {"command", "ecmp"}, {"nodes", checked.base.nodes},
                   {"pairs", pairs}, {"findings", found}, {"seconds", checked.base.seconds}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 }  // namespace ms::net

@@ -1,13 +1,10 @@
 #include "net/report/report_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "net/measure/workers.h"
 
 namespace ms::net {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string_view kind_word(Kind kind) {
   switch (kind) {
@@ -93,7 +90,7 @@ std::string as_json(const Checked& checked) {
                   {"rounds", checked.rounds},
                   {"seconds", checked.seconds},
                   {"pairs", pairs}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2) + "\n";
 }
 
 std::string findings_json(const std::string& command, const std::vector<Finding>& findings,
@@ -110,9 +107,7 @@ std::string findings_json(const std::string& command, const std::vector<Finding>
     if (!f.remedy.empty()) json["remedy"] = f.remedy;
     found.push_back(std::move(json));
   }
-  return Json{{"schema", 1}, {"command", command}, {"findings", found}, {"not_run", not_run}}.dump(
-             2, ' ', false, Json::error_handler_t::replace) +
-         "\n";
+  return Json{{"schema", 1}, {"command", command}, {"findings", found}, {"not_run", not_run}}.dump(2) + "\n";
 }
 
 std::string not_run(const std::string& command, const std::string& why, bool json) {
