@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=tests/first_hour/walk.sh
 . "$(dirname "${BASH_SOURCE[0]}")/walk.sh"
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
-mapfile -t commands < <(sed -n '/^The last one by hand/,/^In a job/s/^    \$ //p' "$root/README.md")
+mapfile -t commands < <(sed -n '/^These are the steps of the last script by hand/,/^In a job/s/^    \$ //p' "$root/README.md")
 ((${#commands[@]} == 5)) || stumble 'README.md has other first commands'
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -51,7 +51,7 @@ Option output_option(std::string doc) {
 }
 
 Positional checkpoint_positional() {
-  return {.name = "PATH", .doc = "A checkpoint, or the newest complete one of a directory."};
+  return {.name = "PATH", .doc = "A checkpoint, or a directory: its newest complete checkpoint."};
 }
 Positional directory_positional() {
   return {.name = "DIR", .doc = "A directory of checkpoints: a run's checkpoint.dir."};

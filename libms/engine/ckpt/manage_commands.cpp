@@ -120,7 +120,7 @@ Command repair_command() {
 
 Command bench_command() {
   return {.name = "bench",
-          .summary = "measure saving and loading against plain writes and reads",
+          .summary = "compare saving and loading with plain writes and reads",
           .positionals = {{.name = "DIR", .doc = "A directory of the file system to measure."}},
           .options = {{.name = "size", .value = "SIZE", .doc = "Size of the file.", .default_text = "2GiB"},
                       threads_option(),

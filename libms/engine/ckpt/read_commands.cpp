@@ -86,7 +86,7 @@ Command verify_command() {
   return {
       .name = "verify",
       .summary = "read checkpoints and check them against their hashes",
-      .positionals = {{.name = "PATH", .doc = "A checkpoint, or a directory, to verify every committed one in it."}},
+      .positionals = {{.name = "PATH", .doc = "A checkpoint, or a directory: every committed checkpoint in it."}},
       .options = {{.name = "newest", .doc = "Verify only the newest complete checkpoint of a directory."},
                   threads_option(),
                   json_option()},
@@ -99,7 +99,7 @@ Command verify_command() {
 Command diff_command() {
   return {.name = "diff",
           .summary = "compare two checkpoints of any layouts",
-          .positionals = {{.name = "A", .doc = "A checkpoint, or the newest complete one of a directory."},
+          .positionals = {{.name = "A", .doc = "A checkpoint, or a directory: its newest complete checkpoint."},
                           {.name = "B", .doc = "Another checkpoint."}},
           .options = {{.name = "all", .doc = "Also print equal states."}, threads_option(), json_option()},
           .run = run_diff,

@@ -186,7 +186,7 @@ Command decode_command() {
               {{.name = "output", .value = "FILE", .doc = "Write to FILE instead of standard output.", .letter = 'o'},
                {.name = "split-on",
                 .value = "LINE",
-                .doc = "Write this line between documents, as encode --split-on reads it."},
+                .doc = "Write this line between documents. encode --split-on reads such a file."},
                tokenizer_option()},
           .run = run_decode};
 }
@@ -208,7 +208,7 @@ Command verify_command() {
 
 Command merge_command() {
   return {.name = "merge",
-          .summary = "join token files of one tokenizer",
+          .summary = "join token files made with the same tokenizer",
           .positionals = {{.name = "PREFIX",
                            .doc = "Token files to join, without .bin and .idx. Their documents keep this order.",
                            .many = true}},

@@ -112,8 +112,8 @@ Command encode_command() {
                           ".jsonl or .ndjson or with an object on each line.",
                    .many = true},
                   {.name = "skip-bad-lines",
-                   .doc = "Skip lines that are not JSON or lack the field, and print the first three and their number. "
-                          "Default: the first such line is an error."},
+                   .doc = "Skip lines that are not JSON or lack the field. Print the first three, and how many were "
+                          "skipped. Default: the first such line is an error."},
                   {.name = "json-as-text", .doc = "Encode JSON Lines as plain text, with braces and keys."},
                   {.name = "workers",
                    .value = "N",

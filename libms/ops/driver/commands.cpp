@@ -266,17 +266,18 @@ Command run_command() {
            {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
            {.name = "min-nodes",
             .value = "N",
-            .doc = "Continue with N or more nodes, if the command can. 0: all but the spares; 1 for an elastic run.",
+            .doc = "Minimum number of nodes, for a command that can run on fewer. 0: all nodes but the spares, or 1 "
+                   "node for an elastic run.",
             .default_text = "0"},
            {.name = "max-nodes",
             .value = "N",
-            .doc = "Let an elastic run grow to N nodes, the maximum of sbatch --nodes=MIN-MAX: when ms-loan reports "
-                   "idle nodes, save and requeue the job. 0: do not grow.",
+            .doc = "Let an elastic run grow to N nodes, the MAX of sbatch --nodes=MIN-MAX. When ms-loan reports idle "
+                   "nodes, the driver saves a checkpoint and requeues the job. 0: do not grow.",
             .default_text = "0"},
            {.name = "hang-timeout",
             .value = "TIME",
-            .doc = "Treat TIME without a step as a hang until heartbeats give a shorter limit: three times the longest "
-                   "recent step plus 4 s. The margin is up to 5 s if step times vary and a rank may lack CPU time, and "
+            .doc = "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent "
+                   "step plus a margin. The margin is 4 s; up to 5 s if step times vary and a rank may lack CPU time; "
                    "2 s if a signal stopped a rank. Without heartbeats, TIME without output is a hang.",
             .default_text = "10m"},
            {.name = "max-attempts", .value = "N", .doc = "Stop after N attempts.", .default_text = "100"},
@@ -286,11 +287,11 @@ Command run_command() {
             .default_text = "3"},
            {.name = "max-requeues",
             .value = "N",
-            .doc = "Requeue the job, without its bad nodes, at most N times: when its time limit is near (sbatch "
-                   "--signal=B:USR2@300) or too few nodes are left.",
+            .doc = "Requeue the job at most N times, without its bad nodes. This happens when its time limit is near "
+                   "(sbatch --signal=B:USR2@300) or too few nodes are left.",
             .default_text = "0"},
            {.name = "shrink",
-            .doc = "With too few nodes for ms-train run, continue with a smaller mesh.dp and the same global batch "
+            .doc = "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
                    "instead of stopping or requeueing."},
            {.name = "preflight",
             .value = "0|1|2",
@@ -304,8 +305,8 @@ Command run_command() {
            {.name = "comment", .doc = "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
            {.name = "notify",
             .value = "FILE",
-            .doc = "Notify Alertmanager or Slack of interruptions and of the end of the run, through ms-diag notify "
-                   "with this ms-notify.toml(5)."},
+            .doc = "Notify Alertmanager or Slack of interruptions and of the end of the run. FILE configures ms-diag "
+                   "notify, see ms-notify.toml(5)."},
            {.name = "diagnose",
             .value = "0|1|2",
             .doc = "Check suspects with ms-diag at this level while the other nodes train. 0: do not check.",
@@ -318,7 +319,7 @@ Command run_command() {
            {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag on the nodes.", .default_text = "ms-diag"},
            {.name = "netcheck",
             .value = "PROGRAM",
-            .doc = "Path of ms-netcheck on the nodes. It runs after a hang in which no node stands out, and on "
+            .doc = "Path of ms-netcheck on the nodes. It tests all nodes after a hang that points to no node, and "
                    "suspects that may only have had a network problem.",
             .default_text = "ms-netcheck"}},
       .run = drive};
@@ -382,7 +383,7 @@ Command agent_command() {
           .options = {{.name = "job", .value = "ID", .doc = "ID of the job."},
                       {.name = "heartbeat",
                        .value = "SOCKET",
-                       .doc = "Socket to create for the ranks' heartbeats, with its directory."},
+                       .doc = "Create this socket, and its directory, for the ranks' heartbeats."},
                       {.name = "connect", .value = "ADDRESSES", .doc = "Addresses of the driver."},
                       {.name = "evidence",
                        .value = "DIR",

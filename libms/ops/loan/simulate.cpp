@@ -54,7 +54,7 @@ Command simulate_command() {
                        .required = true},
                       {.name = "demand",
                        .value = "FILE",
-                       .doc = "CSV of the demand of inference, or of its instances.",
+                       .doc = "CSV of the inference demand, or of the inference instances.",
                        .required = true},
                       {.name = "policy", .value = "FILE", .doc = "Policy, see ms-loan.toml(5).", .required = true},
                       {.name = "scheduler",

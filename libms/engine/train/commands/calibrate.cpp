@@ -90,7 +90,7 @@ int run_calibrate(const Args& args) {
 Command calibrate_command() {
   return {
       .name = "calibrate",
-      .summary = "measure this machine and write a cluster file of it",
+      .summary = "measure this machine and write a cluster file for it",
       .options = {{.name = "output", .value = "FILE", .doc = "The file to write (default: standard output)."},
                   {.name = "ranks",
                    .value = "N",
@@ -99,7 +99,8 @@ Command calibrate_command() {
                    .value = "bf16|fp32",
                    .doc = "Data type of GEMMs and activations.",
                    .default_text = "bf16"},
-                  {.name = "busy", .doc = "Measure once, and write doubtful results with a warning."}},
+                  {.name = "busy",
+                   .doc = "Measure once, also on a busy machine. Doubtful results are written with a warning."}},
       .run = run_calibrate,
       .description =
           "Trains models of several sizes for some steps each, as threads of this process, and times every operation "

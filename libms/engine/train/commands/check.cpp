@@ -57,7 +57,7 @@ Command check_command() {
                        .doc = "With --json: also print the speed of each size, simulated on the machines of "
                               "run.cluster. ms-driver passes it to ms-loan."},
                       {.name = "no-files",
-                       .doc = "Do not open the token files and checkpoint.load, for machines without them."}},
+                       .doc = "Do not open the token files or checkpoint.load. Use this on machines without them."}},
           .run = run_check,
           .description =
               "Reports all problems of the configuration at once, without starting a run. Then opens the token files "

@@ -151,8 +151,8 @@ Command export_command() {
                        .default_text = "5GB"},
                       {.name = "files",
                        .value = "DIR",
-                       .doc = "Copy tokenizer and generation files from DIR (default: 'hf' beside the checkpoint, as "
-                              "import writes it)."}},
+                       .doc = "Copy tokenizer and generation files from DIR (default: the directory 'hf' beside the "
+                              "checkpoint, which import writes)."}},
           .run = run_export};
 }
 

@@ -58,8 +58,8 @@ Command plan_command() {
                       json_option(),
                       {.name = "device",
                        .value = "NAME",
-                       .doc = "A GPU, such as h200 or 'h100 nvl'. Show the minimum time of each class of operations "
-                              "and the maximum MFU by the GPU's data sheet."},
+                       .doc = "A GPU, such as h200 or 'h100 nvl'. Also show, from its data sheet, the minimum time of "
+                              "each class of operations and the maximum MFU."},
                       {.name = "hostfile",
                        .value = "FILE",
                        .doc = "Show the placement of ranks on these hosts instead. The file has a host or a Slurm "

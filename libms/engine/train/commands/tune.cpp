@@ -35,11 +35,9 @@ Command tune_command() {
            {.name = "world", .value = "N", .doc = "Number of ranks (default: that of [mesh])."},
            {.name = "output",
             .value = "FILE",
-            .doc =
-                "Write the configuration with the fastest layout to FILE, or the given one if no layout is faster. If "
-                "device.name of the cluster is an A100, A800, H100, H200 or GH200, FILE sets run.device to cuda, "
-                "unless the "
-                "configuration cannot run on a GPU (train.dtype = \"fp32\")."},
+            .doc = "Write the configuration with the fastest layout to FILE. If no layout is faster, write the given "
+                   "configuration. If device.name of the cluster is an A100, A800, H100, H200 or GH200, FILE sets "
+                   "run.device to cuda, unless the configuration cannot run on a GPU (train.dtype = \"fp32\")."},
            {.name = "patience",
             .value = "TIME",
             .doc = "Time limit for the simulations. Less promising layouts may be left out.",

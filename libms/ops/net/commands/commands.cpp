@@ -249,7 +249,7 @@ Command counters_command() {
                       kRoot,
                       {.name = "flap",
                        .value = "SECONDS",
-                       .doc = "With --watch, report outages shorter than this only if the port counts them.",
+                       .doc = "With --watch, ignore outages shorter than this, unless the port counts them.",
                        .default_text = "0s"},
                       {.name = "watch", .value = "SECONDS", .doc = "Poll for this long."},
                       {.name = "interval", .value = "SECONDS", .doc = "Polling interval.", .default_text = "500ms"},

@@ -24,13 +24,13 @@ inline const Option kLaunch{
     .default_text = "srun"};
 inline const Option kWait{
     .name = "wait", .value = "SECONDS", .doc = "Time that agents may take to connect.", .default_text = "30s"};
-inline const Option kGpu{.name = "gpu",
-                         .value = "N",
-                         .doc = "GPU to use with nccl and one rank per node; this also selects the nearest adapter."};
+inline const Option kGpu{
+    .name = "gpu", .value = "N", .doc = "With nccl and one rank per node, use GPU N and the adapter nearest to it."};
 inline const Option kDeadline{
     .name = "deadline",
     .value = "SECONDS",
-    .doc = "Time limit of a transfer with mpi and nccl. When it is exceeded, the rank that delays it is reported.",
+    .doc =
+        "Time limit of a transfer with mpi or nccl. If a transfer takes longer, the rank that delays it is reported.",
     .default_text = "60s"};
 inline const Option kJson{.name = "json", .doc = "Print one JSON document."};
 inline const Option kRoot{

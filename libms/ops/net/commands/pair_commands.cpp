@@ -27,8 +27,8 @@ const Option kTransport{
     .name = "transport",
     .value = "tcp|mpi|verbs|nccl",
     .doc =
-        "tcp; mpi: between processes, one per node (started by srun inside a job); nccl: between the GPUs of such "
-        "processes, as in training; verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
+        "tcp. mpi: between processes, one per node, which srun starts inside a job. nccl: between the GPUs of such "
+        "processes, as in training. verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
     .default_text = "tcp"};
 const Option kInterface{.name = "interface",
                         .value = "PREFIX",
@@ -221,7 +221,8 @@ Command locate_command() {
                            {.name = "by",
                             .value = "pairs|groups",
                             .doc = "pairs: test pairs of nodes. groups: bisect the ranks over MPI to find those that "
-                                   "make a reduction slow, in about 2 k log2(n / k) tests for k slow nodes of n.",
+                                   "make a reduction slow. This takes about 2 k log2(n / k) tests for k slow nodes "
+                                   "of n.",
                             .default_text = "pairs"}}),
           .run = run_locate_command,
           .description =
@@ -239,7 +240,7 @@ Command ecmp_command() {
                   kLaunch,
                   {.name = "transport",
                    .value = "WHAT",
-                   .doc = "tcp. Other transports are reported as not run.",
+                   .doc = "Only tcp is tested; other transports are reported as not run.",
                    .default_text = "tcp"},
                   kInterface,
                   kWait,

@@ -205,7 +205,7 @@ Command merge_command() {
 
 Command export_command() {
   return {.name = "export",
-          .summary = "as merge, in a given format or split into several files",
+          .summary = "like merge, with a choice of format, or split into several files",
           .positionals = {paths_argument()},
           .options = {output_option(),
                       {.name = "format",

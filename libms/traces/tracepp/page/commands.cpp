@@ -128,11 +128,12 @@ Command report_command() {
                    .letter = 'o'},
                   {.name = "expected",
                    .value = "CLUSTER",
-                   .doc = "Also compare with the step that ms-train simulate expects on the machines of this file, see "
+                   .doc = "Also compare with the step that ms-train simulate computes for this cluster file, see "
                           "ms-cluster(5) and ms-train calibrate. PATH must be run.dir/trace."},
                   {.name = "brief",
-                   .doc = "With --expected, print only its summary of the newest 100 steps, or nothing if it is "
-                          "unknown. ms-train run with run.cluster logs the same."},
+                   .doc = "With --expected, print only a sentence that compares the newest 100 steps with the "
+                          "expected step, or nothing if no comparison is possible. ms-train run logs this sentence "
+                          "if run.cluster is set."},
                   with_doc(steps_option(), "Steps in the timeline of the page."),
                   with_doc(ranks_option(),
                            "Ranks in the timeline of the page, as in 0-7,16. Without --steps and --ranks, the page of "
