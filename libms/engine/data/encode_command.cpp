@@ -108,8 +108,8 @@ Command encode_command() {
                   {.name = "field",
                    .value = "NAME",
                    .doc = "The field of JSON Lines with the text, such as text, or meta.body for a nested field. If "
-                          "given several times, the texts are joined with a newline. Default: text, for files named "
-                          ".jsonl or .ndjson or with an object on each line.",
+                          "given several times, the texts are joined with a newline. Default: text. Files named "
+                          ".jsonl or .ndjson, or with an object on each line, are JSON Lines.",
                    .many = true},
                   {.name = "skip-bad-lines",
                    .doc = "Skip lines that are not JSON or lack the field. Print the first three, and how many were "
