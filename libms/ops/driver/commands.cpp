@@ -266,8 +266,7 @@ Command run_command() {
            {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
            {.name = "min-nodes",
             .value = "N",
-            .doc = "Minimum number of nodes, for a command that can run on fewer. 0: all nodes but the spares, or 1 "
-                   "node for an elastic run.",
+            .doc = "Continue with N or more nodes. 0: with all but the spares, or with 1 or more in an elastic run.",
             .default_text = "0"},
            {.name = "max-nodes",
             .value = "N",
