@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
                    {.command = "ms-data encode --tokenizer tokenizer.json --field text -o corpus shard-*.jsonl.zst",
                     .doc =
                         "Encode JSON Lines with a Hugging Face tokenizer; repeat the command to resume after a kill:"},
-                   {.command = "ms-data show fortunes --document 3", .doc = "Print one of them:"},
+                   {.command = "ms-data show fortunes --document 3", .doc = "Print one of the fortunes:"},
                    {.command = "ms-data sample run.toml --step 100 --rank 0",
                     .doc = "Show the samples of rank 0 in step 100:"}},
       .see_also = {"ms-train(1)", "ms.toml(5)"}};

@@ -19,10 +19,10 @@ std::string cluster_manual() {
   return man::config_page(
       {.name = "ms-cluster",
        .summary = "description of a simulated cluster",
-       .description = "Describes the machines that ms-train simulate models: the speed of their devices, links and "
-                      "network. An efficiency curve is a list of \"size:share\" points. Between two points the share "
-                      "of the peak is interpolated over the logarithm of the size; beyond the first and the last point "
-                      "it is constant. --set-cluster SECTION.KEY=VALUE overrides the file.",
+       .description = "Describes the machines for ms-train simulate and ms-train tune: the speed of their devices, "
+                      "links and network. An efficiency curve is a list of \"size:share\" points. Between two points "
+                      "the share of the peak is interpolated over the logarithm of the size; beyond the first and the "
+                      "last point it is constant. --set-cluster SECTION.KEY=VALUE overrides the file.",
        .see_also = {"ms-train(1)"}},
       schema.reference());
 }

@@ -10,7 +10,7 @@ tiny_config mesh.dp='"auto"' mesh.dp_max=4 train.steps=9 train.eval_every=0 opti
   'run.dir="run"' >c.toml
 
 # What a run refuses, and what it says.
-expect 2 'mesh.dp = "auto" takes the ranks that it is given, and none were' run c.toml
+expect 2 'mesh.dp = "auto" needs a number of ranks' run c.toml
 expect 2 'may be 1, 2 or 4, .* there are 3 ranks' run c.toml --ranks 3
 grep -q 'hint: start 2 ranks, which leaves 1 over' err || fail "no hint what to start"
 [ ! -e run ] || fail "a refused run left a directory"

@@ -45,8 +45,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The checkpoint has another model or optimizer than the configuration. Use the right checkpoint, or restore the "
      "configuration."},
     {"ckpt.node",
-     "A rank reads a checkpoint as damaged that rank 0 reads as sound. The rank's node, or its mount of the storage, "
-     "is at fault. Exclude the node."},
+     "A checkpoint is sound as rank 0 reads it, but damaged as another rank reads it. The other rank's node, or the "
+     "node's mount of the storage, is at fault. Exclude the node."},
     {"ckpt.none", "No checkpoint can be loaded. 'ms-ckpt ls' lists what exists; --fresh starts at step 0."},
     {"ckpt.path", "The given checkpoint does not exist or cannot be opened. Check the path."},
     {"ckpt.pin", "A checkpoint cannot be pinned. Check its owner and the file system."},
@@ -57,7 +57,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"ckpt.rollbacks",
      "rollbacks.json in checkpoint.dir, which lists the data that the run leaves out, is lost or not valid. Restore a "
      "copy, or start over with --fresh."},
-    {"ckpt.rule", "ms-ckpt prune needs a rule for what to keep. Give --keep-last, --keep-every or another rule."},
+    {"ckpt.rule", "ms-ckpt prune needs a rule for what to keep. Give --keep-last, --keep-every or both."},
     {"ckpt.save", "An unexpected error occurred while writing a checkpoint. This is a bug of ms: keep the log."},
     {"ckpt.stat",
      "The system call stat failed for a file of a checkpoint: the storage failed. The message has the reason."},
@@ -163,7 +163,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"fault.storage", "MS_FAULT simulated a storage failure, for a test. Unset it."},
     {"fault.syntax", "MS_FAULT is not valid. ms-train(1) shows the form. Correct it, or unset it."},
     {"faults.file", "A file of faults is not valid. The message names the line and what ms-train(1) expects there."},
-    {"faults.nodes", "A trace of faults does not have the number of nodes. Give --trace-nodes N."},
+    {"faults.nodes",
+     "A trace of faults names only nodes with faults, and the number of all nodes is missing or wrong. Give it "
+     "with --trace-nodes N."},
     {"faults.number", "The rate and the number of days give too many faults to simulate. Lower one of them."},
     {"faults.rate", "A rate must have the form 0.004 or 0.004:12h. Correct --failures or --storage-outages."},
     {"file.close", "A file cannot be closed: the storage failed, and the last writes may be lost."},
@@ -179,7 +181,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"file.open", "A file cannot be opened. Check the path and its owner."},
     {"file.read", "A file cannot be read. The storage failed; the message has its reason."},
     {"file.rename", "A complete file cannot be renamed to its final name. Check the owner of the directory."},
-    {"file.size", "A file is larger than any file of its kind. It is probably the wrong file."},
+    {"file.size", "A file exceeds the size limit for files of its kind. It is probably the wrong file."},
     {"file.stat", "The system call stat failed for a file: the storage failed. The message has the reason."},
     {"file.sync",
      "The storage failed to sync a file, which may be lost at a power failure. Check the storage before you rely on "
@@ -211,15 +213,16 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"replay.devices",
      "guard.replay_every cannot compare ranks on different kinds of processors or GPUs, because their bits differ."},
     {"replay.differs",
-     "guard.replay_every found ranks that compute other bits from the same tokens than the majority: their device is "
-     "broken. Exclude its node. The message names the checkpoints that are doubtful."},
+     "guard.replay_every found ranks whose results for the same tokens differ from those of the majority: their device "
+     "is broken. Exclude its node. The message names the checkpoints that are doubtful."},
     {"replay.tie",
      "guard.replay_every found dp ranks that differ without a majority. Check all nodes with ms-diag at level 2."},
     {"run.busy", "Another run uses run.dir. Wait for it, end it, or set another run.dir."},
     {"run.cpu_threads", "OMP_NUM_THREADS is not a number of threads. Correct it, or unset it."},
     {"run.form", "A file in run.dir is damaged or has another version. Set another run.dir."},
     {"sched.csv", "The CSV file of a schedule has an error. The message names line and column."},
-    {"sched.invalid", "The schedule deadlocks: an operation waits for one that never comes. The message names it."},
+    {"sched.invalid",
+     "The schedule deadlocks: an operation waits for another one that is never issued. The message names it."},
     {"sched.name", "There is no schedule of that name. Set mesh.schedule to one that the message lists."},
     {"sched.shape",
      "The schedule does not fit mesh.pp, mesh.chunks and the number of microbatches. Change one of them."},
@@ -231,18 +234,18 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A Slurm command failed or did not respond. The message has its error; 'scontrol ping' shows whether slurmctld "
      "responds."},
     {"slurm.hostfile", "A list of hosts has an error. The message names line and word."},
-    {"slurm.hostlist", "A list of hosts is not a Slurm hostlist, as node[01-16]."},
+    {"slurm.hostlist", "A list of hosts is not a valid Slurm hostlist. A valid one is node[01-16]."},
     {"slurm.requeue", "Slurm did not requeue the job. The message has the job's state."},
     {"slurm.topology", "A topology file has an error. The message names line and word."},
     {"subprocess.start", "A program cannot be started. Check that it is installed on this node and on PATH."},
-    {"subprocess.wait", "Waiting for a program that was started failed. This is a bug of ms: keep the log."},
+    {"subprocess.wait", "ms started a program and could not wait for its end. This is a bug of ms: keep the log."},
     {"system.call",
-     "A system call failed that never fails on a healthy node. Exclude the node; the message names the call."},
+     "A system call failed, which never happens on a healthy node. Exclude the node. The message names the call."},
     {"system.descriptors", "The process has reached its limit of open files. Raise 'ulimit -n'."},
     {"system.files", "An operation on a file failed. The message names the file and the reason. Check the storage."},
     {"system.memory",
-     "The memory of the node, or of the job's limit, is exhausted. Use a smaller train.microbatch, more recomputation "
-     "or more ranks, or raise --mem."},
+     "The memory of the node, or the memory limit of the job, is exhausted. Use a smaller train.microbatch, more "
+     "recomputation or more ranks, or raise --mem."},
     {"system.threads", "The process has reached its limit of threads. Raise 'ulimit -u' or the job's limit."},
     {"tensor.choices", "The file of autotuned GEMM algorithms is damaged. Delete it; the next run creates it again."},
     {"tensor.gate", "An event of another device never arrived. This is a bug of ms: keep the log."},
@@ -259,7 +262,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The loss is NaN and guard.nonfinite is stop, or guard.max_skips steps in a row were skipped. Lower optim.lr, or "
      "continue from an older checkpoint. Check for a bad node with ms-diag run --level 2."},
     {"train.fp8",
-     "Cluster files have no speeds for FP8, so that it cannot be simulated. Simulate with train.dtype = \"bf16\"."},
+     "Cluster files have no speeds for FP8, so a run with FP8 cannot be simulated. Simulate with train.dtype = "
+     "\"bf16\"."},
     {"train.memory",
      "The run needs more memory than the node or 'ulimit -v' allows. Use a smaller model or batch, or fewer threads."},
     {"train.rollback",

@@ -152,7 +152,7 @@ std::string command_of(const Command& command) {
 
 std::string exit_status_of(const Tool& tool) {
   std::string text = ".Sh EXIT STATUS\n";
-  if (tool.exit_status.empty()) { text += "Job scripts and ms-driver act on it, see\n.Xr ms-exit 7 .\n"; }
+  if (tool.exit_status.empty()) { text += "Job scripts and ms-driver act on the exit status, see\n.Xr ms-exit 7 .\n"; }
   text += ".Bl -tag -width 999\n";
   for (const auto& [code, meaning] : tool.exit_status) text += fmt::format(".It {}\n", code) + prose(meaning);
   if (tool.exit_status.empty()) {
@@ -230,7 +230,8 @@ std::string config_page(const ConfigPage& page, std::span<const ConfigRow> rows)
     }
     text += fmt::format(".It Ic {} Pq {}\n", argument(row.key), argument(row.type)) + prose(row.doc);
     if (!row.choices.empty())
-      text += prose(fmt::format("{} {}.", row.type == "integer" ? "Or" : "One of", fmt::join(row.choices, ", ")));
+      text += prose(
+          fmt::format("{} {}.", row.type == "integer" ? "An integer, or" : "One of", fmt::join(row.choices, ", ")));
     if (!row.range.empty()) {
       text += prose(fmt::format("Range: {}{}{}.", row.range, row.unit.empty() ? "" : " ", row.unit));
     }
@@ -282,8 +283,8 @@ std::string exit_page() {
   text += ".Sh DESCRIPTION\n" +
           prose(
               "Every ms program exits with one of these codes, except ms-diag and ms-netcheck. These two follow the "
-              "convention of Nagios plugins: 0, 1, 2 or 3, see below. Job scripts and ms-driver act on the codes, so "
-              "that a code never changes its meaning. ms-train explain CODE prints the same text.");
+              "convention of Nagios plugins: 0, 1, 2 or 3, see below. Job scripts and ms-driver act on the codes, so a "
+              "code never changes its meaning. ms-train explain CODE prints the same text.");
   text += ".Bl -tag -width 999\n";
   for (const ExitCodeRow& row : kExitCodes) {
     text += fmt::format(".It {} Pq {}\n", static_cast<int>(row.code), row.name) + prose(row.meaning);

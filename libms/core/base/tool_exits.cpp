@@ -6,7 +6,7 @@ namespace {
 constexpr ToolExitRow kToolExits[] = {
     {"ms-diag", 0, "No check found a problem."},
     {"ms-netcheck", 0, "No problem was found."},
-    {"ms-tracepp", 0, "Done. Without --check also if something was found."},
+    {"ms-tracepp", 0, "Done, with or without findings. With --check: nothing was found."},
     {"ms-ckpt", 1, "verify found a damaged checkpoint, or diff found differences. The output names them."},
     {"ms-data", 1, "verify found a damaged token file. Encode the text again."},
     {"ms-diag", 1,
@@ -14,7 +14,7 @@ constexpr ToolExitRow kToolExits[] = {
     {"ms-netcheck", 1, "Only warnings: an interface lost its carrier."},
     {"ms-tracepp", 1, "With --check: something was found. The output names it."},
     {"others", 1,
-     "Most programs exit with 1 when they fail, srun, sbatch and Python included. Their message is in the log."},
+     "Most programs, including srun, sbatch and Python, exit with 1 when they fail. Their message is in the log."},
     {"ms-diag", 2, "A check is critical. Keep jobs off the node. ms-diag explain FINDING describes what to do."},
     {"ms-netcheck", 2,
      "A node, switch, link or direction is at fault. The output names it, or the transfers that did not finish if no "

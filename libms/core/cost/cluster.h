@@ -71,8 +71,8 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .doc = "Efficiency of all other operations as a share of the memory's peak, by bytes moved."},
     {.key = "classes",
      .member = &DeviceConfig::classes,
-     .doc = "Slow-down of classes of these operations, as \"class:times\": norm, activation, embedding, loss, "
-            "elementwise, optimizer, init. Default: 1."},
+     .doc = "Slow-down of operations other than GEMMs and attention, by class, as \"class:times\": norm, activation, "
+            "embedding, loss, elementwise, optimizer, init. Default: 1."},
 };
 
 // [node]: a machine, its devices, and the links between them.
@@ -88,9 +88,9 @@ inline constexpr Field<NodeConfig> kNodeFields[] = {
     {.key = "ranks", .member = &NodeConfig::ranks, .doc = "Ranks on a node.", .min = 1, .max = 4096, .required = true},
     {.key = "cores",
      .member = &NodeConfig::cores,
-     .doc = "Number of ranks that can compute at once on the node's processors; 0: each rank has its own device. With "
-            "more ranks than this, transfers between them also occupy the processors of both sides, for the time that "
-            "latency and rate give.",
+     .doc = "Number of ranks that can compute at once on the node's processors; 0: each rank has its own device. If "
+            "the node has more ranks than this, a transfer between two of them also occupies the processors of both. "
+            "It occupies them for the time that follows from latency and rate.",
      .min = 0,
      .max = 4096},
     {.key = "rate",
@@ -160,8 +160,8 @@ struct NoiseConfig {
 inline constexpr Field<NoiseConfig> kNoiseFields[] = {
     {.key = "spread",
      .member = &NoiseConfig::spread,
-     .doc = "Standard deviation of ranks' speed, relative to it. A rank that stands for many ranks of a group is as "
-            "slow as the expected slowest of them.",
+     .doc = "Standard deviation of ranks' speed, relative to it. If one simulated rank represents a group of ranks, it "
+            "is as slow as the expected slowest rank of the group.",
      .min = 0,
      .max = 1},
 };

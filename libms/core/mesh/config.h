@@ -31,7 +31,8 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
      .max = 1 << 24},
     {.key = "dp_max",
      .member = &MeshConfig::dp_max,
-     .doc = "Maximum number of replicas for both; 0: the number of microbatches in train.global_batch.",
+     .doc = "Maximum number of replicas for auto, and for --shrink of ms-driver; 0: the number of microbatches in "
+            "train.global_batch.",
      .min = 0,
      .max = 1 << 24},
     {.key = "pp",

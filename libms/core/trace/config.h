@@ -64,7 +64,7 @@ inline constexpr Field<MetricsConfig> kMetricsFields[] = {
      .member = &MetricsConfig::tensorboard,
      .doc = "Also write metrics.jsonl as TensorBoard event files, in the directory tensorboard in run.dir. View them "
             "with 'tensorboard --logdir' and run.dir, or the parent directory of several runs. The loss is train/loss; "
-            "a number in an object is named after both, as mfu/causal."},
+            "a number in an object has the names of both, as mfu/causal."},
     {.key = "grad_norms_every",
      .member = &MetricsConfig::grad_norms_every,
      .doc = "Steps between gradient norms by module of the model (embed, layers.0.attn, layers.0.mlp, ...), before "

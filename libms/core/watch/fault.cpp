@@ -184,9 +184,9 @@ std::string fault_manual() {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kPoints) - 1 ? ". " : " or ");
   text +=
       "Where: rank=N, or node=NAME with the short name of a host (default: every rank). restart=K limits the fault to "
-      "one start, counted from 0 by SLURM_RESTART_COUNT or by ms-driver's attempts. Without it the fault is repeated "
-      "in every start, and after every rollback that reaches its step: with guard.nonfinite = \"rollback\" use "
-      "restart=0 for nan. Fault: ";
+      "one start, counted from 0 by SLURM_RESTART_COUNT or by ms-driver's attempts. Without restart the fault is "
+      "repeated in every start, and after every rollback that reaches its step. With guard.nonfinite = \"rollback\", "
+      "use nan only with restart=0. Fault: ";
   for (const auto& row : kKinds) {
     text += fmt::format("{} ({}){}", row.word, row.doc, &row == std::end(kKinds) - 1 ? ". " : ", ");
   }

@@ -126,7 +126,7 @@ Command bench_command() {
                       threads_option(),
                       json_option()},
           .run = run_bench,
-          .description = "Needs twice the size in memory and once on the disk. Removes its files."};
+          .description = "Needs memory of twice --size, and disk space of --size. Removes its files."};
 }
 
 }  // namespace ms::ckpt

@@ -91,8 +91,8 @@ Command encode_command() {
                    .default_text = "byte"},
                   {.name = "eod",
                    .value = "TOKEN",
-                   .doc =
-                       "The special token of tokenizer.json that ends a document, if it is not one of the usual ones."},
+                   .doc = "The special token of tokenizer.json that ends a document. Default: the first that exists of "
+                          "<|endoftext|>, <|end_of_text|>, <|eot_id|>, </s> and <eos>."},
                   {.name = "output",
                    .value = "PREFIX",
                    .doc = "The path to write, without .bin and .idx.",

@@ -105,8 +105,8 @@ Command train_tokenizer_command() {
            {.name = "output", .value = "FILE", .doc = "The tokenizer.json to write.", .letter = 'o', .required = true},
            {.name = "pattern",
             .value = "NAME",
-            .doc = "Pattern that splits text into words: gpt2, llama3 (numbers by three digits) or qwen2 (numbers by "
-                   "digits, text in NFC).",
+            .doc = "Pattern that splits text into words: gpt2, llama3 (numbers in groups of up to three digits) or "
+                   "qwen2 (single digits, text normalized to NFC).",
             .default_text = "llama3"},
            {.name = "special",
             .value = "TOKEN",

@@ -88,7 +88,7 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "tied_embeddings",
      .member = &ModelConfig::tied_embeddings,
      .doc = "The output layer shares the token embedding's matrix. With mesh.pp above 1 its two gradients are first "
-            "summed per stage, so that results depend in their last bits on pp, but not on the rest of the pipeline. "
+            "summed per stage. The last bits of results then depend on pp, but not on other settings of the pipeline. "
             "Untied, results do not depend on the pipeline at all."},
     {.key = "norm_eps",
      .member = &ModelConfig::norm_eps,

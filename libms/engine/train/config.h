@@ -186,10 +186,10 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
             "copied to its subdirectory ms-UID, which must belong to the user and be closed to others. Each rank's "
             "part is copied to its own node and to another one, in another dp, pp and tp group if possible. After the "
             "loss of a node, a run that resumes in the same layout reads nothing from storage. The directory holds the "
-            "newest save, and the previous one while the newest is copied: at most 4 parts for each rank of the node, "
-            "which count as the job's memory, and a buffer for one more part. A failed copy does not fail the save. A "
-            "run removes its copies when it is complete; those of an unfinished run remain. The copies are lost if "
-            "Slurm empties the directory between two starts (job_container/tmpfs)."},
+            "newest save, and the previous one while the newest is copied. That is at most 4 parts for each rank of "
+            "the node, which count as the job's memory. There is also a buffer for one more part. A failed copy does "
+            "not fail the save. A run removes its copies when it is complete; those of an unfinished run remain. The "
+            "copies are lost if Slurm empties the directory between two starts (job_container/tmpfs)."},
 };
 
 struct RunConfig {
@@ -259,8 +259,8 @@ inline constexpr Field<RunConfig> kRunFields[] = {
     {.key = "least_timeout",
      .member = &RunConfig::least_timeout_s,
      .doc = "Minimum of the deadline that is derived from step times (comm_timeout). It should exceed the time in "
-            "which a network recovers from a fault. With comm_timeout or more, the deadline is always comm_timeout, "
-            "for use under a debugger.",
+            "which a network recovers from a fault. If it is not below comm_timeout, the deadline is always "
+            "comm_timeout: use this under a debugger.",
      .unit = Unit::seconds,
      .min = 0.1,
      .max = 1e6},

@@ -43,8 +43,9 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      .max = 1e6},
     {.key = "window",
      .member = &GuardConfig::window,
-     .doc = "Number of gradient norms that a norm is compared with: those of previous updates, up to two steps before. "
-            "No spike is detected until the window is full; it is empty when a run starts or resumes.",
+     .doc = "Number of earlier gradient norms with which a norm is compared. Only norms of updates count, and the "
+            "newest is from two steps before. No spike is detected until the window is full; it is empty when a run "
+            "starts or resumes.",
      .min = 2,
      .max = 10'000},
     {.key = "max_skips",
@@ -69,10 +70,10 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      .doc = "Detect silent data corruption: at intervals of this many steps, all dp ranks recompute a microbatch of "
             "one dp rank, forward and backward, and compare a checksum of the loss and all gradients. The dp ranks "
             "take turns. If most dp ranks agree, the run ends and names the others, with code 69 if they are on one "
-            "node, else with 76. Two dp ranks cannot show which of them is wrong: 76. The cost is the time of a "
-            "microbatch without overlap in the pipeline, and one read of the gradients; the log shows it as a share of "
-            "the time. The optimizer's update is not checked. Needs mesh.dp of at least 2, and the same processor or "
-            "GPU on all ranks. 0: never.",
+            "node, else with 76. With two dp ranks it is not known which one is wrong: the code is 76. The cost is the "
+            "time of a microbatch without overlap in the pipeline, and one read of the gradients; the log shows it as "
+            "a share of the time. The optimizer's update is not checked. Needs mesh.dp of at least 2, and the same "
+            "processor or GPU on all ranks. 0: never.",
      .min = 0,
      .max = 1e9},
 };

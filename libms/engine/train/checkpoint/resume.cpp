@@ -85,7 +85,7 @@ struct Resuming {
       if (damage.find("'" + file + "'") == std::string::npos) continue;
       if (is_sound(file, entry)) {
         throw Error("ckpt.node", Blame::node,
-                    fmt::format("rank {} on {} reads a checkpoint as damaged that rank 0 reads as sound: {}", rank,
+                    fmt::format("a checkpoint is sound on rank 0, but damaged on rank {} on {}: {}", rank,
                                 world.node(rank), damage),
                     "the memory, network or caches of that node may be at fault, not the checkpoint")
             .with_rank(rank);

@@ -106,7 +106,8 @@ Command calibrate_command() {
           "Trains models of several sizes for some steps each, as threads of this process, and times every operation "
           "within a step. The cost of communication is not measured. Takes 30 s to 2 min, and longer with more ranks "
           "than cores; the machine should be idle meanwhile. A measurement is doubtful if other processes used the "
-          "cores, or if more work took less time. It is repeated up to three times and then refused."};
+          "cores, or if a larger operation took less time, or reached much less of the peak, than a smaller one. It is "
+          "repeated up to three times and then refused."};
 }
 
 }  // namespace ms::train

@@ -133,9 +133,10 @@ Command import_command() {
       .options = {output_option("The directory of checkpoints to write into."), format_option()},
       .run = run_import,
       .description =
-          "The checkpoint has step 0 and no optimizer state. Prints its path; ms-ckpt show --config prints the [model] "
-          "section that it needs. To start a run from it, set checkpoint.load to its path; the run saves in its own "
-          "checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for export."};
+          "The checkpoint has step 0 and no optimizer state. Prints its path. To start a run from it, set "
+          "checkpoint.load to this path, and copy the [model] section that ms-ckpt show --config prints. The run saves "
+          "in its own checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for "
+          "export."};
 }
 
 Command export_command() {

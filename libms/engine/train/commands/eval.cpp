@@ -131,14 +131,14 @@ Command eval_command() {
                       ckpt::json_option()},
           .run = run_eval,
           .description =
-              "Predicts every token of a data set except the first, once, in consecutive sequences of model.seq "
-              "tokens. Prints the mean loss in nats and the perplexity, its exponential. If the run had "
+              "Reads a data set in consecutive sequences of model.seq tokens, and predicts each token except the first "
+              "once. Prints the mean loss in nats and the perplexity, its exponential. If the run had "
               "data.reset_attention, a token attends only to its own document here, too. The checkpoint may come from "
-              "a run, or from a Hugging Face model that 'ms-ckpt import' converted.\n\n"
-              "Model, layout and data type are those of the checkpoint's configuration; --set changes them, as in "
-              "--set mesh.tp=2 --set train.microbatch=8. The layout changes the result only by the rounding of GEMMs. "
-              "Under mpirun or srun --mpi=pmix each process is a rank; without a launcher the ranks are threads of "
-              "this process. No memory is allocated for gradients and the optimizer, and no file is written."};
+              "a run, or from a Hugging Face model that 'ms-ckpt import' converted.\n\nModel, layout and data type are "
+              "those of the checkpoint's configuration; --set changes them, as in --set mesh.tp=2 --set "
+              "train.microbatch=8. The layout changes the result only by the rounding of GEMMs. Under mpirun or srun "
+              "--mpi=pmix each process is a rank; without a launcher the ranks are threads of this process. No memory "
+              "is allocated for gradients and the optimizer, and no file is written."};
 }
 
 }  // namespace ms::train

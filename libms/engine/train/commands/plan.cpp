@@ -74,12 +74,12 @@ Command plan_command() {
           .run = run_plan,
           .description =
               "Needs no cluster: everything is computed from the configuration. The work of a rank's step is the FLOPs "
-              "of its operations, recomputation included, and the bytes of memory that they must at least move.\n\n"
-              "With --hostfile it places ranks on hosts: each tensor parallel group inside a node, each data parallel "
-              "group under as few and as low switches as possible, and the pipeline over the remaining switches. The "
-              "output compares the placement with the order of the hosts in the file. If Slurm reports no switches, "
-              "one flat network is assumed. Inside a job, set SLURM_HOSTFILE to the file that --order writes, and run "
-              "srun with --distribution=arbitrary and with the -N and -n that the output shows."};
+              "of its operations, recomputation included, and the minimum number of bytes that they move to and from "
+              "memory.\n\nWith --hostfile it places ranks on hosts: each tensor parallel group inside a node, each "
+              "data parallel group under as few and as low switches as possible, and the pipeline over the remaining "
+              "switches. The output compares the placement with the order of the hosts in the file. If Slurm reports "
+              "no switches, one flat network is assumed. Inside a job, set SLURM_HOSTFILE to the file that --order "
+              "writes, and run srun with --distribution=arbitrary and with the -N and -n that the output shows."};
 }
 
 }  // namespace ms::train

@@ -48,7 +48,7 @@ int run_run(const Args& args) {
   const std::optional<std::int64_t> given = given_ranks(args);
   const Loaded loaded = load(args, given);
   if (!loaded.dp_sizes.empty() && !given) {
-    throw user_error("mesh.size", "mesh.dp = \"auto\" takes the ranks that it is given, and none were",
+    throw user_error("mesh.size", "mesh.dp = \"auto\" needs a number of ranks: there is neither --ranks nor a launcher",
                      fmt::format("--ranks {} runs threads; else start processes with mpirun or srun --mpi=pmix",
                                  ranks_of(loaded.settings)));
   }
@@ -95,11 +95,12 @@ Command run_command() {
           "step 0.\n\nSIGTERM, SIGINT, SIGHUP, SIGUSR2 or a file 'stop' in run.dir stop the run after a step that all "
           "ranks agree on. It saves a checkpoint and exits with status 75, or with 93 if it saves no checkpoints. An "
           "evaluation is interrupted, and its loss is not reported. A second SIGINT ends the run at once.\n\nWith "
-          "mesh.dp = \"auto\" the run uses all ranks that it is given, with the same samples and the same global "
-          "batch, and refuses a number of ranks that does not divide evenly. sbatch --nodes=2-8 and ms-driver choose a "
-          "number of nodes that fits.\n\nWith guard.spike or guard.nonfinite set to rollback, the run restarts itself "
-          "from an older checkpoint; under a launcher it exits with 75 instead. 'mpirun -q' suppresses Open MPI's own "
-          "message after a failure, so that the run's message is the last."};
+          "mesh.dp = \"auto\" the run uses all ranks that were started. Samples and global batch do not depend on the "
+          "number of ranks. mesh.dp must become one of the sizes that ms-train check --json prints. "
+          "sbatch --nodes=2-8 and ms-driver choose a number of nodes that fits.\n\nWith guard.spike or guard.nonfinite "
+          "set to rollback, the run restarts itself from an older checkpoint; under a launcher it exits with 75 "
+          "instead. 'mpirun -q' suppresses Open MPI's own message after a failure, so that the run's message is the "
+          "last."};
 }
 
 }  // namespace ms::train

@@ -166,7 +166,7 @@ Command sample_command() {
       .description =
           "Reads data as the ranks do, without a run. Prints the samples of a step, their places in the token files, "
           "and their text, or token ids if the tokenizer is not known. The order is that of a run that started at step "
-          "0 with this configuration, without the samples that rollbacks of the run in checkpoint.dir left out."};
+          "0 with this configuration. Samples that rollbacks of the run in checkpoint.dir left out are not shown."};
 }
 
 }  // namespace ms::train

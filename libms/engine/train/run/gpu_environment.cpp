@@ -26,8 +26,8 @@ constexpr Variable kVariables[] = {
     {"NCCL_RUNTIME_CONNECT", "0", always,
      "communicators connect when they are created, in one order, and not in the middle of a step"},
     {"NCCL_NVLS_ENABLE", "0", without_switches,
-     "with run.deterministic, because switches sum in an order of their own; with run.nccl_register, because every "
-     "NVLS operation would wait for all hosts of the node"},
+     "with run.deterministic, because network switches determine the order of sums; with run.nccl_register, because "
+     "every NVLS operation would wait for all hosts of the node"},
 };
 
 }  // namespace

@@ -15,12 +15,12 @@ struct Metric {
 constexpr Metric kMetrics[] = {
     {"step", "Number of the step, from 1."},
     {"loss", "Mean over the tokens of the step's batch, in nats, before the step's update."},
-    {"grad_norm", "L2 norm of all gradients before clipping. null, with skipped, if it is not finite."},
+    {"grad_norm", "L2 norm of all gradients before clipping. If it is not finite, it is null and skipped is true."},
     {"lr", "The step's learning rate."},
     {"tokens", "Tokens trained on since the beginning of the data."},
     {"data_chain",
      "Hash of all samples trained on, in the order of steps, as ms-data sample --chain computes it. Two runs with the "
-     "same hash trained on the same data, whatever their dp and however often they resumed. Absent if the run resumed "
+     "same hash trained on the same data, regardless of dp and of the number of resumes. Absent if the run resumed "
      "from a checkpoint without it."},
     {"tokens_per_s", "Tokens per second: tokens of the step divided by step_s."},
     {"step_s", "Seconds since the end of the previous step, without evaluation."},

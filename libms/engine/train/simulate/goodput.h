@@ -39,8 +39,8 @@ inline constexpr double kMostRecovery_s = 30 * 86'400;
 inline constexpr Field<RecoveryConfig> kRecoveryFields[] = {
     {.key = "launch",
      .member = &RecoveryConfig::launch_s,
-     .doc = "Time from the decision to restart to ranks that can step, without the load. ByteRobust (arXiv 2509.16293) "
-            "reports 46 to 65 s on 2,048 to 16,384 GPUs.",
+     .doc = "Time from the decision to restart until the ranks can start a step, without the time to load the "
+            "checkpoint. ByteRobust (arXiv 2509.16293) reports 46 to 65 s on 2,048 to 16,384 GPUs.",
      .unit = Unit::seconds,
      .min = 0,
      .max = kMostRecovery_s},
@@ -73,7 +73,8 @@ inline constexpr Field<RecoveryConfig> kRecoveryFields[] = {
     {.key = "located",
      .member = &RecoveryConfig::located,
      .doc = "Share of the faults for which the driver names the right node. Otherwise the node stays in the job, and "
-            "the next attempt fails when it begins, with another draw. MegaScale reports more than 90 %.",
+            "the next attempt fails when it begins. Each such failure gives the driver the same chance again. "
+            "MegaScale reports more than 90 %.",
      .min = 0,
      .max = 1},
     {.key = "operator",
