@@ -31,7 +31,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A checkpoint lacks files of some ranks: the run ended during the save, or files were deleted later. Use an older "
      "checkpoint; 'ms-ckpt ls' lists complete ones."},
     {"ckpt.link",
-     "Root was given a path with a user's link to a directory of another user. Give the directory itself if that is "
+     "A path has a link of one user that leads to the directory of another one. Give the directory itself if that is "
      "meant."},
     {"ckpt.list", "The directory of checkpoints cannot be listed. Check its owner and the file system."},
     {"ckpt.lock",

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "base/file.h"
 #include "base/lock_file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/user_path.h"
 #include "ckpt/names.h"
 
@@ -177,22 +180,63 @@ void make_directories_synced(const std::string& dir) {
   for (const std::string& parent : parents) sync_directory(parent);
 }
 
-// For root, who may change everybody's checkpoints: a user's link must not lead to those of another user.
-void refuse_links_of_others(const Directory& dir) {
-  struct stat opened {};
-  if (::fstat(dir.fd(), &opened) != 0) throw storage_error("ckpt.stat", "stat", dir.path(), errno);
-  std::filesystem::path prefix;
-  for (const std::filesystem::path& part : std::filesystem::absolute(dir.path())) {
-    prefix /= part;
+// Walks to a directory one component at a time, so that each link that was followed is known with its owner: a user's
+// link must not lead whoever names it to the checkpoints of another user. Empty, with errno: it cannot be opened.
+UniqueFd walk_to(const std::string& path) {
+  constexpr int kMostLinks = 40, kLook = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+  struct Link {
+    std::string path;
+    uid_t owner = 0;
+  };
+  std::vector<Link> links;
+  std::vector<std::string> rest;  // the next one last
+  const auto push = [&](std::string_view text) {
+    std::vector<std::string> parts = split(text, '/');
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+      if (!part->empty()) rest.push_back(std::move(*part));
+  };
+  const auto start = [](std::string_view text) {
+    return UniqueFd(::open(text.starts_with('/') ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  };
+  push(path);
+  UniqueFd at = start(path);
+  while (at && !rest.empty()) {
+    const std::string name = std::move(rest.back());
+    rest.pop_back();
+    UniqueFd next(::openat(at.get(), name.c_str(), kLook));
     struct stat status {};
-    if (::lstat(prefix.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) continue;
-    if (status.st_uid == 0 || status.st_uid == opened.st_uid) continue;
-    throw user_error("ckpt.link",
-                     fmt::format("'{}' is a link of user {}, and leads to a directory of user {}", prefix.string(),
-                                 status.st_uid, opened.st_uid),
-                     fmt::format("if that is meant, give the directory itself: {}",
-                                 std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", dir.fd())).string()));
+    if (!next || ::fstat(next.get(), &status) != 0) return {};
+    if (!S_ISLNK(status.st_mode)) {
+      at = std::move(next);
+      continue;
+    }
+    std::array<char, PATH_MAX> target{};
+    const ssize_t size = ::readlinkat(next.get(), "", target.data(), target.size());
+    if (size < 0) return {};
+    links.push_back({.path = name, .owner = status.st_uid});
+    if (links.size() > kMostLinks) {
+      errno = ELOOP;
+      return {};
+    }
+    const std::string_view text(target.data(), static_cast<std::size_t>(size));
+    push(text);
+    if (text.starts_with('/')) at = start(text);
   }
+  if (!at) return {};
+  UniqueFd fd(::openat(at.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat opened {};
+  if (!fd || ::fstat(fd.get(), &opened) != 0) return {};
+  const uid_t user = ::geteuid();
+  for (const Link& link : links) {
+    if (link.owner == 0 || link.owner == user || link.owner == opened.st_uid) continue;
+    if (user != 0 && opened.st_uid == user) continue;  // the user's own, by a path that the user named
+    throw user_error("ckpt.link",
+                     fmt::format("'{}': the link '{}' of user {} leads to a directory of user {}", path, link.path,
+                                 link.owner, opened.st_uid),
+                     fmt::format("if that is meant, give the directory itself: {}",
+                                 std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd.get())).string()));
+  }
+  return fd;
 }
 
 bool is_directory_itself(const Directory& dir, const std::string& name) {
@@ -223,8 +267,7 @@ class PinLock {
 
 }  // namespace
 
-Directory::Directory(std::string path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+Directory::Directory(std::string path) : path_(std::move(path)), fd_(walk_to(path_)) {
   if (!fd_ && errno != ENOENT) throw storage_error("ckpt.list", "open", path_, errno);
 }
 Directory::Directory(const Directory& above, const std::string& name)
@@ -238,7 +281,6 @@ int Directory::fd() const { return fd_ ? fd_.get() : AT_FDCWD; }
 DirectoryLock::DirectoryLock(const std::string& dir) {
   make_directories_synced(dir);
   directory_.emplace(dir);
-  if (::geteuid() == 0) refuse_links_of_others(*directory_);
   const std::string path = directory_->path_of("lock");
   FileLock lock = lock_file(path, Blame::user, directory_->fd(), directory_->at("lock"));
   if (lock.error != 0) {
@@ -264,7 +306,7 @@ std::vector<std::string> commit(const Directory& dir, std::int64_t step, const s
   return publish(dir, step);
 }
 
-void abandon(const std::string& dir, std::int64_t step) {
+void abandon(const Directory& dir, std::int64_t step) {
   try {
     discard_save(dir, step);
   } catch (const Error& error) {
@@ -343,7 +385,10 @@ void pin(const Directory& dir, std::int64_t step) {
   require_step(dir, step);                                       // still
   constexpr int kOwnName = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // not where a link leads, nor a pipe
   UniqueFd fd(::openat(dir.fd(), dir.at(pin_name(step)).c_str(), O_WRONLY | O_CREAT | kOwnName, 0666));
-  if (!fd) throw storage_error("ckpt.pin", "create", dir.path_of(pin_name(step)), errno);
+  struct stat made {};
+  if (!fd || ::fstat(fd.get(), &made) != 0)
+    throw storage_error("ckpt.pin", "create", dir.path_of(pin_name(step)), errno);
+  if (!S_ISREG(made.st_mode)) throw storage_error("ckpt.pin", "create", dir.path_of(pin_name(step)), EEXIST);
   fd.close();
   sync(dir);
 }

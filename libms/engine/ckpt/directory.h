@@ -65,7 +65,9 @@ std::optional<Found> newest_complete(const std::string& dir, std::int64_t below 
 // created, renamed and deleted through one Directory stays in the directory that was opened, and no link is followed.
 class Directory {
  public:
-  // One that does not exist holds nothing, and what is made in it fails. Throws Error("ckpt.list", storage).
+  // One that does not exist holds nothing, and what is made in it fails. Throws Error("ckpt.list", storage);
+  // Error("ckpt.link", user): a link on the way belongs neither to root, nor to the caller, nor to the owner of the
+  // directory that it leads to.
   Directory(std::string path);
   // One in another. Throws Error("ckpt.list", storage).
   Directory(const Directory& above, const std::string& name);
@@ -82,7 +84,6 @@ class Directory {
 
 // Keeps other runs and ms-ckpt's changes out while a run writes here. Creates the directory.
 // Error("ckpt.busy", user): another has it. Error("ckpt.lock", storage): the file system has no locks.
-// Error("ckpt.link", user): root would follow a user's link to a directory of another user.
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& dir);
@@ -99,7 +100,7 @@ std::string begin_save(const Directory& dir, std::int64_t step);  // an empty sa
 // was left (the run resumed from before them): they are set aside first, and their paths returned. Error("ckpt.sync"):
 // it is published, but the system does not say that its name is on the disk.
 std::vector<std::string> commit(const Directory& dir, std::int64_t step, const std::string& manifest_json);
-void abandon(const std::string& dir, std::int64_t step);  // deletes saving-*; never throws, logs
+void abandon(const Directory& dir, std::int64_t step);  // deletes saving-*; never throws, logs
 // Error("ckpt.none", user) of these, and of pin(), where there is no such checkpoint.
 // Un-commits, then deletes. false: it is pinned, perhaps only since the caller looked, and stays.
 bool remove_checkpoint(const Directory& dir, std::int64_t step);

@@ -39,7 +39,7 @@ using Image = std::unique_ptr<std::byte, FreeAligned>;
 // A save that is taken back unless it was committed.
 class Pending {
  public:
-  Pending(const std::string& dir, std::int64_t step) : dir_(dir), step_(step), path_(begin_save(dir, step)) {}
+  Pending(const Directory& dir, std::int64_t step) : dir_(dir), step_(step), path_(begin_save(dir, step)) {}
   ~Pending() {
     if (!committed_) abandon(dir_, step_);
   }
@@ -52,7 +52,7 @@ class Pending {
   }
 
  private:
-  std::string dir_;
+  const Directory& dir_;
   std::int64_t step_;
   std::string path_;
   bool committed_ = false;
@@ -167,7 +167,7 @@ std::string write_checkpoint(const std::string& dir, Manifest manifest, const st
   const DirectoryLock lock(dir);
   NewDirectory made(is_new ? dir : "");
   refuse_existing(dir, manifest.step);
-  Pending pending(dir, manifest.step);
+  Pending pending(lock.directory(), manifest.step);
   manifest.files.clear();
   std::int64_t filled = 0;
   for (const OfflineFile& file : files) {

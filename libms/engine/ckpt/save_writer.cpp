@@ -38,6 +38,7 @@ void touch_pages(std::span<std::byte> image, const std::stop_token& stop) {
 
 SaveWriter::SaveWriter(Options options, std::vector<Piece> pieces, std::span<std::byte> image)
     : options_(std::move(options)),
+      dir_(options_.dir),
       pieces_(std::move(pieces)),
       image_(image),
       thread_([this](const std::stop_token& stop) { run(stop); }) {
@@ -151,7 +152,7 @@ void SaveWriter::commit(Manifest manifest, std::function<std::vector<RankEntry>(
     if (stop.stop_requested()) return;
     if (const auto error = failure_of([&] { check_and_commit(manifest, gathered); })) {
       fail(*error);
-      return ckpt::abandon(options_.dir, manifest.step);
+      return ckpt::abandon(dir_, manifest.step);
     }
     // The save has succeeded, whatever becomes of the old ones.
     if (const auto error = failure_of([&] { prune(); })) {
@@ -179,7 +180,7 @@ void SaveWriter::check_and_commit(const Manifest& manifest, const std::vector<Ra
     }
     files.push_back(entries[rank].json);
   }
-  result_.set_aside = ckpt::commit(options_.dir, manifest.step, to_json(manifest, files));
+  result_.set_aside = ckpt::commit(dir_, manifest.step, to_json(manifest, files));
   if (!first_committed_) first_committed_ = manifest.step;
 }
 
@@ -191,12 +192,12 @@ void SaveWriter::prune() {
     policy.passed_over_before = *first_committed_;
   }
   for (const Found& old : to_prune(list_names(options_.dir), policy)) {
-    if (remove_checkpoint(options_.dir, old.step)) result_.pruned.push_back(old.path);
+    if (remove_checkpoint(dir_, old.step)) result_.pruned.push_back(old.path);
   }
 }
 
 void SaveWriter::abandon(std::int64_t step) {
-  post([this, step](const std::stop_token&) { ckpt::abandon(options_.dir, step); });
+  post([this, step](const std::stop_token&) { ckpt::abandon(dir_, step); });
 }
 
 }  // namespace ms::ckpt

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "ckpt/directory.h"
 #include "ckpt/file_writer.h"
 #include "ckpt/rank_entry.h"
 
@@ -70,6 +71,7 @@ class SaveWriter {
   std::string directory(std::int64_t step) const;
 
   const Options options_;
+  const Directory dir_;
   const std::vector<Piece> pieces_;
   const std::span<std::byte> image_;
 

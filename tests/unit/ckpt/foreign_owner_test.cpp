@@ -83,19 +83,41 @@ TEST_F(ForeignOwner, PinsAreMadeNeitherThroughLinksNorIntoPipes) {
   EXPECT_TRUE(fs::exists(own_ + "/step-00000010.pin"));
 }
 
-TEST_F(ForeignOwner, RootFollowsNoLinkOfAUserToAnotherUsersDirectory) {
+TEST_F(ForeignOwner, APinIsARegularFile) {
+  const std::string name = own_ + "/step-00000010.pin";
+  ASSERT_EQ(mkfifo(name.c_str(), 0666), 0);
+  const UniqueFd reader(::open(name.c_str(), O_RDONLY | O_NONBLOCK));
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(test::thrown_by([&] { pin(own_, 10); }).kind(), "ckpt.pin");
+}
+
+// What links lead where, by who owns the link, the directory, and the process.
+TEST_F(ForeignOwner, NoLinkOfAUserLeadsToAnotherUsersDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "a second user takes root";
-  const std::string link = dir_ / "link";
+  constexpr uid_t kThird = 65533;
+  const std::string above = dir_ / "above", link = above + "/link";
+  fs::create_directory(above);
   fs::create_directory_symlink(victim_, link);
-  const auto kind = [&] {
-    const std::optional<Error> error = test::error_from([&] { prune(link, {.policy = {.keep_last = 3}}); });
-    return error ? error->kind() : "";
+  fs::create_directory_symlink(dir_.path(), above + "/back");  // a link on the way, not the last
+  for (const std::string& path : {dir_.path(), above, victim_}) fs::permissions(path, fs::perms::all);
+  struct Row {
+    uid_t link, target, user;
+    bool allowed;
   };
-  EXPECT_EQ(kind(), "") << "root's own link";
-  ASSERT_EQ(lchown(link.c_str(), kOwner, kOwner), 0);
-  EXPECT_EQ(kind(), "ckpt.link");
-  ASSERT_EQ(chown(victim_.c_str(), kOwner, kOwner), 0);
-  EXPECT_EQ(kind(), "") << "a user's link to a directory of the same user";
+  for (const Row& row : {Row{0, 0, 0, true}, Row{kOwner, 0, 0, false}, Row{kOwner, kOwner, 0, true},
+                         Row{kOwner, kThird, 0, false}, Row{0, kOwner, 0, true}, Row{kOwner, 0, kThird, false},
+                         Row{kOwner, kThird, kThird, true}, Row{kThird, kOwner, kThird, true}}) {
+    SCOPED_TRACE(fmt::format("link {} target {} user {}", row.link, row.target, row.user));
+    ASSERT_EQ(lchown(link.c_str(), row.link, row.link), 0);
+    ASSERT_EQ(lchown((above + "/back").c_str(), row.link, row.link), 0);
+    ASSERT_EQ(chown(victim_.c_str(), row.target, row.target), 0);
+    ASSERT_EQ(seteuid(row.user), 0);
+    for (const std::string& path : {link, above + "/back/victim"}) {
+      const std::optional<Error> error = test::error_from([&] { pin(path, 77); });  // there is no such step
+      EXPECT_EQ(error ? error->kind() : "", row.allowed ? "ckpt.none" : "ckpt.link") << path;
+    }
+    ASSERT_EQ(seteuid(0), 0);
+  }
 }
 
 }  // namespace

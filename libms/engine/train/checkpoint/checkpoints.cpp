@@ -183,7 +183,7 @@ Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::Wo
   const std::string& dir = impl_->config.dir;
   refuse_wrong_place(dir);
   impl_->lock.emplace(dir);
-  if (const int cleaned = ckpt::clean_up(dir); cleaned > 0) {
+  if (const int cleaned = ckpt::clean_up(impl_->lock->directory()); cleaned > 0) {
     log::info("train", "{} left by saves that did not end: deleted",
               plural(static_cast<std::size_t>(cleaned), "thing"));
   }
@@ -193,7 +193,7 @@ Checkpoints::Checkpoints(const Plan& plan, const std::string& resolved, comm::Wo
     leave(dir, rollbacks);
     return;
   }
-  const std::string aside = ckpt::set_aside(dir);
+  const std::string aside = ckpt::set_aside(impl_->lock->directory());
   if (!aside.empty()) log::warn("train", "the checkpoints that were in {} are now in {}", dir, aside);
   forget_rollbacks(dir, aside);
 }
