@@ -8,11 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <climits>
-#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -20,9 +17,9 @@
 #include "base/file.h"
 #include "base/lock_file.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/user_path.h"
 #include "ckpt/names.h"
+#include "ckpt/open_directory.h"
 
 namespace ms::ckpt {
 namespace {
@@ -180,65 +177,6 @@ void make_directories_synced(const std::string& dir) {
   for (const std::string& parent : parents) sync_directory(parent);
 }
 
-// Walks to a directory one component at a time, so that each link that was followed is known with its owner: a user's
-// link must not lead whoever names it to the checkpoints of another user. Empty, with errno: it cannot be opened.
-UniqueFd walk_to(const std::string& path) {
-  constexpr int kMostLinks = 40, kLook = O_PATH | O_NOFOLLOW | O_CLOEXEC;
-  struct Link {
-    std::string path;
-    uid_t owner = 0;
-  };
-  std::vector<Link> links;
-  std::vector<std::string> rest;  // the next one last
-  const auto push = [&](std::string_view text) {
-    std::vector<std::string> parts = split(text, '/');
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part)
-      if (!part->empty()) rest.push_back(std::move(*part));
-  };
-  const auto start = [](std::string_view text) {
-    return UniqueFd(::open(text.starts_with('/') ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  };
-  push(path);
-  UniqueFd at = start(path);
-  while (at && !rest.empty()) {
-    const std::string name = std::move(rest.back());
-    rest.pop_back();
-    UniqueFd next(::openat(at.get(), name.c_str(), kLook));
-    struct stat status {};
-    if (!next || ::fstat(next.get(), &status) != 0) return {};
-    if (!S_ISLNK(status.st_mode)) {
-      at = std::move(next);
-      continue;
-    }
-    std::array<char, PATH_MAX> target{};
-    const ssize_t size = ::readlinkat(next.get(), "", target.data(), target.size());
-    if (size < 0) return {};
-    links.push_back({.path = name, .owner = status.st_uid});
-    if (links.size() > kMostLinks) {
-      errno = ELOOP;
-      return {};
-    }
-    const std::string_view text(target.data(), static_cast<std::size_t>(size));
-    push(text);
-    if (text.starts_with('/')) at = start(text);
-  }
-  if (!at) return {};
-  UniqueFd fd(::openat(at.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  struct stat opened {};
-  if (!fd || ::fstat(fd.get(), &opened) != 0) return {};
-  const uid_t user = ::geteuid();
-  for (const Link& link : links) {
-    if (link.owner == 0 || link.owner == user || link.owner == opened.st_uid) continue;
-    if (user != 0 && opened.st_uid == user) continue;  // the user's own, by a path that the user named
-    throw user_error("ckpt.link",
-                     fmt::format("'{}': the link '{}' of user {} leads to a directory of user {}", path, link.path,
-                                 link.owner, opened.st_uid),
-                     fmt::format("if that is meant, give the directory itself: {}",
-                                 std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd.get())).string()));
-  }
-  return fd;
-}
-
 bool is_directory_itself(const Directory& dir, const std::string& name) {
   struct stat status {};
   return ::fstatat(dir.fd(), dir.at(name).c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
@@ -267,7 +205,7 @@ class PinLock {
 
 }  // namespace
 
-Directory::Directory(std::string path) : path_(std::move(path)), fd_(walk_to(path_)) {
+Directory::Directory(std::string path) : path_(std::move(path)), fd_(open_directory(path_)) {
   if (!fd_ && errno != ENOENT) throw storage_error("ckpt.list", "open", path_, errno);
 }
 Directory::Directory(const Directory& above, const std::string& name)
