@@ -149,8 +149,9 @@ void Driver::look() {
   }
 }
 
-// The look takes a third of a second, which need not follow the alarm. It only reads /proc, and is forgotten where the
-// run gets on. Other commands' flight recorders are dumped with it: they wait for the alarm.
+// Agents look for a third of a second, which need not come after the alarm. They only read /proc, and the result is
+// dropped if the run makes progress. Flight recorders of other commands are dumped with the look, so those wait for the
+// alarm.
 void Driver::look_early(double now_s) {
   if (attempt_->looked_early_s && attempt_->watcher->last_progress_s() > *attempt_->looked_early_s) {
     attempt_->looked_early_s.reset();
