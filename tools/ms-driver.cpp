@@ -30,10 +30,10 @@ const std::vector<ManSection> kSections{
           {"4. Alarm",
            "An attempt ends when a rank dies, the job step ends, a node and its kernel stop answering, or no rank "
            "makes progress before a deadline. The driver learns a deadline from the heartbeats for each section of a "
-           "step: three times the longest recent time plus 5 s. The margin drops to 4 s if these times are alike, or "
-           "if for 2 s every rank was either waiting or had at least half a CPU, so that lack of CPU time cannot "
-           "explain the delay. Loops without named sections get at least 30 s, doubled after every hang, unless a "
-           "signal stopped a rank. Without heartbeats, --hang-timeout without output is a hang."},
+           "step: three times the longest recent time plus 5 s. The margin drops to 4 s if these times are alike. It "
+           "also drops to 4 s if lack of CPU time cannot explain the delay, because for 2 s every rank was waiting or "
+           "had at least half a CPU. Loops without named sections get at least 30 s, doubled after every hang, unless "
+           "a signal stopped a rank. Without heartbeats, --hang-timeout without output is a hang."},
           {"   Findings",
            "ms-diag also checks every node during training (--health-every). A spare with a critical finding is "
            "excluded; a working node is replaced by a spare. Without a spare it keeps working, and the driver logs a "
@@ -42,20 +42,20 @@ const std::vector<ManSection> kSections{
            "Agents count the retransmitted segments of each TCP connection of their node, as ss -ti shows them. A node "
            "becomes a suspect, and the run continues without it, if three conditions hold: no rank makes progress for "
            "three usual steps plus 2 s; at least 5 % of the segments to and from the node are retransmitted; and the "
-           "rate between all other nodes is at most a fifth of that. At least two other nodes must see the losses, so "
-           "one bad connection accuses no node. RDMA traffic does not appear in these counts; ms-netcheck covers it "
-           "after a hang."},
+           "retransmitted share between all other nodes is at most a fifth of this node's share. At least two other "
+           "nodes must see the losses, so one bad connection accuses no node. RDMA traffic does not appear in these "
+           "counts; ms-netcheck covers it after a hang."},
           {"5. Evidence",
            "After a hang, agents write the state, CPU time and stacks of all processes (with py-spy if installed) to "
            "RUN_DIR/driver/attempt-N.NODE.stacks. ms-diag writes the state of GPUs, links and host to "
            "attempt-N.NODE.devices, within 3 s. The driver reads PyTorch's flight recorder dumps if "
            "TORCH_FR_DUMP_TEMP_FILE or TORCH_NCCL_DEBUG_INFO_TEMP_FILE names them by an absolute path that all nodes "
-           "share. Ranks with TORCH_NCCL_DEBUG_INFO_PIPE_FILE are asked for a dump and get 3 s. For Gloo, add the few "
-           "lines of examples/10-driver/heartbeat.py."},
+           "share. If ranks have TORCH_NCCL_DEBUG_INFO_PIPE_FILE, their agent requests dumps from them and waits up to "
+           "3 s. For Gloo, add the few lines of examples/10-driver/heartbeat.py."},
           {"6. Verdict",
            "The driver excludes nodes that are lost, that the evidence clearly accuses, or on which Slurm can no "
            "longer start processes. Other nodes that may be at fault become suspects, and ms-diag checks them while "
-           "the others train. If ms-diag finds nothing but the network may be the cause, ms-netcheck measures the "
+           "the others train. If ms-diag finds nothing, and the network may be the cause, ms-netcheck measures the "
            "suspect together with one or two spares. If no node stands out, the next attempt waits for ms-netcheck to "
            "measure the network between all nodes. Nodes that lose packets are excluded; slow nodes are not, because "
            "slowness does not explain a hang."},
@@ -79,19 +79,20 @@ const std::vector<ManSection> kSections{
            "stream at 1 Gbit/s (some 48 MiB per node with three nodes), and more only if packets are lost. A node that "
            "loses packets by itself is excluded; a node without symptoms becomes a spare. If the result is unclear, "
            "because no other node is idle or either end may be at fault, the suspect becomes the last spare to be "
-           "used. The second time it is excluded, if enough other nodes are left. This does not measure RDMA-only "
-           "fabrics."},
+           "used. If another attempt ends because of it and the result is unclear again, it is excluded, if enough "
+           "other nodes are left. This does not measure RDMA-only fabrics."},
           {"elastic runs",
            "ms-train run with mesh.dp = \"auto\" uses as many nodes as it has work for; the others are spares. When "
            "nodes are lost it continues with fewer, down to mesh.dp_min. ms-driver resize changes the number of nodes "
            "after a checkpoint, and give-back also releases nodes from the job.\n\n"
            "ms-loan act sends SIGUSR1, which requires exec ms-driver in the batch script. The driver then compares the "
-           "job with its partition and releases nodes that are no longer in it. If there are none, and idle nodes of "
-           "the partition would make a larger run, a run with --max-nodes saves a checkpoint and requeues its job for "
-           "up to that many nodes: Slurm adds no nodes to a running job that has GPUs.\n\n"
-           "With sbatch --nodes=MIN-MAX, pass --tasks-per-node to ms-driver instead of --ntasks-per-node to sbatch, "
-           "with which Slurm allocates only MIN nodes. The job's comment tells ms-loan \"ms-driver: elastic from N "
-           "nodes\", and with --max-nodes also the job's restarts and the node counts that the run can use."},
+           "job with its partition and releases nodes that are no longer in it. If there are no such nodes, and idle "
+           "nodes of the partition allow a larger run, a run with --max-nodes N saves a checkpoint and requeues its "
+           "job for up to N nodes. It is requeued because Slurm adds no nodes to a running job that has GPUs.\n\n"
+           "With sbatch --nodes=MIN-MAX, do not pass --ntasks-per-node to sbatch, because Slurm then allocates only "
+           "MIN nodes. Pass --tasks-per-node to ms-driver instead. The job's comment tells ms-loan \"ms-driver: "
+           "elastic from N nodes\", and with --max-nodes also the job's restarts and the node counts that the run can "
+           "use."},
           {"too few",
            "An attempt needs all nodes but the spares, or --min-nodes. With --min-nodes, the command itself must adapt "
            "to fewer nodes, as torchrun with --nnodes=MIN:MAX does. For ms-train run with a fixed mesh.dp, --shrink "

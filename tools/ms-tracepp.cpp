@@ -56,13 +56,13 @@ Tool tool() {
                 {"stragglers",
                  "slowdown (S, M_W, M_S, launch), suspects (rank, dp, pp, tp, score), findings (code, ranks, "
                  "first_step, last_step, cost_s, cost_share of measured_s, fault, confidence, evidence), measured_s "
-                 "(mean step time), replayed_s (replayed without delays), ideal_s (all equally fast), span_s (from "
-                 "the first operation of a step to its last, which may overlap the next step), unexplained_share "
-                 "(part of a step explained neither by the replay nor by the delay of a finding), is_contended "
-                 "(ranks share cores), quiet_confidence (confidence that there is no fault if there is no finding), "
-                 "steps (step, measured_s, slowdown), left_out (step, why: steps excluded because a rank lacks "
-                 "operations or has additional ones), steps_left_out (their number), by_dp, by_stage, by_type. M_W "
-                 "and M_S can be outside 0 to 1, since a fix moves the critical path elsewhere."},
+                 "(mean step time), replayed_s (replayed without delays), ideal_s (all equally fast), span_s (from the "
+                 "first operation of a step to its last, which may overlap the next step), unexplained_share (part of "
+                 "a step explained neither by the replay nor by the delay of a finding), is_contended (ranks share "
+                 "cores), quiet_confidence (confidence that there is no fault if there is no finding), steps (step, "
+                 "measured_s, slowdown), left_out (step, why: steps excluded because a rank lacks operations or has "
+                 "additional ones), steps_left_out (their number), by_dp, by_stage, by_type. M_W and M_S can be below "
+                 "0 or above 1, because a faster part changes the critical path."},
                 {"hang",
                  "state, sentence, since_s, evidence, suspects (rank, reason, confidence, what it does), groups "
                  "(operations that ranks wait in: match, members, missing), missing_ranks, waits (rank, group, "
@@ -72,8 +72,8 @@ Tool tool() {
                  "not_comparable gives the reason if the comparison is weak."},
                 {"info",
                  "source, run, mesh, world (ranks of the run), ranks (read), hosts, device, began, last_written, "
-                 "events, first_step, last_step, first_summed_step, last_summed_step, ended, errors, run_before "
-                 "(its files), dropped, problems."}}},
+                 "events, first_step, last_step, first_summed_step, last_summed_step, ended, errors, run_before (the "
+                 "files of the previous run, if they exist), dropped, problems."}}},
           findings_section(),
           {.title = "glossary",
            .items =
@@ -91,19 +91,17 @@ Tool tool() {
                 {"replay", "Steps recomputed from the durations of their operations, without delays."},
                 {"S", "Slowdown of a step relative to a step in which no operation is slower than usual for its kind."},
                 {"confidence",
-                 "0 to 1. One half is the threshold of a report; 1 rules out chance. Time that the replay does not "
-                 "explain lowers it. At least nine of ten findings with 0.9 or more are right, on machines with one "
-                 "to six times as many busy threads as cores."}}},
+                 "0 to 1. One half is the threshold of a report; 1 rules out chance. The confidence is lower if the "
+                 "replay does not explain all of the time. At least nine of ten findings with 0.9 or more are right, "
+                 "on machines with one to six times as many busy threads as cores."}}},
           {.title = "other programs",
            .items = {
                {"Flight Recorder",
                 "Files that PyTorch writes when a collective times out (TORCH_NCCL_DEBUG_INFO_TEMP_FILE), or the "
-                "return "
-                "values of _dump_nccl_trace and _dump_fr_trace, as pickle or JSON. Only plain data is read from "
-                "pickles; "
-                "no code is executed. The time of a dump is the time stamp of its file, which a copy may change. Gloo "
-                "does not record sends and receives, and records a failed collective as completed, so a missing dump "
-                "makes the result uncertain."},
+                "return values of _dump_nccl_trace and _dump_fr_trace, as pickle or JSON. Only plain data is read from "
+                "pickles; no code is executed. The time of a dump is the time stamp of its file, which a copy may "
+                "change. Gloo does not record sends and receives, and records a failed collective as completed. If a "
+                "dump of Gloo is missing, the result is therefore uncertain."},
                {"PyTorch profiler",
                 "On a GPU, communication consists of NCCL's kernels; on the CPU, of collectives of Gloo, MPI and UCC. "
                 "The latter do not name their group, so they can be compared only if the job has one group."}}}}};

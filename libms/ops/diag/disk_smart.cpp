@@ -178,7 +178,7 @@ extern constinit const health::Check kDiskSmart = {
         "disk with pending or unreadable sectors. Disks behind a RAID controller often report nothing, and a disk that "
         "does not respond within seconds is not judged; the note lists them. A disk on which smartctl cannot be killed "
         "is a warning, since the kernel itself waits for it. Not yet seen on real hardware, so it only warns.",
-    .remedy = "Save what is on it, and replace it; smartctl --all says more.",
+    .remedy = "Copy its data elsewhere, and replace it; smartctl --all shows the details.",
     .run = ask_disks};
 
 }  // namespace ms::diag

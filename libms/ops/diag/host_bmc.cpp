@@ -163,9 +163,9 @@ extern constinit const health::Check kHostBmc = {
         "Reads the sensors (sdr elist) and the event log (sel elist) of the BMC with ipmitool. It warns of a sensor "
         "beyond a threshold, a power supply that failed or lost its input, lost redundancy, and events of the last "
         "seven days about uncorrectable memory errors, CPUs, PCIe or power supplies. Older events are ignored, because "
-        "logs are rarely cleared, and so are states that a later event of the same sensor ended. Failures without a "
-        "date, or with a future date, are only counted in the note. It is not a passive check, because a BMC with a "
-        "hundred sensors takes seconds to respond. Not yet seen on real hardware, so it only warns.",
+        "logs are rarely cleared. States that a later event of the same sensor ended are ignored, too. Failures "
+        "without a date, or with a future date, are only counted in the note. It is not a passive check, because a BMC "
+        "with a hundred sensors takes seconds to respond. Not yet seen on real hardware, so it only warns.",
     .remedy = "Repair what it names; then clear the log (ipmitool sel save FILE, ipmitool sel clear).",
     .run = ask_bmc};
 

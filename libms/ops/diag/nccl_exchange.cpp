@@ -140,7 +140,7 @@ Finding failure_of(const comm::World::Cause& cause, const std::vector<std::strin
           .entity = named ? gpus.at(static_cast<std::size_t>(*named)) : "all-to-all",
           .message = "it failed: " + cause.error.message(),
           .remedy =
-              "NCCL_DEBUG=WARN ms-diag run --level 2 --only 'perf.nccl*' says more; gpu.xid, gpu.nvlink and "
+              "NCCL_DEBUG=WARN ms-diag run --level 2 --only 'perf.nccl*' shows more; gpu.xid, gpu.nvlink and "
               "gpu.fabric show whether the GPUs have lost each other."};
 }
 

@@ -58,8 +58,8 @@ extern constinit const health::Check kPerfGemm = {
     .on_hang = std::nullopt,
     .explain =
         "Runs square GEMMs in fp32 and bf16 with the kernels of training on all cores, for a second and a half each. "
-        "The sizes are 1024 to 4096 by the number of cores, or a quarter of that on slow nodes. On CPUs without bf16 "
-        "instructions, bf16 GEMMs are computed in fp32, which the note reports.\n\n"
+        "The sizes are 1024 to 4096, depending on the number of cores, or a quarter of that on slow nodes. On CPUs "
+        "without bf16 instructions, bf16 GEMMs are computed in fp32, which the note reports.\n\n"
         "It finds cores that are throttled by heat or power, or limited by the BIOS. The limits are "
         "active.gemm_gflops_fp32 and active.gemm_gflops_bf16. It loads the CPU on nodes with GPUs too.",
     .remedy = "Look at temperatures, fans and power limits of the node, and at what else runs on it.",

@@ -31,9 +31,10 @@ extern constinit const health::Check kPerfNcclnet = {
         "through its network adapters as between nodes, with GPUDirect RDMA if the node has it, else over TCP. A "
         "single node is enough to find a slow or broken adapter, cable to the switch, or path between GPU and "
         "adapter.\n\n"
-        "Judged as perf.nccl, with the limit active.gpu_net_gbps. GPUs share adapters, so the result depends on the "
-        "type of node and is best compared with other nodes (ms-diag golden). Tested on an emulated NCCL, with "
-        "adapters that are slow for one GPU, and without adapters. Not yet seen on real hardware, so it only warns.",
+        "The results are judged as in perf.nccl, with the limit active.gpu_net_gbps. GPUs share adapters, so the "
+        "result depends on the type of node and is best compared with other nodes (ms-diag golden). Tested on an "
+        "emulated NCCL, with adapters that are slow for one GPU, and without adapters. Not yet seen on real hardware, "
+        "so it only warns.",
     .remedy =
         "Run perf.rdma and perf.rnics, which name the adapter. NCCL_DEBUG=INFO shows the adapter that NCCL selected "
         "for each GPU, and whether it used RDMA (NET/IB) or TCP (NET/Socket).",

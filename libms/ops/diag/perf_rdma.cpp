@@ -63,8 +63,8 @@ extern constinit const health::Check kPerfRdma = {
     .explain =
         "Runs ib_write_bw of perftest from every active port to itself, 2 GB each time: once with memory in each NUMA "
         "node, on the cores of that node, and once in each GPU if perftest was built with CUDA. This is the loopback "
-        "test of MegaScale. The adapter loops the data back, so they cross PCIe twice but not the cable. If one GPU "
-        "gives no result, the others are not tried.\n\n"
+        "test of MegaScale. The adapter loops the data back, so the data cross PCIe twice, but not the cable. If one "
+        "GPU gives no result, the others are not tried.\n\n"
         "It finds PCIe links with lost lanes, wrong settings of relaxed ordering or the IOMMU, and adapters in a wrong "
         "slot, which are often slow to one NUMA node only. The limit is active.rdma_gbps, or a built-in value of the "
         "adapter. Runs without a result are listed in the note. Not yet seen on real hardware, so it only warns.",

@@ -13,7 +13,7 @@ namespace ms::diag {
 
 inline constexpr std::string_view kLooksSlow =
     "Run it again while nothing else runs on the node; if it stays slow, compare the BIOS's power and memory settings "
-    "and the installed memory with those of a node that is not.";  // Check::remedy
+    "and the installed memory with those of a node that is not slow.";  // Check::remedy
 
 struct Rate {
   std::string entity;     // "memory", "eth0", "fp32"

@@ -88,7 +88,7 @@ extern constinit const health::Check kSlurmNode = {
     .code = "slurm.node",
     .level = 2,
     .lane = health::Lane::active,
-    .summary = "slurmctld does not respond, or holds this node or many nodes as down",
+    .summary = "slurmctld does not respond, or reports this node or many nodes as down",
     .needs = "scontrol (paths.scontrol)",
     .deadline_s = 15,
     .blame = Blame::slurm,
@@ -99,7 +99,9 @@ extern constinit const health::Check kSlurmNode = {
         "more than a quarter of all nodes are down; nodes that Slurm powers down or up do not count. A response "
         "without this node is not judged. In a job step, the first process queries all nodes, the others only their "
         "own. It is not a passive check, because queries in every prolog would load slurmctld when a large job starts.",
-    .remedy = "scontrol ping, scontrol show node and sinfo -R say more; slurmd's log says why it does not register.",
+    .remedy =
+        "scontrol ping, scontrol show node and sinfo -R show the details; slurmd's log shows why it does not "
+        "register.",
     .run = ask_slurm};
 
 }  // namespace ms::diag

@@ -14,10 +14,11 @@ constexpr Field<ActConfig> kActFields[] = {
      .choices = {"observe", "act"}},
     {.key = "allow",
      .member = &ActConfig::allow,
-     .doc = "Codes of checks that may drain the node with a critical finding, the most specific first. Checks that a "
-            "user's job can cause to fail are rejected here. At the start of a job, a finding on one GPU drains only "
-            "if the GPU belongs to the job. GPUs are matched by SLURM_JOB_GPUS, which equals NVML's numbering only if "
-            "gres.conf lists the devices in order."},
+     .doc = "Codes of checks whose critical findings may drain the node. The drain reason begins with the finding "
+            "whose code is first in this list, so list the most specific codes first. Checks that a user's job can "
+            "cause to fail are rejected here. At the start of a job, a finding on one GPU drains only if the GPU "
+            "belongs to the job. GPUs are matched by SLURM_JOB_GPUS, which equals NVML's numbering only if gres.conf "
+            "lists the devices in order."},
     {.key = "allow_off",
      .member = &ActConfig::allow_off,
      .doc = "Allow jobs to use --ms-preflight=off. Otherwise the option is ignored."},
@@ -312,7 +313,8 @@ constexpr Field<ActiveConfig> kActiveFields[] = {
      .max = 1e9},
     {.key = "min_fraction",
      .member = &ActiveConfig::min_fraction,
-     .doc = "Healthy fraction of these numbers. Less is a warning; less than half is critical.",
+     .doc = "Fraction of these numbers that a healthy node reaches. A lower rate is a warning; a rate below half of "
+            "the number is critical, except in checks that only warn.",
      .min = 0.5,
      .max = 1},
 };

@@ -55,8 +55,8 @@ constexpr Field<LoanConfig> kLoanFields[] = {
      .max = 30 * 86'400.0},
     {.key = "headroom_percent",
      .member = &LoanConfig::headroom_percent,
-     .doc = "Nodes that inference gets above its current demand, as a percentage of it, rounded up. Nodes are "
-            "reclaimed for them too.",
+     .doc = "Extra nodes for inference, as a percentage of its current demand, rounded up. Nodes on loan are reclaimed "
+            "for them too.",
      .min = 0,
      .max = 100},
     {.key = "grow",
@@ -65,8 +65,8 @@ constexpr Field<LoanConfig> kLoanFields[] = {
             "runs of ms-driver run --max-nodes, which save and are requeued."},
     {.key = "shrink",
      .member = &LoanConfig::shrink,
-     .doc = "Take nodes above their minimum from elastic runs if a waiting job of the loan partition then fits; the "
-            "job with the shortest time limit first."},
+     .doc = "Take nodes from elastic runs, down to their minimum, if a waiting job of the loan partition then fits. "
+            "The job with the shortest time limit is first."},
 };
 
 constexpr Field<ScheduleConfig> kScheduleFields[] = {
@@ -78,8 +78,8 @@ constexpr Field<ScheduleConfig> kScheduleFields[] = {
      .max = 86'400},
     {.key = "horizon",
      .member = &ScheduleConfig::horizon_s,
-     .doc = "Extra workers are valued by the time they save on this much of a job's remaining work, since the rest of "
-            "a long job can be sped up later.",
+     .doc = "The value of extra workers is the time that they save in this part of a job's remaining work. Work after "
+            "that does not count, because it can be sped up later.",
      .unit = Unit::seconds,
      .min = 1,
      .max = 1e9},
@@ -163,8 +163,8 @@ constexpr Field<DemandConfig> kDemandFields[] = {
      .doc = "Command with arguments that prints this number, within slurm.deadline. Use either file or command."},
     {.key = "low_percent",
      .member = &DemandConfig::low_percent,
-     .doc = "Scale the demand of the replay so that its minimum is this percentage of the inference nodes. -1, "
-            "together with high_percent: do not scale.",
+     .doc = "Scale the demand of the replay so that its minimum is this percentage of the inference nodes. -1 for both "
+            "low_percent and high_percent: do not scale.",
      .min = -1,
      .max = 100},
     {.key = "high_percent",

@@ -76,7 +76,8 @@ constexpr Field<NotifyConfig> kFields[] = {
      .max = 365 * kDay_s},
     {.key = "drain_stays",
      .member = &NotifyConfig::drain_stays_s,
-     .doc = "Lifetime of a drain alert that no undrain ends, because someone resumed the node by hand.",
+     .doc = "Lifetime of a drain alert if ms-diag does not undrain the node, for example because someone resumed it by "
+            "hand.",
      .unit = Unit::seconds,
      .min = 60,
      .max = 365 * kDay_s},
@@ -164,10 +165,10 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
                       "Alerts have the labels alertname, code, node, severity and, if there was a job, job. The alert "
                       "of a drain is resolved when ms-diag undrains the node.\n\n"
                       "If compute nodes cannot reach Alertmanager or Slack, set relay_to on them: their notifiers then "
-                      "write events to a directory that all nodes share. The notifier of a login node, the same "
-                      "service with another file that sets relay_from, sends them. The directory must not be below "
-                      "/home, which is hidden from the service. Installing the package creates its user, ms-notify, "
-                      "with any free user ID. To get the same ID on all nodes, create the user before.\n\n"
+                      "write events to a directory that all nodes share. The notifier of a login node sends them: the "
+                      "same service, with a file that sets relay_from. The directory must not be below /home, which is "
+                      "hidden from the service. Installing the package creates its user, ms-notify, with any free user "
+                      "ID. To get the same ID on all nodes, create the user before you install the package.\n\n"
                       "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and "
                       "MsRunEnded. spool and state are then in the run directory.\n\n"
                       "ms-diag --sample-notify prints a file with every key commented out.",

@@ -126,9 +126,9 @@ extern constinit const Check kDiskRo = {
     .explain =
         "The file systems of /, /var, /tmp, the spool directories and expect.mounts must be writable if /etc/fstab or "
         "expect.mounts (\"/scratch:rw\") requires it. A read-only mount of expect.mounts without such an entry is a "
-        "warning. A disk file system became read-only after an error if it is read-only below a writable mount, or if "
-        "the kernel log reports a read-only remount that is still in effect. Mounts that are read-only on purpose, "
-        "images, and nodes without /etc/fstab are not reported.",
+        "warning. The check concludes that the kernel made a disk file system read-only after an error if its mount is "
+        "still writable, or if the kernel log reports a read-only remount that is still in effect. Mounts that are "
+        "read-only on purpose, images, and nodes without /etc/fstab are not reported.",
     .remedy = "Find the preceding error in the kernel log; check the file system before remounting it.",
     .run = check_disk_ro};
 

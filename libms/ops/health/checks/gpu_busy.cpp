@@ -45,7 +45,7 @@ extern constinit const Check kGpuBusy = {
         "supplies the names of the processes.",
     .remedy =
         "Ask the user of the process, or end it (kill PID, then kill -9 PID). If no process is named, try fuser -v "
-        "/dev/nvidia*. If that shows none, the driver kept the memory: reset the GPU.",
+        "/dev/nvidia*. If that shows no process, the driver kept the memory: reset the GPU.",
     .run = check_gpu_busy};
 
 }  // namespace ms::health

@@ -39,11 +39,11 @@ extern constinit const Check kGpuNvlink = {
     .needs = kNvml,
     .blame = Blame::gpu,
     .explain =
-        "Counts the active NVLinks of every GPU. Fewer than expect.nvlinks_per_gpu is critical; if that is not set, so "
-        "is fewer than on the other GPUs of the node. If all GPUs have the same number of inactive links, it is a "
-        "warning, because some boards use only part of their links. If no link is active on any GPU, there may be no "
-        "bridge, and the check is skipped. Set expect.nvlinks_per_gpu on machines with NVSwitch, where all links are "
-        "down if the fabric manager does not run.",
+        "Counts the active NVLinks of every GPU. Fewer than expect.nvlinks_per_gpu is critical. If that is not set, a "
+        "GPU with inactive links is critical if another GPU of the node has more active links. If all GPUs have the "
+        "same number, it is a warning, because some boards use only part of their links. If no link is active on any "
+        "GPU, there may be no bridge, and the check is skipped. Set expect.nvlinks_per_gpu on machines with NVSwitch, "
+        "where all links are down if the fabric manager does not run.",
     .remedy = "Check that nvidia-fabricmanager runs; then reset the GPUs, and look at nvidia-smi nvlink -e.",
     .run = check_gpu_nvlink};
 

@@ -68,8 +68,8 @@ extern constinit const Check kNetErrors = {
     .explain =
         "Counts symbol errors, link recoveries, integrity errors, damaged packets and overruns of ports, and checksum "
         "and frame errors of interfaces since an earlier run; more than limits.link_errors_per_hour of one of them is "
-        "a warning. A few are normal on optical links. Counters that this function of the adapter cannot read are "
-        "ignored.",
+        "a warning. A few are normal on optical links. Counters that the kernel does not let the node read, as with "
+        "restricted PCI functions, are ignored.",
     .remedy = "Clean or replace cable and transceiver, and check the same counters of the switch port.",
     .run = check_net_errors};
 

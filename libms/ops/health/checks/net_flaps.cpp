@@ -42,8 +42,8 @@ extern constinit const Check kNetFlaps = {
     .needs = "carrier_down_count or link_downed",
     .explain =
         "Counts how often every physical interface and port went down since an earlier run, per day; more than "
-        "limits.link_flaps_per_day is a warning. Each flap stalls collectives for seconds. Counters that decreased "
-        "because a driver was reloaded start again.",
+        "limits.link_flaps_per_day is a warning. Each flap stalls collectives for seconds. If a counter decreased "
+        "because a driver was reloaded, counting starts again.",
     .remedy =
         "Clean or replace cable and transceiver; if the other end flaps at the same times, suspect the switch port.",
     .run = check_net_flaps};

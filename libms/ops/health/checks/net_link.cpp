@@ -174,9 +174,10 @@ extern constinit const Check kNetLink = {
     .needs = "/sys/class/net or /sys/class/infiniband",
     .explain =
         "Every link in expect.links, an interface (eth0) or a port of an adapter (mlx5_0/1), must exist, be up, and "
-        "have at least expect.link_gbps; otherwise it is critical. If expect.links is empty, it only warns of ports "
-        "with a signal that are not active, usually because no subnet manager responds, and of links that were up "
-        "within the last day. A polling port that was never up may simply have no cable.",
+        "have at least expect.link_gbps; otherwise it is critical. If expect.links is empty, it only warns, and only "
+        "of two kinds of links: ports that receive a signal but are not active, usually because no subnet manager "
+        "responds; and links that are down but were up within the last day. A polling port that was never up may "
+        "simply have no cable.",
     .remedy =
         "Reseat or replace the cable and its transceivers, then check the switch port; compare with ibstat or ethtool "
         "on a healthy node.",

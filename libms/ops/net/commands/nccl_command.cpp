@@ -46,16 +46,16 @@ Command nccl_log_command() {
           .run = nccl_log,
           .description =
               "Prints for each host the network and the adapters that NCCL found, the channels of the largest group, "
-              "the rings that the host alone would have, and the number of connections per transport. It reports hosts "
-              "that fell back to sockets despite adapters, to host memory despite NVLink, to transfers without "
-              "GPUDirect RDMA, or to fewer rings than other hosts of a group.\n\nHosts are compared with the other "
-              "hosts in the same logs, so pass the logs of all hosts, and only hosts of the same type. A host whose "
-              "log lacks a topic is not judged on it. Rings are compared within a communicator, identified by its id "
-              "or, after a split, by parent, count and color. If the log lacks the start of the parent, and for dumped "
-              "graphs, the communicator is unknown and rings are not compared. Transfers between two GPUs through host "
-              "memory are a warning only if the printed topology and the lines of both processes show an NVLink "
-              "between them. A fault common to all hosts is not detected, unless a host reports it itself: no findings "
-              "does not mean that NCCL is as fast as possible."};
+              "the rings found within the host, before NCCL takes the minimum of all hosts, and the number of "
+              "connections per transport. It reports hosts that fell back to sockets despite adapters, to host memory "
+              "despite NVLink, to transfers without GPUDirect RDMA, or to fewer rings than other hosts of a "
+              "group.\n\nHosts are compared with the other hosts in the same logs, so pass the logs of all hosts, and "
+              "only hosts of the same type. A host whose log lacks a topic is not judged on it. Rings are compared "
+              "within a communicator, identified by its id or, after a split, by parent, count and color. The "
+              "communicator is unknown in dumped graphs, and if the log lacks the start of the parent. Rings are then "
+              "not compared. Transfers between two GPUs through host memory are a warning only if the printed topology "
+              "and the lines of both processes show an NVLink between them. A fault common to all hosts is detected "
+              "only if a host reports it itself, so NCCL may be slow even without findings."};
 }
 
 }  // namespace ms::net

@@ -27,8 +27,8 @@ const Option kTransport{
     .name = "transport",
     .value = "tcp|mpi|verbs|nccl",
     .doc =
-        "tcp. mpi: between processes, one per node, which srun starts inside a job. nccl: between the GPUs of such "
-        "processes, as in training. verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
+        "tcp: between the agents. mpi: between processes, one per node, which srun starts inside a job. nccl: between "
+        "the GPUs of such processes, as in training. verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
     .default_text = "tcp"};
 const Option kInterface{.name = "interface",
                         .value = "PREFIX",
@@ -228,8 +228,8 @@ Command locate_command() {
           .description =
               "Tests all pairs of up to 32 nodes, or three partners per node for more nodes. Then it repeats bad pairs "
               "and tests both ends against good nodes. A node is at fault if most of its paths are bad. A switch is at "
-              "fault if all paths out of it are bad and the paths below it are good. Remaining faults are those of a "
-              "link or of one direction of it."};
+              "fault if all paths out of it are bad and the paths below it are good. Other faults belong to a link, or "
+              "to one direction of a link."};
 }
 
 Command ecmp_command() {
@@ -264,8 +264,8 @@ Command agent_command() {
           .options = {kRoot},
           .run = run_agent_command,
           .description =
-              "Reads an invitation on standard input, connects to the coordinator, and exits with it. All connections "
-              "are authenticated with a shared secret."};
+              "Reads an invitation on standard input, connects to the coordinator, and exits when the coordinator "
+              "exits. All connections are authenticated with a shared secret."};
 }
 
 }  // namespace ms::net

@@ -215,8 +215,9 @@ const std::vector<NcclChoiceCode>& nccl_choice_codes() {
   static const std::vector<NcclChoiceCode> kCodes{
       {"nccl.socket", "NCCL uses sockets although this host or other hosts have adapters."},
       {"nccl.shm",
-       "GPUs of a node communicate through host memory although NVLink connects them; a note if that is not known."},
-      {"nccl.gdr", "Transfers between GPU and adapter go through host memory; a note if they do on all hosts."},
+       "GPUs of a node communicate through host memory although NVLink connects them. Only a note if it is unknown "
+       "whether NVLink connects them."},
+      {"nccl.gdr", "Transfers between GPU and adapter go through host memory. Only a note if this is so on all hosts."},
       {"nccl.nvlink", "A GPU has fewer NVLinks than another GPU of its host."},
       {"nccl.nvls", "A host reports no NVLink multicast, but others have it."},
       {"nccl.channels", "A host found fewer rings than the others of its group, which limits the whole group."},

@@ -223,11 +223,11 @@ Command export_command() {
           .run = export_run,
           .description =
               "Each file of a split trace can be opened alone. index.json lists the steps, ranks and size of each "
-              "file, and the number of arrows with only one end in it. Members of collectives over dp are in other "
-              "files. The files concatenated with cat form the whole trace.\n\nTraces of ms-train are read once to "
-              "count events and to align clocks with a sample of the steps, and then again for each output file. "
-              "Memory holds the events of one output file, or a million if it has fewer, at 32 bytes each. Traces of "
-              "other programs are held in memory completely."};
+              "file, and the number of its arrows that begin or end in another file. Collectives over dp have members "
+              "in several files. The files concatenated with cat form the whole trace.\n\nTraces of ms-train are read "
+              "once to count events and to align clocks with a sample of the steps, and then again for each output "
+              "file. Memory holds the events of one output file, or of several small files with a million events "
+              "together. An event takes 32 bytes. Traces of other programs are held in memory completely."};
 }
 
 }  // namespace ms::tracepp

@@ -146,8 +146,8 @@ Command report_command() {
           "Aligns the clocks of all ranks, then runs all analyses. The JSON document has the full results: time by "
           "rank, step and axis; exposed communication; the pipeline bubble relative to its schedule; communication by "
           "group with wait, transfer and bandwidth; the critical path; and the steps at which the run became slower. "
-          "With several run.dir, the traces are those of the first, and the page plots the loss, step time and tokens "
-          "per second of all from their metrics.jsonl."};
+          "If you pass several run.dir, the traces are those of the first. The page plots the loss, step time and "
+          "tokens per second of all of them, from their metrics.jsonl."};
 }
 
 }  // namespace ms::tracepp

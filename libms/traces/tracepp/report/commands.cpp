@@ -92,18 +92,19 @@ Command stragglers_command() {
           .description =
               "The command replays every step with the usual duration of each kind of operation, and again with parts "
               "of the run at their measured durations. S is the slowdown of a step relative to a step in which no rank "
-              "or communication is slower than usual. M_W is the share of that loss that disappears if the slowest 3 % "
-              "of the workers are as fast as the others, and M_S the share if the last stage is (Lin et al., arXiv "
-              "2505.05713).\n\nCosts are in seconds per measured step, averaged over all steps; the cost of a single "
-              "event is in seconds of the run. The step at which a slowdown starts is accurate to a few steps. A step "
-              "is excluded, and listed, if a rank lacks an operation in it or has one that most steps do not have, "
-              "since an incomplete step would count as fast.\n\nIf traces of ranks or pages of events are missing, "
-              "truncated or damaged, the first line reports it. A fault is doubtful if its rank exchanges data with a "
-              "rank without a trace, or if a stall directly follows lost events, because the cause may be in the "
-              "missing data. S is then printed only if the replay takes no longer than the run.\n\nTraces of "
-              "torch.profiler cannot be replayed, because they do not contain the positions of ranks on the axes dp, "
-              "pp and tp. For them, report names a rank that others wait for in collectives, if the trace has enough "
-              "steps to rule out chance: record at least eight."};
+              "or communication is slower than usual. M_W is the share of the lost time that disappears if the slowest "
+              "3 % of the workers are as fast as the others. M_S is the share that disappears if the last stage is as "
+              "fast as the others (Lin et al., arXiv 2505.05713).\n\nCosts are in seconds per measured step, averaged "
+              "over all steps; the cost of a single event is in seconds of the run. The step at which a slowdown "
+              "starts is accurate to a few steps. A step is excluded and listed if a rank lacks an operation in it, or "
+              "has an operation that most steps do not have. An incomplete step would otherwise count as fast.\n\nIf "
+              "traces of ranks or pages of events are missing, truncated or damaged, the first line reports it. A "
+              "fault is doubtful if its rank exchanges data with a rank without a trace, or if a stall directly "
+              "follows lost events, because the cause may be in the missing data. If traces of ranks are missing, S is "
+              "printed only if the replayed steps take no longer than the measured ones.\n\nTraces of torch.profiler "
+              "cannot be replayed, because they do not contain the positions of ranks on the axes dp, pp and tp. For "
+              "them, report names a rank that others wait for in collectives, if the trace has enough steps to rule "
+              "out chance: record at least eight."};
 }
 
 Command hang_command() {
@@ -120,8 +121,9 @@ Command hang_command() {
               "suspects and the state of the GPUs of their nodes.\n\nNames of PyTorch Flight Recorder dumps must end "
               "with the global rank, as with TORCH_FR_DUMP_TEMP_FILE. If the rank of a dump is unknown, for example "
               "because names end with local ranks, the file is reported instead of the rank, with a confidence of at "
-              "most 50 %. Dumps of an earlier attempt are ignored. A wait that is no longer than several earlier waits "
-              "of the same operations cannot be distinguished from a hang: dump again after a minute."};
+              "most 50 %. Dumps of an earlier attempt are ignored. A hang cannot be distinguished from a normal wait "
+              "while the wait is no longer than several earlier waits of the same operations: dump again after a "
+              "minute."};
 }
 
 Command diff_command() {
