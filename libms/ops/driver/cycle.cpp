@@ -27,14 +27,14 @@ void Driver::adopt(DriverState state) {
   first_attempt_ = std::max(0, first_attempt_ - 1);
   attempt_->command = LongCommand::adopt(*state.command);
   attempt_->nodes = state.nodes;
-  pool_.work(attempt_->nodes);
+  nodes_.pool().work(attempt_->nodes);
   if (is_ms_train(options_.launch.command)) sizes_ = ask_run_sizes(options_.launch.command);
   attempt_->watcher.emplace(state.attempt, attempt_->nodes, limits(), deadlines_, clock_.now_s());
   attempt_->output.emplace(files_.output(state.attempt), state.output_offset);
   phase_ = Phase::running;
   const bool leaves =
       std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return given_back_.contains(node); });
-  for (const std::string& node : given_back_) pool_.exclude(node, "asked back");
+  for (const std::string& node : given_back_) nodes_.pool().exclude(node, "asked back");
   if (leaves) save_and_go_on();
 }
 
@@ -73,7 +73,7 @@ void Driver::not_started(const std::string& why, double now_s) {
 }
 
 void Driver::begin_attempt() {
-  lose_silent_spares(clock_.now_s());
+  nodes_.lose_silent_spares(clock_.now_s());
   resizes_ = false;
   leaves_ = false;
   // Slurm without slurmdbd takes nodes out of a job once. What was saved is not lost if the job leaves by itself.
@@ -83,9 +83,7 @@ void Driver::begin_attempt() {
   const std::optional<std::vector<std::string>> chosen = choose_nodes();
   if (!chosen) return;
   attempt_.emplace().nodes = *chosen;
-  // Nodes at work are not measured. Who is still in doubt is looked at again, with others.
-  if (std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return network_.looks_at(node); }))
-    network_.stop();
+  nodes_.begin_work(attempt_->nodes);
   const int number = static_cast<int>(ledger_.attempts.size()) + 1;
   const double now_s = clock_.now_s();
   if (is_ms_train(options_.launch.command)) unlink((options_.run_dir + "/verdict.json").c_str());
@@ -99,9 +97,9 @@ void Driver::begin_attempt() {
   struct stat old {};
   attempt_->output.emplace(files_.output(number), stat(files_.output(number).c_str(), &old) == 0 ? old.st_size : 0);
   log::info("driver", "attempt {} on {}{}", number, slurm::fold_hostlist(attempt_->nodes),
-            pool_.with(NodeRole::spare).empty()
+            nodes_.pool().with(NodeRole::spare).empty()
                 ? std::string()
-                : fmt::format(", spare: {}", slurm::fold_hostlist(pool_.with(NodeRole::spare))));
+                : fmt::format(", spare: {}", slurm::fold_hostlist(nodes_.pool().with(NodeRole::spare))));
   for (const std::string& node : options_.nodes) {
     if (orphan_) agents_.order(node, {.what = "kill", .attempt = *orphan_});
   }
@@ -167,7 +165,7 @@ void Driver::look_early(double now_s) {
 void Driver::end_command(double now_s) {
   phase_ = Phase::ending;
   if (attempt_->alarm->kind == AlarmKind::hang)
-    attempt_->lossy = losses_.lossy(attempt_->nodes);  // while the connections are there
+    attempt_->lossy = nodes_.lossy(attempt_->nodes);  // while the connections are there
   phase_s_ = now_s;
   attempt_->awaited.clear();
   for (const std::string& node : attempt_->nodes) {
@@ -218,7 +216,7 @@ void Driver::finish_attempt(double now_s) {
   if (!well)
     evidence.lost = attempt_->alarm && attempt_->alarm->kind == AlarmKind::node_lost ? attempt_->alarm->nodes
                                                                                      : attempt_->watcher->lost(now_s);
-  if (!well) ask_slurm(evidence);
+  if (!well) nodes_.ask_slurm(evidence);
   // The heartbeat of the last step may not have arrived.
   if (evidence.verdict && entry().from_step >= 0)
     entry().to_step = std::max(entry().to_step, evidence.verdict->steps_done);
@@ -254,39 +252,24 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   }
   const bool all =
       judgement.suspects.size() > 1 && judgement.suspects.size() == attempt_->nodes.size() && !judgement.certain;
-  if (judgement.next == Next::again && !asked_to_stop_) accuse(judgement, all);
+  if (judgement.next == Next::again && !asked_to_stop_) {
+    publisher_.tell("run-interrupted", judgement.suspects, judgement.cause, judgement.why);
+    nodes_.accuse(judgement, all);
+  }
   const Recovery next =
       recovery_after(judgement, {.ledger = ledger_,
                                  .attempts = static_cast<int>(ledger_.attempts.size()) - first_attempt_,
                                  .retry = options_.retry,
                                  .asked_to_stop = asked_to_stop_});
   if (next.code) return stop_with(*next.code, next.why);
-  waits_for_network_ = false;
   const double wait_s = next.wait_s;
   if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
-  if (all && options_.diagnose_level > 0) check_network(now_s);
+  if (all && options_.diagnose_level > 0) nodes_.check_network(now_s);
   wait_until_s_ = now_s + wait_s;
   phase_ = Phase::waiting;
   phase_s_ = now_s;
   save();
-  if (wait_s == 0 && !waits_for_network_) begin_attempt();
-}
-
-// `all`: of the nodes are suspects, because it cannot be told which.
-void Driver::accuse(const Judgement& judgement, bool all) {
-  publisher_.tell("run-interrupted", judgement.suspects, judgement.cause, judgement.why);
-  for (const std::string& node : judgement.suspects) {
-    if (judgement.cause == "node_lost") {
-      if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
-    } else if (judgement.certain) {
-      leave_out(node, judgement.why);
-      entry().excluded.push_back(node);
-    } else {
-      pool_.suspect(node, judgement.why);
-    }
-    if (judgement.network && !all) network_doubts_.insert(node);
-    if (!all) ++ledger_.strikes[node];  // who is looked at because all are is not accused
-  }
+  if (wait_s == 0 && !nodes_.waits_for_network()) begin_attempt();
 }
 
 void Driver::stop_with(int code, const std::string& why) {
@@ -319,11 +302,9 @@ void Driver::requeue() {
 
 // Without the nodes that are bad; returns whether that worked.
 bool Driver::queue_again() {
-  std::vector<std::string> out = pool_.with(NodeRole::excluded);
+  std::vector<std::string> out = nodes_.pool().with(NodeRole::excluded);
   std::erase_if(out, [&](const std::string& node) { return given_back_.contains(node); });
-  for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
-    for (const std::string& node : pool_.with(role)) out.push_back(node);
-  }
+  for (std::string& node : nodes_.gone()) out.push_back(std::move(node));
   // Slurm without slurmdbd changes nothing of a job that has shrunk, until it has ended: it would stay held. The ledger
   // leaves those nodes out, too.
   if (kept_ != options_.nodes.size()) out.clear();

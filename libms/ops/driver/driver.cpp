@@ -46,6 +46,11 @@ std::optional<DriverState> earlier_state(const DriverFiles& files, const std::st
   return state;
 }
 
+Ledger stored_ledger(const DriverFiles& files) {
+  if (access(files.ledger().c_str(), F_OK) != 0) return {};
+  return read_ledger(read_file(files.ledger()), files.ledger());
+}
+
 std::vector<std::string> agent_command(const DriverOptions& options, int port, const std::string& heartbeat) {
   std::vector<std::string> addresses;
   for (const net::Interface& interface : net::interfaces()) {
@@ -82,20 +87,17 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
                .output_file = files_.dir + "/agents.log",
                .status_dir = files_.dir},
               hub_, clock, earlier_ && earlier_->port == hub_.port()),
-      pool_(options_.nodes, options_.kept_for_last),
-      suspects_(options_.diag, files_.dir),
-      network_(options_.netcheck, files_.dir),
+      ledger_(stored_ledger(files_)),
+      nodes_(options_, files_.dir, agents_, ledger_),
       flight_(files_.dir),
       publisher_(options_, clock, earlier_.has_value()),
       phase_s_(clock.now_s()),
       given_back_(earlier_ ? earlier_->given_back : std::set<std::string>()),
       kept_(options_.nodes.size()),
       deadlines_(options_.limits.hang_s) {
-  if (access(files_.ledger().c_str(), F_OK) == 0) ledger_ = read_ledger(read_file(files_.ledger()), files_.ledger());
   if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
   ledger_.command = options_.launch.command;
-  for (const auto& [node, why] : ledger_.excluded) pool_.exclude(node, why);
-  for (const std::string& node : given_back_) pool_.exclude(node, "asked back");
+  for (const std::string& node : given_back_) nodes_.pool().exclude(node, "asked back");
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
   end_orphan();
@@ -135,12 +137,11 @@ int Driver::run() {
     unseen = false;
     looked_s_ = now_s;
     std::set<std::string> without = given_back_;
-    for (const NodeRole role : {NodeRole::lost, NodeRole::unusable}) {
-      for (const std::string& node : pool_.with(role)) without.insert(node);
-    }
+    for (const std::string& node : nodes_.gone()) without.insert(node);
     agents_.tick(without);
     read_output(false);
-    check_suspects(now_s);
+    nodes_.check(now_s, phase_ == Phase::running, attempt_->nodes.size());
+    if (nodes_.take_changed()) save();
     publisher_.serve();
     watch(now_s);
     for (Phase before = phase_;; before = phase_) {  // what follows at once need not wait for the next look
@@ -150,8 +151,7 @@ int Driver::run() {
     publisher_.send(now_s);
     if (now_s - shown_s_ >= std::max(1.0, kShowNode_s * nodes) || result_) show(now_s);
   }
-  suspects_.stop();
-  network_.stop();
+  nodes_.stop();
   agents_.stop();
   publisher_.finish();
   requeue();
@@ -164,13 +164,14 @@ void Driver::handle(const Hub::Event& event) {
   const std::optional<AgentSays> says = agents_.take(event);
   if (event.kind == Hub::Kind::gone) attempt_->awaited.erase(event.node);
   if (!says) return;
-  pool_.found(event.node);
+  nodes_.pool().found(event.node);
   if (says->report && attempt_->watcher) attempt_->watcher->report(event.node, *says->report, now_s);
-  if (says->report) {
-    heard_s_[event.node] = now_s;
-    losses_.hear(event.node, *says->report);
+  if (says->report) nodes_.hear(event.node, *says->report, now_s);
+  if (says->report && !says->report->finding.empty()) {
+    std::optional<Alarm> found =
+        nodes_.take_finding(event.node, says->report->finding, phase_ == Phase::running, now_s);
+    if (found) alarm(*std::move(found), now_s);
   }
-  if (says->report && !says->report->finding.empty()) take_finding(event.node, says->report->finding);
   if (!says->answer) return;
   if (attempt_->watcher) attempt_->watcher->heard(event.node, now_s);
   attempt_->awaited.erase(event.node);
@@ -187,13 +188,13 @@ void Driver::answer_client(const Hub::Event& event) {
   const std::string node = word("node");
   std::string said = "unknown request";
   if (word("ask") == "evict") {
-    if (!pool_.nodes().contains(node)) {
+    if (!nodes_.pool().nodes().contains(node)) {
       said = fmt::format("{} is not a node of this job", plain_text(node, 80));
-    } else if (pool_.nodes().at(node).role == NodeRole::excluded) {
+    } else if (nodes_.pool().nodes().at(node).role == NodeRole::excluded) {
       said = fmt::format("{} is out already", node);
     } else {
-      const bool works = pool_.nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
-      leave_out(node, "evicted by a person");
+      const bool works = nodes_.pool().nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
+      nodes_.leave_out(node, "evicted by a person");
       said = works ? fmt::format("{} is out, the run continues without it", node) : fmt::format("{} is out", node);
       if (works) {
         alarm({.kind = AlarmKind::evicted,
@@ -295,14 +296,16 @@ void Driver::step(double now_s) {
     case Phase::gathering:
       if (agents_.connected() == options_.nodes.size() ||
           now_s - phase_s_ > kGather_s + kGatherNode_s * static_cast<double>(options_.nodes.size())) {
-        begin_checks(now_s);
+        phase_ = Phase::checking;
+        phase_s_ = now_s;
+        if (options_.preflight_level > 0) nodes_.check_spares();
       }
       break;
     case Phase::checking:
-      if (!suspects_.busy() || now_s - phase_s_ > kChecking_s) begin_attempt();
+      if (!nodes_.checks() || now_s - phase_s_ > kChecking_s) begin_attempt();
       break;
     case Phase::waiting:
-      if (now_s >= wait_until_s_ && !(waits_for_network_ && network_.busy())) begin_attempt();
+      if (now_s >= wait_until_s_ && !nodes_.waits_for_network()) begin_attempt();
       break;
     case Phase::running:
       if (attempt_->command->ended()) {
@@ -311,7 +314,7 @@ void Driver::step(double now_s) {
       }
       if (std::optional<Alarm> found = attempt_->watcher->check(now_s); found && found->kind != AlarmKind::hang) {
         alarm(*std::move(found), now_s);
-      } else if (std::optional<Alarm> loss = packet_loss(now_s)) {
+      } else if (std::optional<Alarm> loss = nodes_.packet_loss(attempt_->nodes, *attempt_->watcher, now_s)) {
         alarm(*std::move(loss), now_s);
       } else if (found) {
         alarm(*std::move(found), now_s);
@@ -374,7 +377,7 @@ void Driver::show(double now_s) {
                                      : phase_ == Phase::checking ? "checks"
                                                                  : "recovers"),
                 .job = job(),
-                .pool = pool_,
+                .pool = nodes_.pool(),
                 .ledger = ledger_,
                 .watcher = attempt_->watcher ? &*attempt_->watcher : nullptr};
   if (result_) status.phase = "ended";

@@ -15,14 +15,11 @@
 #include "driver/attempt.h"
 #include "driver/flight.h"
 #include "driver/ledger.h"
-#include "driver/losses.h"
-#include "driver/netcheck.h"
+#include "driver/nodes.h"
 #include "driver/options.h"
-#include "driver/pool.h"
 #include "driver/publisher.h"
 #include "driver/shrink.h"
 #include "driver/state.h"
-#include "driver/suspects.h"
 
 namespace ms::driver {
 
@@ -40,7 +37,6 @@ class Driver {
   std::string job() const;
   void adopt(DriverState state);
   void end_orphan();
-  void begin_checks(double now_s);
   WatchLimits limits() const;
   void begin_attempt();
   void start_command();
@@ -72,19 +68,7 @@ class Driver {
   void end_command(double now_s);
   void settle(double now_s);
   void finish_attempt(double now_s);
-  void ask_slurm(AttemptEvidence& evidence);
   void decide(const Judgement& judgement, double now_s);
-  void accuse(const Judgement& judgement, bool all);
-  void check_network(double now_s);
-  void take_network(const NetworkCheck::Result& result);
-  void check_suspects(double now_s);
-  void check_doubtful(double now_s);
-  void clear(const std::string& node);
-  void no_evidence(const std::string& node, const std::string& why);
-  void take_finding(const std::string& node, const std::string& finding);
-  std::optional<Alarm> packet_loss(double now_s) const;
-  void lose_silent_spares(double now_s);
-  void leave_out(const std::string& node, const std::string& why);
   void stop_with(int code, const std::string& why);
   void requeue();
   bool queue_again();
@@ -104,16 +88,10 @@ class Driver {
   const std::string heartbeat_;         // the socket of the agents
   Hub hub_;
   Agents agents_;
-  Pool pool_;
-  Losses losses_;
-  std::map<std::string, double> heard_s_;  // of agents
-  Suspects suspects_;
-  NetworkCheck network_;
-  std::set<std::string> network_doubts_;  // suspects that the network may have made look so
-  std::set<std::string> well_alone_;      // those of them of which ms-diag found nothing
+  Ledger ledger_;
+  Nodes nodes_;
   FlightJudge flight_;
   Publisher publisher_;
-  Ledger ledger_;
 
   Phase phase_ = Phase::gathering;
   double phase_s_ = 0;  // since when
@@ -130,12 +108,9 @@ class Driver {
   std::optional<Attempt> attempt_{std::in_place};  // under way, or the last one; always there
   std::optional<double> fault_s_;                  // when steps ceased to be done, until they are again
   std::size_t faulty_ = 0;                         // and in which attempt
-  std::int64_t resumed_at_ = -1;
   bool asked_to_stop_ = false, by_time_limit_ = false;
-  bool waits_for_network_ = false;  // the next attempt does
   double wait_until_s_ = 0, shown_s_ = -1e9, saved_s_ = -1e9, looked_s_ = -1e9;
-  std::set<std::string> unheeded_;  // nodes with a finding for which there is no spare
-  std::optional<int> orphan_;       // an attempt whose tasks may still run, without anybody who knows them
+  std::optional<int> orphan_;  // an attempt whose tasks may still run, without anybody who knows them
   std::optional<int> result_;
 };
 

@@ -29,19 +29,19 @@ std::optional<std::vector<std::string>> Driver::choose_nodes() {
   const bool takes_any = sizes_ && sizes_->is_auto;
   const std::size_t least = options_.least_nodes != 0 ? options_.least_nodes : takes_any ? 1 : all;
   if (!takes_any && most == all) {
-    if (auto chosen = pool_.choose(most, least)) return chosen;
+    if (auto chosen = nodes_.pool().choose(most, least)) return chosen;
   }
   std::optional<RunFit> fit;
-  if (is_elastic()) fit = largest_fit(*sizes_, std::min(most, pool_.usable()), launch_.tasks_per_node);
+  if (is_elastic()) fit = largest_fit(*sizes_, std::min(most, nodes_.pool().usable()), launch_.tasks_per_node);
   if (!fit || (takes_any && fit->nodes < least)) {
     stop_with(static_cast<int>(ExitCode::peer_lost),
               fmt::format("fewer than {} left{}{}", least == 1 ? "1 node is" : fmt::format("{} nodes are", least),
-                          pool_.left_out().empty() ? "" : ": ", fmt::join(pool_.left_out(), "; ")));
+                          nodes_.pool().left_out().empty() ? "" : ": ", fmt::join(nodes_.pool().left_out(), "; ")));
     return std::nullopt;
   }
-  log::info("driver", "{} of {} train with mesh.dp={}", plural(fit->nodes, "node"), pool_.usable(), fit->dp);
+  log::info("driver", "{} of {} train with mesh.dp={}", plural(fit->nodes, "node"), nodes_.pool().usable(), fit->dp);
   if (!takes_any) launch_.command.insert(launch_.command.end(), {"--set", fmt::format("mesh.dp={}", fit->dp)});
-  return pool_.choose(fit->nodes, fit->nodes);
+  return nodes_.pool().choose(fit->nodes, fit->nodes);
 }
 
 bool Driver::is_elastic() const { return sizes_ && (sizes_->is_auto || options_.shrink); }
@@ -115,7 +115,7 @@ bool Driver::queue_after_save() {
 
 std::string Driver::resize(std::size_t nodes) {
   if (!is_elastic()) return "the run has one size: mesh.dp is a number, and --shrink was not given";
-  const auto fit = largest_fit(*sizes_, std::min(nodes, pool_.usable()), options_.launch.tasks_per_node);
+  const auto fit = largest_fit(*sizes_, std::min(nodes, nodes_.pool().usable()), options_.launch.tasks_per_node);
   if (!fit || fit->nodes < options_.least_nodes) return fmt::format("no run fits {}", plural(nodes, "node"));
   most_nodes_ = nodes;
   if (fit->nodes == attempt_->nodes.size()) return fmt::format("the run has {} already", plural(fit->nodes, "node"));
@@ -135,21 +135,21 @@ std::string Driver::give_back(const std::vector<std::string>& nodes) {
   if (!is_elastic()) return "the run has one size: mesh.dp is a number, and --shrink was not given";
   std::vector<std::string> new_ones;
   for (const std::string& node : nodes) {
-    if (!pool_.nodes().contains(node)) return fmt::format("{} is not a node of this job", plain_text(node, 80));
+    if (!nodes_.pool().nodes().contains(node)) return fmt::format("{} is not a node of this job", plain_text(node, 80));
     // Slurm cannot take the node of the batch script out of a job.
     if (node == options_.nodes.front()) return fmt::format("{} runs the driver", node);
     if (!given_back_.contains(node)) new_ones.push_back(node);
   }
   if (new_ones.empty()) return "they were asked back before";
   const auto usable = static_cast<std::size_t>(std::ranges::count_if(
-      new_ones, [&](const std::string& node) { return pool_.nodes().at(node).role <= NodeRole::suspect; }));
-  const auto fit = largest_fit(*sizes_, pool_.usable() - usable, options_.launch.tasks_per_node);
+      new_ones, [&](const std::string& node) { return nodes_.pool().nodes().at(node).role <= NodeRole::suspect; }));
+  const auto fit = largest_fit(*sizes_, nodes_.pool().usable() - usable, options_.launch.tasks_per_node);
   if (!fit || fit->nodes < options_.least_nodes)
-    return fmt::format("no run fits the {} that would be left", plural(pool_.usable() - usable, "node"));
+    return fmt::format("no run fits the {} that would be left", plural(nodes_.pool().usable() - usable, "node"));
   bool works = false;
   for (const std::string& node : new_ones) {
-    works = works || pool_.nodes().at(node).role == NodeRole::works;
-    pool_.exclude(node, "asked back");
+    works = works || nodes_.pool().nodes().at(node).role == NodeRole::works;
+    nodes_.pool().exclude(node, "asked back");
     given_back_.insert(node);
   }
   leaves_ = false;

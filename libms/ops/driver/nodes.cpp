@@ -1,11 +1,12 @@
-// The checks of a driver: of all nodes before the first attempt, of suspects, of the network between them, and of what
-// Slurm says of nodes.
+#include "driver/nodes.h"
+
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
-#include "driver/driver.h"
 #include "driver/slurm_nodes.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
@@ -19,18 +20,43 @@ constexpr double kBesideTraining_gbps = 1;  // what is looked for does not need 
 
 }  // namespace
 
-// Spares too: a spare that is bad is found here, and not when it is needed.
-void Driver::begin_checks(double now_s) {
-  phase_ = Phase::checking;
-  phase_s_ = now_s;
-  if (options_.preflight_level == 0) return;
+Nodes::Nodes(const DriverOptions& options, const std::string& dir, Agents& agents, Ledger& ledger)
+    : options_(options),
+      agents_(agents),
+      ledger_(ledger),
+      pool_(options.nodes, options.kept_for_last),
+      suspects_(options.diag, dir),
+      network_(options.netcheck, dir) {
+  for (const auto& [node, why] : ledger.excluded) pool_.exclude(node, why);
+}
+
+std::vector<std::string> Nodes::gone() const {
+  std::vector<std::string> gone = pool_.with(NodeRole::lost);
+  for (std::string& node : pool_.with(NodeRole::unusable)) gone.push_back(std::move(node));
+  return gone;
+}
+
+void Nodes::hear(const std::string& node, const Report& report, double now_s) {
+  heard_s_[node] = now_s;
+  losses_.hear(node, report);
+}
+
+void Nodes::stop() {
+  suspects_.stop();
+  network_.stop();
+}
+
+void Nodes::begin_work(const std::vector<std::string>& nodes) {
+  if (std::ranges::any_of(nodes, [&](const std::string& node) { return network_.looks_at(node); })) network_.stop();
+}
+
+void Nodes::check_spares() {
   for (const auto& [node, state] : pool_.nodes()) {
     if (state.role == NodeRole::spare && agents_.has(node)) suspects_.look(node, options_.preflight_level);
   }
 }
 
-// Where Slurm refused something, or did before: asks which nodes it would start ranks on. Nothing trains meanwhile.
-void Driver::ask_slurm(AttemptEvidence& evidence) {
+void Nodes::ask_slurm(AttemptEvidence& evidence) {
   const bool refused = std::ranges::any_of(
       evidence.lines, [](const SaidLine& line) { return line.known->cause.starts_with(kSlurmCauses); });
   if (!refused && pool_.with(NodeRole::unusable).empty()) return;
@@ -46,14 +72,12 @@ void Driver::ask_slurm(AttemptEvidence& evidence) {
     if (pool_.nodes().at(node).role == NodeRole::unusable) continue;
     log::warn("driver", "{} is unusable: {}", node, plain_text(why, 200));
     pool_.bar(node, why);
-    const bool worked = std::ranges::find(attempt_->nodes, node) != attempt_->nodes.end();
+    const bool worked = std::ranges::find(evidence.nodes, node) != evidence.nodes.end();
     if (worked && std::ranges::find(evidence.lost, node) == evidence.lost.end()) evidence.lost.push_back(node);
   }
 }
 
-// Where no node stands out, the network between them may be at fault. To go on with any of them would end the same way,
-// so the next attempt waits for what ms-netcheck finds.
-void Driver::check_network(double now_s) {
+void Nodes::check_network(double now_s) {
   std::vector<std::string> nodes;
   for (const NodeRole role : {NodeRole::suspect, NodeRole::spare}) {
     for (const std::string& node : pool_.with(role)) {
@@ -65,7 +89,7 @@ void Driver::check_network(double now_s) {
   waits_for_network_ = network_.busy();
 }
 
-void Driver::take_network(const NetworkCheck::Result& result) {
+void Nodes::take_network(const NetworkCheck::Result& result, std::size_t working) {
   const std::string names = slurm::fold_hostlist(result.nodes);
   const NetworkFound found = result.found.value_or(NetworkFound{});
   for (const NetworkFault& fault : found.faults) {
@@ -74,7 +98,7 @@ void Driver::take_network(const NetworkCheck::Result& result) {
     const std::string why = fmt::format("ms-netcheck between {}: {}", names, fault.why);
     log::warn("driver", "{} is left out: {}", fault.node, why);
     leave_out(fault.node, why);
-    if (waits_for_network_) entry().excluded.push_back(fault.node);
+    if (waits_for_network_) ledger_.attempts.back().excluded.push_back(fault.node);
   }
   if (found.faults.empty()) {
     log::info("driver", "ms-netcheck between {} {}", names, result.found ? "finds no node at fault" : "could not look");
@@ -87,24 +111,26 @@ void Driver::take_network(const NetworkCheck::Result& result) {
       log::info("driver", "{} is found well: a spare", node);
       clear(node);
     } else {
-      no_evidence(node, result.found ? "ms-netcheck cannot tell whether the fault is its own"
-                                     : "ms-netcheck could not look at its network");
+      no_evidence(node,
+                  result.found ? "ms-netcheck cannot tell whether the fault is its own"
+                               : "ms-netcheck could not look at its network",
+                  working);
     }
   }
   waits_for_network_ = false;
-  save();
 }
 
-void Driver::clear(const std::string& node) {
+void Nodes::clear(const std::string& node) {
   pool_.clear(node);
   network_doubts_.erase(node);
   well_alone_.erase(node);
+  changed_ = true;
 }
 
 // A suspect that nothing accuses and nothing clears has a second chance, and no third one while others can work.
-void Driver::no_evidence(const std::string& node, const std::string& why) {
+void Nodes::no_evidence(const std::string& node, const std::string& why, std::size_t working) {
   const int strikes = ledger_.strikes[node];
-  if (is_out_without_evidence(strikes, pool_.usable(), attempt_->nodes.size())) {
+  if (is_out_without_evidence(strikes, pool_.usable(), working)) {
     const std::string said = fmt::format("{} attempts ended for it, and {}", strikes, why);
     log::warn("driver", "{} is left out: {}", node, said);
     return leave_out(node, said);
@@ -113,8 +139,7 @@ void Driver::no_evidence(const std::string& node, const std::string& why) {
   clear(node);
 }
 
-// Nobody else looks whether spares are still there, and an attempt with a dead node costs more than one without it.
-void Driver::lose_silent_spares(double now_s) {
+void Nodes::lose_silent_spares(double now_s) {
   for (const std::string& node : pool_.with(NodeRole::spare)) {
     const auto heard = heard_s_.find(node);
     if (heard == heard_s_.end() || now_s - heard->second < kSilentSpare * options_.limits.silent_s()) continue;
@@ -124,51 +149,66 @@ void Driver::lose_silent_spares(double now_s) {
   }
 }
 
-// Packets that are lost accuse a node only of what they do to the run.
-std::optional<Alarm> Driver::packet_loss(double now_s) const {
-  if (!attempt_->watcher->is_slow(now_s)) return std::nullopt;
-  const std::optional<LossyNode> lossy = losses_.lossy(attempt_->nodes);
+std::optional<Alarm> Nodes::packet_loss(const std::vector<std::string>& working, const Watcher& watcher,
+                                        double now_s) const {
+  if (!watcher.is_slow(now_s)) return std::nullopt;
+  const std::optional<LossyNode> lossy = losses_.lossy(working);
   if (!lossy) return std::nullopt;
-  return Alarm{.kind = AlarmKind::packet_loss,
-               .nodes = {lossy->node},
-               .ranks = {},
-               .fault_s = attempt_->watcher->last_progress_s(),
-               .why = fmt::format("no rank made progress for {:.1f} s; {}",
-                                  now_s - attempt_->watcher->last_progress_s(), lossy->why)};
+  return Alarm{
+      .kind = AlarmKind::packet_loss,
+      .nodes = {lossy->node},
+      .ranks = {},
+      .fault_s = watcher.last_progress_s(),
+      .why = fmt::format("no rank made progress for {:.1f} s; {}", now_s - watcher.last_progress_s(), lossy->why)};
 }
 
-void Driver::leave_out(const std::string& node, const std::string& why) {
+void Nodes::leave_out(const std::string& node, const std::string& why) {
   pool_.exclude(node, why);
   ledger_.excluded[node] = why;
+  changed_ = true;
 }
 
 // A node that works is given up only for a spare: where none is left, a run that makes steps is worth more, and a
 // finding that all nodes have, such as one of the site's configuration, must not end it.
-void Driver::take_finding(const std::string& node, const std::string& finding) {
+std::optional<Alarm> Nodes::take_finding(const std::string& node, const std::string& finding, bool trains,
+                                         double now_s) {
   const auto found = pool_.nodes().find(node);
-  if (found == pool_.nodes().end() || found->second.role > NodeRole::suspect) return;
+  if (found == pool_.nodes().end() || found->second.role > NodeRole::suspect) return std::nullopt;
   const std::string why = plain_text(finding, 200);
   if (found->second.role != NodeRole::works) {
     log::warn("driver", "{} is left out: {}", node, why);
     leave_out(node, why);
-    return save();
+    return std::nullopt;
   }
-  if (phase_ != Phase::running) return;  // it says so again
+  if (!trains) return std::nullopt;  // it says so again
   if (pool_.with(NodeRole::spare).empty()) {
     if (unheeded_.insert(node).second) log::warn("driver", "{} keeps working, there is no spare for it: {}", node, why);
-    return;
+    return std::nullopt;
   }
-  const double now_s = clock_.now_s();
-  alarm({.kind = AlarmKind::finding,
-         .nodes = {node},
-         .ranks = {},
-         .fault_s = now_s,
-         .why = fmt::format("ms-diag finds on {}: {}", node, why)},
-        now_s);
+  return Alarm{.kind = AlarmKind::finding,
+               .nodes = {node},
+               .ranks = {},
+               .fault_s = now_s,
+               .why = fmt::format("ms-diag finds on {}: {}", node, why)};
 }
 
-void Driver::check_suspects(double now_s) {
-  if (const std::optional<NetworkCheck::Result> result = network_.take(now_s)) take_network(*result);
+void Nodes::accuse(const Judgement& judgement, bool all) {
+  for (const std::string& node : judgement.suspects) {
+    if (judgement.cause == "node_lost") {
+      if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
+    } else if (judgement.certain) {
+      leave_out(node, judgement.why);
+      ledger_.attempts.back().excluded.push_back(node);
+    } else {
+      pool_.suspect(node, judgement.why);
+    }
+    if (judgement.network && !all) network_doubts_.insert(node);
+    if (!all) ++ledger_.strikes[node];  // who is looked at because all are is not accused
+  }
+}
+
+void Nodes::check(double now_s, bool trains, std::size_t working) {
+  if (const std::optional<NetworkCheck::Result> result = network_.take(now_s)) take_network(*result, working);
   for (const std::string& node : pool_.with(NodeRole::suspect)) {
     // One that was away comes here too. The checks of a node would disturb those of the network.
     if (options_.diagnose_level > 0 && agents_.has(node) && !network_.busy() && !well_alone_.contains(node)) {
@@ -186,17 +226,16 @@ void Driver::check_suspects(double now_s) {
       log::info("driver", "{} is found well: a spare", checkup.node);
       clear(checkup.node);
     }
-    save();
   }
-  check_doubtful(now_s);
+  check_doubtful(now_s, trains, working);
 }
 
 // Suspects that are well by themselves are measured with each other and with a spare or two, while the others train.
-void Driver::check_doubtful(double now_s) {
+void Nodes::check_doubtful(double now_s, bool trains, std::size_t working) {
   std::erase_if(well_alone_, [&](const std::string& node) {
     return pool_.nodes().at(node).role != NodeRole::suspect || !agents_.has(node);
   });
-  if (well_alone_.empty() || phase_ != Phase::running || network_.busy() || suspects_.busy()) return;
+  if (well_alone_.empty() || !trains || network_.busy() || suspects_.busy()) return;
   std::vector<std::string> nodes(well_alone_.begin(), well_alone_.end());
   std::vector<std::string> spares = pool_.with(NodeRole::spare);
   std::erase_if(spares, [&](const std::string& node) { return !agents_.has(node); });
@@ -206,8 +245,7 @@ void Driver::check_doubtful(double now_s) {
   network_.begin(nodes, kBesideTraining_gbps, now_s);
   if (network_.busy()) return;
   const std::set<std::string> alone = std::exchange(well_alone_, {});
-  for (const std::string& node : alone) no_evidence(node, "no other node is idle to measure its network with");
-  save();
+  for (const std::string& node : alone) no_evidence(node, "no other node is idle to measure its network with", working);
 }
 
 }  // namespace ms::driver
