@@ -28,13 +28,13 @@ void Driver::adopt(DriverState state) {
   attempt_->command = LongCommand::adopt(*state.command);
   attempt_->nodes = state.nodes;
   nodes_.pool().work(attempt_->nodes);
-  if (is_ms_train(options_.launch.command)) sizes_ = ask_run_sizes(options_.launch.command);
+  sizes_.ask();
   attempt_->watcher.emplace(state.attempt, attempt_->nodes, limits(), deadlines_, clock_.now_s());
   attempt_->output.emplace(files_.output(state.attempt), state.output_offset);
   phase_ = Phase::running;
   const bool leaves =
-      std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return given_back_.contains(node); });
-  for (const std::string& node : given_back_) nodes_.pool().exclude(node, "asked back");
+      std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return sizes_.given_back().contains(node); });
+  for (const std::string& node : sizes_.given_back()) nodes_.pool().exclude(node, kAskedBack);
   if (leaves) save_and_go_on();
 }
 
@@ -77,12 +77,13 @@ void Driver::begin_attempt() {
   resizes_ = false;
   leaves_ = false;
   // Slurm without slurmdbd takes nodes out of a job once. What was saved is not lost if the job leaves by itself.
-  if (!let_go() && options_.most_nodes != 0 && !ledger_.attempts.empty() && entry().cause == "stopped" &&
-      queue_after_save())
+  if (!slurm_job_.let_go(sizes_.given_back()) && options_.most_nodes != 0 && !ledger_.attempts.empty() &&
+      entry().cause == "stopped" && queue_after_save())
     return;
-  const std::optional<std::vector<std::string>> chosen = choose_nodes();
-  if (!chosen) return;
-  attempt_.emplace().nodes = *chosen;
+  Sizes::Start start = sizes_.choose(nodes_.pool());
+  if (start.nodes.empty()) return stop_with(static_cast<int>(ExitCode::peer_lost), start.too_few);
+  launch_ = std::move(start.launch);
+  attempt_.emplace().nodes = std::move(start.nodes);
   nodes_.begin_work(attempt_->nodes);
   const int number = static_cast<int>(ledger_.attempts.size()) + 1;
   const double now_s = clock_.now_s();
@@ -113,7 +114,7 @@ void Driver::begin_attempt() {
   phase_ = Phase::running;
   phase_s_ = now_s;
   save();
-  if (is_elastic()) comment(fmt::format("attempt {} begins", number));
+  if (sizes_.is_elastic()) comment(fmt::format("attempt {} begins", number));
 }
 
 // The time until steps are done again counts from the first of several failures.
@@ -297,30 +298,74 @@ void Driver::requeue() {
     return log::error("driver", "the job was queued again {}: no more", plural(mended, "time"));
   }
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
-  queue_again();
+  slurm_job_.queue_again(unfit());
 }
 
-// Without the nodes that are bad; returns whether that worked.
-bool Driver::queue_again() {
+// The nodes without which the job is queued again.
+std::vector<std::string> Driver::unfit() const {
   std::vector<std::string> out = nodes_.pool().with(NodeRole::excluded);
-  std::erase_if(out, [&](const std::string& node) { return given_back_.contains(node); });
+  std::erase_if(out, [&](const std::string& node) { return sizes_.given_back().contains(node); });
   for (std::string& node : nodes_.gone()) out.push_back(std::move(node));
-  // Slurm without slurmdbd changes nothing of a job that has shrunk, until it has ended: it would stay held. The ledger
-  // leaves those nodes out, too.
-  if (kept_ != options_.nodes.size()) out.clear();
-  try {
-    const slurm::Commands slurm({.conf = options_.slurm_conf});
-    const auto job = static_cast<std::uint32_t>(options_.job);
-    if (out.empty()) {
-      slurm.requeue(job);
-    } else {
-      slurm::requeue_excluding(slurm, job, out, {}, clock_);
-    }
-    log::info("driver", "the job is queued again{}",
-              out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
+  return out;
+}
+
+// The run saves, and its job is queued again.
+std::string Driver::leave() {
+  if (phase_ != Phase::running || resizes_) return "no attempt runs that could save now";
+  leaves_ = true;
+  save_and_go_on();
+  return "the run saves, and the job is queued again";
+}
+
+// Returns whether the job is queued; if it cannot be, the run goes on with the nodes that it has.
+bool Driver::queue_after_save() {
+  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes
+  entry().cause = kResizesCause;
+  save();
+  if (slurm_job_.queue_again(unfit())) {
+    result_ = static_cast<int>(ExitCode::stopped);
     return true;
-  } catch (const Error& error) { log::error("driver", "the job is not queued again: {}", error.message()); }
+  }
+  std::signal(SIGTERM, SIG_DFL);
+  entry().cause = "stopped";
   return false;
+}
+
+// The run ends after its step with a checkpoint, and decide() begins the next attempt.
+void Driver::save_and_go_on() {
+  if (phase_ != Phase::running) return;  // the attempt that comes next has the new size anyway
+  resizes_ = true;
+  begin_recovery(clock_.now_s());
+  attempt_->command->signal(SIGUSR2);
+}
+
+std::string Driver::give_back(const std::vector<std::string>& nodes) {
+  std::vector<std::string> taken;
+  const Sizes::Answer answer = sizes_.give_back(nodes, nodes_.pool(), taken);
+  if (!answer.said.empty()) return answer.said;
+  leaves_ = false;
+  save();
+  const std::string names = slurm::fold_hostlist(taken);
+  if (!answer.continues || phase_ != Phase::running) {
+    slurm_job_.let_go(sizes_.given_back());
+    return fmt::format("the job lets go of {}", names);
+  }
+  save_and_go_on();
+  return fmt::format("the run saves, and continues without {}", names);
+}
+
+// SIGUSR1 came: something has changed in the job's partition, and only Slurm says what in a way that can be trusted.
+void Driver::look_at_partition() {
+  const std::optional<SlurmJob::Change> change = slurm_job_.change(sizes_.given_back());
+  if (!change) return;
+  if (change->gone.empty()) {
+    const Sizes::Answer answer = sizes_.grow(change->idle, attempt_->nodes.size());
+    return log::warn("driver", "SIGUSR1 was received: {}", answer.continues ? leave() : answer.said);
+  }
+  // Without the node of its script the job has to go.
+  const bool all = change->gone.front() == options_.nodes.front();
+  log::warn("driver", "{} {} asked back: {}", slurm::fold_hostlist(change->gone),
+            change->gone.size() == 1 ? "is" : "are", all ? leave() : give_back(change->gone));
 }
 
 }  // namespace ms::driver

@@ -89,15 +89,15 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
               hub_, clock, earlier_ && earlier_->port == hub_.port()),
       ledger_(stored_ledger(files_)),
       nodes_(options_, files_.dir, agents_, ledger_),
+      sizes_(options_, earlier_ ? earlier_->given_back : std::set<std::string>()),
+      slurm_job_(options_, clock),
       flight_(files_.dir),
       publisher_(options_, clock, earlier_.has_value()),
       phase_s_(clock.now_s()),
-      given_back_(earlier_ ? earlier_->given_back : std::set<std::string>()),
-      kept_(options_.nodes.size()),
       deadlines_(options_.limits.hang_s) {
   if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
   ledger_.command = options_.launch.command;
-  for (const std::string& node : given_back_) nodes_.pool().exclude(node, "asked back");
+  for (const std::string& node : sizes_.given_back()) nodes_.pool().exclude(node, kAskedBack);
   first_attempt_ = static_cast<int>(ledger_.attempts.size());
   if (earlier_) adopt(*earlier_);
   end_orphan();
@@ -136,7 +136,7 @@ int Driver::run() {
     if (unseen && now_s - looked_s_ < kLookNode_s * nodes && !result_) continue;
     unseen = false;
     looked_s_ = now_s;
-    std::set<std::string> without = given_back_;
+    std::set<std::string> without = sizes_.given_back();
     for (const std::string& node : nodes_.gone()) without.insert(node);
     agents_.tick(without);
     read_output(false);
@@ -210,7 +210,12 @@ void Driver::answer_client(const Hub::Event& event) {
     said = nodes ? give_back(*nodes) : fmt::format("'{}' is no list of nodes", plain_text(word("nodes"), 80));
   } else if (word("ask") == "resize") {
     const Json* number = json->find("number");
-    if (number != nullptr && number->is_number_unsigned()) said = resize(number->get<std::size_t>());
+    if (number != nullptr && number->is_number_unsigned()) {
+      const Sizes::Answer answer =
+          sizes_.resize(number->get<std::size_t>(), nodes_.pool().usable(), attempt_->nodes.size());
+      if (answer.continues) save_and_go_on();
+      said = answer.said;
+    }
   } else if (word("ask") == "stop") {
     asked_to_stop_ = true;
     if (attempt_->command) attempt_->command->signal(SIGUSR2);
@@ -225,7 +230,7 @@ void Driver::read_signals() {
   while (options_.signals >= 0 && read(options_.signals, &info, sizeof info) == sizeof info) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGUSR1) {
-      read_request();
+      look_at_partition();
       continue;
     }
     log::warn("driver", "{} was received: stopping the run", strsignal(number));
@@ -344,7 +349,7 @@ void Driver::step(double now_s) {
   }
 }
 
-void Driver::comment(const std::string& text) { publisher_.comment(text, elastic_text()); }
+void Driver::comment(const std::string& text) { publisher_.comment(text, sizes_.comment()); }
 
 void Driver::save() {
   shown_s_ = -1e9;  // what is shown follows at once
@@ -357,7 +362,7 @@ void Driver::save() {
                     .nodes = attempt_->nodes,
                     .command = attempt_->command ? std::optional(attempt_->command->place()) : std::nullopt,
                     .output_offset = attempt_->output ? attempt_->output->offset() : 0,
-                    .given_back = given_back_};
+                    .given_back = sizes_.given_back()};
   for (const net::Interface& interface : net::interfaces()) {
     state.addresses.push_back(interface.address.with_port(hub_.port()).str());
   }

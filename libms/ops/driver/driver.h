@@ -18,7 +18,8 @@
 #include "driver/nodes.h"
 #include "driver/options.h"
 #include "driver/publisher.h"
-#include "driver/shrink.h"
+#include "driver/sizes.h"
+#include "driver/slurm_job.h"
 #include "driver/state.h"
 
 namespace ms::driver {
@@ -41,18 +42,10 @@ class Driver {
   void begin_attempt();
   void start_command();
   void not_started(const std::string& why, double now_s);
-  std::optional<std::vector<std::string>> choose_nodes();
-  bool is_elastic() const;
-  std::string elastic_text() const;
-  std::size_t least_of_run() const;
-  std::vector<std::size_t> sizes_of_job() const;
-  std::string resize(std::size_t nodes);                         // what is said to whoever asked
-  std::string grow(std::size_t idle);                            // the same
+  std::string give_back(const std::vector<std::string>& nodes);  // what is said to whoever asked
   std::string leave();                                           // the same
-  std::string give_back(const std::vector<std::string>& nodes);  // the same
   void save_and_go_on();
-  bool let_go();
-  void read_request();
+  void look_at_partition();
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
   void read_signals();
@@ -71,8 +64,8 @@ class Driver {
   void decide(const Judgement& judgement, double now_s);
   void stop_with(int code, const std::string& why);
   void requeue();
-  bool queue_again();
   bool queue_after_save();
+  std::vector<std::string> unfit() const;
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
@@ -90,20 +83,17 @@ class Driver {
   Agents agents_;
   Ledger ledger_;
   Nodes nodes_;
+  Sizes sizes_;
+  SlurmJob slurm_job_;
   FlightJudge flight_;
   Publisher publisher_;
 
   Phase phase_ = Phase::gathering;
   double phase_s_ = 0;  // since when
   int first_attempt_ = 0;
-  LaunchSpec launch_;  // of the attempt
-  std::optional<RunSizes> sizes_;
-  std::optional<std::map<int, double>> speeds_;  // by dp; nullopt: not asked for yet
-  std::size_t most_nodes_ = 0;                   // that a person wants; 0: all but the spares
-  std::set<std::string> given_back_;             // asked back, out of the job or on their way
-  std::size_t kept_ = 0;                         // nodes of the job, as Slurm has it
-  bool resizes_ = false;                         // the attempt saves for the next one
-  bool leaves_ = false;                          // and the job is queued again then
+  LaunchSpec launch_;     // of the attempt
+  bool resizes_ = false;  // the attempt saves for the next one
+  bool leaves_ = false;   // and the job is queued again then
   watch::Deadlines deadlines_;
   std::optional<Attempt> attempt_{std::in_place};  // under way, or the last one; always there
   std::optional<double> fault_s_;                  // when steps ceased to be done, until they are again

@@ -18,6 +18,8 @@ enum class NodeRole {
   excluded,  // out for good, with a reason
 };
 std::string_view to_string(NodeRole role);
+// Why a node is excluded that the job gives back.
+inline constexpr const char* kAskedBack = "asked back";
 
 // Whether a suspect that nothing accuses and nothing clears is left out: at its second strike, while others can work.
 // `usable`: nodes that may work, it among them; `needed`: nodes at work.
