@@ -235,6 +235,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "responds."},
     {"slurm.hostfile", "A list of hosts has an error. The message names line and word."},
     {"slurm.hostlist", "A list of hosts is not a valid Slurm hostlist. A valid one is node[01-16]."},
+    {"slurm.no_answer", "Slurm did not answer. Try again; 'scontrol ping' shows whether slurmctld responds."},
     {"slurm.requeue", "Slurm did not requeue the job. The message has the job's state."},
     {"slurm.topology", "A topology file has an error. The message names line and word."},
     {"subprocess.start", "A program cannot be started. Check that it is installed on this node and on PATH."},

@@ -23,6 +23,10 @@ constexpr std::size_t kMaxWordsChars = 300;
 
 constexpr std::array<std::string_view, 3> kUnreachable{"configuration source", "resolve_ctls_from_dns_srv",
                                                        "Unable to contact slurm controller"};
+// Slurm's words (src/common/slurm_errno.c) for a controller that is there, and too busy or in its standby.
+constexpr std::array<std::string_view, 5> kTooBusy{
+    "Socket timed out on send/recv operation", "Zero Bytes were transmitted or received",
+    "Slurm backup controller in standby mode", "temporarily unable to accept job", "Connection refused"};
 
 Error command_error(const std::string& what, std::string_view words) {
   return Error("slurm.command", Blame::slurm, fmt::format("{}: {}", what, words));
@@ -86,13 +90,14 @@ std::string Commands::run(const std::string& program, std::vector<std::string> a
   try {
     result = run_subprocess(arguments, options);
   } catch (const Error& error) { throw command_error(what, error.message()); }
-  if (result.timed_out) throw command_error(what, fmt::format("no answer within {} s", options_.deadline_s));
+  if (result.timed_out)
+    throw Error(kNoAnswer, Blame::slurm, fmt::format("{}: no answer within {} s", what, options_.deadline_s));
   if (!result.ok()) {
     const std::string words = first_line(result.err).empty() ? first_line(result.out) : first_line(result.err);
     // Slurm's clients have a dozen sentences for a controller that they do not find or reach.
-    const bool unreachable = std::ranges::any_of(
-        kUnreachable, [&](std::string_view sign) { return result.err.find(sign) != std::string::npos; });
-    throw Error("slurm.command", Blame::slurm,
+    const auto says = [&](std::string_view sign) { return result.err.find(sign) != std::string::npos; };
+    const bool unreachable = std::ranges::any_of(kUnreachable, says);
+    throw Error(unreachable || std::ranges::any_of(kTooBusy, says) ? kNoAnswer : "slurm.command", Blame::slurm,
                 fmt::format("{}: {}", what,
                             words.empty() ? result.describe() : fmt::format("{} ({})", words, result.describe())),
                 unreachable ? "run it where scontrol works; SLURM_CONF may name the cluster's slurm.conf" : "");

@@ -1,7 +1,8 @@
 // Our requests to Slurm, through its own commands scontrol and, for jobs, squeue (records.h says why) and scancel,
 // which lie beside it: by absolute path, without a shell, in a clean environment, with a deadline on every call.
 // Nothing outside spank/ links libslurm. Every method throws Error("slurm.command", slurm) with the command's own words
-// if it cannot be run, fails or does not answer in time. If the caller ignores SIGTERM, the commands do too: a job that
+// if it cannot be run or fails, and Error(kNoAnswer, slurm) if Slurm does not answer, in time or at all: the same
+// request may work later, and may have been obeyed. If the caller ignores SIGTERM, the commands do too: a job that
 // requeues itself gets one. For one thread at a time. Virtual for tests.
 #pragma once
 
@@ -20,6 +21,8 @@ namespace ms::slurm {
 // earlier run ended, or in an earlier one by clocks that differ. Slurm's own delay, cred_expire + 1 s, is there for
 // that.
 inline constexpr int kRestartDelay_s = 3;
+
+inline constexpr const char* kNoAnswer = "slurm.no_answer";
 
 struct CommandOptions {
   std::string scontrol = "/usr/bin/scontrol";

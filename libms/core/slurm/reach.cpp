@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include "base/clock.h"
 #include "base/handle.h"
@@ -67,6 +68,15 @@ std::vector<std::string> silent_nodes(const std::vector<Node>& nodes, int defaul
       if (polls[i].fd >= 0) silent.push_back(names[i]);
   }
   return silent;
+}
+
+std::vector<std::string> silent_nodes(const Commands& slurm, const Config& config,
+                                      const std::vector<std::string>& names) {
+  constexpr double kConnect_s = 2;
+  const std::set<std::string> wanted(names.begin(), names.end());
+  std::vector<Node> nodes = slurm.nodes();
+  std::erase_if(nodes, [&](const Node& node) { return !wanted.contains(node.name); });
+  return silent_nodes(nodes, number_of(config, "SlurmdPort", 6818), kConnect_s);
 }
 
 }  // namespace ms::slurm

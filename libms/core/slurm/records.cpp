@@ -183,6 +183,13 @@ bool Job::pending() const {
 
 bool Job::held() const { return priority == 0 && !runs(); }
 
+int number_of(const Config& config, std::string_view key, int otherwise) {
+  const auto found = config.find(key);
+  int value = otherwise;
+  if (found != config.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+  return value;
+}
+
 Config parse_config(std::string_view text) {
   Config config;
   for (const std::string& line : split(text, '\n')) {

@@ -19,6 +19,8 @@ namespace ms::slurm {
 
 // Keys of "scontrol show config" as it writes them ("PrologFlags"), values trimmed; "(null)" is an empty value.
 using Config = std::map<std::string, std::string, std::less<>>;
+// The number that a value such as "300 sec" begins with; `otherwise`: there is none.
+int number_of(const Config& config, std::string_view key, int otherwise);
 
 struct Node {
   std::string name;

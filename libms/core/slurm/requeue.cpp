@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "slurm/hostlist.h"
+#include "slurm/reach.h"
 
 namespace ms::slurm {
 namespace {
@@ -129,6 +130,14 @@ std::string merge_excluded(const std::string& there, const std::vector<std::stri
   return fold_hostlist(all);
 }
 
+RequeueOptions requeue_without_silence(const Commands& slurm, const Config& config) {
+  constexpr double kGrace_s = 60;  // on top of SlurmdTimeout, for Slurm to act
+  const auto silent = [&](const std::string& hostlist) {
+    return silent_nodes(slurm, config, expand_hostlist(hostlist).value_or(std::vector<std::string>{}));
+  };
+  return {.silent = silent, .silent_s = number_of(config, "SlurmdTimeout", 300) + kGrace_s};
+}
+
 RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const std::vector<std::string>& nodes,
                               const RequeueOptions& options, Clock& clock) {
   for (const std::string& node : nodes) {
@@ -137,7 +146,10 @@ RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const st
   const Requeue requeue(slurm, job, options, clock);
   RequeueDone done;
   const Job before = slurm.job(job);
-  if (before.pending() || requeue.await_answers(before)) {
+  const bool ended = before.pending() || requeue.await_answers(before);
+  if (nodes.empty()) {
+    if (!ended) slurm.requeue(job);
+  } else if (ended) {
     requeue.exclude(nodes);
   } else {
     const std::optional<Error> unanswered = requeue.hold();

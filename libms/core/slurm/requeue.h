@@ -24,12 +24,17 @@ struct RequeueOptions {
   double settle_s = 5;     // for each step, its repetitions and Slurm's own doings included
 };
 
+// Waits for nodes that do not answer as long as a cluster of this configuration takes to act on one that is gone. Both
+// outlive it.
+RequeueOptions requeue_without_silence(const Commands& slurm, const Config& config);
+
 struct RequeueDone {
   bool start_advanced = false;  // start_now was asked for and worked
 };
 
-// A pending job only gets the list. Error: as Commands' methods, where the job is not requeued, or is without the list;
-// user where `nodes` are no host names. When release fails in the end, the hint says what to type.
+// A pending job only gets the list. Without `nodes` its list stays as it is. Error: as Commands' methods, where the job
+// is not requeued, or is without the list; user where `nodes` are no host names. When release fails in the end, the
+// hint says what to type.
 RequeueDone requeue_excluding(const Commands& slurm, std::uint32_t job, const std::vector<std::string>& nodes,
                               const RequeueOptions& options, Clock& clock);
 

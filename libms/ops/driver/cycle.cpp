@@ -298,15 +298,13 @@ void Driver::requeue() {
     return log::error("driver", "the job was queued again {}: no more", plural(mended, "time"));
   }
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
-  slurm_job_.queue_again(unfit());
+  slurm_job_.queue_again(bad_nodes(), nodes_.gone(), SlurmJob::kPatience_s);
 }
 
-// The nodes without which the job is queued again.
-std::vector<std::string> Driver::unfit() const {
-  std::vector<std::string> out = nodes_.pool().with(NodeRole::excluded);
-  std::erase_if(out, [&](const std::string& node) { return sizes_.given_back().contains(node); });
-  for (std::string& node : nodes_.gone()) out.push_back(std::move(node));
-  return out;
+std::vector<std::string> Driver::bad_nodes() const {
+  std::vector<std::string> bad = nodes_.pool().with(NodeRole::excluded);
+  std::erase_if(bad, [&](const std::string& node) { return sizes_.given_back().contains(node); });
+  return bad;
 }
 
 // The run saves, and its job is queued again.
@@ -322,7 +320,7 @@ bool Driver::queue_after_save() {
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes
   entry().cause = kResizesCause;
   save();
-  if (slurm_job_.queue_again(unfit())) {
+  if (slurm_job_.queue_again(bad_nodes(), nodes_.gone(), 0)) {
     result_ = static_cast<int>(ExitCode::stopped);
     return true;
   }

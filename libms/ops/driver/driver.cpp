@@ -26,6 +26,7 @@ constexpr double kTick_s = 0.1;
 constexpr double kLedger_s = 60;                          // between two writes of the ledger, at most
 constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
+constexpr double kSlurm_s = 30;                           // for one answer of Slurm: it decides what becomes of the job
 constexpr double kChecking_s = 900;                       // for the checks before it
 
 UniqueFd lock_directory(const std::string& run_dir) {
@@ -90,7 +91,8 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       ledger_(stored_ledger(files_)),
       nodes_(options_, files_.dir, agents_, ledger_),
       sizes_(options_, earlier_ ? earlier_->given_back : std::set<std::string>()),
-      slurm_job_(options_, clock),
+      slurm_({.conf = options_.slurm_conf, .deadline_s = kSlurm_s}),
+      slurm_job_(options_, slurm_, clock),
       flight_(files_.dir),
       publisher_(options_, clock, earlier_.has_value()),
       phase_s_(clock.now_s()),

@@ -65,7 +65,7 @@ class Driver {
   void stop_with(int code, const std::string& why);
   void requeue();
   bool queue_after_save();
-  std::vector<std::string> unfit() const;
+  std::vector<std::string> bad_nodes() const;
   std::optional<VerdictRead> read_verdict() const;
   void save();
   void show(double now_s);
@@ -84,6 +84,7 @@ class Driver {
   Ledger ledger_;
   Nodes nodes_;
   Sizes sizes_;
+  const slurm::Commands slurm_;
   SlurmJob slurm_job_;
   FlightJudge flight_;
   Publisher publisher_;

@@ -4,36 +4,60 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "slurm/hostlist.h"
+#include "slurm/reach.h"
 #include "slurm/requeue.h"
 
 namespace ms::driver {
+namespace {
 
-SlurmJob::SlurmJob(const DriverOptions& options, Clock& clock)
+constexpr double kFirstPause_s = 2, kLongestPause_s = 60;
+constexpr double kSettle_s = 60;  // a controller at its limits takes 10 s for an answer
+
+}  // namespace
+
+SlurmJob::SlurmJob(const DriverOptions& options, const slurm::Commands& slurm, Clock& clock)
     : options_(options),
       clock_(clock),
-      slurm_({.conf = options.slurm_conf}),
+      slurm_(slurm),
       id_(static_cast<std::uint32_t>(options.job)),
       kept_(options.nodes.size()) {}
 
-bool SlurmJob::queue_again(std::vector<std::string> out) {
-  // Slurm without slurmdbd changes nothing of a job that has shrunk, until it has ended: it would stay held. The ledger
-  // leaves those nodes out, too.
-  if (kept_ != options_.nodes.size()) out.clear();
-  try {
-    if (out.empty()) {
-      slurm_.requeue(id_);
-    } else {
-      slurm::requeue_excluding(slurm_, id_, out, {}, clock_);
+bool SlurmJob::queue_again(const std::vector<std::string>& bad, const std::vector<std::string>& gone,
+                           double patience_s) {
+  const double until_s = clock_.now_s() + patience_s;
+  for (double pause_s = kFirstPause_s;; pause_s = std::min(2 * pause_s, kLongestPause_s)) {
+    try {
+      const slurm::Config config = slurm_.config();
+      slurm::RequeueOptions options = slurm::requeue_without_silence(slurm_, config);
+      options.say = [](const std::string& text) { log::warn("driver", "{}", text); };
+      options.settle_s = kSettle_s;
+      std::vector<std::string> out;
+      // Slurm without slurmdbd changes nothing of a job that has shrunk, until it has ended: it would stay held. The
+      // ledger leaves those nodes out, too.
+      if (kept_ == options_.nodes.size()) {
+        const std::vector<std::string> silent = slurm::silent_nodes(slurm_, config, gone);
+        out = bad;
+        std::ranges::copy_if(gone, std::back_inserter(out),
+                             [&](const std::string& node) { return std::ranges::find(silent, node) == silent.end(); });
+      }
+      slurm::requeue_excluding(slurm_, id_, out, options, clock_);
+      log::info("driver", "the job is queued again{}",
+                out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != slurm::kNoAnswer || clock_.now_s() + pause_s > until_s) {
+        log::error("driver", "the job is not queued again: {}", error.message());
+        return false;
+      }
+      log::warn("driver", "the job is not queued again yet: {}; the next try is in {:.0f} s", error.message(), pause_s);
     }
-    log::info("driver", "the job is queued again{}",
-              out.empty() ? std::string() : fmt::format(", without {}", slurm::fold_hostlist(out)));
-    return true;
-  } catch (const Error& error) { log::error("driver", "the job is not queued again: {}", error.message()); }
-  return false;
+    clock_.sleep_s(pause_s);
+  }
 }
 
 bool SlurmJob::let_go(const std::set<std::string>& nodes) {

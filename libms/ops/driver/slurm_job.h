@@ -15,12 +15,18 @@ namespace ms::driver {
 
 class SlurmJob {
  public:
-  // Both outlive it.
-  SlurmJob(const DriverOptions& options, Clock& clock);
+  // How long a queue_again() tries that decides whether the job is lost.
+  static constexpr double kPatience_s = 600;
 
-  // Queues the job again, without the nodes of `out`; returns whether that worked. Slurm ends this job's processes
-  // then: the caller ignores SIGTERM.
-  bool queue_again(std::vector<std::string> out);
+  // All outlive it.
+  SlurmJob(const DriverOptions& options, const slurm::Commands& slurm, Clock& clock);
+
+  // Queues the job again, without the nodes of `bad`, and of `gone` without those on which slurmd still answers: of the
+  // others Slurm itself will see that they are down, and when they are back they may work again. Returns whether that
+  // worked. Where Slurm does not answer, it is asked again, with longer and longer pauses, for `patience_s`. Waits
+  // until Slurm has seen that a node of the job is gone: a job that is queued again before may never start. Slurm ends
+  // this job's processes then: the caller ignores SIGTERM.
+  bool queue_again(const std::vector<std::string>& bad, const std::vector<std::string>& gone, double patience_s);
   // Takes these nodes, on which nothing of the run is left, out of the job. Returns whether all of them have left it.
   bool let_go(const std::set<std::string>& nodes);
 
@@ -34,7 +40,7 @@ class SlurmJob {
  private:
   const DriverOptions& options_;
   Clock& clock_;
-  const slurm::Commands slurm_;
+  const slurm::Commands& slurm_;
   const std::uint32_t id_;
   std::size_t kept_;  // nodes of the job, as Slurm has it
 };

@@ -15,8 +15,6 @@
 namespace ms::driver {
 namespace {
 
-constexpr int kSlurmdPort = 6818;
-constexpr double kConnect_s = 2;
 constexpr std::array<std::string_view, 5> kUnusable = {"DOWN", "NOT_RESPONDING", "FAIL", "FAILING", "POWERED_DOWN"};
 
 }  // namespace
@@ -52,7 +50,8 @@ std::map<std::string, std::string> ask_unusable_nodes(const slurm::Commands& slu
   const std::set<std::string> ours(allocation.begin(), allocation.end());
   std::vector<slurm::Node> nodes = slurm.nodes();
   std::erase_if(nodes, [&](const slurm::Node& node) { return !ours.contains(node.name); });
-  return unusable_nodes(allocation, nodes, slurm.job(job).nodes, slurm::silent_nodes(nodes, kSlurmdPort, kConnect_s));
+  return unusable_nodes(allocation, nodes, slurm.job(job).nodes,
+                        slurm::silent_nodes(slurm, slurm.config(), allocation));
 }
 
 std::set<std::string> ask_kept_for_last(const slurm::Commands& slurm) {

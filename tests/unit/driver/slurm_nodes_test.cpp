@@ -17,6 +17,7 @@ using testing::Pair;
 class SmallSlurm final : public slurm::Commands {
  public:
   SmallSlurm() : Commands({}) {}
+  slurm::Config config() const override { return {}; }
   std::vector<slurm::Node> nodes() const override {
     slurm::Node node;
     node.name = "n1";

@@ -46,26 +46,6 @@ constexpr double kPatience_s = 60;
 
 constexpr double kShort_s = 10;  // for a command that only reads a file
 
-constexpr double kSilentGrace_s = 60;  // on top of SlurmdTimeout, for Slurm to act on a node that is gone
-
-// "300 sec", "6818"
-int number_of(const slurm::Config& config, std::string_view key, int otherwise) {
-  const auto found = config.find(key);
-  int value = otherwise;
-  if (found != config.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
-  return value;
-}
-
-std::vector<std::string> silent_of(const slurm::Commands& slurm, const std::string& hostlist,
-                                   const slurm::Config& config) {
-  constexpr double kConnect_s = 2;
-  const std::vector<std::string> names = slurm::expand_hostlist(hostlist).value_or(std::vector<std::string>{});
-  const std::set<std::string> wanted(names.begin(), names.end());
-  std::vector<slurm::Node> nodes = slurm.nodes();
-  std::erase_if(nodes, [&](const slurm::Node& node) { return !wanted.contains(node.name); });
-  return slurm::silent_nodes(nodes, number_of(config, "SlurmdPort", 6818), kConnect_s);
-}
-
 // The same command on the nodes of --nodelist.
 int on_nodes(const Args& args, std::vector<std::string> words, double deadline_s, bool json = false) {
   const std::vector<std::string> nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
@@ -264,11 +244,9 @@ int requeue_command(const Args& args) {
   SystemClock clock;
   const slurm::Commands slurm = slurm_of(policy_of(args), args.get_seconds("deadline"));
   const slurm::Config config = slurm.config();
-  const slurm::RequeueOptions options{
-      .silent = [&](const std::string& hostlist) { return silent_of(slurm, hostlist, config); },
-      .say = [](const std::string& text) { print_err("ms-diag: {}\n", text); },
-      .silent_s = number_of(config, "SlurmdTimeout", 300) + kSilentGrace_s,
-      .start_now = args.has("now")};
+  slurm::RequeueOptions options = slurm::requeue_without_silence(slurm, config);
+  options.say = [](const std::string& text) { print_err("ms-diag: {}\n", text); };
+  options.start_now = args.has("now");
   const auto done = slurm::requeue_excluding(slurm, job, nodes, options, clock);
   print_out("job {} is queued again{}{}\n", job,
             nodes.empty() ? "" : ", and will not run on " + slurm::fold_hostlist(nodes),
