@@ -177,3 +177,17 @@ BASH
   [ "$(grep -c '^well' job.log)" = 2 ]
 BASH
 }
+
+# Slurm would hold the job for ever if it were queued again before slurmctld has seen that the node is gone.
+@test "a job without a spare for a lost node begins again when the node is back" {
+  inside 2 0 <<'BASH'
+  driven_config
+  drive_training --max-requeues 1
+  wait-until 30 at_step 8
+  kill-node node02
+  wait-until 60 bash -c "[[ \$(squeue -h -j $(<job.id) -o '%T %r') == 'PENDING Nodes required'* ]]"
+  start-node node02
+  wait-until 90 grep -q '^driver rc 0$' job.log
+  [ "$(attempt 2 nodes)" = '["node01", "node02"]' ]
+BASH
+}
