@@ -28,8 +28,12 @@ const std::vector<ManSection> kSections{
            "srun starts the command on all nodes but the spares. Its output goes to the job's log and to "
            "RUN_DIR/driver/attempt-N.log."},
           {"4. Alarm",
-           "An attempt ends when a rank dies, the job step ends, a node and its kernel stop answering, or no rank "
-           "makes progress before a deadline. The driver learns a deadline from the heartbeats for each section of a "
+           "An attempt ends when a rank dies, the job step ends, a node is lost, or no rank makes progress before a "
+           "deadline. A node is lost when its agent and its kernel are silent for 1.5 s and the ranks have made no "
+           "progress for one and a half times the longest recent time of their section of a step. A silent node may "
+           "only be paused or cut off, so it gets --node-timeout instead if no spare could replace it, or if the "
+           "command has no heartbeats and the connection to the agent is still open. The driver learns a deadline from "
+           "the heartbeats for each section of a "
            "step: three times the longest recent time plus 5 s. The margin drops to 4 s if these times are alike. It "
            "also drops to 4 s if lack of CPU time cannot explain the delay, because for 2 s every rank was waiting or "
            "had at least half a CPU. Loops without named sections get at least 30 s, doubled after every hang, unless "

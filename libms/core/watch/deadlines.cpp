@@ -37,6 +37,12 @@ double Deadlines::sure(std::string_view section, double least_s) const {
   return typical_s(section) ? std::min(ceiling_s_, std::max(least_s, of(section))) : ceiling_s_;
 }
 
+std::optional<double> Deadlines::longest_s(std::string_view section) const {
+  const auto found = sections_.find(section);
+  if (found == sections_.end() || found->second.seconds.size() < kEnough) return std::nullopt;
+  return std::ranges::max(found->second.seconds);
+}
+
 std::optional<double> Deadlines::typical_s(std::string_view section) const {
   const auto found = sections_.find(section);
   if (found == sections_.end() || found->second.seconds.size() < kEnough) return std::nullopt;

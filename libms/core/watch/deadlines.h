@@ -33,6 +33,7 @@ class Deadlines {
   double sure(std::string_view section, double least_s) const;
   // The median of the remembered times; nullopt: there are few.
   std::optional<double> typical_s(std::string_view section) const;
+  std::optional<double> longest_s(std::string_view section) const;  // as well
 
  private:
   struct Times {

@@ -12,12 +12,13 @@ double report_every_s(std::size_t nodes);
 struct WatchLimits {
   double every_s = 0.25;  // between two reports of an agent: see report_every_s()
   double hang_s = 600;    // until a deadline is learned
+  double node_s = 60;     // of silence of a node, at most, until it is lost
   double unnamed_s = 30;  // the least learned deadline of ranks that name no sections
   double ending_s = 0.7;  // for the others to end, and to say why, once a rank has
   bool say_done = true;   // ranks say so before they end; without that an end is none of ours to judge
 
   // Two reports may be late: then the node's kernel is asked, and a node from which nothing comes any more, answers
-  // included, is lost; one that never answered gets more time.
+  // included, may be lost; one that never answered gets more time. See Watcher::check().
   double ask_s() const { return 2 * every_s + 0.1; }
   double silent_s() const { return 2 * every_s + 1; }
   double unheard_s() const { return 2 * every_s + 9.5; }

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "driver/launch.h"
+#include "slurm/beside.h"
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
@@ -75,7 +75,7 @@ void Agents::tick(const std::set<std::string>& without) {
 
 void Agents::start(const std::vector<std::string>& nodes) {
   try {
-    commands_.push_back(LongCommand::start(srun_beside(nodes, options_.agent), environment_with({}),
+    commands_.push_back(LongCommand::start(slurm::srun_beside(nodes, options_.agent), environment_with({}),
                                            options_.output_file,
                                            fmt::format("{}/agents-{}.status", options_.status_dir, starts_++)));
   } catch (const Error& error) { log::warn("driver", "{}", error.message()); }

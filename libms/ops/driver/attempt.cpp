@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/print.h"
 #include "base/text.h"
 
 namespace ms::driver {
@@ -16,6 +17,16 @@ constexpr std::size_t kMostLines = 64;
 void Attempt::take_answer(const std::string& node, const Answer& answer) {
   for (const TaskEvidence& task : answer.tasks)
     tasks.push_back({.node = node, .task = task, .step = watcher ? watcher->steps_of(task.rank) : -1});
+}
+
+void Attempt::take_output(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s) {
+  if (watcher) watcher->output(now_s);
+  for (const std::string& text : output_lines) {
+    std::string_view line = text;
+    const int rank = take_label(line);
+    write_bytes(fmt::format("{}\n", line));
+    take_line(line, rank, tasks_per_node);
+  }
 }
 
 void Attempt::take_line(std::string_view line, int rank, int tasks_per_node) {

@@ -31,6 +31,9 @@ struct Attempt {
 
   bool ended_well() const { return !alarm && command->status() == 0; }
   void take_answer(const std::string& node, const Answer& answer);
+  // Writes lines of the command to the driver's own output, without the ranks that srun puts before them, and keeps
+  // what they say.
+  void take_output(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s);
   // A line of the output; `rank`: whose it is, -1: not known.
   void take_line(std::string_view line, int rank, int tasks_per_node);
   // The node of the rank that flight recorders accuse.

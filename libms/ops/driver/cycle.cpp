@@ -194,7 +194,7 @@ void Driver::settle(double now_s) {
 
 void Driver::finish_attempt(double now_s) {
   read_output(true);
-  note_progress(now_s);
+  note_progress();
   const std::optional<FlightNode> flight = attempt_->flight_node(flight_.take());
   AttemptEvidence evidence{.alarm = attempt_->alarm,
                            .exit_status = attempt_->alarm ? std::nullopt : attempt_->command->status(),

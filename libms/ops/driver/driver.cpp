@@ -164,7 +164,10 @@ void Driver::handle(const Hub::Event& event) {
   const double now_s = clock_.now_s();
   if (event.role == "client") return answer_client(event);
   const std::optional<AgentSays> says = agents_.take(event);
-  if (event.kind == Hub::Kind::gone) attempt_->awaited.erase(event.node);
+  if (event.kind == Hub::Kind::gone) {
+    attempt_->awaited.erase(event.node);
+    if (attempt_->watcher) attempt_->watcher->closed(event.node);
+  }
   if (!says) return;
   nodes_.pool().found(event.node);
   if (says->report && attempt_->watcher) attempt_->watcher->report(event.node, *says->report, now_s);
@@ -254,19 +257,14 @@ void Driver::read_output(bool last) {
   while (last || clock_.now_s() < end_s) {
     const std::vector<std::string> lines = attempt_->output->lines(last);
     if (lines.empty()) break;
-    take_output(lines);
+    attempt_->take_output(lines, options_.launch.tasks_per_node, clock_.now_s());
     publisher_.flush_log(files_.output(entry().number));
   }
 }
 
-void Driver::take_output(const std::vector<std::string>& lines) {
-  if (attempt_->watcher) attempt_->watcher->output(clock_.now_s());
-  for (const std::string& text : lines) {
-    std::string_view line = text;
-    const int rank = take_label(line);
-    write_bytes(fmt::format("{}\n", line));
-    attempt_->take_line(line, rank, options_.launch.tasks_per_node);
-  }
+// Whether the run can continue without one of its nodes.
+bool Driver::is_replaceable() const {
+  return sizes_.is_elastic() || options_.least_nodes != 0 || !nodes_.pool().with(NodeRole::spare).empty();
 }
 
 // Asks the kernels of silent nodes, and notes what the ranks have done.
@@ -276,10 +274,10 @@ void Driver::watch(double now_s) {
   for (const std::string& node : agents_.ask(attempt_->watcher->unasked_or_silent(options_.limits.ask_s(), now_s))) {
     attempt_->watcher->answered(node, now_s);
   }
-  note_progress(now_s);
+  note_progress();
 }
 
-void Driver::note_progress(double) {
+void Driver::note_progress() {
   if (ledger_.attempts.empty() || entry().ended_s != 0 || !attempt_->watcher || attempt_->watcher->steps() < 0) return;
   AttemptEntry& now = entry();
   const std::int64_t steps = attempt_->watcher->steps();
@@ -319,7 +317,8 @@ void Driver::step(double now_s) {
         settle(now_s);
         break;
       }
-      if (std::optional<Alarm> found = attempt_->watcher->check(now_s); found && found->kind != AlarmKind::hang) {
+      if (std::optional<Alarm> found = attempt_->watcher->check(now_s, is_replaceable());
+          found && found->kind != AlarmKind::hang) {
         alarm(*std::move(found), now_s);
       } else if (std::optional<Alarm> loss = nodes_.packet_loss(attempt_->nodes, *attempt_->watcher, now_s)) {
         alarm(*std::move(loss), now_s);

@@ -50,10 +50,10 @@ class Driver {
   void answer_client(const Hub::Event& event);
   void read_signals();
   void read_output(bool last);
-  void take_output(const std::vector<std::string>& lines);
+  bool is_replaceable() const;
   void watch(double now_s);
   void step(double now_s);
-  void note_progress(double now_s);
+  void note_progress();
   void begin_recovery(double now_s);
   void alarm(Alarm alarm, double now_s);
   void look();

@@ -35,23 +35,6 @@ std::vector<std::string> srun_command(const LaunchSpec& spec, const std::vector<
   return argv;
 }
 
-std::vector<std::string> srun_beside(const std::vector<std::string>& nodes, const std::vector<std::string>& command) {
-  std::vector<std::string> argv{"srun",
-                                "--overlap",
-                                "--no-kill",
-                                "--wait=0",
-                                "--kill-on-bad-exit=0",
-                                "--mpi=none",
-                                "--input=none",
-                                "--cpu-bind=none",
-                                fmt::format("--nodes={}", nodes.size()),
-                                fmt::format("--ntasks={}", nodes.size()),
-                                "--ntasks-per-node=1",
-                                "--nodelist=" + slurm::fold_hostlist(nodes)};
-  argv.insert(argv.end(), command.begin(), command.end());
-  return argv;
-}
-
 int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node) {
   for (const char* text : {ntasks_per_node, tasks_per_node}) {
     int number = 0;

@@ -16,8 +16,6 @@ bool is_ms_train(const std::vector<std::string>& command);
 // srun and the command, over these nodes. A step that ends with its first bad task, and needs nothing of the allocation
 // for itself alone, so that it need not wait until Slurm has cleaned up after the one before it.
 std::vector<std::string> srun_command(const LaunchSpec& spec, const std::vector<std::string>& nodes);
-// srun and one task on each of these nodes, beside whatever runs there.
-std::vector<std::string> srun_beside(const std::vector<std::string>& nodes, const std::vector<std::string>& command);
 // The first number of "2(x4)" or "3,2(x2)": tasks per node as Slurm says it. 1 where it says nothing.
 int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node);
 

@@ -1,4 +1,4 @@
-// The options of ms-driver run.
+// The options of ms-driver run, and where they come from.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cli.h"
 #include "driver/launch.h"
 #include "driver/watcher.h"
 #include "watch/recovery.h"
@@ -39,5 +40,12 @@ struct DriverOptions {
   std::string slurm_conf;
   int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
 };
+
+// A variable of the environment; empty: it is not set.
+const char* environment(const char* name);
+// The directory of the run that the argument `name` gives; without it that of this job, or this one outside a job.
+std::string run_dir_of(const Args& args, const char* name);
+// The options of "ms-driver run", from its arguments and from the job that it runs in. Throws user errors.
+DriverOptions options_of(const Args& args);
 
 }  // namespace ms::driver

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver/findings.h"
-#include "driver/launch.h"
+#include "slurm/beside.h"
 
 namespace ms::driver {
 std::string Suspects::file(const std::string& node, const char* suffix) const {
@@ -29,9 +29,9 @@ void Suspects::begin_waiting() {
     waiting_.pop_front();
     unlink(file(node, "log").c_str());  // of an earlier check
     try {
-      running_.emplace(
-          node, LongCommand::start(srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--json"}),
-                                   environment_with({}), file(node, "log"), file(node, "status")));
+      running_.emplace(node, LongCommand::start(
+                                 slurm::srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--json"}),
+                                 environment_with({}), file(node, "log"), file(node, "status")));
       log::info("driver", "{} is looked at: ms-diag run --level {}", node, level);
     } catch (const Error& error) { log::warn("driver", "{} is not looked at: {}", node, error.message()); }
   }

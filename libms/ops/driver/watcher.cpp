@@ -9,10 +9,12 @@ namespace ms::driver {
 namespace {
 
 constexpr std::string_view kEnded = "done";
-constexpr double kSlowTimes = 3, kSlow_s = 2;  // a lost node is found before that
-constexpr double kStoppedSlack_s = 2;          // nothing that a healthy rank waits for stops it by a signal
-constexpr double kClear_s = 2;                 // of a view of all ranks
-constexpr double kBusy = 0.5, kIdle = 0.2;     // processors: half of one costs less than deadlines allow for
+constexpr double kSlowTimes = 3, kSlow_s = 2;            // a lost node is found before that
+constexpr double kOverdueTimes = 1.5, kOverdue_s = 0.5;  // of the longest time that a section took
+constexpr double kNodeFirst_s = 1;                       // who is lost is said before that ranks hang
+constexpr double kStoppedSlack_s = 2;                    // nothing that a healthy rank waits for stops it by a signal
+constexpr double kClear_s = 2;                           // of a view of all ranks
+constexpr double kBusy = 0.5, kIdle = 0.2;               // processors: half of one costs less than deadlines allow for
 
 // It neither has a processor nor waits for others, as far as one can tell: a rank that may only be slow.
 bool may_be_slowed(const RankState& before, const RankState& now) {
@@ -36,7 +38,7 @@ Watcher::Watcher(int attempt, std::vector<std::string> nodes, const WatchLimits&
 void Watcher::report(const std::string& node, const Report& report, double now_s) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return;
-  found->second.heard = {.at_s = now_s};
+  heard(node, now_s);
   if (report.attempt != attempt_) return;
   for (const auto& [section, seconds] : report.took) deadlines_.took(section, seconds);
   for (const RankState& state : report.ranks) {
@@ -59,7 +61,14 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
 
 void Watcher::heard(const std::string& node, double now_s) {
   const auto found = nodes_.find(node);
-  if (found != nodes_.end()) found->second.heard = {.at_s = now_s};
+  if (found == nodes_.end()) return;
+  found->second.heard = {.at_s = now_s};
+  found->second.closed = false;
+}
+
+void Watcher::closed(const std::string& node) {
+  const auto found = nodes_.find(node);
+  if (found != nodes_.end()) found->second.closed = true;
 }
 
 void Watcher::answered(const std::string& node, double now_s) {
@@ -114,20 +123,26 @@ bool Watcher::nearly_hangs(double now_s) const {
   return has_beats() && !ended() && now_s - progress_.at_s > deadline_s(now_s) - kEarly_s;
 }
 
-bool Watcher::is_slow(double now_s) const {
+std::optional<double> Watcher::of_sections(std::optional<double> (watch::Deadlines::*known)(std::string_view)
+                                               const) const {
   const std::string* last = nullptr;
-  double typical_s = 0;
+  std::optional<double> longest_s;
   for (const auto& [number, rank] : ranks_) {
     if (last != nullptr && *last == rank.state.section) continue;
     last = &rank.state.section;
-    const std::optional<double> usual_s = deadlines_.typical_s(*last);
-    if (!usual_s) return false;
-    typical_s = std::max(typical_s, *usual_s);
+    const std::optional<double> seconds = (deadlines_.*known)(*last);
+    if (!seconds) return std::nullopt;
+    longest_s = std::max(longest_s.value_or(0), *seconds);
   }
-  return has_beats() && !ended() && now_s - progress_.at_s > kSlowTimes * typical_s + kSlow_s;
+  return longest_s;
 }
 
-std::optional<Alarm> Watcher::check(double now_s) const {
+bool Watcher::is_slow(double now_s) const {
+  const std::optional<double> typical_s = of_sections(&watch::Deadlines::typical_s);
+  return typical_s && !ended() && now_s - progress_.at_s > kSlowTimes * *typical_s + kSlow_s;
+}
+
+std::optional<Alarm> Watcher::check(double now_s, bool is_replaceable) const {
   Alarm alarm;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state.alive || rank.state.section == kEnded) continue;
@@ -144,7 +159,7 @@ std::optional<Alarm> Watcher::check(double now_s) const {
   alarm = {.kind = AlarmKind::node_lost, .nodes = {}, .ranks = {}, .fault_s = now_s, .why = {}};
   for (const auto& [name, node] : nodes_) {
     const double last_s = has_beats() ? std::max(alive_s(node), progress_.at_s) : alive_s(node);
-    if (!is_lost(node, last_s, now_s)) continue;
+    if (now_s - last_s <= silence_s(node, is_replaceable)) continue;
     alarm.nodes.push_back(name);
     alarm.fault_s = std::min(alarm.fault_s, last_s);
   }
@@ -157,7 +172,9 @@ std::optional<Alarm> Watcher::check(double now_s) const {
     return alarm;
   }
   const double since_s = has_beats() ? progress_.at_s : output_.at_s;
-  if (now_s - since_s > deadline_s(now_s)) {
+  // Ranks that wait for a node that is paused do not hang.
+  const bool waits = !is_replaceable && !lost(now_s).empty();
+  if (now_s - since_s > std::max(deadline_s(now_s), waits ? limits_.node_s + kNodeFirst_s : 0)) {
     return Alarm{.kind = AlarmKind::hang,
                  .nodes = {},
                  .ranks = {},
@@ -190,6 +207,13 @@ bool Watcher::ended() const {
 
 double Watcher::alive_s(const Node& node) const {
   return std::max(node.heard.at_s, node.answered.value_or(node.heard).at_s);
+}
+
+double Watcher::silence_s(const Node& node, bool is_replaceable) const {
+  const double least_s = node.answered ? limits_.silent_s() : limits_.unheard_s();
+  const std::optional<double> longest_s = of_sections(&watch::Deadlines::longest_s);
+  if (!is_replaceable || (!longest_s && !node.closed)) return std::max(least_s, limits_.node_s);
+  return std::max(least_s, std::min(kOverdueTimes * longest_s.value_or(0) + kOverdue_s, limits_.node_s));
 }
 
 bool Watcher::is_lost(const Node& node, double alive_s, double now_s) const {

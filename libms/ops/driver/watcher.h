@@ -46,7 +46,14 @@ class Watcher {
   static constexpr double kMostAway_s = 30;
   void was_away(double seconds);
 
-  std::optional<Alarm> check(double now_s) const;
+  // The connection of its agent was closed: the node or its agent ended, and is not merely cut off or paused.
+  void closed(const std::string& node);
+
+  // A silent node is lost if the ranks, too, have made no progress for longer than their sections of a step have taken
+  // of late. Silence alone does not tell a node that is gone from one that is paused or cut off for a while: where the
+  // run cannot continue without it (not `is_replaceable`), or nothing is known of the ranks' progress, it has
+  // WatchLimits::node_s.
+  std::optional<Alarm> check(double now_s, bool is_replaceable) const;
   // Nodes of which nothing was heard and that do not answer, whatever the ranks do.
   std::vector<std::string> lost(double now_s) const;
   // Every node was heard of since, or is lost.
@@ -87,8 +94,12 @@ class Watcher {
   struct Node {
     Sign heard;  // of its agent
     std::optional<Sign> answered = {};
+    bool closed = false;
   };
   double alive_s(const Node& node) const;
+  double silence_s(const Node& node, bool is_replaceable) const;
+  // The longest of what is known of the sections that ranks are in; nullopt: of one of them nothing is.
+  std::optional<double> of_sections(std::optional<double> (watch::Deadlines::*known)(std::string_view) const) const;
   bool is_clear(double now_s) const;
   bool is_lost(const Node& node, double alive_s, double now_s) const;
 

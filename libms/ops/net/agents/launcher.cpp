@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "slurm/hostlist.h"
+#include "slurm/beside.h"
 
 extern char** environ;
 
@@ -44,21 +44,7 @@ void Launcher::start(const std::vector<std::string>& nodes) {
       const auto begin = nodes.begin() + static_cast<std::ptrdiff_t>(first);
       const std::vector<std::string> some(begin,
                                           begin + static_cast<std::ptrdiff_t>(std::min(each, nodes.size() - first)));
-      // Nobody else's step waits for us, and every task hears the invitation.
-      std::vector<std::string> argv{"srun",
-                                    "--overlap",
-                                    "--no-kill",
-                                    "--wait=0",
-                                    "--kill-on-bad-exit=0",
-                                    "--mpi=none",
-                                    "--input=all",
-                                    "--cpu-bind=none",
-                                    fmt::format("--nodes={}", some.size()),
-                                    fmt::format("--ntasks={}", some.size()),
-                                    "--ntasks-per-node=1",
-                                    "--nodelist=" + slurm::fold_hostlist(some)};
-      argv.insert(argv.end(), agent_.begin(), agent_.end());
-      start(argv, some, invitation_);
+      start(slurm::srun_beside(some, agent_, true), some, invitation_);
     }
     return;
   }
