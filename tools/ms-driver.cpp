@@ -100,7 +100,12 @@ const std::vector<ManSection> kSections{
           {"too few",
            "An attempt needs all nodes but the spares, or --min-nodes. With --min-nodes, the command itself must adapt "
            "to fewer nodes, as torchrun with --nnodes=MIN:MAX does. For ms-train run with a fixed mesh.dp, --shrink "
-           "adapts it. With too few nodes the driver exits with 76, or requeues the job with --max-requeues."},
+           "adapts it. With too few nodes the driver exits with 76, or requeues the job with --max-requeues. It first "
+           "waits until "
+           "Slurm has marked a lost node as down, SlurmdTimeout and a minute at most, because Slurm may hold a job for "
+           "ever that is requeued before. It tries for 10 minutes if slurmctld does not answer. If the node of the "
+           "batch script is lost, and the driver with it, Slurm keeps a --no-kill job on the other nodes: the agent "
+           "of one of them then requeues the job."},
           {"excluded", "Excluded nodes stay in the ledger with the reason, also across restarts of the job."}}},
     {.title = "EXIT CODES OF A RUN",
      .items = {{"0", "The command succeeded. For ms-train run, its verdict file decides, not srun's exit status."},

@@ -28,6 +28,7 @@ storage full|0||||||fill_storage
 spares exhausted|76|node_lost|node02||||kill-node node02; wait-until 60 grep -q "attempt 2 trains" job.log; kill-node node03; wait-until 60 grep -q "attempt 3 trains" job.log; kill-node node04
 agent killed|0|done|||||on-node node02 pkill -KILL -f 'ms-driver agent'
 driver killed|0|done|||||on-node node01 bash -c 'kill -KILL "$(pgrep -f "^ms-driver run" | tail -n 1)"'
+batch host lost|0|driver_killed|||driver_options=(--max-requeues 1)||kill-node node01; wait-until 200 job_waits; start-node node01
 driver killed eight times|0|rank_died|node02||||on-node node02 pkill -KILL -x ms-train; for i in {1..8}; do on-node node01 bash -c 'pkill -KILL -P "$(pgrep -o -f "^ms-driver run")" || true'; sleep "0.$((i * 37 % 100))"; done
 newest checkpoint corrupted|0|rank_died|node02||||wait-until 30 saved_twice; for file in $(ls -d ckpt/step-* | sort | tail -n 1)/*.h5; do printf broken | dd of="$file" bs=1 seek=3000 conv=notrunc status=none; done; on-node node02 pkill -KILL -x ms-train
 two faults at once|0|node_lost|node03||||on-node node02 pkill -KILL -x ms-train & kill-node node03; wait
@@ -75,7 +76,8 @@ SH
   export PATH=$PWD/gpu:$PATH
 }
 saved_twice() { [[ $(find ckpt -maxdepth 1 -name "step-*" | wc -l) -ge 2 ]]; }
-export -f saved_twice
+job_waits() { [[ $(squeue -h -j "$(<job.id)" -o %T) == PENDING ]]; }
+export -f saved_twice job_waits
 # healthy_gpus: every node has eight, and ms-diag looks at them every second.
 healthy_gpus() { policy </dev/null; all_gpus; driver_options=(--health-every 1s); }
 driver_options=()

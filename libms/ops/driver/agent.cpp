@@ -118,7 +118,7 @@ std::string new_heartbeat_path() {
   return fmt::format("/tmp/ms-driver-{}-{}/beat", geteuid(), link::new_secret().substr(0, kUnguessable));
 }
 
-void run_agent(const AgentOptions& options, const Credentials& credentials) {
+bool run_agent(const AgentOptions& options, const Credentials& credentials) {
   Observed observed{
       .beats = Beats(options.socket, options.root), .health = NodeHealth(options.diag, options.health_s), .losses = {}};
   double last_s = monotonic_s();
@@ -126,7 +126,7 @@ void run_agent(const AgentOptions& options, const Credentials& credentials) {
     if (std::optional<link::Channel> driver = find_driver(options, credentials)) {
       const double joined_s = monotonic_s();
       try {
-        if (!serve(*driver, observed, options)) return;
+        if (!serve(*driver, observed, options)) return true;
       } catch (const Error& error) { log::info("driver", "{}", error.message()); }
       if (const double now_s = monotonic_s(); now_s - joined_s >= kAccepted_s) last_s = now_s;
     }
@@ -134,6 +134,7 @@ void run_agent(const AgentOptions& options, const Credentials& credentials) {
     observed.beats.take(monotonic_s());
   }
   log::warn("driver", "no driver for {:.0f} s: this agent ends", options.patience_s);
+  return false;
 }
 
 }  // namespace ms::driver

@@ -28,8 +28,8 @@ struct AgentOptions {
 // theirs there to keep agents away.
 std::string new_heartbeat_path();
 
-// Returns when the driver says so, or none was there for patience_s. Throws Error("driver.agent") where the socket
-// cannot be had, and what join() throws of unauthenticated peers.
-void run_agent(const AgentOptions& options, const Credentials& credentials);
+// Returns true when the driver says so, false when none was there for patience_s. Throws Error("driver.agent") where
+// the socket cannot be had, and what join() throws of unauthenticated peers.
+bool run_agent(const AgentOptions& options, const Credentials& credentials);
 
 }  // namespace ms::driver

@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -14,12 +14,14 @@
 #include "driver/agent.h"
 #include "driver/driver.h"
 #include "driver/guard.h"
+#include "driver/heir.h"
 #include "driver/options.h"
 #include "driver/proof.h"
 #include "driver/slurm_nodes.h"
 #include "driver/status.h"
 #include "net/agents/agent.h"
 #include "slurm/commands.h"
+#include "slurm/hostlist.h"
 
 namespace ms::driver {
 namespace {
@@ -27,6 +29,7 @@ namespace {
 constexpr double kAnswer_s = 5;
 constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a status or ledger
 constexpr double kWeights_s = 2;                                // for an answer that is only a preference
+constexpr double kAnswerOfSlurm_s = 30;                         // for one that decides what becomes of the job
 
 int drive(const Args& args) {
   DriverOptions options = options_of(args);
@@ -50,15 +53,27 @@ int drive(const Args& args) {
 }
 
 int be_agent(const Args& args) {
-  run_agent({.drivers = split(args.get("connect"), ','),
-             .node = net::node_name(),
-             .job = static_cast<int>(args.get_int("job", 1)),
-             .socket = args.get("heartbeat"),
-             .evidence = args.get("evidence"),
-             .every_s = args.get_seconds("every"),
-             .diag = args.get("diag"),
-             .health_s = args.get_seconds("health-every")},
-            *munge_credentials(args.get("munge")));
+  const std::string node = net::node_name();
+  const int job = static_cast<int>(args.get_int("job", 1));
+  const bool was_told = run_agent({.drivers = split(args.get("connect"), ','),
+                                   .node = node,
+                                   .job = job,
+                                   .socket = args.get("heartbeat"),
+                                   .evidence = args.get("evidence"),
+                                   .every_s = args.get_seconds("every"),
+                                   .diag = args.get("diag"),
+                                   .health_s = args.get_seconds("health-every")},
+                                  *munge_credentials(args.get("munge")));
+  const std::string driver_node = args.get("requeue-without");
+  if (was_told || driver_node.empty()) return 0;
+  std::vector<std::string> others = slurm::expand_hostlist_or_throw(environment("SLURM_JOB_NODELIST"));
+  std::erase(others, driver_node);
+  const Heir heir{.job = static_cast<std::uint32_t>(job),
+                  .restarts = static_cast<int>(args.get_int("restarts", 0)),
+                  .driver_node = driver_node,
+                  .turn = static_cast<std::size_t>(std::ranges::find(others, node) - others.begin())};
+  SystemClock clock;
+  inherit(heir, slurm::Commands({.conf = environment("SLURM_CONF"), .deadline_s = kAnswerOfSlurm_s}), clock);
   return 0;
 }
 
@@ -286,6 +301,10 @@ Command agent_command() {
                        .value = "TIME",
                        .doc = "Interval between checks of this node with ms-diag. 0: do not check.",
                        .default_text = "0"},
+                      {.name = "requeue-without",
+                       .value = "NODE",
+                       .doc = "Requeue the job if it loses this node, and the driver with it (default: do not)."},
+                      {.name = "restarts", .value = "N", .doc = "Restarts of the job so far.", .default_text = "0"},
                       {.name = "munge", .value = "SOCKET", .doc = "Socket of munged (default: MUNGE's)."}},
           .run = be_agent};
 }

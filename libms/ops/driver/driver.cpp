@@ -65,6 +65,10 @@ std::vector<std::string> agent_command(const DriverOptions& options, int port, c
                                    "--every",        fmt::format("{}s", options.limits.every_s),
                                    "--diag",         options.diag,
                                    "--health-every", fmt::format("{}s", options.health_s)};
+  if (options.restarts < options.max_requeues) {
+    command.insert(command.end(),
+                   {"--requeue-without", options.nodes.front(), "--restarts", std::to_string(options.restarts)});
+  }
   if (!options.munge_socket.empty()) command.insert(command.end(), {"--munge", options.munge_socket});
   return command;
 }
