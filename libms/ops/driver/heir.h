@@ -1,5 +1,5 @@
-// What agents do for a job whose driver is gone: Slurm keeps a --no-kill job on its other nodes when the node of its
-// batch script is lost, and nothing trains there any more. An agent queues the job again.
+// Queues a job again whose driver is gone, from an agent: Slurm keeps a --no-kill job on its other nodes when the node of its
+// batch script is lost, and nothing trains there any more.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ class Nodes {
 
   void leave_out(const std::string& node, const std::string& why);
   void hear(const std::string& node, const Report& report, double now_s);
-  // What the judgement of an attempt says of its nodes. `all`: of them are suspects, because it cannot be told which.
+  // Applies the judgement of an attempt to its nodes. `all`: of them are suspects, because it cannot be told which.
   void accuse(const Judgement& judgement, bool all);
   // A critical finding of ms-diag on a node. `trains`: an attempt is at work; if the node is in it, it is left out by
   // the alarm that is returned, where there is a spare.

@@ -34,8 +34,8 @@ class Sizes {
     std::vector<std::string> nodes;  // that work now; empty: too few are left
     std::string too_few;             // why
   };
-  // What the next attempt is: where the run has one size and nodes are too few, a smaller one, if that is wanted and
-  // possible.
+  // Chooses size and nodes of the next attempt: where the run has one size and nodes are too few, a smaller one, if
+  // that is wanted and possible.
   Start choose(Pool& pool);
 
   struct Answer {

@@ -1,4 +1,4 @@
-// What a driver asks Slurm for its own job: to be queued again, to let go of nodes, what its partition has become.
+// Requests of a driver to Slurm for its own job: to be queued again, to let go of nodes, what its partition has become.
 #pragma once
 
 #include <cstddef>
