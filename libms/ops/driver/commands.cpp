@@ -98,11 +98,8 @@ int show_status(const Args& args) {
       write_out(document);
       return 0;
     }
-    const std::optional<Json> json = Json::try_parse(document);
-    const Json* const written = json ? json->find("written_s") : nullptr;
-    const double age_s =
-        written != nullptr && written->is_number() ? SystemClock().wall_s() - written->get<double>() : 0;
-    const std::string text = status_text(document, age_s);
+    const double now_s = SystemClock().wall_s();
+    const std::string text = status_text(document, now_s - written_s(document).value_or(now_s));
     if (!args.has("watch")) {
       write_out(text);
       return 0;
@@ -117,7 +114,10 @@ int show_report(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   const double now_s = SystemClock().wall_s();
   const Ledger ledger = read_ledger(read_user_file(files.ledger(), kMostFile_bytes), files.ledger());
-  write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
+  const bool has_status = access(files.status().c_str(), F_OK) == 0;
+  const std::optional<double> seen_s =
+      has_status ? written_s(read_user_file(files.status(), kMostFile_bytes)) : std::nullopt;
+  write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, seen_s.value_or(now_s), now_s));
   return 0;
 }
 

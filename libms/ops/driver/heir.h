@@ -1,5 +1,5 @@
-// Queues a job again whose driver is gone, from an agent: Slurm keeps a --no-kill job on its other nodes when the node of its
-// batch script is lost, and nothing trains there any more.
+// Queues a job again whose driver is gone, from an agent: Slurm keeps a --no-kill job on its other nodes when the node
+// of its batch script is lost, and nothing trains there any more.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr double kStale_s = 10;
+constexpr double kStale_s = 10, kGone_s = 60;  // since the driver wrote its status, which it does once a second
 
 // Takes each of the ranks' numbers from the lowest rank that has it: a loss is the same on all that know it.
 std::map<std::string, double> numbers_of(const Watcher& watcher) {
@@ -137,7 +137,16 @@ std::string status_text(std::string_view document, double age_s) {
   }
 }
 
-std::string report_text(const Ledger& ledger, double wall_s) {
+std::optional<double> written_s(std::string_view status_json) {
+  const std::optional<Json> json = Json::try_parse(status_json);
+  const Json* const written = json ? json->find("written_s") : nullptr;
+  if (written == nullptr || !written->is_number()) return std::nullopt;
+  return written->get<double>();
+}
+
+std::string report_text(const Ledger& ledger, double seen_s, double wall_s) {
+  const bool is_gone = wall_s - seen_s > kGone_s;
+  const std::string unended = is_gone ? "(the driver is gone)" : "(runs)";
   TextTable table({{"attempt", Align::right},
                    {"began"},
                    {"nodes"},
@@ -150,13 +159,13 @@ std::string report_text(const Ledger& ledger, double wall_s) {
   double lost_s = 0;
   for (const AttemptEntry& a : ledger.attempts) {
     table.row({std::to_string(a.number), utc_text(a.began_s), slurm::fold_hostlist(a.nodes), steps_of(a),
-               a.ended_s == 0 ? "(runs)" : plain_text(a.cause, 40), slurm::fold_hostlist(a.suspects),
+               a.ended_s == 0 ? unended : plain_text(a.cause, 40), slurm::fold_hostlist(a.suspects),
                seconds_or_dash(a.detect_s), seconds_or_dash(a.diagnose_s), seconds_or_dash(a.recover_s)});
     lost_s += a.detect_s + a.recover_s;
   }
   std::string text = table.str();
-  const double last_s =
-      ledger.attempts.empty() || ledger.attempts.back().ended_s == 0 ? wall_s : ledger.attempts.back().ended_s;
+  const bool has_ended = !ledger.attempts.empty() && ledger.attempts.back().ended_s != 0;
+  const double last_s = has_ended ? ledger.attempts.back().ended_s : is_gone ? seen_s : wall_s;
   text += fmt::format("\n{} in {}; {:.1f} % of it trained steps that were kept; {} went to faults and recovery\n",
                       plural(ledger.attempts.size(), "attempt"), format_duration(last_s - ledger.began_s),
                       100 * ledger.effective(last_s), format_duration(lost_s));

@@ -1,6 +1,7 @@
 // Writes what a driver shows: the status of a run that is driven, for people and programs, and the report of what was.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,10 @@ std::string status_metrics(const Status& status, double wall_s, double now_s);
 
 // For people, from a status document `age_s` old. Throws Error("driver.status", storage) for what is none.
 std::string status_text(std::string_view json, double age_s);
-// Every attempt, and the share of the time that was of use.
-std::string report_text(const Ledger& ledger, double wall_s);
+// When the driver wrote a status document, by the wall clock; nullopt: the document does not say.
+std::optional<double> written_s(std::string_view status_json);
+// Every attempt, and the share of the time that was of use. `seen_s`: when the driver wrote something last. An attempt
+// without an end runs no longer where that is a minute ago: the driver ended with its job.
+std::string report_text(const Ledger& ledger, double seen_s, double wall_s);
 
 }  // namespace ms::driver

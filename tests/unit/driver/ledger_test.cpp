@@ -230,7 +230,11 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   EXPECT_THAT(metrics, HasSubstr("\nms_run_loss 2.5\n"));
   EXPECT_THAT(metrics, HasSubstr("\nms_driver_nodes{role=\"spare\"} 1\n"));
   EXPECT_THROW(status_text("{}", 0), Error);
-  EXPECT_THAT(report_text(ledger, 1100), HasSubstr("0 to 40"));
+  EXPECT_THAT(report_text(ledger, 1100, 1100), HasSubstr("0 to 40"));
+  ledger.attempts.back().ended_s = 0;
+  EXPECT_EQ(written_s(status_json(status, 1100, 3)), 1100);
+  EXPECT_THAT(report_text(ledger, 1100, 1130), HasSubstr("(runs)"));
+  EXPECT_THAT(report_text(ledger, 1100, 1300), HasSubstr("(the driver is gone)"));
 }
 
 }  // namespace
