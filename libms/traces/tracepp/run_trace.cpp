@@ -47,8 +47,8 @@ std::size_t Tables::InfoHash::operator()(const EventInfo& info) const {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
   };
-  mix(static_cast<std::uint64_t>(info.kind) << 32 | static_cast<std::uint64_t>(info.purpose) << 16 |
-      static_cast<std::uint16_t>(info.chunk));
+  mix(static_cast<std::uint64_t>(info.origin) << 40 | static_cast<std::uint64_t>(info.kind) << 32 |
+      static_cast<std::uint64_t>(info.purpose) << 16 | static_cast<std::uint16_t>(info.chunk));
   mix(static_cast<std::uint64_t>(info.name) << 32 | info.type);
   mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(info.group)) << 32 | static_cast<std::uint32_t>(info.root));
   mix(static_cast<std::uint64_t>(info.size_bytes));

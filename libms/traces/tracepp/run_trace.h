@@ -65,9 +65,14 @@ class Strings {
   std::vector<const std::string*> texts_;  // keys of ids_: they do not move
 };
 
+// The category of an event of torch.profiler: on the device a kernel, a copy, or a stream that waits
+// for an event; on the host an operator, an annotation, a Python function, or a call of the device's runtime.
+enum class Origin : std::uint8_t { unknown, kernel, copy, stream_wait, op, annotation, python, call };
+
 // The attributes that many events share.
 struct EventInfo {
   Kind kind = Kind::other;
+  Origin origin = Origin::unknown;
   Purpose purpose = Purpose::none;
   std::int16_t chunk = -1;       // -1: none
   std::int32_t group = -1;       // in RunTrace::groups; -1: none, or not known
@@ -115,6 +120,11 @@ struct LostSteps {
   std::int32_t first = kNoStep, last = kNoStep;
 };
 
+// A kernel or a copy, and the call on the host that launched it: indices in RankTrace::events.
+struct Launch {
+  std::uint32_t event = 0, call = 0;
+};
+
 // One rank's trace.
 struct RankTrace {
   int rank = 0;
@@ -130,6 +140,7 @@ struct RankTrace {
   std::string ending_text;           // the error
   int ending_rank = -1;              // rank that the error blames; -1: none
   std::vector<Event> events;         // in order of issue; in traces of other programs, of begin
+  std::vector<Launch> launches;      // that the trace tells, rising by event
   std::vector<Probe> probes;         // asked by this rank
   std::vector<StepSum> sums;         // of every step that is kept, rising
   std::uint64_t dropped = 0;         // events that the writer dropped because its buffer was full

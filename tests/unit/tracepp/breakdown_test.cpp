@@ -12,7 +12,8 @@ namespace ms::tracepp {
 namespace {
 
 std::int64_t told_ns(const StepTime& step) {
-  std::int64_t sum = step.busy_ns + step.stalled_other_ns + step.save_ns + step.data_wait_ns + step.idle_ns;
+  std::int64_t sum =
+      step.busy_ns + step.stalled_other_ns + step.copy_ns + step.save_ns + step.data_wait_ns + step.idle_ns;
   for (const AxisTime& axis : step.axes) sum += axis.waiting_ns;
   return sum;
 }

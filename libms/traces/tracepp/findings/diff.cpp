@@ -59,6 +59,7 @@ void compare_steps(const Breakdown& before, const Breakdown& after, Diff& diff) 
   diff.mean_step_s = both(a.length_ns, b.length_ns);
   diff.parts = {{"busy", both(a.busy_ns, b.busy_ns)},
                 {"stalled", both(a.stalled_other_ns, b.stalled_other_ns)},
+                {"copying", both(a.copy_ns, b.copy_ns)},
                 {"save", both(a.save_ns, b.save_ns)},
                 {"data wait", both(a.data_wait_ns, b.data_wait_ns)},
                 {"idle", both(a.idle_ns, b.idle_ns)}};

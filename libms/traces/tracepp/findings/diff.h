@@ -24,7 +24,7 @@ struct BeforeAfter {
 };
 
 struct PartDiff {
-  std::string part;  // "busy", "stalled", "waiting for pp", "save", "data wait", "idle"
+  std::string part;  // "busy", "stalled", "waiting for pp", "copying", "save", "data wait", "idle"
   BeforeAfter s;     // mean of a rank and step
 };
 

@@ -46,6 +46,7 @@ constexpr NamedPart kNamedParts[] = {
     {"waiting for dp", "waiting", waiting<GroupAxis::dp>},
     {"waiting for world", "waiting", waiting<GroupAxis::world>},
     {"waiting for other", "waiting", waiting<GroupAxis::other>},
+    {"copying", "", [](const StepTime& sum) { return sum.copy_ns; }},
     {"save", "", [](const StepTime& sum) { return sum.save_ns; }},
     {"data wait", "", [](const StepTime& sum) { return sum.data_wait_ns; }},
     {"idle", "waiting", [](const StepTime& sum) { return sum.idle_ns; }},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace ms::tracepp {
 namespace {
@@ -21,18 +22,48 @@ constexpr std::array<std::string_view, 10> kPlain{
     "\"cpu_op\"",     "\"python_function\"", "\"cuda_runtime\"", "\"cuda_driver\"",         "\"gpu_memcpy\"",
     "\"gpu_memset\"", "\"user_annotation\"", "\"overhead\"",     "\"gpu_user_annotation\"", "\"ac2g\""};
 
+// Returns the number behind a key of an object that is skipped as a whole: parsing it takes several times as long.
+std::string_view number_behind(std::string_view object, std::string_view key) {
+  std::size_t at = object.find(key);
+  if (at == std::string_view::npos) return {};
+  at = object.find_first_not_of(" :\"", at + key.size());
+  return at == std::string_view::npos ? std::string_view()
+                                      : object.substr(at, object.find_first_not_of("0123456789", at) - at);
+}
+
 }  // namespace
+
+bool has_correlation(std::string_view category) {
+  return category.ends_with("_runtime\"") || category.ends_with("_driver\"") || category == "\"kernel\"" ||
+         category == "\"gpu_memcpy\"" || category == "\"gpu_memset\"";
+}
+
+Origin origin_of(std::string_view category) {
+  static constexpr std::array<std::pair<std::string_view, Origin>, 9> kOrigins{
+      {{"\"kernel\"", Origin::kernel},
+       {"\"concurrent_kernel\"", Origin::kernel},
+       {"\"Kernel\"", Origin::kernel},
+       {"\"gpu_memcpy\"", Origin::copy},
+       {"\"gpu_memset\"", Origin::copy},
+       {"\"cuda_sync\"", Origin::stream_wait},
+       {"\"cpu_op\"", Origin::op},
+       {"\"user_annotation\"", Origin::annotation},
+       {"\"python_function\"", Origin::python}}};
+  const auto* const found = std::ranges::find(kOrigins, category, &std::pair<std::string_view, Origin>::first);
+  if (found != kOrigins.end()) return found->second;
+  return has_correlation(category) ? Origin::call : Origin::unknown;
+}
 
 // The fields of one event, as written in the file.
 struct ChromeEvents::Fields {
-  std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration;
+  std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration, correlation;
   char phase = 0;
   const Args* args = nullptr;
 };
 
 struct ChromeEvents::Args {
   std::string_view label;  // "name" of metadata
-  std::string_view collective, group, description, ranks, type, elements, source, target, sequence;
+  std::string_view collective, group, description, ranks, type, elements, source, target, sequence, correlation;
   std::string_view step, rank, tp, pp, chunk, microbatch;
 };
 
@@ -97,12 +128,20 @@ bool ChromeEvents::take(JsonObject& object) {
         if (is("dur")) fields.duration = token_of(value);
         break;
       case 'a':
-        if (is("args") && !is_plain(fields)) {
+        if (is("args")) {
           JsonObject inner;
           const std::string_view token = value.raw_json_token();
           if (token.empty() || token[0] != '{') break;
+          if (is_plain(fields)) {
+            std::string_view skipped;
+            if (!is_linked(fields)) break;
+            if (value.get_object().get(inner) || inner.raw_json().get(skipped)) return false;
+            fields.correlation = number_behind(skipped, "\"correlation\"");
+            break;
+          }
           if (value.get_object().get(inner) || !read_args(inner, args.emplace())) return false;
           fields.args = &*args;
+          fields.correlation = args->correlation;
         }
         break;
       default:
@@ -139,7 +178,8 @@ bool ChromeEvents::read_args(JsonObject& object, Args& args) {
     std::string_view key;
     std::string_view Args::*field;
   };
-  static constexpr std::array<Known, 17> kKnown{{{"Collective name", &Args::collective},
+  static constexpr std::array<Known, 18> kKnown{{{"correlation", &Args::correlation},
+                                                 {"Collective name", &Args::collective},
                                                  {"Process Group Name", &Args::group},
                                                  {"Process Group Description", &Args::description},
                                                  {"Process Group Ranks", &Args::ranks},
@@ -188,7 +228,8 @@ std::uint32_t ChromeEvents::category(std::string_view token) {
   categories_.push_back({.token = std::string(token),
                          .text = file_.texts.id(token),
                          .is_plain = std::ranges::find(kPlain, token) != kPlain.end(),
-                         .is_kernel = token == "\"kernel\""});
+                         .is_kernel = token == "\"kernel\"",
+                         .is_linked = has_correlation(token)});
   return last_category_;
 }
 
@@ -196,6 +237,8 @@ bool ChromeEvents::is_plain(const Fields& fields) {
   const Category& of = categories_[category(fields.category)];
   return of.is_plain || (of.is_kernel && !fields.name.starts_with("\"nccl"));
 }
+
+bool ChromeEvents::is_linked(const Fields& fields) { return categories_[category(fields.category)].is_linked; }
 
 std::size_t ChromeEvents::InfoHash::operator()(const ChromeInfo& info) const {
   // Mixes the fields one after the other: names and threads that rise together must not cancel out.
@@ -273,6 +316,8 @@ std::uint32_t ChromeEvents::index(const ChromeInfo& info) {
 }
 
 void ChromeEvents::add(const Fields& fields) {
+  if (fields.name.starts_with("\"PyTorch Profiler"))
+    return;  // how long it recorded, before and after the job's steps too
   Event event;
   if (!parse_us(fields.begin, event.begin_ns)) {
     ++file_.problems["time that is no number"];
@@ -295,6 +340,10 @@ void ChromeEvents::add(const Fields& fields) {
                   .category = categories_[category(fields.category)].text,
                   .thread = thread_index};
   if (fields.args != nullptr) read_args(*fields.args, event, info, file_.threads[thread_index]);
+  if (is_linked(fields)) {
+    const std::int64_t correlation = parse_int(fields.correlation).value_or(-1);
+    event.step = correlation >= 0 && correlation < 0x7fffffff ? static_cast<std::int32_t>(correlation) : kNoStep;
+  }
   event.info = index(info);
   if (event.state == State::begun) open_[thread_index].push_back(static_cast<std::uint32_t>(file_.events.size()));
   file_.events.push_back(event);

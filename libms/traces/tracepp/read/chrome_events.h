@@ -32,6 +32,12 @@ struct ChromeComm {
   bool operator==(const ChromeComm&) const = default;
 };
 
+// Whether events of a category say which call launched which work of the device: a number that both have. Until the
+// reader is done it is their Event::step.
+bool has_correlation(std::string_view category);
+// Returns what events of a category of Kineto are.
+Origin origin_of(std::string_view category);
+
 // The properties that many events of the file share. Event::info is an index of these until the reader is done.
 struct ChromeInfo {
   std::uint32_t name = 0, category = 0;  // texts: tokens, with quotes and escapes
@@ -67,7 +73,7 @@ class ChromeEvents {
   struct Category {
     std::string token;
     std::uint32_t text = 0;
-    bool is_plain = false, is_kernel = false;
+    bool is_plain = false, is_kernel = false, is_linked = false;
   };
   static constexpr std::size_t kCategories = 256;
   struct InfoHash {
@@ -81,6 +87,7 @@ class ChromeEvents {
   void read_args(const Args& args, Event& event, ChromeInfo& info, ChromeThread& thread);
   std::int32_t comm(const Args& args);
   bool is_plain(const Fields& fields);
+  bool is_linked(const Fields& fields);
   std::uint32_t category(std::string_view token);  // in categories_
   std::uint32_t index(const ChromeInfo& info);
   void add(const Fields& fields);

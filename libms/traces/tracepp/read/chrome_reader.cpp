@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "tracepp/read/launch_links.h"
 #include "tracepp/read/pipeline_timeline.h"
 #include "tracepp/read/trace_names.h"
 
@@ -81,6 +83,7 @@ struct ChromeReader::Meaning {
   std::uint32_t rank = 0;  // index
   std::uint8_t lane = 0;
   bool on_device = false;
+  bool is_linked = false;
   bool counted = false;         // its number is how many there were before it,
   bool by_step = false;         // in its step
   std::int32_t step = kNoStep;  // it is that step itself
@@ -266,6 +269,12 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
   const bool on_host = std::ranges::none_of(
       file.infos, [&](const ChromeInfo& info) { return is_device(file.texts.text(info.category)); });
   const std::optional<ProcessGroup> sole = header.groups.sole();
+  // A loader that runs ahead in a thread of its own holds nothing up.
+  std::vector<bool> has_steps(file.threads.size());
+  for (const ChromeInfo& info : file.infos) {
+    if (file.texts.text(info.name).starts_with(kStepPrefix)) has_steps[info.thread] = true;
+  }
+  const bool knows_steps = std::ranges::find(has_steps, true) != has_steps.end();
   for (const ChromeInfo& info : file.infos) {
     const std::string& name = file.texts.text(info.name);
     const std::string& category = file.texts.text(info.category);
@@ -274,6 +283,7 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
     meaning.lane = static_cast<std::uint8_t>(lane_of_thread[info.thread]);
     meaning.on_device = is_device(category);
     const bool annotates = category == "\"gpu_user_annotation\"";
+    const Origin origin = origin_of(category);
     EventInfo made;
     if (name.starts_with(kStepPrefix)) {
       const auto step =
@@ -283,16 +293,20 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
     } else if (meaning.on_device && !annotates) {
       const bool comm = is_nccl(name) || info.comm >= 0;
       made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
-                  : EventInfo{.kind = kernel_kind(unescaped(name))};
+                  : EventInfo{.kind = origin == Origin::copy ? Kind::other : kernel_kind(unescaped(name))};
     } else if (is_host_collective(name, category)) {
       made.kind = comm_kind(unescaped(name));
       meaning.by_step = sole && !trace::is_point_to_point(made.kind);
       if (meaning.by_step) made.group = tables_.group(*sole);
+    } else if ((origin == Origin::annotation || origin == Origin::python) && (!knows_steps || has_steps[info.thread])) {
+      made.kind = host_kind(unescaped(name));
     } else if (on_host && is_host_operator(name, category)) {
       made.kind = kernel_kind(unescaped(name));
       ranks[meaning.rank].device = "cpu";
     }
+    made.origin = origin;
     made.chunk = info.chunk;
+    meaning.is_linked = has_correlation(category);
     if (made.kind != Kind::step) made.name = trace_.strings.id(unescaped(name));
     meaning.counted = meaning.by_step || trace::is_point_to_point(made.kind);
     meaning.info = tables_.info(made);
@@ -324,9 +338,11 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     const bool inside = at < steps.size() && time_ns >= steps[at]->begin_ns && time_ns < steps[at]->end_ns();
     return inside ? meaning(*steps[at]).step : kNoStep;
   };
+  std::vector<std::int32_t> correlations;  // of the linked events, in their order
   for (Event& event : file.events) {
     const Meaning& of = meaning(event);
     Marks& mark = marks[of.rank];
+    if (of.is_linked) correlations.push_back(std::exchange(event.step, kNoStep));
     if (of.step != kNoStep) {
       event.step = of.step;
     } else if (event.step == kNoStep) {
@@ -337,9 +353,18 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
   }
 
   std::vector<std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t>> counts(ranks.size());  // by group, step
+  std::vector<LaunchLinks> links(ranks.size());
   const bool one = ranks.size() == 1;
+  std::uint32_t place = 0, linked = 0;
   for (Event& event : file.events) {
     const Meaning& of = meaning(event);
+    if (of.is_linked) {
+      const std::int32_t correlation = correlations[linked++];
+      const auto at = one ? place : static_cast<std::uint32_t>(ranks[of.rank].events.size());
+      auto& ends = of.on_device ? links[of.rank].work : links[of.rank].calls;
+      if (correlation != kNoStep) ends.emplace_back(correlation, at);
+    }
+    ++place;
     event.info = of.info;
     event.lane = of.lane;
     event.begin_ns += known.base_ns;
@@ -352,8 +377,10 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     if (!one) ranks[of.rank].events.push_back(event);
   }
   if (one) ranks[0].events = std::move(file.events);
-  for (RankTrace& rank : ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    RankTrace& rank = ranks[r];
     if (rank.events.empty()) continue;
+    rank.launches = links[r].joined();
     rank.file = path;
     rank.host = known.host;
     if (known.base_ns != 0) rank.clock_ns = rank.realtime_ns = rank.events.front().begin_ns;

@@ -81,6 +81,21 @@ Kind kernel_kind(std::string_view name) {
   return by_part(plain(name), kParts, Kind::other_compute);
 }
 
+Kind host_kind(std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (name.starts_with("enumerate(DataLoader)")) return Kind::data_wait;
+  // "torch/utils/data/dataloader.py(701): __next__"
+  const std::size_t colon = name.rfind("): ");
+  const std::string_view function = colon == std::string_view::npos ? name : name.substr(colon + 3);
+  if (function == "__next__" && has("/dataloader.py(")) return Kind::data_wait;
+  if (function.ends_with("save_checkpoint") || function == "save_pretrained") return Kind::save;
+  const bool saves = function == "save" || function == "async_save" || function == "save_file";
+  return saves && (has("torch/serialization.py(") || has("/checkpoint/") || has("/checkpoint.py(") ||
+                   has("/checkpointing.py(") || has("safetensors/torch.py("))
+             ? Kind::save
+             : Kind::other;
+}
+
 int type_bytes(std::string_view type) {
   static constexpr std::array<std::pair<std::string_view, int>, 27> kTypes{
       {{"float", 4},          {"float32", 4},      {"half", 2},         {"float16", 2},

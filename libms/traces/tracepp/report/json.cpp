@@ -21,10 +21,10 @@ Json both(const BeforeAfter& value) {
 // Means of `count` steps.
 Json step_json(const StepTime& step, std::size_t count) {
   const auto mean_s = [&](std::int64_t ns) { return count == 0 ? 0 : seconds(ns) / static_cast<double>(count); };
-  Json json{{"step_s", mean_s(step.length_ns)},     {"busy_s", mean_s(step.busy_ns)},
-            {"stalled_s", mean_s(step.stalled_ns)}, {"stalled_other_s", mean_s(step.stalled_other_ns)},
-            {"save_s", mean_s(step.save_ns)},       {"data_wait_s", mean_s(step.data_wait_ns)},
-            {"idle_s", mean_s(step.idle_ns)}};
+  Json json{{"step_s", mean_s(step.length_ns)},         {"busy_s", mean_s(step.busy_ns)},
+            {"stalled_s", mean_s(step.stalled_ns)},     {"stalled_other_s", mean_s(step.stalled_other_ns)},
+            {"copy_s", mean_s(step.copy_ns)},           {"save_s", mean_s(step.save_ns)},
+            {"data_wait_s", mean_s(step.data_wait_ns)}, {"idle_s", mean_s(step.idle_ns)}};
   Json& axes = json["axes"] = Json::object();
   for (const GroupAxis axis : kWaitOrder) {
     const AxisTime& time = step.axis(axis);

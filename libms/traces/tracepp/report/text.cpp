@@ -57,7 +57,7 @@ class Parts {
 };
 
 bool has_work(const StepTime& sum) {
-  return sum.busy_ns + sum.stalled_ns > 0 ||
+  return sum.busy_ns + sum.stalled_ns + sum.copy_ns > 0 ||
          std::ranges::any_of(kWaitOrder, [&](GroupAxis axis) { return sum.axis(axis).total_ns > 0; });
 }
 
@@ -142,6 +142,7 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bo
     parts.row(table, fmt::format("waiting for {}", to_string(axis)),
               [axis](const StepTime& s) { return s.axis(axis).waiting_ns; });
   }
+  if (parts.all().copy_ns > 0) parts.row(table, "copying", [](const StepTime& s) { return s.copy_ns; });
   parts.row(table, "save", [](const StepTime& s) { return s.save_ns; });
   parts.row(table, "data wait", [](const StepTime& s) { return s.data_wait_ns; });
   parts.row(table, "idle", [](const StepTime& s) { return s.idle_ns; });

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint16_t kNotAKind = 0xffff;
 constexpr std::size_t kAxes = kWaitOrder.size();
 // The reasons for which the compute lane waits, in order of precedence: the axes, then these.
-constexpr std::size_t kSave = kAxes, kDataWait = kAxes + 1, kReasons = kAxes + 2;
+constexpr std::size_t kCopy = kAxes, kSave = kAxes + 1, kDataWait = kAxes + 2, kReasons = kAxes + 3;
 
 // The properties of an EventInfo that a sweep needs.
 struct WorkRole {
@@ -45,6 +45,8 @@ std::vector<WorkRole> roles(const RunTrace& trace, std::vector<KindOfWork>& kind
     if (role.is_comm) {
       if (info.group >= 0) role.axis = trace.groups[static_cast<std::size_t>(info.group)].axis;
       role.reason = static_cast<std::size_t>(std::ranges::find(kWaitOrder, role.axis) - kWaitOrder.begin());
+    } else if (info.origin == Origin::copy) {
+      role.reason = kCopy;
     } else if (info.kind == Kind::save) {
       role.reason = kSave;
     } else if (info.kind == Kind::data_wait) {
@@ -248,6 +250,7 @@ class Sweep {
         return alone;
       };
       for (std::size_t i = 0; i < kAxes; ++i) step.axes[static_cast<std::size_t>(kWaitOrder[i])].waiting_ns += part(i);
+      step.copy_ns = part(kCopy);
       step.save_ns = part(kSave);
       step.data_wait_ns = part(kDataWait);
       step.idle_ns = step.length_ns - in_sections[s] - shown;
@@ -309,6 +312,7 @@ StepTime sum_of(std::span<const StepTime> steps) {
     sum.busy_ns += step.busy_ns;
     sum.stalled_ns += step.stalled_ns;
     sum.stalled_other_ns += step.stalled_other_ns;
+    sum.copy_ns += step.copy_ns;
     sum.save_ns += step.save_ns;
     sum.data_wait_ns += step.data_wait_ns;
     sum.idle_ns += step.idle_ns;

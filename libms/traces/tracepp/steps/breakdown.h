@@ -1,5 +1,6 @@
-// Splits the time of every step on every rank: computing, stalled, waiting for communication by axis, for data or for a
-// save, idle. Overlapping intervals are united, so every nanosecond of a step is counted exactly once. Pure.
+// Splits the time of every step on every rank: computing, stalled, waiting for communication by axis, copying, waiting
+// for data or for a save, idle. Overlapping intervals are united, so every nanosecond of a step is counted exactly
+// once. Pure.
 #pragma once
 
 #include <array>
@@ -28,8 +29,8 @@ struct AxisTime {
 // section needs what comes over tp and pp; gradients and norms are communicated in the background.
 inline constexpr std::array kWaitOrder{GroupAxis::tp, GroupAxis::pp, GroupAxis::dp, GroupAxis::world, GroupAxis::other};
 
-// One step of one rank, or a sum of several. busy + stalled_other + waiting of all axes + save + data_wait + idle is
-// the step's length.
+// One step of one rank, or a sum of several. busy + stalled_other + waiting of all axes + copy + save + data_wait +
+// idle is the step's length.
 struct StepTime {
   std::int32_t step = kNoStep;
   std::int64_t begin_ns = 0, length_ns = 0;
@@ -37,6 +38,7 @@ struct StepTime {
   std::int64_t stalled_ns = 0;        // within sections, but it did not: all of it,
   std::int64_t stalled_other_ns = 0;  // the same without what tp collectives inside the sections explain
   std::array<AxisTime, trace::kGroupAxes> axes;
+  std::int64_t copy_ns = 0;  // the device only copied or set memory
   // The rest, by what the host waited for meanwhile: a save, data, nothing that is known.
   std::int64_t save_ns = 0, data_wait_ns = 0, idle_ns = 0;
 
