@@ -12,10 +12,12 @@
 #include "tracepp/steps/communication.h"
 #include "tracepp/steps/critical_path.h"
 #include "tracepp/steps/effective.h"
+#include "tracepp/steps/idle_causes.h"
 
 namespace ms::tracepp {
 
 Json breakdown_json(const RunTrace& trace, const Breakdown& breakdown);
+Json idle_json(const RunTrace& trace, const std::vector<RankIdle>& idle);
 Json bubble_json(const Bubble& bubble);
 Json effective_json(const RunTrace& trace, const Effective& effective);
 Json communication_json(const RunTrace& trace, const CommReport& report);

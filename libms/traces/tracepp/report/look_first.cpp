@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <iterator>
 
@@ -161,6 +162,77 @@ void add_bubble(std::vector<Advice>& list, const Bubble& bubble, double measured
                   .hint = "ms-tracepp stragglers shows whose sections are long"});
 }
 
+// The words for a cause of idle time, behind "ranks are idle in 5 % of their time", and a hint.
+struct IdleWords {
+  std::string_view why, hint;
+  bool is_design = false;
+};
+constexpr std::array<IdleWords, kIdleCauses> kIdleWords{
+    {{"because the host waits for the device and cannot launch ahead",
+      "leave values on the device (.item(), .cpu() and printing wait for it); copy from pinned memory, non_blocking"},
+     {"for the data loader", "more workers, a larger prefetch_factor, or faster storage"},
+     {"for a checkpoint that is written", "save less often or asynchronously, or faster storage"},
+     {"for garbage collection on the host", "gc.disable(), and gc.collect() at the same steps on all ranks"},
+     {"for compilation on the host", "TORCH_LOGS=recompiles tells why something is compiled again"},
+     {"because the host launches kernels late",
+      "fewer and larger kernels (larger batches, torch.compile, CUDA graphs), or less work on the host"},
+     {"from a launch that came late to the begin of its kernel", "fewer and larger kernels, or CUDA graphs", true},
+     {"between kernels that are queued", "fewer and larger kernels, or CUDA graphs", true},
+     {"because a stream waits for an event", "", true},
+     {"though kernels are queued, and the trace does not show what they wait for",
+      "enable_cuda_sync_events of torch.profiler's experimental configuration records waits for events", true},
+     {"while the host is outside of operators", ""},
+     {"and nothing in the trace says why", "too few cores for the host threads, or work that is not traced"}}};
+
+// Adds the largest causes of idle time: of one rank if it has much more of it than the others.
+void add_idle(std::vector<Advice>& list, const RunTrace& trace, const std::vector<RankIdle>& idle) {
+  constexpr std::size_t kMostCauses = 2;
+  constexpr double kUneven = 2, kUnevenShare = 0.02;
+  std::vector<Advice> found;
+  for (std::size_t c = 0; c < kIdleCauses; ++c) {
+    const auto cause = static_cast<IdleCause>(c);
+    std::vector<double> shares;
+    double part_ns = 0, whole_ns = 0;
+    for (const RankIdle& rank : idle) {
+      shares.push_back(share(static_cast<double>(rank.of(cause)), static_cast<double>(rank.length_ns())));
+      part_ns += static_cast<double>(rank.of(cause));
+      whole_ns += static_cast<double>(rank.length_ns());
+    }
+    const auto most = static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin());
+    std::vector<double> others = shares;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(most));
+    std::ranges::sort(others);
+    const double of_others = others.empty() ? 0 : others[others.size() / 2];
+    const bool is_uneven = !others.empty() && shares[most] >= kUneven * of_others + kUnevenShare;
+    Advice advice{.cost_share = is_uneven ? shares[most] - of_others : share(part_ns, whole_ns),
+                  .sentence = {},
+                  .hint = std::string(kIdleWords[c].hint),
+                  .is = kIdleWords[c].is_design ? Advice::Is::design : Advice::Is::lost,
+                  .confidence = confidence_of(cause)};
+    const RankIdle& worst = idle[most];
+    advice.sentence = is_uneven
+                          ? fmt::format("{} is idle in {} of its time {}; other ranks in {}", rank_text(trace, most),
+                                        rough_percent(shares[most]), kIdleWords[c].why, rough_percent(of_others))
+                          : fmt::format("{} are idle in {} of their time {}", worst.has_device ? "devices" : "ranks",
+                                        rough_percent(advice.cost_share), kIdleWords[c].why);
+    const auto place = std::ranges::find(worst.places, cause, [](const IdleTime& time) { return time.place.cause; });
+    const std::string where = place == worst.places.end() ? "" : place_text(trace, place->place);
+    const double of_place =
+        where.empty() ? 0 : share(static_cast<double>(place->ns), static_cast<double>(worst.length_ns()));
+    if (of_place > 0)
+      advice.sentence +=
+          fmt::format("; most {}{}: {}", place->place.before != 0 ? "" : "in ", where, rough_percent(of_place));
+    if (of_place > 0 && place->place.before != 0) {
+      advice.hint = "the trace shows nothing of the host then: record with_stack=True";
+    }
+    if (cause == IdleCause::unknown && !worst.doubt.empty()) advice.hint = worst.doubt;
+    found.push_back(std::move(advice));
+  }
+  std::ranges::stable_sort(found, std::greater<>{}, &Advice::cost_share);
+  found.resize(kMostCauses);
+  std::ranges::move(found, std::back_inserter(list));
+}
+
 void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
   const StepTime sum = sum_of(analysis.breakdown.steps);
   const auto part = [&](std::int64_t ns) { return share(static_cast<double>(ns), static_cast<double>(sum.length_ns)); };
@@ -187,14 +259,21 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
   }
   add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));
   list.push_back(
-      {.cost_share = part(sum.data_wait_ns),
+      {.cost_share = part(sum.copy_ns),
+       .sentence = fmt::format("devices only copy or set memory in {} of their time", rough_percent(part(sum.copy_ns))),
+       .hint = "copy from pinned memory with non_blocking=True while the device computes",
+       .is = Advice::Is::design});
+  if (!analysis.idle.empty()) add_idle(list, trace, analysis.idle);
+  const bool knows_why = !analysis.idle.empty();
+  list.push_back(
+      {.cost_share = knows_why ? 0 : part(sum.data_wait_ns),
        .sentence = fmt::format("ranks wait for data in {} of their time", rough_percent(part(sum.data_wait_ns))),
        .hint = "faster storage, or copies of the token files on the nodes"});
   list.push_back(
-      {.cost_share = part(sum.save_ns),
+      {.cost_share = knows_why ? 0 : part(sum.save_ns),
        .sentence = fmt::format("checkpoints hold ranks up in {} of their time", rough_percent(part(sum.save_ns))),
        .hint = "checkpoint.every, or faster storage"});
-  if (trace.source->knows_idle && sum.busy_ns > 0) {
+  if (!knows_why && trace.source->knows_idle && sum.busy_ns > 0) {
     list.push_back({.cost_share = part(sum.idle_ns),
                     .sentence = fmt::format("ranks are idle in {} of their time, and nothing in the trace says why",
                                             rough_percent(part(sum.idle_ns))),

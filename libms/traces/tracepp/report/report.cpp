@@ -26,7 +26,13 @@ void find_diagnosis(const RunTrace& trace, Analysis& analysis) {
 
 bool has_work(const Analysis& analysis) {
   const StepTime sum = sum_of(analysis.breakdown.steps);
-  return sum.busy_ns > 0 || std::ranges::any_of(sum.axes, [](const AxisTime& axis) { return axis.total_ns > 0; });
+  return sum.busy_ns + sum.copy_ns > 0 ||
+         std::ranges::any_of(sum.axes, [](const AxisTime& axis) { return axis.total_ns > 0; });
+}
+
+// Returns false if all events of a rank were taken as one step, for lack of numbers.
+bool knows_steps(const Analysis& analysis) {
+  return std::ranges::all_of(analysis.breakdown.steps, [](const StepTime& step) { return step.step != kNoStep; });
 }
 
 Json clocks_json(const Alignment& clocks) {
@@ -56,6 +62,7 @@ Analysis analyse(RunTrace& trace, double now_s) {
   // Reads each rank's own clock only.
   analysis.hang = find_hang(trace, now_s);
   find_diagnosis(trace, analysis);
+  analysis.idle = idle_causes(trace);
   analysis.clocks = align(trace, analysis.matches);
   analysis.breakdown = break_down(trace);
   analysis.comms = measure_communication(trace, analysis.matches);
@@ -110,8 +117,10 @@ std::string first_text(const RunTrace& trace, const Analysis& analysis) {
 std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all) {
   std::string text = first_text(trace, analysis) + "\n";
   text += info_text(trace) + clocks_text(analysis.clocks) + "\n";
+  if (!knows_steps(analysis)) text += "no steps are known: all events of a rank are taken as one step\n";
   text += effective_text(analysis.effective) + "\n";
   text += breakdown_text(trace, analysis.breakdown, all);
+  if (const std::string idle = idle_text(trace, analysis.idle, all); !idle.empty()) text += "\n" + idle;
   if (!all) return text;
   return text + "\n" + bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) + "\n" +
          critical_path_text(trace, analysis.paths) + "\n" + change_points_text(trace, analysis.changes);
@@ -124,10 +133,13 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
     json["look_first"].push_back({{"cost_share", advice.cost_share},
                                   {"is", to_string(advice.is)},
                                   {"sentence", advice.sentence},
-                                  {"hint", advice.hint}});
+                                  {"hint", advice.hint},
+                                  {"confidence", advice.confidence < 0 ? Json(nullptr) : Json(advice.confidence)}});
   }
+  json["steps_known"] = knows_steps(analysis);
   json["effective"] = effective_json(trace, analysis.effective);
   json["breakdown"] = breakdown_json(trace, analysis.breakdown);
+  json["idle"] = idle_json(trace, analysis.idle);
   json["bubble"] = bubble_json(analysis.bubble);
   json["messages"] = communication_json(trace, analysis.comms);
   json["critical_path"] = critical_path_json(trace, analysis.paths);

@@ -17,6 +17,7 @@
 #include "tracepp/steps/communication.h"
 #include "tracepp/steps/critical_path.h"
 #include "tracepp/steps/effective.h"
+#include "tracepp/steps/idle_causes.h"
 
 namespace ms::tracepp {
 
@@ -24,6 +25,7 @@ struct Analysis {
   Matches matches;
   Alignment clocks;
   Breakdown breakdown;
+  std::vector<RankIdle> idle;  // by rank; empty: the trace does not record the host
   CommReport comms;
   Bubble bubble;
   CriticalPaths paths;
@@ -48,6 +50,7 @@ struct Advice {
   std::string sentence;
   std::string hint = {};  // what to do; may be empty
   Is is = Is::lost;
+  double confidence = -1;  // of the cause; below 0: the sentence states what was measured
 };
 std::string_view to_string(Advice::Is is);
 // Returns at most three: faults, then what was found to be uneven, then other costs, each group with the most expensive

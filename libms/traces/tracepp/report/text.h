@@ -12,11 +12,16 @@
 #include "tracepp/steps/communication.h"
 #include "tracepp/steps/critical_path.h"
 #include "tracepp/steps/effective.h"
+#include "tracepp/steps/idle_causes.h"
 
 namespace ms::tracepp {
 
 // With the longest kinds of work, or `all`.
 std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bool all = false);
+// Idle time by cause, and where the host was, the longest first; empty: not known.
+std::string idle_text(const RunTrace& trace, const std::vector<RankIdle>& idle, bool all = false);
+// "aten::item below clip_grad_norm_ (train.py(212): step)"; empty: the trace does not say.
+std::string place_text(const RunTrace& trace, const IdlePlace& place);
 std::string bubble_text(const Bubble& bubble);
 std::string effective_text(const Effective& effective);
 std::string communication_text(const RunTrace& trace, const CommReport& report);

@@ -1,0 +1,384 @@
+// Why devices are idle: one hand-made trace for each cause, what is withheld, and the published traces of GPUs, of
+// which HTA 0.5 says what ../shared/data/kineto/README.md and the tables below say.
+#include "tracepp/steps/idle_causes.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "foreign_files.h"
+#include "tracepp/report/json.h"
+#include "tracepp/report/report.h"
+#include "tracepp/report/text.h"
+#include "tracepp/steps/breakdown.h"
+
+namespace ms::tracepp {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// The trace of a rank, in microseconds: a main thread, a thread of autograd, streams.
+class KinetoJob {
+ public:
+  explicit KinetoJob(int rank = 0) : rank_(rank) {}
+  KinetoJob& step(int number, double begin, double end) {
+    return host("user_annotation", fmt::format("ProfilerStep#{}", number), begin, end);
+  }
+  KinetoJob& host(const std::string& category, const std::string& name, double begin, double end, int thread = 100) {
+    return add(category, name, begin, end, 100, thread, "");
+  }
+  KinetoJob& op(const std::string& name, double begin, double end, int thread = 100) {
+    return host("cpu_op", name, begin, end, thread);
+  }
+  KinetoJob& python(const std::string& name, double begin, double end) {
+    return host("python_function", name, begin, end);
+  }
+  KinetoJob& call(const std::string& name, double begin, double end, int correlation, int thread = 100) {
+    return add("cuda_runtime", name, begin, end, 100, thread, fmt::format(R"("correlation":{})", correlation));
+  }
+  KinetoJob& kernel(const std::string& name, double begin, double end, int correlation, int stream = 7) {
+    const std::string category = name.starts_with("Mem") ? (name[3] == 's' ? "gpu_memset" : "gpu_memcpy") : "kernel";
+    return add(category, name, begin, end, 0, stream,
+               fmt::format(R"("device":0,"stream":{},"correlation":{})", stream, correlation));
+  }
+  // A kernel and its launch, which takes 5 us.
+  KinetoJob& launched(double launch, double begin, double end, int correlation) {
+    return call("cudaLaunchKernel", launch, launch + 5, correlation).kernel("gemm", begin, end, correlation);
+  }
+  std::string text() const {
+    return fmt::format(R"({{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":{},"world_size":4}},)"
+                       R"("traceEvents":[{}]}})",
+                       rank_, events_);
+  }
+
+ private:
+  KinetoJob& add(const std::string& category, const std::string& name, double begin, double end, int pid, int tid,
+                 const std::string& args) {
+    events_ += fmt::format(R"({}{{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+                           R"("args":{{{}}}}})",
+                           events_.empty() ? "" : ",", category, name, pid, tid, begin, end - begin, args);
+    return *this;
+  }
+  int rank_;
+  std::string events_;
+};
+
+RunTrace read(const std::vector<KinetoJob>& ranks) {
+  const ForeignFiles files;
+  for (std::size_t r = 0; r < ranks.size(); ++r) files.put(fmt::format("rank{}.json", r), ranks[r].text());
+  return read_run({files.path()});
+}
+
+struct Told {
+  explicit Told(const KinetoJob& job) : trace(read({job})), ranks(idle_causes(trace)) {}
+  double us(IdleCause cause) const { return 1e-3 * static_cast<double>(ranks.at(0).of(cause)); }
+  double all_us() const {
+    double sum = 0;
+    for (std::size_t c = 0; c < kIdleCauses; ++c) sum += us(static_cast<IdleCause>(c));
+    return sum;
+  }
+  // Where the host was in most of the time of this cause.
+  std::string where(IdleCause cause) const {
+    for (const IdleTime& time : ranks.at(0).places) {
+      if (time.place.cause == cause) return place_text(trace, time.place);
+    }
+    return {};
+  }
+  RunTrace trace;
+  std::vector<RankIdle> ranks;
+};
+
+TEST(IdleCauses, ALaunchThatComesLateIsTheHosts) {
+  const Told told(KinetoJob()
+                      .step(1, 0, 1000)
+                      .launched(0, 10, 200, 1)
+                      .python("train.py(30): main", 0, 990)
+                      .python("train.py(12): log", 210, 690)
+                      .launched(700, 720, 1000, 2));
+  EXPECT_EQ(told.us(IdleCause::late), 500 + 0) << "from the end of a kernel to the launch of the next one";
+  EXPECT_EQ(told.us(IdleCause::launch), 20 + 10);
+  EXPECT_EQ(told.us(IdleCause::synchronises), 0);
+  EXPECT_EQ(told.where(IdleCause::late), "train.py(12): log");
+  EXPECT_EQ(told.all_us(), 530);
+}
+
+TEST(IdleCauses, AWaitForTheDeviceCostsAtMostAsLongAsItWaited) {
+  // The host waits for 150 us inside clip_grad_norm_. It needs 400 us to the next launch: without the wait, it would
+  // have been there 150 us earlier.
+  KinetoJob job;
+  job.step(1, 0, 1000)
+      .python("train.py(212): train_step", 0, 999)
+      .python("torch/nn/utils/clip_grad.py(31): clip_grad_norm_", 20, 220)
+      .launched(5, 10, 200, 1)
+      .op("aten::item", 50, 212)
+      .op("aten::_local_scalar_dense", 51, 211)
+      .call("cudaStreamSynchronize", 60, 210, 90)
+      .op("aten::mm", 300, 620)
+      .launched(600, 610, 1000, 2);
+  const Told told(job);
+  EXPECT_EQ(told.us(IdleCause::synchronises), 140 + 10) << "10 us until the host is back, and as long as it waited";
+  EXPECT_EQ(told.us(IdleCause::late), 5 + 400 - 150);
+  EXPECT_EQ(told.where(IdleCause::synchronises), "aten::item below clip_grad_norm_ (train.py(212): train_step)");
+}
+
+TEST(IdleCauses, ACopyToPageableMemoryWaits) {
+  const auto job = [](const std::string& copy) {
+    return KinetoJob()
+        .step(1, 0, 1000)
+        .launched(0, 10, 500, 1)
+        .op("aten::to", 20, 700)
+        .call("cudaMemcpyAsync", 30, 610, 2)
+        .kernel(copy, 510, 600, 2)
+        .launched(680, 690, 1000, 3);
+  };
+  const Told pageable(job("Memcpy DtoH (Device -> Pageable)")), pinned(job("Memcpy DtoH (Device -> Pinned)"));
+  EXPECT_EQ(pageable.us(IdleCause::synchronises), 80);
+  EXPECT_EQ(pageable.where(IdleCause::synchronises), "aten::to");
+  EXPECT_EQ(pinned.us(IdleCause::synchronises), 0);
+  EXPECT_EQ(pinned.us(IdleCause::late), 80);
+}
+
+struct NamedCause {
+  std::string category, name;
+  IdleCause cause = IdleCause::late;
+};
+
+TEST(IdleCauses, AreKnownByWhatRunsOnTheHost) {
+  const std::vector<NamedCause> names{
+      {"user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", IdleCause::data},
+      {"python_function", "torch/utils/data/dataloader.py(701): __next__", IdleCause::data},
+      {"python_function", "torch/serialization.py(900): save", IdleCause::save},
+      {"python_function", "torch/distributed/checkpoint/state_dict_saver.py(90): save", IdleCause::save},
+      {"python_function", "megatron/training/checkpointing.py(300): save_checkpoint", IdleCause::save},
+      {"python_function", "<built-in function collect>", IdleCause::collection},
+      {"python_function", "Python GC", IdleCause::collection},
+      {"user_annotation", "entire_frame_compile (dynamo_timed)", IdleCause::compilation},
+      {"python_function", "torch/_dynamo/convert_frame.py(1200): __call__", IdleCause::compilation},
+      {"python_function", "triton/compiler/compiler.py(230): compile", IdleCause::compilation},
+      {"python_function", "torch/utils/cpp_extension.py(1900): load", IdleCause::compilation},
+      // These are not what their names remind of.
+      {"python_function", "torch/utils/checkpoint.py(480): checkpoint", IdleCause::late},
+      {"user_annotation", "Torch-Compiled Region: 0/0", IdleCause::late},
+      {"user_annotation", "TorchDynamo Cache Lookup", IdleCause::late},
+      {"python_function", "torch/_dynamo/eval_frame.py(560): _fn", IdleCause::late},
+      {"python_function", "stats.py(3): collect", IdleCause::late},
+      {"python_function", "game.py(3): save", IdleCause::late}};
+  for (const NamedCause& of : names) {
+    const Told told(KinetoJob()
+                        .step(1, 0, 1000)
+                        .launched(0, 10, 200, 1)
+                        .host(of.category, of.name, 250, 650)
+                        .op("aten::stack", 300, 400)
+                        .launched(700, 710, 1000, 2));
+    EXPECT_EQ(told.us(of.cause), of.cause == IdleCause::late ? 500 : 400) << of.name;
+    EXPECT_EQ(told.all_us(), 520) << of.name;
+  }
+}
+
+TEST(IdleCauses, ALoaderThatRunsAheadHoldsNothingUp) {
+  const Told told(KinetoJob()
+                      .step(1, 0, 1000)
+                      .launched(0, 10, 200, 1)
+                      .host("python_function", "torch/utils/data/dataloader.py(701): __next__", 0, 990, 200)
+                      .launched(700, 710, 1000, 2));
+  EXPECT_EQ(told.us(IdleCause::data), 0);
+  EXPECT_EQ(told.us(IdleCause::late), 500);
+}
+
+TEST(IdleCauses, TheThreadThatLaunchesIsTheOneThatIsLate) {
+  const Told told(KinetoJob()
+                      .step(1, 0, 1000)
+                      .python("train.py(30): main", 0, 1000)
+                      .launched(0, 10, 200, 1)
+                      .op("autograd::engine::evaluate_function: AddmmBackward0", 150, 950, 300)
+                      .call("cudaMalloc", 220, 620, 80, 300)
+                      .call("cudaLaunchKernel", 700, 705, 2, 300)
+                      .kernel("gemm", 710, 1000, 2));
+  EXPECT_EQ(told.us(IdleCause::late), 500);
+  EXPECT_EQ(told.where(IdleCause::late), "cudaMalloc in autograd::engine::evaluate_function: AddmmBackward0");
+}
+
+TEST(IdleCauses, AQueuedKernelIsNotTheHosts) {
+  KinetoJob job;
+  job.step(1, 0, 1000).launched(0, 10, 200, 1).launched(20, 215, 400, 2).launched(40, 600, 800, 3);
+  job.launched(60, 900, 1000, 4).host("cuda_sync", "Stream Wait Event", 850, 899);
+  const Told told(job);
+  EXPECT_EQ(told.us(IdleCause::between), 15);
+  EXPECT_EQ(told.us(IdleCause::queued), 200);
+  EXPECT_EQ(told.us(IdleCause::event), 100);
+  EXPECT_EQ(told.us(IdleCause::late), 0);
+}
+
+TEST(IdleCauses, AreWithheldWhereTheTraceDoesNotTellTheLaunch) {
+  KinetoJob job;
+  job.step(1, 0, 1000).kernel("gemm", 10, 200, 1).kernel("gemm", 700, 1000, 2);
+  job.op("aten::mm", 300, 690);
+  const Told told(job);
+  EXPECT_EQ(told.us(IdleCause::unknown), 510);
+  EXPECT_FALSE(told.ranks[0].doubt.empty());
+  EXPECT_EQ(told.where(IdleCause::unknown), "");
+}
+
+TEST(IdleCauses, AreWithheldWhereTheClocksDisagree) {
+  KinetoJob job;
+  job.step(1, 0, 2000);
+  for (int i = 0; i < 10; ++i) job.launched(200 * i + 100, 200 * i, 200 * i + 50, i);
+  const Told told(job);
+  EXPECT_EQ(told.us(IdleCause::unknown), told.all_us());
+  EXPECT_FALSE(told.ranks[0].doubt.empty());
+}
+
+TEST(IdleCauses, WithoutADeviceTheHostIsOutsideOfOperators) {
+  const Told told(KinetoJob()
+                      .step(1, 0, 1000)
+                      .python("train.py(30): main", 0, 1000)
+                      .op("aten::mm", 0, 300)
+                      .host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 300, 700)
+                      .python("data.py(8): tokenize", 310, 690)
+                      .op("aten::mm", 700, 900));
+  EXPECT_FALSE(told.ranks[0].has_device);
+  EXPECT_EQ(told.us(IdleCause::data), 400);
+  EXPECT_THAT(told.where(IdleCause::data), ::testing::HasSubstr("data.py(8): tokenize"));
+  EXPECT_EQ(told.us(IdleCause::outside), 100);
+  EXPECT_EQ(told.where(IdleCause::outside), "train.py(30): main");
+  const StepTime step = sum_of(break_down(told.trace).steps);
+  EXPECT_EQ(step.data_wait_ns, 400'000);
+  EXPECT_EQ(step.idle_ns, 100'000);
+}
+
+TEST(IdleCauses, CopiesAreNotComputing) {
+  const RunTrace trace = read({KinetoJob()
+                                   .step(1, 0, 1000)
+                                   .launched(0, 0, 300, 1)
+                                   .call("cudaMemcpyAsync", 1, 5, 2)
+                                   .kernel("Memcpy HtoD (Pinned -> Device)", 200, 500, 2, 20)
+                                   .call("cudaMemsetAsync", 6, 9, 3)
+                                   .kernel("Memset (Device)", 900, 1000, 3)});
+  const StepTime step = sum_of(break_down(trace).steps);
+  EXPECT_EQ(step.busy_ns, 300'000);
+  EXPECT_EQ(step.copy_ns, 300'000) << "without what computing hides";
+  EXPECT_EQ(step.idle_ns, 400'000);
+}
+
+TEST(IdleCauses, TheRankThatIsIdleMoreThanOthersIsNamed) {
+  std::vector<KinetoJob> ranks;
+  for (int r = 0; r < 4; ++r) {
+    const double late = r == 2 ? 400 : 0;
+    KinetoJob& job = ranks.emplace_back(r);
+    for (int s = 0; s < 4; ++s) {
+      const double at = 1000 * s;
+      job.step(s + 1, at, at + 1000).launched(at + late, at + late + 5, at + late + 590, 2 * s);
+      job.call("cudaLaunchKernelExC", at + late + 6, at + late + 9, 2 * s + 1);
+      job.kernel("ncclDevKernel_AllReduce_Sum", at + late + 590, at + 995, 2 * s + 1, 22);
+    }
+  }
+  RunTrace trace = read(ranks);
+  const Analysis analysis = analyse(trace);
+  const std::vector<Advice> list = look_first(trace, analysis);
+  const auto named =
+      std::ranges::find_if(list, [](const Advice& a) { return a.sentence.starts_with("rank 2 is idle"); });
+  ASSERT_NE(named, list.end());
+  EXPECT_LT(std::abs(named->cost_share - 0.4), 0.2);
+  EXPECT_GE(named->confidence, 0.8);
+  const auto json = nlohmann::json::parse(dump(idle_json(trace, analysis.idle)));
+  ASSERT_THAT(json, SizeIs(4));
+  EXPECT_EQ(json[2]["steps"].size(), 4U);
+}
+
+TEST(IdleCauses, AHealthyRunIsNotAccused) {
+  std::vector<KinetoJob> ranks;
+  for (int r = 0; r < 4; ++r) {
+    KinetoJob& job = ranks.emplace_back(r);
+    job.python("train.py(30): main", 0, 4000);
+    for (int s = 0; s < 4; ++s) {
+      job.step(s + 1, 1000 * s, 1000 * (s + 1));
+      for (int k = 0; k < 4; ++k) {
+        const double at = 1000 * s + 250 * k + r;
+        job.launched(std::max(0.0, at - 200), at, at + 248, 4 * s + k);
+      }
+    }
+  }
+  RunTrace trace = read(ranks);
+  EXPECT_THAT(look_first(trace, analyse(trace)), IsEmpty());
+}
+
+TEST(IdleCauses, OfRunsWithoutAHostAreNotKnown) {
+  const ForeignFiles files;
+  const std::string text = R"([{"ph":"X","cat":"c","name":"a","pid":1,"tid":2,"ts":1,"dur":2}])";
+  EXPECT_THAT(idle_causes(read_run({files.put("trace.json", text)})), IsEmpty());
+}
+
+// HTA 0.5, get_idle_time_breakdown of all streams, in microseconds: host wait, kernel wait, other.
+struct Published {
+  std::string file;
+  std::array<std::int64_t, 3> us;
+  std::int64_t within_us = 0;
+};
+
+TEST(IdleCauses, OfStreamsAreThoseOfHta) {
+  const fs::path folder = fs::path(MS_SOURCE_DIR) / "../shared/data/kineto";
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/data/kineto is not here";
+  const std::vector<Published> published{
+      {"ddp_resnet_rank0_of_2.json.gz", {357247 + 381499, 2155, 0}},
+      {"rank0_of_16.json.gz",
+       {628598 + 792592 + 62901, 17159 + 85 + 1000 + 75 + 12, 691231 + 7135 + 675305 + 673182 + 665192}},
+      {"sampled_rank0_of_128.json.gz", {596037 + 148934 + 213825, 70 + 6 + 9 + 1985, 34 + 47865 + 261740}},
+      {"alexnet.json.gz", {12855007 + 12011718, 104 + 3, 0}},
+      {"amd_mi250.json.gz", {8780, 0, 0}},
+      // HTA adds begin and duration as floating point, to a quarter of a microsecond here, before it rounds down.
+      {"ns_resolution_rank0.pt.trace.json.gz", {1709, 8404, 0}, 1000}};
+  for (const Published& of : published) {
+    const std::vector<RankIdle> ranks = idle_causes(read_run({folder / of.file}));
+    ASSERT_THAT(ranks, SizeIs(1)) << of.file;
+    std::array<std::int64_t, 3> sum{};
+    for (const StreamIdle& stream : ranks[0].streams) {
+      sum[0] += stream.host_wait_us;
+      sum[1] += stream.kernel_wait_us;
+      sum[2] += stream.other_us;
+    }
+    for (std::size_t c = 0; c < 3; ++c) EXPECT_LE(std::abs(sum[c] - of.us[c]), of.within_us) << of.file << " " << c;
+  }
+}
+
+// Every nanosecond of a step has one cause, also in traces of real jobs.
+TEST(IdleCauses, AddUpToTheIdleTime) {
+  const fs::path folder = fs::path(MS_SOURCE_DIR) / "../shared/data/kineto";
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/data/kineto is not here";
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().extension() != ".gz") continue;
+    const RunTrace trace = read_run({file.path()});
+    const std::vector<RankIdle> ranks = idle_causes(trace);
+    ASSERT_THAT(ranks, SizeIs(1)) << file;
+    std::int64_t sum = 0;
+    for (std::size_t c = 0; c < kIdleCauses; ++c) sum += ranks[0].of(static_cast<IdleCause>(c));
+    const StepTime step = sum_of(break_down(trace).steps);
+    EXPECT_EQ(sum, step.idle_ns + step.data_wait_ns + step.save_ns) << file;
+  }
+}
+
+TEST(IdleCauses, OfTheCases) {
+  const fs::path folder = fs::path(MS_SOURCE_DIR) / "../shared/cases/traces";
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/traces is not here";
+  RunTrace late = read_run({folder / "36-host-late-one-rank"});
+  const Analysis of_late = analyse(late);
+  EXPECT_GE(of_late.idle.at(2).of(IdleCause::late), 10 * 1'600'000) << "1.6 ms in each of ten steps";
+  for (const std::size_t other : {0U, 1U, 3U}) EXPECT_LT(of_late.idle.at(other).of(IdleCause::late), 1'000'000);
+  const std::vector<Advice> list = look_first(late, of_late);
+  EXPECT_TRUE(list.at(0).sentence.starts_with("rank 2 comes last"));
+  EXPECT_TRUE(std::ranges::any_of(list, [](const Advice& a) { return a.sentence.starts_with("rank 2 is idle"); }));
+
+  RunTrace no_steps = read_run({folder / "33-no-profiler-step"});
+  const Analysis of_no_steps = analyse(no_steps);
+  for (const RankIdle& rank : of_no_steps.idle) EXPECT_THAT(rank.steps, SizeIs(1));
+  const auto json = nlohmann::json::parse(dump(report_json(no_steps, of_no_steps)));
+  EXPECT_EQ(json["steps_known"], false);
+  EXPECT_TRUE(look_first(no_steps, of_no_steps).at(0).sentence.starts_with("rank 2 comes last"));
+}
+
+}  // namespace
+}  // namespace ms::tracepp
