@@ -22,13 +22,7 @@ constexpr double kScontrolDeadline_s = 5;  // a busy controller answers within a
 
 Error bad_topology(std::string_view source, int line, std::string_view what) {
   return user_error("slurm.topology", fmt::format("{}:{}: {}", source, line, what),
-                    "topology.conf and the output of scontrol show topology are understood");
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
+                    "topology.conf, topology.yaml and the output of scontrol show topology are understood");
 }
 
 struct Row {
@@ -56,14 +50,14 @@ class Expander {
 };
 
 // nullopt: a line that says nothing about switches.
-std::optional<Row> parse_row(std::string_view text, std::string_view source, int line, Expander& expand) {
+std::optional<Row> parse_row(const ConfLine& words, std::string_view source, Expander& expand) {
+  const int line = words.number;
   constexpr std::string_view kIgnored[] = {"level", "linkspeed", "blockindex", "blocksize"};
   Row row;
   row.line = line;
-  for (const std::string& word : split(text, ' ')) {
-    if (word.empty()) continue;
+  for (const std::string& word : words.words) {
     const std::size_t equals = word.find('=');
-    const std::string key = lower(std::string_view(word).substr(0, equals));
+    const std::string key = lower_case(std::string_view(word).substr(0, equals));
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (row.name.empty()) {
       if (key == "blocksizes" || key == "aggregatedblock") return std::nullopt;
@@ -83,18 +77,55 @@ std::optional<Row> parse_row(std::string_view text, std::string_view source, int
   return row;
 }
 
-std::vector<Row> parse_rows(std::string_view text, std::string_view source, Expander& expand) {
-  std::vector<Row> rows;
+// topology.yaml (Slurm 25.05) as lines of topology.conf. Of several topologies it is the cluster's default, else the
+// first. Only the shape that Slurm documents is read: one key a line.
+std::vector<ConfLine> yaml_lines(std::string_view text, std::string_view source) {
+  constexpr std::string_view kContainers[] = {"tree", "switches", "blocks", "block", "block_sizes", "ring", "rings"};
+  struct One {
+    bool is_default = false;
+    std::vector<ConfLine> lines = {};
+  };
+  std::vector<One> topologies;
   int line = 0;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view whole = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), whole.size() + 1));
+  for (const std::string& whole : split(text, '\n')) {
     ++line;
-    std::string words(trim(whole.substr(0, whole.find('#'))));
-    std::replace(words.begin(), words.end(), '\t', ' ');
-    if (words.empty()) continue;
-    if (auto row = parse_row(words, source, line, expand)) rows.push_back(std::move(*row));
-    if (rows.size() > kMaxHosts) throw bad_topology(source, line, fmt::format("more than {} switches", kMaxHosts));
+    std::string_view rest = trim(std::string_view(whole).substr(0, whole.find('#')));
+    while (rest.starts_with("- ")) rest = trim(rest.substr(2));
+    const std::size_t colon = rest.find(':');
+    if (colon == std::string_view::npos) continue;  // "---", or an item of block_sizes
+    const std::string_view key = trim(rest.substr(0, colon));
+    std::string_view value = trim(rest.substr(colon + 1));
+    if (value.size() > 1 && (value.front() == '"' || value.front() == '\'') && value.back() == value.front())
+      value = value.substr(1, value.size() - 2);
+    if (key == "topology") topologies.emplace_back();
+    if (topologies.empty()) throw bad_topology(source, line, "'- topology: NAME' was expected");
+    One& topology = topologies.back();
+    if (key == "topology" || key == "flat") continue;
+    if (key == "cluster_default") {
+      topology.is_default = lower_case(value) == "true" || lower_case(value) == "yes";
+    } else if ((key == "switch" || key == "block" || key == "ring") && !value.empty()) {
+      topology.lines.push_back({line, {fmt::format("SwitchName={}", value)}});
+    } else if ((key == "children" || key == "nodes") && !value.empty() && !topology.lines.empty()) {
+      topology.lines.back().words.push_back(fmt::format("{}={}", key == "nodes" ? "Nodes" : "Switches", value));
+    } else if (std::ranges::find(kContainers, key) == std::end(kContainers)) {
+      throw bad_topology(source, line, fmt::format("'{}' is not understood", printable(key, kMaxWord)));
+    }
+  }
+  auto chosen = std::ranges::find_if(topologies, &One::is_default);
+  if (chosen == topologies.end()) chosen = topologies.begin();
+  return topologies.empty() ? std::vector<ConfLine>{} : std::move(chosen->lines);
+}
+
+std::vector<Row> parse_rows(std::string_view text, std::string_view source, const ReadIncluded& read,
+                            Expander& expand) {
+  std::vector<ConfLine> lines = conf_lines(text, read);
+  const bool is_yaml = !lines.empty() && lines[0].words[0].starts_with('-');
+  if (is_yaml) lines = yaml_lines(text, source);
+  std::vector<Row> rows;
+  for (const ConfLine& line : lines) {
+    if (auto row = parse_row(line, source, expand)) rows.push_back(std::move(*row));
+    if (rows.size() > kMaxHosts)
+      throw bad_topology(source, line.number, fmt::format("more than {} switches", kMaxHosts));
   }
   return rows;
 }
@@ -153,9 +184,9 @@ int Topology::depth() const {
   return depth;
 }
 
-Topology parse_topology(std::string_view text, std::string_view source) {
+Topology parse_topology(std::string_view text, std::string_view source, const ReadIncluded& read) {
   Expander expand_switches(source, kMaxHosts), expand_nodes(source, kMaxNodeNames);
-  const std::vector<Row> rows = parse_rows(text, source, expand_switches);
+  const std::vector<Row> rows = parse_rows(text, source, read, expand_switches);
   Topology topology;
   join_switches(rows, source, topology);
   for (std::size_t s = 0; s < rows.size(); ++s) {

@@ -1,4 +1,4 @@
-// The tree of switches as Slurm knows it: topology.conf, or what "scontrol show topology" says of it. The two differ:
+// The tree of switches as Slurm knows it: topology.conf, topology.yaml, or the output of "scontrol show topology", where
 // scontrol adds levels, and names at every switch all nodes below it. Blocks (topology/block) count as leaf switches.
 // The parser is pure; ask_topology runs scontrol, bounded in time.
 #pragma once
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slurm/conf_lines.h"
 #include "slurm/job_env.h"
 
 namespace ms::slurm {
@@ -26,7 +27,7 @@ struct Topology {
 
 // `source` is what the text is called in errors. Error("slurm.topology", user), with the line: not such a line, a
 // switch for the second time, under two others or under itself, a switch that is not described, a node under two.
-Topology parse_topology(std::string_view text, std::string_view source);
+Topology parse_topology(std::string_view text, std::string_view source, const ReadIncluded& read = {});
 
 // The output of scontrol in `text`; or in `why_not` why there is none, half a sentence.
 struct ToldTopology {

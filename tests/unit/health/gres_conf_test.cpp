@@ -25,7 +25,7 @@ TEST(GresConf, LinesForANode) {
       "Name=gpu Count=-1\n"
       "Name=gpu Count=8x\n"
       "Name=shard Count=8";
-  const std::vector<GresLine> lines = parse_gres_conf(text, "node02");
+  const std::vector<GresLine> lines = parse_gres_conf(text, "node02").lines;
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].name, "gpu");
   EXPECT_EQ(lines[0].type, "h100");
@@ -34,8 +34,25 @@ TEST(GresConf, LinesForANode) {
   EXPECT_THAT(lines[1].files, ElementsAre("/dev/mlx0"));
   EXPECT_EQ(lines[1].count, 2);
   EXPECT_EQ(lines[2].name, "shard");
-  EXPECT_EQ(lines[2].count, 8);
-  EXPECT_THAT(parse_gres_conf("", "node02"), IsEmpty());
+  EXPECT_EQ(lines[2].count, std::nullopt) << "of shares";
+  EXPECT_THAT(parse_gres_conf("", "node02").lines, IsEmpty());
+}
+
+TEST(GresConf, IncludesAndMultipleFiles) {
+  FakeRoot fake;
+  fake.write("/etc/slurm/gres.conf",
+             "include gpus.conf\nInclude /etc/slurm/absent.conf\nInclude /etc/slurm/gres.conf\n"
+             "NodeName=other AutoDetect=nvml\nName=shard File=/dev/nvidia[0-1] Count=8\n");
+  fake.write("/etc/slurm/gpus.conf",
+             "Name=gpu Type=4g.71gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap30 Count=1\n");
+  const auto conf = read_gres_conf(fake.root(), "/etc/slurm/gres.conf", "node02");
+  ASSERT_TRUE(conf && conf->lines.size() > 2);
+  EXPECT_THAT(conf->lines[0].files, ElementsAre("/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30"));
+  EXPECT_EQ(conf->lines[0].count, std::nullopt);
+  EXPECT_EQ(conf->lines.back().count, std::nullopt);
+  EXPECT_FALSE(conf->autodetect);
+  EXPECT_TRUE(read_gres_conf(fake.root(), "/etc/slurm/gres.conf", "other")->autodetect);
+  EXPECT_EQ(read_gres_conf(fake.root(), "/etc/slurm/none", "node02"), std::nullopt);
 }
 
 TEST(GresConf, TheNodesNameIsShort) {

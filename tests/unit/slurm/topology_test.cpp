@@ -49,10 +49,23 @@ TEST(Topology, ReadsTopologyConfAndWhatScontrolSays) {
       {"SwitchName=x Nodes=a\nSwitchName=y Nodes=b\n", "x> y> a:x b:y ", 1},
       {"BlockName=b1 Nodes=n[1-2]\nBlockName=b2 BlockIndex=1 Nodes=n3 BlockSize=2\nBlockSizes=2,4\n",
        "b1> b2> n1:b1 n2:b1 n3:b2 ", 1},
+      {"SwitchName=leaf1 \\\n  Nodes=node[01,03]\nSwitchName=leaf2 \\ \r\nNodes=node[02,04]\nInclude top.conf\n", kTree,
+       2},
+      {"---\n- topology: other\n  block:\n    block_sizes:\n      - 4\n    blocks:\n      - block: b1\n        nodes: "
+       "x\n"
+       "- topology: default  # of the cluster\n  cluster_default: true\n  tree:\n    switches:\n"
+       "      - switch: leaf1\n        nodes: \"node[01,03]\"\n      - switch: leaf2\n        nodes: node[02,04]\n"
+       "      - switch: spine\n        children: leaf[1-2]\n",
+       kTree, 2},
+      {"- topology: t\n  block:\n    block_sizes: [2, 4]\n    blocks:\n    - block: b1\n      nodes: n[1-2]\n",
+       "b1> n1:b1 n2:b1 ", 1},
+      {"- topology: t\n  flat: true\n", "", 0},
       {"", "", 0},
   };
   for (const Row& row : rows) {
-    const Topology topology = parse_topology(row.text, "t");
+    const Topology topology = parse_topology(row.text, "t", [](const std::string& name) {
+      return name == "top.conf" ? std::optional<std::string>("SwitchName=spine Switches=leaf[1-2]\n") : std::nullopt;
+    });
     EXPECT_EQ(describe(topology), row.tree) << row.text;
     EXPECT_EQ(topology.depth(), row.depth) << row.text;
   }

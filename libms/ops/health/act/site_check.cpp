@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 
 #include "base/file.h"
@@ -59,15 +58,8 @@ std::vector<std::string> gpu_files() {
   return files;
 }
 
-bool has_gpus(std::string_view gres_conf, const std::string& node) {
-  for (const std::string& line : split(gres_conf, '\n')) {
-    std::string lower(line.substr(0, line.find('#')));
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    const std::size_t at = lower.find("autodetect=");
-    if (at != std::string::npos && lower.compare(at, 14, "autodetect=off") != 0) return true;
-  }
-  const std::vector<GresLine> lines = parse_gres_conf(gres_conf, node);
-  return std::any_of(lines.begin(), lines.end(), [](const GresLine& line) { return line.name == "gpu"; });
+bool has_gpus(const GresConf& conf) {
+  return conf.autodetect || std::ranges::any_of(conf.lines, [](const GresLine& line) { return line.name == "gpu"; });
 }
 
 }  // namespace
@@ -92,7 +84,8 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
   }
   facts.node = node_name(Sysroot());
   facts.gpu_files = gpu_files();
-  facts.gres_conf_has_gpus = has_gpus(read_or_empty(policy.paths.gres_conf), facts.node);
+  facts.gres_conf_has_gpus =
+      has_gpus(read_gres_conf(Sysroot(), policy.paths.gres_conf, facts.node).value_or(GresConf{}));
   return facts;
 }
 

@@ -20,10 +20,10 @@ bool is_nvidia_device(std::string_view path) {
 }
 
 std::size_t gpus_in_gres_conf(const Evidence& evidence) {
-  const std::string& path = evidence.policy().paths.gres_conf;
-  const std::optional<std::string> text = path.starts_with('/') ? evidence.root().read(path) : std::nullopt;
+  const Sysroot& root = evidence.root();
+  const auto conf = read_gres_conf(root, evidence.policy().paths.gres_conf, node_name(root)).value_or(GresConf{});
   std::set<std::string> devices;
-  for (const GresLine& line : parse_gres_conf(text.value_or(""), node_name(evidence.root()))) {
+  for (const GresLine& line : conf.lines) {
     if (line.name != "gpu") continue;
     std::copy_if(line.files.begin(), line.files.end(), std::inserter(devices, devices.end()), is_nvidia_device);
   }

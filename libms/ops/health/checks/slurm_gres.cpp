@@ -20,11 +20,11 @@ bool is_device(const Sysroot& root, const std::string& path) {
 Result check_slurm_gres(Evidence& evidence) {
   const Sysroot& root = evidence.root();
   const std::string& path = evidence.policy().paths.gres_conf;
-  const auto text = root.read(path);
-  if (!text) return skipped(fmt::format("there is no readable {}", path));
+  const auto conf = read_gres_conf(root, path, node_name(root));
+  if (!conf) return skipped(fmt::format("there is no readable {}", path));
   std::vector<Finding> findings;
   std::size_t devices = 0;
-  for (const GresLine& line : parse_gres_conf(*text, node_name(root))) {
+  for (const GresLine& line : conf->lines) {
     const std::string gres = line.type.empty() ? line.name : fmt::format("{}:{}", line.name, line.type);
     devices += line.files.size();
     for (const std::string& file : line.files) {
@@ -56,7 +56,9 @@ extern constinit const Check kSlurmGres = {
     .summary = "devices in gres.conf that do not exist",
     .needs = "gres.conf",
     .explain =
-        "Every File= of this node in gres.conf must be a device, and Count= must be the number of devices. slurmd "
+        "Every File= and MultipleFiles= of this node in gres.conf, and in the files that it includes, must be a "
+        "device, "
+        "and Count= must be the number of devices; Count= of mps and shard is of shares and is not compared. slurmd "
         "checks this only when it starts. A device that disappeared later is still allocated to jobs, which then fail "
         "at their start.",
     .remedy = "Find out why the device is missing (the driver, lspci); then restart slurmd.",

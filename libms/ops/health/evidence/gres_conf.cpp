@@ -4,30 +4,21 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <climits>
 #include <map>
 
-#include "base/text.h"
 #include "slurm/hostlist.h"
 
 namespace ms::health {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
-
-// "NodeName=n[1-2] Name=gpu File=/dev/nvidia[0-7]": keys in lower case.
-std::map<std::string, std::string> fields(std::string_view line) {
+// Keys in lower case.
+std::map<std::string, std::string> fields(const slurm::ConfLine& line) {
   std::map<std::string, std::string> result;
-  for (const std::string& word : split(line, ' ')) {
+  for (const std::string& word : line.words) {
     const std::size_t equals = word.find('=');
-    if (equals != std::string::npos) result[lower(word.substr(0, equals))] = word.substr(equals + 1);
+    if (equals != std::string::npos) result[slurm::lower_case(word.substr(0, equals))] = word.substr(equals + 1);
   }
   return result;
 }
@@ -58,15 +49,19 @@ bool is_for(const std::map<std::string, std::string>& line, std::string_view nod
   return nodes && std::find(nodes->begin(), nodes->end(), node) != nodes->end();
 }
 
-std::optional<GresLine> parse_line(std::string_view text, std::string_view node) {
-  auto line = fields(text);
+std::optional<GresLine> parse_line(const slurm::ConfLine& words, std::string_view node) {
+  auto line = fields(words);
   if (!line.contains("name") || !is_for(line, node)) return std::nullopt;
-  GresLine gres{.name = lower(line["name"]), .type = line["type"], .files = {}, .count = {}};
-  if (const auto file = line.find("file"); file != line.end()) {
-    const auto files = expand_files(file->second);
+  GresLine gres{.name = slurm::lower_case(line["name"]), .type = line["type"], .files = {}, .count = {}};
+  const bool is_one_of_several_files = line.contains("multiplefiles");
+  for (const char* key : {"file", "multiplefiles"}) {
+    if (!line.contains(key)) continue;
+    const auto files = expand_files(line[key]);
     if (!files) return std::nullopt;
     gres.files = *files;
   }
+  // Count= of these two is the number of shares of a GPU.
+  if (is_one_of_several_files || gres.name == "mps" || gres.name == "shard") return gres;
   if (const auto count = line.find("count"); count != line.end()) {
     const std::string& digits = count->second;
     std::int64_t value = 0;
@@ -79,23 +74,22 @@ std::optional<GresLine> parse_line(std::string_view text, std::string_view node)
 
 }  // namespace
 
-std::vector<GresLine> parse_gres_conf(std::string_view text, std::string_view node) {
-  std::vector<GresLine> lines;
-  std::string joined;  // a line and those that continue it
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    line = line.substr(0, line.find('#'));
-    const bool goes_on = line.ends_with('\\');
-    if (goes_on) line.remove_suffix(1);
-    joined += line;
-    if (goes_on && !text.empty()) continue;
-    std::replace(joined.begin(), joined.end(), '\t', ' ');
-    if (auto gres = parse_line(trim(joined), node)) lines.push_back(std::move(*gres));
-    joined.clear();
+std::optional<GresConf> read_gres_conf(const Sysroot& root, const std::string& path, std::string_view node) {
+  const auto text = path.starts_with('/') ? root.read(path) : std::nullopt;
+  if (!text) return std::nullopt;
+  return parse_gres_conf(*text, node,
+                         [&](const std::string& name) { return root.read(slurm::included_path(path, name)); });
+}
+
+GresConf parse_gres_conf(std::string_view text, std::string_view node, const slurm::ReadIncluded& read) {
+  GresConf conf;
+  for (const slurm::ConfLine& words : slurm::conf_lines(text, read)) {
+    if (auto gres = parse_line(words, node)) conf.lines.push_back(std::move(*gres));
+    const auto line = fields(words);
+    const auto detect = line.find("autodetect");
+    if (detect != line.end() && is_for(line, node)) conf.autodetect = slurm::lower_case(detect->second) != "off";
   }
-  return lines;
+  return conf;
 }
 
 std::string node_name(const Sysroot& root) {

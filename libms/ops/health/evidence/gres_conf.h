@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/sysroot.h"
+#include "slurm/conf_lines.h"
 
 namespace ms::health {
 
@@ -15,12 +16,19 @@ struct GresLine {
   std::string name;  // "gpu"
   std::string type;
   std::vector<std::string> files;     // brackets expanded: "/dev/nvidia0", ...
-  std::optional<std::int64_t> count;  // Count=, where it is given
+  std::optional<std::int64_t> count;  // of devices, as Count= gives it; not for mps, shard and MultipleFiles
+};
+
+struct GresConf {
+  std::vector<GresLine> lines;
+  bool autodetect = false;  // by some library
 };
 
 // The lines for `node`: those whose NodeName= names it, and those without one. A line that is not understood is left
-// out: what Slurm makes of it, slurmd says itself.
-std::vector<GresLine> parse_gres_conf(std::string_view text, std::string_view node);
+// out: slurmd reports it.
+GresConf parse_gres_conf(std::string_view text, std::string_view node, const slurm::ReadIncluded& read = {});
+// nullopt: there is no readable file. Included files that cannot be read have no lines.
+std::optional<GresConf> read_gres_conf(const Sysroot& root, const std::string& path, std::string_view node);
 
 // The node's name up to the first dot.
 std::string node_name(const Sysroot& root);

@@ -48,8 +48,9 @@ const Option kMaxRate{.name = "max-rate",
                       .value = "GBITS",
                       .doc = "Maximum rate per direction in Gbit/s. 0: unlimited.",
                       .default_text = "0"};
-const Option kTopology{
-    .name = "topology", .value = "FILE", .doc = "Switch topology: a topology.conf, or slurm to ask Slurm."};
+const Option kTopology{.name = "topology",
+                       .value = "FILE",
+                       .doc = "Switch topology: a topology.conf or topology.yaml, or slurm to ask Slurm."};
 const Option kNagios{.name = "nagios", .doc = "Print one line for Nagios."};
 const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also write FILE for the textfile collector."};
 const Option kHtml{.name = "html", .value = "FILE", .doc = "Also write FILE, an HTML page with heat maps."};

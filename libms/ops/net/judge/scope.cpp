@@ -33,7 +33,12 @@ std::vector<std::string> nodes_in_scope(const std::string& named, const std::str
 }
 
 slurm::Topology read_topology(const std::string& from) {
-  if (from != "slurm") return slurm::parse_topology(read_file(from, Blame::user), from);
+  if (from != "slurm") {
+    // A file whose lines are missing would be another topology: what cannot be read is refused.
+    return slurm::parse_topology(read_file(from, Blame::user), from, [&](const std::string& name) {
+      return read_file(slurm::included_path(from, name), Blame::user);
+    });
+  }
   const slurm::ToldTopology told = slurm::ask_topology([](const char* name) { return std::getenv(name); });
   if (!told.why_not.empty()) throw Error("slurm.topology", Blame::slurm, told.why_not);
   return slurm::parse_topology(told.text, from);
