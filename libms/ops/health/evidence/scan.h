@@ -88,27 +88,29 @@ struct KnownLine {
 // Gathers what lines say: one finding for equal ones, with how often it was said; the worst first, and not too many.
 class LogTally {
  public:
-  void add(Severity severity, std::string entity, std::string message) {
-    ++counts_[{severity, std::move(entity), std::move(message)}];
+  // remedy: empty for the check's own.
+  void add(Severity severity, std::string entity, std::string message, std::string_view remedy = {}) {
+    ++counts_[{severity, std::move(entity), std::move(message), std::string(remedy)}];
   }
   std::vector<Finding> findings() const {
     constexpr std::size_t kMost = 16;
     std::vector<Finding> found;
     for (auto it = counts_.rbegin(); it != counts_.rend() && found.size() < kMost; ++it) {
-      const auto& [severity, entity, message] = it->first;
+      const auto& [severity, entity, message, remedy] = it->first;
       const double count = static_cast<double>(it->second);
       found.push_back({.severity = severity,
                        .entity = entity,
                        .message = it->second == 1 ? message : fmt::format("{}, {} times", message, it->second),
                        .measured = count,
                        .limit = 0.0,
-                       .unit = "lines"});
+                       .unit = "lines",
+                       .remedy = remedy});
     }
     return found;
   }
 
  private:
-  std::map<std::tuple<Severity, std::string, std::string>, std::int64_t> counts_;
+  std::map<std::tuple<Severity, std::string, std::string, std::string>, std::int64_t> counts_;
 };
 
 // Text that may hold anything, for a message.
