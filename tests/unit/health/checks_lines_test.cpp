@@ -2,6 +2,8 @@
 // not, however much it looks like it.
 #include "fake_node.h"
 
+#include <set>
+
 namespace ms::health {
 namespace {
 
@@ -59,6 +61,54 @@ TEST_F(LogChecks, JudgeLines) {
     ASSERT_EQ(result.findings.size(), 1U) << row.line;
     EXPECT_EQ(result.findings[0].entity, row.entity);
     EXPECT_THAT(result.findings[0].message, ::testing::HasSubstr(row.words));
+  }
+}
+
+TEST_F(LogChecks, ThreeLinesOfAnNvSwitchAreOneError) {
+  put("/sys/bus/pci/devices/0000:11:00.0/vendor", "0x10de");
+  put("/sys/bus/pci/devices/0000:11:00.0/class", "0x030200");
+  const std::string two = "nvidia-nvswitch2: SXid (PCI:0000:86:00.0): 20034, ";
+  const std::string one = "nvidia-nvswitch1: SXid (PCI:0000:85:00.0): 12028, ";
+  const std::string old = "nvidia-nvswitch0: SXid (PCI:0000:84:00.0): 22013, ";
+  const std::string lost = "nvidia-nvswitch3: SXid (PCI:0000:87:00.0): 24001, ";
+  log({lost + "Severity 1 Engine instance 01 Sub-engine instance 00", lost + "Data {0x00000001}",
+       two + "Fatal, Link 42 LTSSM Fault Up", one + "Non-fatal, Link 28 egress non-posted PRIV error (First)",
+       two + "Severity 1 Engine instance 42 Sub-engine instance 00", two + "Data {0x00000022, 0x00000022}",
+       one + "Severity 0 Engine instance 28 Sub-engine instance 00", one + "Data {0x000001c0}",
+       old + "Link 3 NVLink fault", old + "Severity 1 Engine instance 03 Sub-engine instance 00"});
+  const Result result = run("gpu.sxid");
+  std::set<std::string> found;
+  for (const Finding& finding : result.findings)
+    found.insert(finding.entity + " " + finding.message.substr(0, finding.message.find(' ')) + " " +
+                 fmt::format("{}", *finding.measured));
+  EXPECT_THAT(found, ::testing::ElementsAre("switch 0 fatal 1", "switch 1 non-fatal 1", "switch 2 fatal 1",
+                                            "switch 3 fatal 1"));
+}
+
+TEST_F(LogChecks, XidsOfNvlink5AreJudgedByTheirSeverityAndSubcode) {
+  struct Row {
+    std::string text;
+    Outcome outcome;
+    std::string words;
+  };
+  const Row rows[] = {
+      {"145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000)", Outcome::pass, ""},
+      {"144, SAW_MVB Nonfatal XC0 i0 Link 0 (0x00000001 0x00000008)", Outcome::pass, ""},
+      {"145, RLW_REMAP  Fatal   XC0 i0 Link 07 (0x00000004 0x00000040)", Outcome::critical,
+       "fatal NVLink error of link 7"},
+      {"149, NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x000005c6 0x00000000)", Outcome::critical, "link 3"},
+      {"149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 0x00000000)", Outcome::critical, "subcode 4"},
+      {"149, NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x025001c6 0x00000000)", Outcome::warn, "subcode 37"},
+      {"149, NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x026001c6 0x00000000)", Outcome::warn, "subcode 38"},
+      {"149, NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x0000000a]", Outcome::critical, "link 1"},
+      {"150, MSE_WATCHDOG Fatal XC0 i0 Link -1 (0x00000000 0x00000000)", Outcome::critical, "error (MSE_WATCHDOG)"},
+      {"149, pid=12, name=x Nonfatal", Outcome::warn, "NVLink error"},
+      {"45, pid=81281, name=python3, Ch 00000001 caused by previous Xid 149", Outcome::pass, ""},
+  };
+  for (const Row& row : rows) {
+    const Result result = run_on_line("gpu.xid", "NVRM: Xid (PCI:0000:11:00): " + row.text);
+    EXPECT_OUTCOME(result, row.outcome) << row.text;
+    if (row.outcome != Outcome::pass) EXPECT_THAT(result.findings.at(0).message, ::testing::HasSubstr(row.words));
   }
 }
 

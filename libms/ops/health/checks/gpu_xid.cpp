@@ -32,6 +32,18 @@ Result check_gpu_xid(Evidence& evidence) {
       action_lines.emplace(xid->pci, &line);
       continue;
     }
+    if (xid->nvlink) {
+      const NvlinkAdvice advice = advice_for(*xid->nvlink);
+      evidence.mark_judged(line);
+      if (advice.severity == Severity::note) continue;
+      const auto& [fatal, unit, link, subcode] = *xid->nvlink;
+      tally.add(advice.severity, entity_at(xid->pci),
+                fmt::format("Xid {}: fatal NVLink error{} ({}{})", xid->number,
+                            link < 0 ? "" : fmt::format(" of link {}", link), unit,
+                            subcode < 0 ? "" : fmt::format(", subcode {}", subcode)),
+                advice.remedy);
+      continue;
+    }
     const XidRow* row = find_xid(xid->number);
     if (row != nullptr && (row->user_can_cause || row->severity == Severity::note)) continue;
     tally.add(row ? row->severity : Severity::warning, entity_at(xid->pci),
@@ -61,8 +73,10 @@ extern constinit const Check kGpuXid = {
     .explain =
         "The driver writes an Xid to the kernel log when something goes wrong on a GPU. Xids for broken hardware or a "
         "required reset are critical (48, 54, 62, 64, 79, 95, 119, 120, 140, 143, 158); Xids that need a closer look "
-        "are warnings (46, 74, 94, 144 to 150 and others). Xid 154 is judged by the action in its text, and the last "
-        "one of a GPU counts.\n\n"
+        "are warnings (46, 74, 94 and others). Xids 144 to 150 are judged by the severity in their text: nonfatal ones "
+        "do not count; a fatal one is critical, except when the subcode of Xid 149 says that the other end of the link "
+        "or software took it down, which is a warning. Xid 154 is judged by the action in its text, and the last one "
+        "of a GPU counts.\n\n"
         "Xids that a program can cause never count: 13, 31, 43, 45, 109 and similar ones. Only lines that the kernel "
         "itself wrote since the boot of the node and its last undrain count. After a reset of the GPU, undrain the "
         "node.",

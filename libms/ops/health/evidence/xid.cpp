@@ -40,7 +40,61 @@ std::optional<RecoveryAction> parse_action(std::string_view text) {
   return action && scan.at_end() ? std::optional(static_cast<RecoveryAction>(*action)) : std::nullopt;
 }
 
+// The form changed with driver 575: "XC0 i0" was "XC 0 i 0", and the registers stood in brackets.
+std::optional<NvlinkError> parse_nvlink(int xid, Scan scan) {
+  NvlinkError error{.unit = std::string(scan.device())};
+  scan.blanks();
+  error.fatal = scan.literal("Fatal");
+  if (error.unit.empty() || (!error.fatal && !scan.one_of({"Nonfatal", "Non-fatal"}))) return std::nullopt;
+  for (const std::string_view word : {"XC", "i", "Link"}) {
+    scan.blanks();
+    if (!scan.literal(word)) return std::nullopt;
+    scan.blanks();
+    const bool is_none = scan.literal("-");
+    const auto number = scan.number();
+    if (!number || *number > 999) return std::nullopt;
+    error.link = is_none ? -1 : static_cast<int>(*number);
+  }
+  scan.blanks();
+  const bool has_registers = scan.one_of({"(0x", "[0x"});
+  const auto first = has_registers ? scan.hex() : std::nullopt;
+  if (xid == 149 && error.unit.starts_with("NETIR_LINK") && first)
+    error.subcode = static_cast<int>(*first >> 20 & 0x3f);
+  return error;
+}
+
+struct SubcodeRow {
+  int first, last;
+  NvlinkAdvice advice;
+};
+constexpr NvlinkAdvice kReset = {kCritical, {}};
+constexpr NvlinkAdvice kSignal = {
+    kCritical,
+    "Reset the GPU when no job runs. The signal of this link is bad: if it recurs, reseat or replace the cable, "
+    "cartridge or tray of the link."};
+constexpr NvlinkAdvice kPeer = {
+    kWarning,
+    "The other end of this link, a GPU or an NVSwitch, took it down: look there first (its Xids and SXids, the fabric "
+    "manager's log); then reset this GPU when no job runs."};
+constexpr NvlinkAdvice kSoftware = {
+    kWarning,
+    "Software took this link down, as at a reset or an end of the driver, or an administrator did. See what was done "
+    "at that time; if a link stays down (nvidia-smi nvlink -s), reset the GPU when no job runs."};
+constexpr SubcodeRow kSubcodes[] = {
+    {2, 4, kSignal},     {10, 10, kSignal},   {42, 43, kSignal},  // INVESTIGATE_LINK_SI, ..._AND_CABLES
+    {21, 21, kPeer},     {32, 37, kPeer},                         // INVESTIGATE_PEER_DEVICE
+    {15, 18, kReset},    {22, 22, kReset},                        // INVESTIGATE_SW_USER, after a reset
+    {38, 38, kSoftware}, {40, 40, kSoftware},                     // no reset; INVESTIGATE_SW/USER, ..._HOST
+};
+
 }  // namespace
+
+NvlinkAdvice advice_for(const NvlinkError& error) {
+  if (!error.fatal) return {kNote, {}};
+  const auto row = std::ranges::find_if(
+      kSubcodes, [&](const SubcodeRow& each) { return each.first <= error.subcode && error.subcode <= each.last; });
+  return row == std::end(kSubcodes) ? kReset : row->advice;
+}
 
 const std::vector<XidRow>& xid_rows() {
   static const std::vector<XidRow> kRows = {
@@ -98,7 +152,7 @@ const std::vector<XidRow>& xid_rows() {
       {141, 141, "CUDA fast path error", kWarning, kJob},
       {142, 142, "video encoder error", kWarning, kJob},
       {143, 143, "GPU initialisation failed", kCritical, kMachine},
-      {144, 150, "NVLink error", kWarning, kMachine},
+      {144, 150, "NVLink error", kWarning, kMachine},  // where the line does not say whether it is fatal
       {151, 151, "key rotation error", kWarning, kMachine},
       {154, 154, "the driver asks for a recovery action", kCritical, kMachine},  // only if its text names one
       {155, 155, "NVLink software error", kWarning, kMachine},
@@ -160,6 +214,7 @@ std::optional<XidLine> parse_xid(std::string_view line) {
               .number = static_cast<int>(*number),
               .action = {}};
   if (xid.number == 154) xid.action = parse_action(scan.rest());
+  if (xid.number >= 144 && xid.number <= 150) xid.nvlink = parse_nvlink(xid.number, scan);
   return xid;
 }
 

@@ -22,10 +22,27 @@ struct XidRow {
 const std::vector<XidRow>& xid_rows();
 const XidRow* find_xid(int number);  // nullptr: not in the table
 
+// What the line of an Xid 144 to 150 says of the NVLink: "NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x026001c6 0x00000000
+// ...)".
+struct NvlinkError {
+  bool fatal = false;
+  std::string unit;  // "NETIR_LINK_EVT"
+  int link = -1;     // -1: of none in particular
+  int subcode = -1;  // of Xid 149: why the link went down; -1: none
+};
+
+// By NVIDIA's catalog, which knows subcodes of Xid 149. remedy: empty for that of any Xid.
+struct NvlinkAdvice {
+  Severity severity;
+  std::string_view remedy;
+};
+NvlinkAdvice advice_for(const NvlinkError& error);
+
 struct XidLine {
   std::string pci;  // "0000:9b:00.0", lower case
   int number = 0;
-  std::optional<RecoveryAction> action;  // Xid 154: what the driver asks for now
+  std::optional<RecoveryAction> action;    // Xid 154: what the driver asks for now
+  std::optional<NvlinkError> nvlink = {};  // Xid 144 to 150, where the line is of the known form
 };
 
 // The meaning of a recovery action other than none, requested by Xid 154 or through NVML: "a reset of the GPU".
