@@ -26,6 +26,26 @@ class DiskErrors : public FakeNode {
   }
 };
 
+TEST_F(DiskErrors, AnNvmeDiskWhoseIoTimesOutAgainWarns) {
+  const std::string abort = "nvme nvme0: I/O 1 QID 5 timeout, aborting";
+  const std::string polled = "nvme nvme0: I/O tag 9 (1009) opcode 0x2 (I/O Cmd) QID 2 timeout, completion polled";
+  const std::string reset = "nvme nvme0: I/O 1 QID 5 timeout, reset controller";
+  for (const std::vector<std::string>& lines : {std::vector<std::string>{},
+                                                {abort, "nvme nvme0: Abort status: 0x0"},
+                                                {polled},
+                                                {"nvme nvme0: 32/0/0 default/read/poll queues"},
+                                                {"nvme[12]: segfault nvme0: I/O 1 QID 5 timeout, reset controller"}}) {
+    log(lines);
+    EXPECT_OUTCOME(run("disk.errors"), Outcome::pass) << (lines.empty() ? "" : lines[0]);
+  }
+  log({abort, reset, polled, "nvme nvme7: I/O 1 QID 5 timeout, reset controller"});
+  const Result result = run("disk.errors");
+  EXPECT_OUTCOME(result, Outcome::warn);
+  ASSERT_THAT(entities(result), ::testing::ElementsAre("nvme0", "nvme7"));
+  EXPECT_EQ(result.findings[0].measured, 3.0);
+  EXPECT_THAT(result.findings[0].message, ::testing::HasSubstr("reset 1 time"));
+}
+
 TEST_F(DiskErrors, KnowsWhoseDiskItIs) {
   struct Row {
     std::string device, disk;

@@ -104,6 +104,31 @@ TEST_F(NetLink, ExpectedPorts) {
   EXPECT_THAT(run("net.link").findings.at(0).remedy, HasSubstr("network interface is up"));
 }
 
+TEST_F(NetLink, APortOnOneLaneOfFourWarns) {
+  const auto put_port = [&](const std::string& adapter, const std::string& rate, const std::string& layer) {
+    const std::string dir = "/sys/class/infiniband/" + adapter;
+    put(dir + "/hca_type", "MT4123");
+    put(dir + "/ports/1/state", "4: ACTIVE");
+    put(dir + "/ports/1/phys_state", "5: LinkUp");
+    put(dir + "/ports/1/rate", rate);
+    put(dir + "/ports/1/link_layer", layer);
+  };
+  put_port("mlx5_0", "200 Gb/sec (4X HDR)", "InfiniBand");
+  put_port("mlx5_1", "100 Gb/sec (2X HDR)", "InfiniBand");  // a splitter
+  put_port("mlx5_3", "25 Gb/sec (1X EDR)", "Ethernet");
+  EXPECT_OUTCOME(run("net.link"), Outcome::pass);
+  put_port("mlx5_2", "50 Gb/sec (1X HDR)", "InfiniBand");
+  const Result result = run("net.link");
+  EXPECT_OUTCOME(result, Outcome::warn);
+  EXPECT_THAT(entities(result), ::testing::ElementsAre("mlx5_2/1"));
+  EXPECT_EQ(result.findings.at(0).measured, 1.0);
+  policy.expect.links = {"mlx5_0/1", "mlx5_2/1"};
+  EXPECT_OUTCOME(run("net.link"), Outcome::warn);
+  policy.expect.links = {};
+  put("/sys/class/infiniband/mlx5_2/hca_type", "MT4119");  // nothing to compare with
+  EXPECT_OUTCOME(run("net.link"), Outcome::pass);
+}
+
 TEST_F(NetLink, AnExpectationThatIsNoNameIsNotThere) {
   make_directory("/sys/class/net/eth0");
   put("/etc/carrier", "1");

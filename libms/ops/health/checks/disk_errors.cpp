@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 
+#include "base/text.h"
 #include "health/checks/check.h"
 #include "health/evidence/disk_names.h"
+#include "health/evidence/growth.h"
 #include "health/evidence/scan.h"
 
 namespace ms::health {
@@ -122,17 +125,65 @@ bool read_ata(Scan scan, LogTally& tally) {
   return true;
 }
 
+// Timeouts that the NVMe driver mends itself: it asks again, and no error reaches the block layer. Each holds I/O up
+// for 30 s.
+class NvmeTimeouts {
+ public:
+  // "nvme nvme1: I/O tag 1 (1001) opcode 0x2 (I/O Cmd) QID 7 timeout, aborting req_op:READ(0) size:131072", and of
+  // older kernels "nvme nvme1: I/O 1 QID 5 timeout, reset controller".
+  bool read(Scan scan, double when_s) {
+    if (!scan.literal("nvme ")) return false;
+    const std::string_view device = scan.device();
+    if (!scan.literal(": I/O ")) return false;
+    constexpr std::string_view kTimeout = " timeout, ";
+    const std::size_t at = scan.rest().find(kTimeout);
+    if (at == std::string_view::npos) return false;
+    scan = Scan(scan.rest().substr(at + kTimeout.size()));
+    const bool is_reset = scan.one_of({"reset controller", "disable controller"});
+    if (!is_reset && !scan.one_of({"aborting", "completion polled"})) return false;
+    Device& of_device = devices_[std::string(device)];
+    of_device.again |= of_device.timeouts > 0 && when_s - of_device.last_s < kHour_s;
+    of_device.last_s = when_s;
+    ++of_device.timeouts;
+    of_device.resets += is_reset ? 1 : 0;
+    return true;
+  }
+
+  void judge(const Sysroot& root, std::vector<Finding>& findings) const {
+    for (const auto& [name, device] : devices_) {
+      if (!disk_severity(root, name) || (!device.again && device.resets == 0)) continue;
+      findings.push_back(
+          {.severity = Severity::warning,
+           .entity = name,
+           .message = fmt::format("its I/O timed out {}{}", plural(device.timeouts, "time"),
+                                  device.resets == 0 ? "" : ", controller reset " + plural(device.resets, "time")),
+           .measured = static_cast<double>(device.timeouts),
+           .limit = 1.0,
+           .unit = "timeouts"});
+    }
+  }
+
+ private:
+  struct Device {
+    std::size_t timeouts = 0, resets = 0;
+    double last_s = 0;
+    bool again = false;  // within an hour
+  };
+  std::map<std::string, Device> devices_;
+};
+
 Result check_disk_errors(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
+  NvmeTimeouts timeouts;
   for (const KernelLine& line : log.lines) {
     const Scan scan(line.text);
     std::optional<DiskLine> found = read_block_error(scan);
     if (!found) found = read_controller_error(scan);
     if (!found) found = read_filesystem_error(scan);
     if (!found) {
-      if (read_ata(scan, tally)) evidence.mark_judged(line);
+      if (timeouts.read(scan, line.since_boot_s) || read_ata(scan, tally)) evidence.mark_judged(line);
       continue;
     }
     const auto severity = disk_severity(evidence.root(), found->device);
@@ -140,7 +191,9 @@ Result check_disk_errors(Evidence& evidence) {
     tally.add(std::min(*severity, found->severity), std::string(found->device), std::string(found->message));
     evidence.mark_judged(line);
   }
-  return judged(tally.findings());
+  std::vector<Finding> findings = tally.findings();
+  timeouts.judge(evidence.root(), findings);
+  return judged(std::move(findings));
 }
 
 }  // namespace
@@ -152,7 +205,8 @@ extern constinit const Check kDiskErrors = {
     .needs = "/dev/kmsg",
     .explain =
         "Looks in the kernel log for I/O and medium errors, NVMe controllers that went down or were removed, failed "
-        "members of arrays, and errors of ext4, XFS and Btrfs. Loop devices and USB, optical and removable drives are "
+        "members of arrays, and errors of ext4, XFS and Btrfs. NVMe timeouts are a warning if the controller was "
+        "reset or two came within an hour. Loop devices and USB, optical and removable drives are "
         "ignored, since users may control them. Network disks and disks that no longer exist only cause warnings. "
         "Rejected discards are not errors.",
     .remedy =

@@ -1,6 +1,8 @@
 // The check host.pcie (check.h): PCIe errors that were not corrected, and devices that dropped off the bus.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "health/checks/check.h"
 #include "health/evidence/scan.h"
 
@@ -24,6 +26,24 @@ bool read_aer(Scan line, LogTally& tally) {
   return true;
 }
 
+// What a port did after an uncorrected error of the device below it.
+constexpr KnownLine kPort[] = {
+    {"DPC: containment event, ", Severity::warning,
+     "the port cut its device off after an uncorrected PCIe error (DPC)"},
+    {"AER: device recovery failed", Severity::warning, "the device below it did not recover from a PCIe error"},
+    {"broken device, ", Severity::warning, "the link below it cannot be trained"},
+};
+
+bool read_port(Scan line, LogTally& tally) {
+  if (!line.literal("pcieport ")) return false;
+  const std::string_view port = line.name();
+  if (!port.ends_with(':') || !line.literal(" ")) return false;
+  const auto known = std::ranges::find_if(kPort, [&](const KnownLine& row) { return line.literal(row.text); });
+  if (known == std::end(kPort)) return false;
+  tally.add(known->severity, std::string(port.substr(0, port.size() - 1)), std::string(known->message));
+  return true;
+}
+
 // "pcieport 0000:00:01.0: pciehp: Slot(4): Link Down"
 bool read_hotplug(Scan line, LogTally& tally) {
   if (!line.literal("pcieport ")) return false;
@@ -43,7 +63,8 @@ Result check_host_pcie(Evidence& evidence) {
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   for (const KernelLine& line : log.lines) {
-    if (read_aer(Scan(line.text), tally) || read_hotplug(Scan(line.text), tally)) evidence.mark_judged(line);
+    const Scan scan(line.text);
+    if (read_aer(scan, tally) || read_port(scan, tally) || read_hotplug(scan, tally)) evidence.mark_judged(line);
   }
   return judged(tally.findings());
 }
@@ -56,8 +77,9 @@ extern constinit const Check kHostPcie = {
     .summary = "uncorrected PCIe errors, and devices that dropped off the bus",
     .needs = "/dev/kmsg",
     .explain =
-        "Reads messages of the kernel's AER and hot-plug code: uncorrected errors, fatal or not, and slots whose link "
-        "went down or whose card is missing. Corrected errors are ignored, since links retry.",
+        "Reads messages of the kernel's AER, DPC and hot-plug code: uncorrected errors, fatal or not, ports that cut "
+        "their device off (DPC) or whose device did not recover, and slots whose link went down or whose card is "
+        "missing. Corrected errors are ignored, since links retry.",
     .remedy =
         "Reseat the named device or its riser; if the error recurs, replace it. After a fatal error reboot the node.",
     .run = check_host_pcie};

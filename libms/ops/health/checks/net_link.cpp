@@ -2,6 +2,9 @@
 // meant to be used are judged, and only warned about: a port without a cable looks like one whose cable is broken.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/text.h"
 #include "health/checks/check.h"
 #include "health/evidence/growth.h"
@@ -152,14 +155,51 @@ std::vector<Finding> judge_found(const Evidence& evidence, const std::vector<Lin
   return findings;
 }
 
+// "400 Gb/sec (4X NDR)": 4. 0: it is not said, or it is no port of InfiniBand, whose every port has several lanes.
+std::uint64_t lanes_of(const Sysroot& root, const Link& link) {
+  if (!link.is_port || text_of(root, link.directory + "/link_layer") != "InfiniBand") return 0;
+  const std::string rate = text_of(root, link.directory + "/rate");
+  Scan scan(std::string_view(rate).substr(std::min(rate.find('('), rate.size())));
+  const auto lanes = scan.literal("(") ? scan.number() : std::nullopt;
+  return lanes && scan.literal("X ") ? *lanes : 0;
+}
+
+// A cable with a bad lane trains at 1X. 2X is how splitters run; and ports of other adapters may have other cables.
+std::vector<Finding> narrow_ports(const Evidence& evidence, const std::vector<Link>& links) {
+  const Sysroot& root = evidence.root();
+  const auto adapter = [&](const Link& link) { return text_of(root, link.directory + "/../../hca_type"); };
+  std::vector<Finding> findings;
+  for (const Link& link : links) {
+    if (lanes_of(root, link) != 1 || !state_of(root, link).up) continue;
+    std::uint64_t widest = 1;
+    for (const Link& other : links) {
+      const bool compares = other.is_port && state_of(root, other).up && adapter(other) == adapter(link);
+      if (compares) widest = std::max(widest, lanes_of(root, other));
+    }
+    if (widest == 1) continue;
+    findings.push_back({.severity = Severity::warning,
+                        .entity = link.name,
+                        .message = fmt::format("runs on 1 lane, other ports on {}: {}", widest,
+                                               text_of(root, link.directory + "/rate")),
+                        .measured = 1.0,
+                        .limit = static_cast<double>(widest),
+                        .unit = "lanes"});
+  }
+  return findings;
+}
+
 Result check_net_link(Evidence& evidence) {
   if (!evidence.policy().expect.links.empty()) {
-    return judged(judge_expected(evidence), plural(evidence.policy().expect.links.size(), "link") + " up");
+    std::vector<Finding> findings = judge_expected(evidence);
+    if (evidence.policy().expect.link_gbps <= 0)
+      std::ranges::move(narrow_ports(evidence, watched_links(evidence)), std::back_inserter(findings));
+    return judged(std::move(findings), plural(evidence.policy().expect.links.size(), "link") + " up");
   }
   const std::vector<Link> links = watched_links(evidence);
   if (links.empty()) return skipped("expect.links is empty, and there is no physical interface and no RDMA port here");
   Counters keep;
   std::vector<Finding> findings = judge_found(evidence, links, keep);
+  std::ranges::move(narrow_ports(evidence, links), std::back_inserter(findings));
   Result result = judged(std::move(findings), fmt::format("{} of {} up", keep.size(), plural(links.size(), "link")));
   result.counters = std::move(keep);
   return result;
@@ -175,8 +215,10 @@ extern constinit const Check kNetLink = {
     .explain =
         "Every link in expect.links, an interface (eth0) or a port of an adapter (mlx5_0/1), must exist, be up, and "
         "have at least expect.link_gbps; otherwise it is critical. If expect.links is empty, it only warns, and only "
-        "of two kinds of links: ports that receive a signal but are not active, usually because no subnet manager "
-        "responds; and links that are down but were up within the last day. A polling port that was never up may "
+        "about two kinds of links: ports that receive a signal but are not active, usually because no subnet manager "
+        "responds; and links that are down but were up within the last day. An InfiniBand port that runs on one lane "
+        "(1X) "
+        "while another port of an adapter of its type has more is a warning. A polling port that was never up may "
         "simply have no cable.",
     .remedy =
         "Reseat or replace the cable and its transceivers, then check the switch port; compare with ibstat or ethtool "

@@ -7,20 +7,6 @@
 #include <limits>
 
 namespace ms::health {
-namespace {
-
-// The clock of the kernel log's time stamps: since boot, without the time asleep. A fake root may have its own.
-double uptime_s(const Sysroot& root) {
-  if (!root.is_real()) {
-    if (const std::optional<std::string> text = root.read("/proc/uptime")) return std::strtod(text->c_str(), nullptr);
-  }
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-}  // namespace
-
 Evidence::Evidence(const Policy& policy, double now_wall_s, double not_before_wall_s, Counters before, Asked asked)
     : policy_(policy),
       root_(policy.paths.sysroot),
@@ -29,6 +15,16 @@ Evidence::Evidence(const Policy& policy, double now_wall_s, double not_before_wa
       before_(std::move(before)),
       asked_(std::move(asked)) {}
 
+// Without the time asleep. A fake root may have its own.
+double Evidence::uptime_s() const {
+  if (!root_.is_real()) {
+    if (const std::optional<std::string> text = root_.read("/proc/uptime")) return std::strtod(text->c_str(), nullptr);
+  }
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 const GpuSnapshot& Evidence::gpus() {
   if (!gpus_) gpus_ = read_gpus(policy_.paths.nvml);
   return *gpus_;
@@ -36,7 +32,7 @@ const GpuSnapshot& Evidence::gpus() {
 
 const KernelLog& Evidence::kernel_log() {
   if (!kernel_log_) {
-    const double booted_wall_s = now_wall_s_ - uptime_s(root_);
+    const double booted_wall_s = now_wall_s_ - uptime_s();
     kernel_log_ = read_kernel_log(root_, not_before_wall_s_ > 0 ? not_before_wall_s_ - booted_wall_s : 0);
   }
   return *kernel_log_;

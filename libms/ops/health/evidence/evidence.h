@@ -43,6 +43,7 @@ class Evidence {
   const Asked& asked() const { return asked_; }
   const Sysroot& root() const { return root_; }
   double now_wall_s() const { return now_wall_s_; }
+  double uptime_s() const;  // by the clock of the kernel log
   const GpuSnapshot& gpus();
   const KernelLog& kernel_log();  // since boot and not before not_before_wall_s
   // A check that makes a finding from a line of kernel_log() marks it; host.kmsg, the last of the lane, leaves it to
