@@ -47,12 +47,13 @@ std::vector<PlugstackLine> parse_plugstack(std::string_view text) {
 }
 
 std::optional<PluginLine> our_plugin(const std::vector<PlugstackLine>& stack) {
-  constexpr std::string_view kProgram = "program=", kDeadline = "deadline=";
+  constexpr std::string_view kProgram = "program=", kDeadline = "deadline=", kConfig = "config=";
   for (const PlugstackLine& line : stack) {
     if (line.path.substr(line.path.rfind('/') + 1) != kPluginName) continue;
-    PluginLine plugin{.required = line.required, .path = line.path, .program = {}};
+    PluginLine plugin{.required = line.required, .path = line.path, .program = {}, .policy = {}};
     for (const std::string& argument : line.arguments) {
       if (argument.starts_with(kProgram)) plugin.program = argument.substr(kProgram.size());
+      if (argument.starts_with(kConfig)) plugin.policy = argument.substr(kConfig.size());
       if (argument.starts_with(kDeadline)) plugin.deadline_s = deadline_of(argument.substr(kDeadline.size()));
     }
     return plugin;

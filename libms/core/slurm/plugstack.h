@@ -27,6 +27,7 @@ struct PluginLine {
   bool required = false;
   std::string path;
   std::string program;                    // ms-diag; empty: beside the plugin
+  std::string policy = {};                // empty: at its usual place
   double deadline_s = kPluginDeadline_s;  // 0: what is written there is no such time, and the plugin does nothing
 };
 

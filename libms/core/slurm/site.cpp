@@ -171,6 +171,14 @@ void check_plugin(const SiteFacts& facts, Problems& problems) {
   }
 }
 
+// Without a policy the prolog checks nothing and lets the job start.
+void check_policy(const SiteFacts& facts, Problems& problems) {
+  if (facts.policy_problem.empty()) return;
+  add(problems, "policy", Severity::critical, facts.policy,
+      facts.policy_problem + ": jobs start without a check, even with --ms-preflight=require",
+      fmt::format("on every node, as root: ms-diag --sample-policy >{}", facts.policy));
+}
+
 void check_flags(const SiteFacts& facts, Problems& problems) {
   const std::vector<std::string> flags = split(value_of(facts.config, "PrologFlags"), ',');
   const SiteLine remedy = line_with("PrologFlags", flags, {"Alloc", "DeferBatch"});
@@ -311,8 +319,8 @@ void check_gres(const SiteFacts& facts, Problems& problems) {
 
 Problems problems_of(const SiteFacts& facts) {
   Problems problems;
-  for (const auto check :
-       {check_version, check_plugin, check_flags, check_deadline, check_timeouts, check_requeue, check_gres}) {
+  for (const auto check : {check_version, check_plugin, check_policy, check_flags, check_deadline, check_timeouts,
+                           check_requeue, check_gres}) {
     check(facts, problems);
   }
   return problems;

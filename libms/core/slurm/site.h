@@ -18,9 +18,11 @@ struct SiteFacts {
   double checks_s = 0;          // how long the checks of a prolog may take, by the policy
   double longest_prolog_s = 0;  // and all of the prolog in the worst case
   std::optional<PluginLine> plugin = {};
-  unsigned plugin_version = 0;  // its SLURM_VERSION_NUMBER (0xMMmmpp) as its file says; 0: it cannot be told
-  bool has_program = true;      // what the plugin's program= names is there
-  std::string ms_version = {};  // of this program
+  unsigned plugin_version = 0;      // its SLURM_VERSION_NUMBER (0xMMmmpp) as its file says; 0: it cannot be told
+  bool has_program = true;          // what the plugin's program= names is there
+  std::string policy = {};          // the file that a prolog reads
+  std::string policy_problem = {};  // why a prolog does not take it; empty: it does
+  std::string ms_version = {};      // of this program
   std::string own_plugin = {};  // the ms_spank.so that is installed beside this program; empty: none, or not looked for
   std::string node = {};        // this one's name in Slurm
   std::vector<std::string> gpu_files = {};  // its /dev/nvidia0, ...; empty: none, or not looked for

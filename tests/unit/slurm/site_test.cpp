@@ -136,6 +136,15 @@ TEST(Site, ThePlugin) {
   EXPECT_EQ(problems(facts), "critical site.program /opt/ms/bin/ms-diag");
 }
 
+TEST(Site, WithoutAPolicyNothingIsCheckedAndThatIsNotReady) {
+  SiteFacts facts = ready();
+  facts.policy = "/etc/ms/ms-diag.toml";
+  EXPECT_EQ(problems(facts), "");
+  facts.policy_problem = "it is not there";
+  EXPECT_EQ(problems(facts), "critical site.policy /etc/ms/ms-diag.toml");
+  EXPECT_NE(site_fix_text(facts).find("--sample-policy >/etc/ms/ms-diag.toml"), std::string::npos);
+}
+
 TEST(Site, TheRemedyIsTheWholeLineToWrite) {
   SiteFacts facts = ready();
   facts.config["PrologFlags"] = "X11,DeferBatch";

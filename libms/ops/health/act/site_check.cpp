@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/sysroot.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "health/act/load_policy.h"
 #include "health/act/prolog_time.h"
 #include "health/evidence/gres_conf.h"
 
@@ -62,6 +64,16 @@ bool has_gpus(const GresConf& conf) {
   return conf.autodetect || std::ranges::any_of(conf.lines, [](const GresLine& line) { return line.name == "gpu"; });
 }
 
+// As a prolog would say it. Empty too where it cannot be told, as this user may not read it.
+std::string policy_problem(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return "it is not there";
+  if (::access(path.c_str(), R_OK) != 0) return {};
+  try {
+    load_policy_as_root(path);
+    return {};
+  } catch (const Error& error) { return error.message(); }
+}
+
 }  // namespace
 
 unsigned plugin_version_of(const std::string& path) {
@@ -82,6 +94,9 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
     facts.plugin_version = plugin_version_of(facts.plugin->path);
     facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
   }
+  const bool names_policy = facts.plugin && !facts.plugin->policy.empty();
+  facts.policy = names_policy ? facts.plugin->policy : policy.file.empty() ? kPolicyPath : policy.file;
+  facts.policy_problem = policy_problem(facts.policy);
   facts.node = node_name(Sysroot());
   facts.gpu_files = gpu_files();
   facts.gres_conf_has_gpus =
