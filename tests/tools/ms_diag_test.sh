@@ -280,6 +280,7 @@ healthy && put /sys/class/net/eth1/mtu 1500
 expect 1 "net.mtu" run --config policy.toml --only net.mtu
 expect 0 "net.mtu" run --config policy.toml --only net.mtu --warnings-pass
 expect 0 "Remedy: " explain gpu.ecc
+expect 0 "Remedy: " explain 79
 expect 0 "nothing was decided|WHEN" history --config policy.toml
 
 # ---- nodes beside their peers

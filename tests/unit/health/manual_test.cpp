@@ -50,5 +50,33 @@ TEST(Manual, ListsEveryCheckUnderItsLevel) {
   }
 }
 
+TEST(Explain, AnXidByItsNumberOrItsLine) {
+  struct Row {
+    const char* asked;
+    const char* begins;
+    bool counts;
+  };
+  const Row rows[] = {
+      {"79", "Xid 79: GPU has fallen off the bus\n", true},
+      {"Xid 79", "Xid 79: ", true},
+      {"xid13", "Xid 13: ", false},
+      {"9999", "Xid 9999: not in the table", true},
+      {"[12.5] NVRM: Xid (PCI:0000:11:00): 79, pid=0, GPU has fallen off the bus.", "Xid 79: ", true},
+      {"Nov 2 gpu07 kernel: NVRM: Xid (PCI:0000:11:00): 31, pid=8, name=python3, Ch 8", "Xid 31: ", false},
+      {"NVRM: Xid (PCI:0000:11:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x025001c6 0x0)",
+       "Xid 149: fatal NVLink error of link 3", true},
+      {"NVRM: Xid (PCI:0009:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
+       "Xid 154: the driver asks for ", true},
+      {"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 42 LTSSM Fault Up", "gpu.sxid ", false},
+  };
+  for (const Row& row : rows) {
+    const std::string text = explain(passive_checks(), row.asked);
+    EXPECT_TRUE(text.starts_with(row.begins)) << text;
+    EXPECT_EQ(text.find("reports it as gpu.xid") != std::string::npos, row.counts) << text;
+  }
+  for (const char* asked : {"Xid", "79x", "", "NVRM: Xid"})
+    EXPECT_THROW(explain(passive_checks(), asked), Error) << asked;
+}
+
 }  // namespace
 }  // namespace ms::health

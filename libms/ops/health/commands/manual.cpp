@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "health/checks/registry.h"
 #include "health/commands/causes.h"
+#include "health/evidence/scan.h"
+#include "health/evidence/xid.h"
 
 namespace ms::health {
 namespace {
@@ -44,6 +46,59 @@ std::string sentence(std::string_view half) {
 std::string paragraphs(const Check& check) {
   return fmt::format("{}\n\n{}\n\n{}\n\nRemedy: {}", sentence(check.summary), check.explain, facts(check),
                      check.remedy);
+}
+
+// "79", "Xid 79", or the line of a kernel log with whatever is before it.
+std::optional<XidLine> xid_in(std::string_view text) {
+  if (const std::size_t line = text.find("NVRM: Xid "); line != std::string_view::npos)
+    return parse_xid(trim(text.substr(line)));
+  Scan scan(trim(text));
+  if (scan.one_of({"Xid", "xid", "XID"})) scan.one_of({" ", ":", "-"});
+  scan.blanks();
+  const auto number = scan.number();
+  if (!number || *number > 9999 || !scan.at_end()) return std::nullopt;
+  return XidLine{.pci = {}, .number = static_cast<int>(*number), .action = {}};
+}
+
+struct XidAnswer {
+  std::string what;
+  Severity severity = Severity::warning;
+  std::string remedy;
+};
+
+XidAnswer answer(const XidLine& xid, const Check& check) {
+  const std::string remedy(check.remedy);
+  if (xid.action) {
+    const RecoveryAdvice advice = advice_for(*xid.action);
+    return {fmt::format("the driver asks for {}", advice.words), advice.severity, remedy};
+  }
+  if (xid.nvlink) {
+    const NvlinkAdvice advice = advice_for(*xid.nvlink);
+    return {fmt::format("{} NVLink error{} ({})", xid.nvlink->fatal ? "fatal" : "nonfatal",
+                        xid.nvlink->link < 0 ? "" : fmt::format(" of link {}", xid.nvlink->link), xid.nvlink->unit),
+            advice.severity, advice.remedy.empty() ? remedy : std::string(advice.remedy)};
+  }
+  const XidRow* row = find_xid(xid.number);
+  if (row == nullptr) return {"not in the table of ms-diag", Severity::warning, remedy};
+  if (row->user_can_cause) {
+    return {std::string(row->meaning), Severity::note,
+            "A program can cause it: run the program under compute-sanitizer. If other programs get it on the same GPU "
+            "too, test the GPU: ms-diag run --level 3 --only 'gpu.*,soak.*'."};
+  }
+  return {std::string(row->meaning), row->severity, remedy};
+}
+
+std::string explain_xid(const XidLine& xid, const Check& check) {
+  const auto [what, severity, remedy] = answer(xid, check);
+  const bool counts = severity != Severity::note;
+  std::string text = fmt::format("Xid {}: {}\n\n", xid.number, what);
+  const std::string judged = counts ? fmt::format("ms-diag reports it as {}, {}.", check.code, to_string(severity))
+                                    : "It does not count against the node.";
+  for (const std::string& line : wrap(judged, 100)) text += "  " + line + "\n";
+  if (counts || !remedy.starts_with(check.remedy)) {
+    for (const std::string& line : wrap("Remedy: " + remedy, 100)) text += "  " + line + "\n";
+  }
+  return text + fmt::format("\n  More: ms-diag explain {}\n", check.code);
 }
 
 std::string policy_text(std::string (*form)(const man::ConfigPage&, std::span<const ConfigRow>)) {
@@ -93,6 +148,11 @@ std::string sample_policy() { return policy_text(man::sample_config); }
 
 std::string explain(const std::vector<Check>& checks, std::string_view code) {
   const Check* check = find_check(checks, code);
+  const Check* const gpu_xid = find_check(checks, "gpu.xid");
+  if (check == nullptr && gpu_xid != nullptr) {
+    if (const auto xid = xid_in(code)) return explain_xid(*xid, *gpu_xid);
+  }
+  if (check == nullptr && code.find("SXid (PCI:") != std::string_view::npos) check = find_check(checks, "gpu.sxid");
   if (check == nullptr) {
     std::vector<std::string> codes;
     for (const Check& row : checks) codes.emplace_back(row.code);
