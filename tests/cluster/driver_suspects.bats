@@ -14,7 +14,7 @@ load inside
   drive_training --diagnose 1
   says 'attempt 2 trains'
   lose-packets node03 1
-  says 'node02 is found well by itself'
+  says 'node02 is found well; its network comes next'
   says 'ms-netcheck locate, over TCP, 16MiB a stream at most, 1 Gbit/s'
   says 'node03 is left out: ms-netcheck between .* of datagrams lost'
   says 'node02 is found well: a spare'

@@ -220,10 +220,10 @@ void Nodes::check(double now_s, bool trains, std::size_t working) {
       log::warn("driver", "{} is left out: {}", checkup.node, checkup.said);
       leave_out(checkup.node, checkup.said);
     } else if (network_doubts_.contains(checkup.node)) {
-      log::info("driver", "{} is found well by itself: its network comes next", checkup.node);
+      log::info("driver", "{} {}; its network comes next", checkup.node, checkup.said);
       well_alone_.insert(checkup.node);
     } else {
-      log::info("driver", "{} is found well: a spare", checkup.node);
+      log::info("driver", "{} {}: a spare", checkup.node, checkup.said);
       clear(checkup.node);
     }
   }

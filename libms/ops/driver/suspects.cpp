@@ -46,9 +46,15 @@ std::vector<Checkup> Suspects::take() {
     }
     const std::string path = file(check->first, "log");
     // The status alone says nothing: srun ends with the same one where there is no such program.
-    const std::optional<std::string> found =
-        access(path.c_str(), R_OK) == 0 ? critical_finding(read_file(path)) : std::nullopt;
-    done.push_back({.node = check->first, .well = !found, .said = found.value_or("")});
+    const std::string output = access(path.c_str(), R_OK) == 0 ? read_file(path) : "";
+    const std::optional<std::string> found = critical_finding(output);
+    const bool has_program = output.find("No such file or directory") == std::string::npos;
+    done.push_back({.node = check->first,
+                    .well = !found,
+                    .said = found                 ? *found
+                            : document_in(output) ? "is found well"
+                            : has_program         ? "was not checked: no report of ms-diag"
+                                                  : "was not checked: no ms-diag"});
     check = running_.erase(check);
   }
   begin_waiting();

@@ -323,22 +323,28 @@ TEST_F(Checks, AnAgentLooksAtItsNodeAgainAndAgain) {
 TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
   // srun stands in for itself: it prints what ms-diag would.
   program("srun", "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\ncase \"$node\" in *n1) cat <<'E'\n" +
-                      std::string(kCritical) + "E\n;; esac\nexit 2");
+                      std::string(kCritical) +
+                      "E\n;; *n2) echo 'error: execve(): ms-diag: No such file or directory' ;;\n"
+                      "*n3) printf '{\\n  \"findings\": []\\n}\\n' ;; esac\nexit 2");
   const std::string path = std::getenv("PATH");
   setenv("PATH", (dir_ + ":" + path).c_str(), 1);
   Suspects suspects("ms-diag", dir_);
-  for (const char* node : {"n1", "n2", "n1"}) suspects.look(node, 2);
+  for (const char* node : {"n1", "n2", "n1", "n3", "n4"}) suspects.look(node, 2);
   std::vector<Checkup> found;
   when_there([&] {
     for (Checkup& checkup : suspects.take()) found.push_back(std::move(checkup));
     return !suspects.busy();
   });
   setenv("PATH", path.c_str(), 1);
-  ASSERT_EQ(found.size(), 2U);
+  ASSERT_EQ(found.size(), 4U);
   std::ranges::sort(found, {}, &Checkup::node);
   EXPECT_FALSE(found[0].well);
   EXPECT_EQ(found[0].said, "gpu.ecc gpu 3: 4 errors");
   EXPECT_TRUE(found[1].well) << "there is no ms-diag, and srun ends with its status";
+  EXPECT_EQ(found[1].said, "was not checked: no ms-diag");
+  EXPECT_EQ(found[2].said, "is found well");
+  EXPECT_TRUE(found[3].well);
+  EXPECT_EQ(found[3].said, "was not checked: no report of ms-diag");
 }
 
 }  // namespace
