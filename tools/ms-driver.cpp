@@ -7,12 +7,20 @@ namespace {
 
 using namespace ms;  // NOLINT: a main
 
+const char* consequence(driver::Says says) {
+  using driver::Says;
+  if (says == Says::proof) return "; the node is excluded at once";
+  if (says == Says::mistake) return "; the run ends";
+  if (says == Says::hint) return "; the node is checked if no other node prints it";
+  return "";
+}
+
 std::vector<std::pair<std::string, std::string>> line_items() {
   std::vector<std::pair<std::string, std::string>> items;
   for (const driver::KnownLine& row : driver::known_lines()) {
     items.emplace_back(fmt::format("\"{}\"", row.text),
-                       fmt::format("Cause {}, blame {}{}.", row.cause, to_string(row.blame),
-                                   row.certain ? "; the node is excluded at once" : ""));
+                       fmt::format("Cause {}, blame {}{}. Printed by {}.", row.cause, to_string(row.blame),
+                                   consequence(row.says), row.source));
   }
   return items;
 }
@@ -63,6 +71,15 @@ const std::vector<ManSection> kSections{
            "suspect together with one or two spares. If no node stands out, the next attempt waits for ms-netcheck to "
            "measure the network between all nodes. Nodes that lose packets are excluded; slow nodes are not, because "
            "slowness does not explain a hang."},
+          {"   Last words",
+           "A command that exits with 0 is done, whatever it printed. Otherwise, KNOWN OUTPUT LINES and exceptions "
+           "near "
+           "the end tell why it ended. A line does not count if its rank made progress or printed 20 more lines after "
+           "it. A node is excluded for a line only if no program can cause it and no other node printed it; other "
+           "suspects are only checked, and get no strike. If the same error (numbers aside) ends two attempts in a row "
+           "without progress, or five with progress, the driver exits with 93 and names the error, its "
+           "rank, step and nodes. If it occurred on more than one node, it is the program's, and no node is "
+           "suspected."},
           {"   Mismatched collectives",
            "If the flight recorders show that ranks called different collectives, or called them in a different order, "
            "the cause is collective_mismatch. This is an error of the program, so no node is accused or checked. The "
@@ -113,8 +130,9 @@ const std::vector<ManSection> kSections{
                {"75", "Stopped on request, with a checkpoint if the command saves one."},
                {"76", "Too few nodes are left."},
                {"93",
-                "No progress: --max-idle or --max-attempts was reached, or the same collective mismatch occurred twice "
-                "in a row."},
+                "No progress: --max-idle or --max-attempts was reached, or the same error or collective "
+                "mismatch occurred twice in a row. The code also works the other way round: a command that exits with "
+                "93 on any rank is not started again, and the driver exits with 93."},
                {"others", "Another attempt would end the same way. The code is that of the run, see ms-exit(7)."}}},
     {.title = "RUN DIRECTORY",
      .items =

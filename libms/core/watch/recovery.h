@@ -32,6 +32,7 @@ inline constexpr double kVerdict_s = 1;   // for a file of another node to be se
 struct RetryPolicy {
   int max_attempts = 100;  // of this job
   int max_idle = 3;        // attempts on end that came no further
+  int max_same = 5;        // that ended of the same error of the program, though they came further
 };
 // Seconds before the next attempt after so many that came no further. `on_others`: the last one failed for storage or
 // Slurm, which need time; otherwise the first comes at once.

@@ -1,6 +1,9 @@
 #include "driver/attempt.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
 #include <utility>
 
 #include "base/json.h"
@@ -10,7 +13,33 @@
 namespace ms::driver {
 namespace {
 
-constexpr std::size_t kMostLines = 64;
+constexpr double kOutlives_s = 2;  // reports of what ended may come that late
+
+bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
+
+// "step 17 loss 2.3", "Epoch: 3", "98%|#### | 98/100 [00:09<00:00, 9.8it/s]"
+bool is_progress(std::string_view line) {
+  for (const std::string_view rate : {"it/s]", "it/s,", "s/it]", "s/it,"}) {
+    if (has(line, rate)) return true;
+  }
+  for (const std::string_view word : {"step", "Step", "iter", "Iter", "epoch", "Epoch"}) {
+    const std::size_t at = line.find(word);
+    if (at == line.npos) continue;
+    const std::string_view rest = line.substr(at + word.size());
+    const std::size_t digit = rest.find_first_not_of("ations:=[ ");
+    if (digit != rest.npos && rest[digit] >= '0' && rest[digit] <= '9') return true;
+  }
+  return false;
+}
+
+// How much a line says that its rank goes on.
+int signs_in(std::string_view line, int alive) {
+  const bool may_be_error = std::ranges::any_of(
+      std::array<std::string_view, 8>{"rror", "xception", "Traceback", "FAIL", "ail", "WARN", "xit", "ignal"},
+      [&](std::string_view word) { return has(line, word); });
+  if (may_be_error || line.empty() || line.starts_with("    ") || line.starts_with("wandb:")) return 0;
+  return is_progress(line) ? alive / 2 : std::isalnum(static_cast<unsigned char>(line.front())) != 0;
+}
 
 }  // namespace
 
@@ -25,17 +54,56 @@ void Attempt::take_output(const std::vector<std::string>& output_lines, int task
     std::string_view line = text;
     const int rank = take_label(line);
     write_bytes(fmt::format("{}\n", line));
-    take_line(line, rank, tasks_per_node);
+    take_line(line, rank, tasks_per_node, now_s);
   }
 }
 
-void Attempt::take_line(std::string_view line, int rank, int tasks_per_node) {
-  if (!first_exit) first_exit = task_exit(line);
+void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, double now_s) {
+  ++number_;
+  if (const std::optional<TaskExit> exit = task_exit(line);
+      exit && (!first_exit || exit->code == static_cast<int>(ExitCode::no_progress)))
+    first_exit = exit;
+  const int worker = take_worker(line);
+  Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];
   const KnownLine* known = known_line(line);
-  if (known == nullptr || lines.size() >= kMostLines) return;
+  if (known == nullptr) {
+    task.signs += signs_in(line, kAlive);
+    own.chained = own.chained || has(line, "During handling of the above exception") ||
+                  has(line, "was the direct cause of the following exception") || has(line, "Exception ignored in");
+    return;
+  }
+  // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.
+  const bool ends = is_python_exception(line) && known->says != Says::trouble && known->says != Says::effect;
+  if (ends && !std::exchange(own.chained, false)) ++own.exceptions;
   const auto index = static_cast<std::size_t>(rank / tasks_per_node);
   const std::string node = rank >= 0 && index < nodes.size() ? nodes[index] : "";
-  lines.push_back({.known = known, .node = node, .text = plain_text(line, 300)});
+  const auto [said, is_new] = said_.try_emplace({rank, worker, known});
+  if (!is_new && !is_outlived(said->second)) return;
+  said->second = {
+      .line = {.known = known, .node = node, .rank = worker >= 0 ? worker : rank, .text = plain_text(line, 300)},
+      .number = number_,
+      .signs = task.signs,
+      .exceptions = ends ? own.exceptions : std::numeric_limits<int>::max(),
+      .at_s = now_s,
+      .of_task = &task,
+      .of_worker = &own};
+}
+
+bool Attempt::is_outlived(const Said& said) const {
+  return said.of_task->signs - said.signs >= kAlive || said.of_worker->exceptions > said.exceptions ||
+         (watcher && watcher->steps() >= 0 && watcher->last_progress_s() > said.at_s + kOutlives_s);
+}
+
+std::vector<SaidLine> Attempt::lines() const {
+  std::vector<Said> sorted;
+  for (const auto& [key, said] : said_) sorted.push_back(said);
+  std::ranges::sort(sorted, {}, &Said::number);
+  std::vector<SaidLine> lines;
+  for (Said& said : sorted) {
+    said.line.outlived = is_outlived(said);
+    lines.push_back(std::move(said.line));
+  }
+  return lines;
 }
 
 std::optional<FlightNode> Attempt::flight_node(const std::optional<FlightVerdict>& verdict) const {
@@ -67,7 +135,8 @@ std::string evidence_json(const AttemptEvidence& evidence) {
                      {"stack", t.task.stack}});
   }
   for (const SaidLine& line : evidence.lines) {
-    lines.push_back({{"node", line.node}, {"cause", line.known->cause}, {"text", line.text}});
+    lines.push_back(
+        {{"node", line.node}, {"cause", line.known->cause}, {"outlived", line.outlived}, {"text", line.text}});
   }
   Json json{{"schema", 1}, {"alarm", evidence.alarm ? evidence.alarm->why : ""}};
   json["lost"] = evidence.lost;

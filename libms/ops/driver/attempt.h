@@ -1,10 +1,13 @@
 // One attempt: its processes, and the evidence of how it goes. A new attempt is a new object. Neither asks nor decides.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "driver/command.h"
@@ -25,9 +28,8 @@ struct Attempt {
   std::set<std::string> awaited;         // agents that owe an answer
   std::optional<double> looked_early_s;  // when agents began to look at what may be a hang
   std::vector<NodeTask> tasks;
-  std::optional<LossyNode> lossy;  // when it hung
-  std::vector<SaidLine> lines;
-  std::optional<TaskExit> first_exit;
+  std::optional<LossyNode> lossy;      // when it hung
+  std::optional<TaskExit> first_exit;  // or a later one that asks for no other attempt
 
   bool ended_well() const { return !alarm && command->status() == 0; }
   void take_answer(const std::string& node, const Answer& answer);
@@ -35,9 +37,32 @@ struct Attempt {
   // what they say.
   void take_output(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s);
   // A line of the output; `rank`: whose it is, -1: not known.
-  void take_line(std::string_view line, int rank, int tasks_per_node);
+  void take_line(std::string_view line, int rank, int tasks_per_node, double now_s);
+  // The known lines that tell most of the end: of each row and rank the first that its rank did not outlive, or the
+  // last.
+  std::vector<SaidLine> lines() const;
   // The node of the rank that flight recorders accuse.
   std::optional<FlightNode> flight_node(const std::optional<FlightVerdict>& verdict) const;
+
+ private:
+  // A rank's output. So many signs in it that the rank goes on mean that what it said before was not its end.
+  static constexpr int kAlive = 20;
+  struct Output {
+    int signs = 0;
+    int exceptions = 0;
+    bool chained = false;  // Python says that the next exception comes of the one before, or is ignored
+  };
+  struct Said {
+    SaidLine line;
+    std::size_t number = 0;  // of all lines
+    int signs = 0, exceptions = 0;
+    double at_s = 0;
+    const Output *of_task = nullptr, *of_worker = nullptr;
+  };
+  bool is_outlived(const Said& said) const;
+  std::size_t number_ = 0;
+  std::map<std::pair<int, int>, Output> outputs_;  // by the numbers of the task and of a worker in it, -1: not known
+  std::map<std::tuple<int, int, const KnownLine*>, Said> said_;
 };
 
 std::string evidence_json(const AttemptEvidence& evidence);

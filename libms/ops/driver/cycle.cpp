@@ -202,13 +202,14 @@ void Driver::finish_attempt(double now_s) {
                            .verdict = read_verdict(),
                            .writes_verdicts = is_ms_train(options_.launch.command),
                            .asked_to_stop = asked_to_stop_,
+                           .trained = entry().first_step_s != 0,
                            .nodes = attempt_->nodes,
                            .lost = {},
                            .died_on = attempt_->watcher->first_dead(),
                            .tasks = std::move(attempt_->tasks),
                            .flight = flight,
                            .lossy = attempt_->lossy,
-                           .lines = std::move(attempt_->lines)};
+                           .lines = attempt_->lines()};
   const bool well = attempt_->ended_well();
   // Where slurmd is gone, ranks outlive srun.
   for (const std::string& node : attempt_->nodes) {
@@ -221,7 +222,7 @@ void Driver::finish_attempt(double now_s) {
   // The heartbeat of the last step may not have arrived.
   if (evidence.verdict && entry().from_step >= 0)
     entry().to_step = std::max(entry().to_step, evidence.verdict->steps_done);
-  const Judgement judgement = judge(evidence);
+  Judgement judgement = judge(evidence);
   AttemptEntry& ended = entry();
   if (!attempt_->alarm) {
     ended.detect_s = std::max(0.0, attempt_->ended_s - attempt_->watcher->died_s().value_or(attempt_->ended_s));
@@ -231,6 +232,10 @@ void Driver::finish_attempt(double now_s) {
   ended.cause = judgement.cause;
   ended.code = judgement.code;
   ended.why = judgement.why;
+  ended.error = judgement.error;
+  ended.rank = judgement.rank;
+  ended.said_on = judgement.said_on;
+  if (ledger_.same_error().nodes.size() > 1) judgement.suspects = {};
   ended.suspects = judgement.suspects;
   ended.diagnose_s = now_s - (attempt_->alarm ? attempt_->alarm_s : attempt_->ended_s);
   if (judgement.next == Next::again) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 
 #include <algorithm>
 
@@ -41,6 +42,22 @@ std::vector<std::string> nodes_where(const std::vector<NodeTask>& tasks, F&& sta
   }
   if (!nodes.empty()) why = fmt::format("rank {} {}", fmt::join(ranks, ", "), what);
   return nodes;
+}
+
+// The words for a signal that a program causes by itself; others come from outside, or from a watchdog of a library.
+std::string_view word_of_crash(int status) {
+  switch (status - kSignal) {
+    case SIGSEGV:
+      return "Segmentation fault";
+    case SIGBUS:
+      return "Bus error";
+    case SIGILL:
+      return "Illegal instruction";
+    case SIGFPE:
+      return "Floating point exception";
+    default:
+      return "";
+  }
 }
 
 Judgement judged(Next next, std::string cause, int code, std::string why) {
@@ -158,13 +175,43 @@ std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
   return j;
 }
 
-// A known line that accuses the node that printed it.
-std::optional<Judgement> judge_certain_line(const AttemptEvidence& e) {
-  const auto accuses =
-      std::ranges::find_if(e.lines, [](const SaidLine& line) { return line.known->certain && !line.node.empty(); });
-  if (accuses == e.lines.end()) return std::nullopt;
-  Judgement j = judged(Next::again, std::string(accuses->known->cause), code_of(ExitCode::node_fault), accuses->text);
-  j.suspects = {accuses->node};
+// The line that tells why the attempt ended; nullptr: none does.
+const SaidLine* decisive_line(const AttemptEvidence& e) {
+  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
+  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
+  const auto order = [](const SaidLine& line) {
+    if (line.known->says == Says::proof && line.outlived) return Says::hint;
+    return line.known->says == Says::exception ? Says::trouble : line.known->says;
+  };
+  const SaidLine* first = nullptr;
+  for (const SaidLine& line : e.lines) {
+    if (line.outlived && line.known->says != Says::proof) continue;
+    if (was_killed && line.known->says == Says::effect) continue;
+    if (first == nullptr || order(line) < order(*first)) first = &line;
+  }
+  return first;
+}
+
+// The nodes of which ranks said the same.
+std::vector<std::string> nodes_that_said(const AttemptEvidence& e, const SaidLine& said) {
+  std::vector<std::string> nodes;
+  for (const SaidLine& line : e.lines) {
+    const bool same = line.known->cause == said.known->cause &&
+                      (said.known->says != Says::exception || without_numbers(line.text) == without_numbers(said.text));
+    if (same && (!line.outlived || line.known->says == Says::proof)) add_once(nodes, line.node);
+  }
+  if (nodes.empty() && e.first_exit) add_once(nodes, e.first_exit->node);
+  return nodes;
+}
+
+// The hardware of one node says that it is broken.
+std::optional<Judgement> judge_proof(const AttemptEvidence& e) {
+  const SaidLine* line = decisive_line(e);
+  if (line == nullptr || line->known->says != Says::proof || line->outlived || line->node.empty() ||
+      nodes_that_said(e, *line).size() > 1)
+    return std::nullopt;
+  Judgement j = judged(Next::again, std::string(line->known->cause), code_of(ExitCode::node_fault), line->text);
+  j.suspects = {line->node};
   j.certain = true;
   return j;
 }
@@ -183,12 +230,14 @@ std::optional<Judgement> judge_run_verdict(const AttemptEvidence& e) {
 }
 
 std::optional<Judgement> judge_request(const AttemptEvidence& e) {
-  if (!e.asked_to_stop) return std::nullopt;
+  if (!e.asked_to_stop || e.verdict) return std::nullopt;
   return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
 }
 
+// Whatever it printed on the way.
 std::optional<Judgement> judge_success(const AttemptEvidence& e) {
-  if (e.exit_status != 0 || e.writes_verdicts) return std::nullopt;
+  const bool said_so = e.verdict && e.verdict->code == code_of(ExitCode::done);
+  if (e.alarm || e.exit_status != 0 || (e.writes_verdicts && !said_so)) return std::nullopt;
   return judged(Next::done, "done", 0, "done");
 }
 
@@ -197,29 +246,37 @@ std::optional<int> status_of(const AttemptEvidence& e) {
   return e.first_exit && e.exit_status != 0 ? e.first_exit->code : e.exit_status;
 }
 
-std::optional<Judgement> judge_usage(const AttemptEvidence& e) {
-  if (status_of(e) != code_of(ExitCode::usage)) return std::nullopt;
-  return judged(Next::stop, "usage", code_of(ExitCode::usage), "the command refuses its arguments or configuration");
+// The exit status of the command, where it asks for something.
+std::optional<Judgement> judge_status(const AttemptEvidence& e) {
+  const std::optional<int> status = status_of(e);
+  if (status == code_of(ExitCode::no_progress))
+    return judged(Next::stop, "not_again", *status, "the command ended with 93, which asks for no other attempt");
+  if (status != code_of(ExitCode::usage) || decisive_line(e) != nullptr) return std::nullopt;
+  return judged(Next::stop, "usage", *status, "the command refuses its arguments or configuration");
 }
 
 // The most significant kind first: the first that there is evidence of decides.
 constexpr std::optional<Judgement> (*kKinds[])(const AttemptEvidence& e) = {
-    judge_lost_nodes, judge_alarm, judge_certain_line, judge_run_verdict, judge_request, judge_success, judge_usage};
+    judge_lost_nodes, judge_alarm, judge_request, judge_success, judge_proof, judge_run_verdict, judge_status};
 
-// The first known line of the output, over what the exit status told.
-void add_first_line(const AttemptEvidence& e, Judgement& j) {
-  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
-  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
-  if (e.lines.empty() || (was_killed && e.lines.front().known->blame == Blame::peer)) return;
-  const SaidLine& first = e.lines.front();
-  j.cause = first.known->cause;
-  j.why = first.text;
-  if (first.known->blame == Blame::gpu || first.known->blame == Blame::node) add_once(j.suspects, first.node);
-  if (first.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
-  if (first.known->blame == Blame::user || first.known->cause == kJobEnds) {
-    j.next = Next::stop;
-    j.suspects = {};
+// Puts the decisive line over what the exit status told.
+void add_line(const AttemptEvidence& e, const SaidLine& line, Judgement& j) {
+  const Says says = line.known->says;
+  j.cause = line.known->cause;
+  j.why = line.text;
+  j.rank = line.rank;
+  j.said_on = nodes_that_said(e, line);
+  const bool alone = j.said_on.size() == 1, by_user = line.known->blame == Blame::user;
+  if (says == Says::effect) {  // whoever says so was still there
+    std::erase_if(j.suspects, [&](const std::string& node) { return std::ranges::count(j.said_on, node) != 0; });
+    return;
   }
+  const bool may_be_node = says == Says::hint || says == Says::exception;
+  j.suspects = says == Says::proof || (may_be_node && alone) ? j.said_on : std::vector<std::string>();
+  if (says == Says::mistake || (says == Says::hint && by_user && !alone && !e.trained)) j.next = Next::stop;
+  if (line.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
+  const bool may_be_program = by_user || line.known->blame == Blame::bug;
+  if (says == Says::error || (may_be_node && may_be_program)) j.error = line.text;
 }
 
 Judgement judge_exit(const AttemptEvidence& e) {
@@ -227,6 +284,7 @@ Judgement judge_exit(const AttemptEvidence& e) {
   Judgement j = judged(Next::again, "failed", status.value_or(code_of(ExitCode::peer_lost)),
                        status ? fmt::format("the command ended with {}{}", *status, what_shells_mean(*status))
                               : "the command was killed");
+  j.accuses = false;  // of whom an attempt ends says little: programs end of their own errors
   if ((e.alarm && !e.died_on.empty()) || e.first_exit) {
     j.cause = "rank_died";
     if (e.first_exit) add_once(j.suspects, e.first_exit->node);
@@ -236,13 +294,18 @@ Judgement judge_exit(const AttemptEvidence& e) {
     j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";
     j.code = code_of(ExitCode::peer_lost);
   }
-  add_first_line(e, j);
+  if (const SaidLine* line = decisive_line(e)) {
+    add_line(e, *line, j);
+  } else if (const std::string_view word = e.first_exit ? word_of_crash(e.first_exit->code) : ""; !word.empty()) {
+    j.why = j.error = word;
+    j.said_on = j.suspects;
+  }
   // A watchdog of PyTorch's own ended the ranks.
   const bool timed_out = j.next == Next::again && j.cause == kCollectiveTimeout;
   if (timed_out && is_mismatch(e.flight)) return judge_mismatch(*e.flight, j.code);
   if (timed_out && is_sure(e.flight)) {
     j.suspects = {e.flight->node};
-    j.network = true;
+    j.network = j.accuses = true;
     j.why = e.flight->why;
   }
   return j;

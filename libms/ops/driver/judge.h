@@ -32,7 +32,9 @@ struct NodeTask {
 struct SaidLine {
   const KnownLine* known = nullptr;
   std::string node;  // empty: whose is not known
+  int rank = -1;
   std::string text;
+  bool outlived = false;  // by its rank, which went on, so it is no reason for the end
 };
 
 // Ranks called different collectives, which they would on any nodes.
@@ -52,6 +54,7 @@ struct AttemptEvidence {
   std::optional<VerdictRead> verdict;
   bool writes_verdicts = false;  // the command is ms-train: without a verdict nothing was done
   bool asked_to_stop = false;
+  bool trained = false;  // steps were done
   std::vector<std::string> nodes;
   std::vector<std::string> lost;     // that left the allocation, or do not answer
   std::vector<std::string> died_on;  // where ranks died
@@ -70,7 +73,12 @@ struct Judgement {
   std::vector<std::string> suspects;
   bool certain = false;  // of the suspects: left out without a second look
   bool network = false;  // of the suspects: what lies between nodes may have made them look so
+  bool accuses = true;   // the suspects; otherwise they are only looked at
   std::string why;
+  // An error that may be of the program: its line, the rank that said it first, and all nodes on which ranks did.
+  std::string error = {};
+  int rank = -1;
+  std::vector<std::string> said_on = {};
 };
 
 Judgement judge(const AttemptEvidence& evidence);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -10,70 +11,171 @@
 namespace ms::driver {
 namespace {
 
-// First match wins: what is certain stands before what merely goes with it.
+// The first match wins: what tells more stands before what tells less.
 constexpr std::array kKnownLines = std::to_array<KnownLine>({
     // The device says that it is broken.
-    {"uncorrectable ECC error encountered", "gpu_ecc", Blame::gpu, true},
-    {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, true},
-    {"uncorrectable NVLink error", "gpu_nvlink", Blame::gpu, true},
-    {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "gpu_nvlink", Blame::gpu, true},
-    {"hardware stack error", "gpu_hardware", Blame::gpu, true},
-    {"CUDA_ERROR_HARDWARE_STACK_ERROR", "gpu_hardware", Blame::gpu, true},
-    {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, true},
-    {"GPU is lost", "gpu_lost", Blame::gpu, true},
-    {"no CUDA-capable device is detected", "gpu_missing", Blame::gpu, true},
-    {"CUDA driver version is insufficient", "gpu_driver", Blame::node, true},
-    {"system not yet initialized", "gpu_fabric_manager", Blame::node, true},
-    // The program's own mistake: another node would fail the same way.
-    {"CUDA out of memory", "gpu_memory", Blame::user, false},
-    {"torch.OutOfMemoryError", "gpu_memory", Blame::user, false},
-    {"an illegal memory access was encountered", "gpu_illegal_address", Blame::bug, false},
-    {"device-side assert triggered", "gpu_assert", Blame::user, false},
-    {"no kernel image is available", "gpu_architecture", Blame::user, false},
-    {"invalid device ordinal", "gpu_count", Blame::user, false},
-    {"ModuleNotFoundError:", "python_module", Blame::user, false},
-    {"SyntaxError:", "python_syntax", Blame::user, false},
-    {"FileNotFoundError:", "missing_file", Blame::user, false},
-    // May be the hardware or not: looked at before anybody is accused.
-    {"unspecified launch failure", "gpu_launch", Blame::gpu, false},
-    {"CUDA_ERROR_UNKNOWN", "gpu_unknown", Blame::gpu, false},
-    {"CUBLAS_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::gpu, false},
-    {"CUDNN_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::gpu, false},
-    {"Unable to determine the device handle", "gpu_lost", Blame::gpu, false},
+    {"uncorrectable ECC error encountered", "gpu_ecc", Blame::gpu, Says::proof, "CUDA"},
+    {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, Says::proof, "CUDA"},
+    {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, Says::proof, "the NVIDIA driver"},
+    {"GPU is lost", "gpu_lost", Blame::gpu, Says::proof, "NVML"},
+    // A program on the other end of the link, or one that overruns its stack, can cause these.
+    {"uncorrectable NVLink error", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
+    {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
+    {"hardware stack error", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
+    {"CUDA_ERROR_HARDWARE_STACK_ERROR", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
+    // The job script, the container or the environment; or one node that is set up in another way than the others.
+    {"no CUDA-capable device is detected", "gpu_missing", Blame::user, Says::hint, "CUDA"},
+    {"No CUDA GPUs are available", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
+    {"CUDA driver version is insufficient", "gpu_driver", Blame::user, Says::hint, "CUDA"},
+    {"The NVIDIA driver on your system is too old", "gpu_driver", Blame::user, Says::hint, "PyTorch"},
+    {"Found no NVIDIA driver on your system", "gpu_driver", Blame::user, Says::hint, "PyTorch"},
+    {"system not yet initialized", "gpu_fabric_manager", Blame::node, Says::hint, "CUDA"},
+    {"no kernel image is available", "gpu_architecture", Blame::user, Says::hint, "CUDA"},
+    {"invalid device ordinal", "gpu_count", Blame::user, Says::hint, "CUDA"},
+    {"ModuleNotFoundError:", "python_module", Blame::user, Says::hint, "Python"},
+    {"cannot open shared object file", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
+    {"FileNotFoundError:", "missing_file", Blame::user, Says::hint, "Python"},
+    {"can't open file", "missing_file", Blame::user, Says::hint, "Python"},
+    {"execve():", "missing_file", Blame::user, Says::hint, "Slurm"},
+    {"error: pyxis:", "container", Blame::user, Says::hint, "pyxis"},
+    {"SyntaxError:", "python_syntax", Blame::user, Says::mistake, "Python"},
+    {"already completing or completed", kJobEnds, Blame::slurm, Says::mistake, "Slurm"},
+    // Memory that the program asks for.
+    {"out of shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
+    {"insufficient shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
+    {"unable to open shared memory object", "shared_memory", Blame::user, Says::error, "PyTorch"},
+    {"unable to write to file </torch_", "shared_memory", Blame::user, Says::error, "PyTorch"},
+    {"creating shared memory segment", "shared_memory", Blame::user, Says::error, "NCCL"},
+    {"No space left on device: '/dev/shm", "shared_memory", Blame::user, Says::error, "Python"},
+    {"CUDA out of memory", "gpu_memory", Blame::user, Says::error, "PyTorch"},
+    {"CUDA error: out of memory", "gpu_memory", Blame::user, Says::error, "PyTorch"},
+    {"torch.OutOfMemoryError", "gpu_memory", Blame::user, Says::error, "PyTorch"},
+    {"torch.cuda.OutOfMemoryError", "gpu_memory", Blame::user, Says::error, "PyTorch"},
+    {"CUDA_ERROR_OUT_OF_MEMORY", "gpu_memory", Blame::user, Says::error, "CUDA"},
+    {"RESOURCE_EXHAUSTED: Out of memory", "gpu_memory", Blame::user, Says::error, "JAX"},
+    {"'out of memory'", "gpu_memory", Blame::user, Says::error, "NCCL"},
+    {"Failed to CUDA calloc", "gpu_memory", Blame::user, Says::error, "NCCL"},
+    {"oom-kill event", "job_memory", Blame::user, Says::error, "Slurm"},
+    {"oom_kill event", "job_memory", Blame::user, Says::error, "Slurm"},
+    {": Out Of Memory", "job_memory", Blame::user, Says::error, "Slurm"},
+    {"MemoryError", "host_memory", Blame::user, Says::error, "Python"},
+    {"std::bad_alloc", "host_memory", Blame::user, Says::error, "C++"},
+    // The program's own errors, on whatever node.
+    {"an illegal memory access was encountered", "gpu_illegal_address", Blame::bug, Says::error, "CUDA"},
+    {"misaligned address", "gpu_illegal_address", Blame::bug, Says::error, "CUDA"},
+    {"device-side assert triggered", "gpu_assert", Blame::user, Says::error, "CUDA"},
+    // May be the hardware or not: looked at before a node is accused.
+    {"unspecified launch failure", "gpu_launch", Blame::bug, Says::hint, "CUDA"},
+    {"CUDA_ERROR_UNKNOWN", "gpu_unknown", Blame::gpu, Says::hint, "CUDA"},
+    {"CUBLAS_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::bug, Says::hint, "cuBLAS"},
+    {"CUDNN_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::bug, Says::hint, "cuDNN"},
+    {"Unable to determine the device handle", "gpu_lost", Blame::gpu, Says::hint, "nvidia-smi"},
+    {"Out of memory: Killed process", "host_memory", Blame::node, Says::hint, "Linux"},
+    {"Cuda failure", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
+    {"unhandled cuda error", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
+    {"ncclUnhandledCudaError", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
+    // The file systems; where one node alone says so, its mount may be at fault.
+    {"Input/output error", "storage_io", Blame::storage, Says::hint, "Linux"},
+    {"Stale file handle", "storage_stale", Blame::storage, Says::hint, "Linux"},
+    {"Read-only file system", "storage_read_only", Blame::storage, Says::hint, "Linux"},
+    {"Transport endpoint is not connected", "storage_lost", Blame::storage, Says::hint, "Linux"},
+    {"Cannot send after transport endpoint shutdown", "storage_lost", Blame::storage, Says::hint, "Lustre"},
+    {"No space left on device", "storage_full", Blame::storage, Says::trouble, "Linux"},
+    {"Disk quota exceeded", "storage_quota", Blame::storage, Says::trouble, "Linux"},
     // The fabric, or the peer behind it.
-    {"NET/IB : Got completion from peer", "ib_completion", Blame::fabric, false},
-    {"IBV_WC_RETRY_EXC_ERR", "ib_retry", Blame::fabric, false},
-    {"Call to ibv_modify_qp failed", "ib_qp", Blame::fabric, false},
-    {"No space left on device", "storage_full", Blame::storage, false},
-    {"Input/output error", "storage_io", Blame::storage, false},
-    {"Stale file handle", "storage_stale", Blame::storage, false},
-    {"Read-only file system", "storage_read_only", Blame::storage, false},
-    {"Watchdog caught collective operation timeout", kCollectiveTimeout, Blame::peer, false},
-    {"ncclRemoteError", "nccl_peer", Blame::peer, false},
-    {"ncclSystemError", "nccl_system", Blame::peer, false},
-    {"Connection reset by peer", "peer_closed", Blame::peer, false},
-    {"Connection closed by peer", "peer_closed", Blame::peer, false},
-    {"comm.peer_lost", "peer_lost", Blame::peer, false},
-    {"oom-kill event", "host_memory", Blame::node, false},
-    {"oom_kill", "host_memory", Blame::node, false},
-    {"MPI_ABORT was invoked", "mpi_abort", Blame::peer, false},
-    {"PMIX ERROR", "pmix", Blame::slurm, false},
-    {"already completing or completed", kJobEnds, Blame::slurm, false},
-    {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, false},
-    {"Node failure on", "slurm_node_failure", Blame::slurm, false},
-    {"Unable to create step for job", "slurm_step", Blame::slurm, false},
-    {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, false},
-    {"launch failed", "slurm_launch", Blame::slurm, false},
+    {"NET/IB : Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL before 2.27"},
+    {"NET/IB: Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL"},
+    {"NET/IBP:Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL with a plugin"},
+    {"IBV_WC_RETRY_EXC_ERR", "ib_retry", Blame::fabric, Says::trouble, "libibverbs"},
+    {"Call to ibv_modify_qp failed", "ib_qp", Blame::fabric, Says::trouble, "NCCL"},
+    {"No route to host", "network", Blame::fabric, Says::trouble, "Linux"},
+    {"Temporary failure in name resolution", "name_service", Blame::fabric, Says::trouble, "glibc"},
+    {"Name or service not known", "name_service", Blame::fabric, Says::trouble, "glibc"},
+    {"SSLError:", "web_service", Blame::fabric, Says::trouble, "Python"},
+    {"HTTPError:", "web_service", Blame::fabric, Says::trouble, "Python"},
+    {"PMIX ERROR", "pmix", Blame::slurm, Says::trouble, "PMIx"},
+    {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, Says::trouble, "Slurm"},
+    {"Node failure on", "slurm_node_failure", Blame::slurm, Says::trouble, "Slurm"},
+    {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, "Slurm"},
+    {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, "Slurm"},
+    {"launch failed", "slurm_launch", Blame::slurm, Says::trouble, "Slurm"},
+    // The words of ranks that still run when another one ended or hangs.
+    {"Watchdog caught collective operation timeout", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
+    {"Some NCCL operations have failed or timed out", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
+    {"in store based barrier", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
+    {"Socket Timeout", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
+    {"Timed out waiting", "peer_timeout", Blame::peer, Says::effect, "Gloo"},
+    {"ncclRemoteError", "nccl_peer", Blame::peer, Says::effect, "NCCL"},
+    {"ncclSystemError", "nccl_system", Blame::peer, Says::effect, "NCCL"},
+    {"unhandled system error", "nccl_system", Blame::peer, Says::effect, "NCCL"},
+    {"NCCL communicator was aborted", "nccl_peer", Blame::peer, Says::effect, "PyTorch"},
+    {"Connection reset by peer", "peer_closed", Blame::peer, Says::effect, "Linux"},
+    {"Connection closed by peer", "peer_closed", Blame::peer, Says::effect, "Gloo"},
+    {"Connection closed by remote peer", "peer_closed", Blame::peer, Says::effect, "NCCL"},
+    {"Connection refused", "peer_closed", Blame::peer, Says::effect, "Linux"},
+    {"Connection timed out", "peer_closed", Blame::peer, Says::effect, "Linux"},
+    {"Broken pipe", "peer_closed", Blame::peer, Says::effect, "Linux"},
+    {"ConnectionError:", "peer_closed", Blame::peer, Says::effect, "Python"},
+    {"TimeoutError", "peer_timeout", Blame::peer, Says::effect, "Python"},
+    {"DistBackendError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
+    {"DistNetworkError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
+    {"DistStoreError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
+    {"ChildFailedError:", "child_failed", Blame::peer, Says::effect, "torchrun"},
+    {"SignalException:", "child_failed", Blame::peer, Says::effect, "torchrun"},
+    {"KeyboardInterrupt", "child_failed", Blame::peer, Says::effect, "Python"},
+    {"comm.peer_lost", "peer_lost", Blame::peer, Says::effect, "ms"},
+    {"MPI_ABORT was invoked", "mpi_abort", Blame::peer, Says::effect, "Open MPI"},
+    // The program's words for an error that has no other row.
+    {"what():  ", kException, Blame::bug, Says::exception, "C++"},
+    {"Assertion `", kException, Blame::bug, Says::exception, "glibc"},
+    {"Fatal Python error:", kException, Blame::bug, Says::exception, "Python"},
+    {"panicked at", kException, Blame::bug, Says::exception, "Rust"},
+    {"double free or corruption", kException, Blame::bug, Says::exception, "glibc"},
+    {"free(): invalid", kException, Blame::bug, Says::exception, "glibc"},
+    {"stack smashing detected", kException, Blame::bug, Says::exception, "glibc"},
+    {"Exception: ", kException, Blame::bug, Says::exception, "Python, for any class of exceptions"},
 });
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+bool is_source(std::string_view line) {
+  return line.starts_with("    ") || line.starts_with("  File \"") || line.starts_with("+ ");
+}
 
 }  // namespace
 
 std::span<const KnownLine> known_lines() { return kKnownLines; }
 
 const KnownLine* known_line(std::string_view line) {
-  const auto found =
-      std::ranges::find_if(kKnownLines, [&](const KnownLine& known) { return line.find(known.text) != line.npos; });
-  return found == kKnownLines.end() ? nullptr : &*found;
+  take_worker(line);
+  if (is_source(line)) return nullptr;
+  // A program that logs an exception which it caught puts other words before the name of the class.
+  const bool is_exception = is_python_exception(line);
+  const auto rows = std::span(kKnownLines).first(kKnownLines.size() - 1);
+  const auto found = std::ranges::find_if(rows, [&](const KnownLine& known) {
+    return line.find(known.text) != line.npos && (is_exception || !known.text.ends_with("Error:"));
+  });
+  if (found != rows.end()) return &*found;
+  return is_exception ? &kKnownLines.back() : nullptr;
+}
+
+bool is_python_exception(std::string_view line) {
+  const std::string_view name =
+      line.substr(0, line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."));
+  if (line.size() > name.size() && !line.substr(name.size()).starts_with(": ")) return false;
+  return std::ranges::any_of(std::array<std::string_view, 4>{"Error", "Exception", "Interrupt", "Exit"},
+                             [&](std::string_view end) { return name.ends_with(end); });
+}
+
+std::string without_numbers(std::string_view line) {
+  std::string text;
+  for (std::size_t at = 0; at < line.size();) {
+    const auto end = static_cast<std::size_t>(std::find_if_not(line.begin() + at, line.end(), is_word) - line.begin());
+    const std::string_view word = line.substr(at, std::max<std::size_t>(end - at, 1));
+    text += std::ranges::any_of(word, [](char c) { return c >= '0' && c <= '9'; }) ? "#" : word;
+    at += word.size();
+  }
+  return text;
 }
 
 std::optional<TaskExit> task_exit(std::string_view line) {
@@ -99,6 +201,17 @@ std::optional<TaskExit> task_exit(std::string_view line) {
     return exit;
   }
   return std::nullopt;
+}
+
+int take_worker(std::string_view& line) {
+  int worker = -1;
+  for (const std::string_view start : {"[rank", "[default"}) {
+    const std::size_t end = line.find("]:");
+    if (!line.starts_with(start) || end == line.npos) continue;
+    if (start == "[rank") std::from_chars(line.data() + start.size(), line.data() + end, worker);
+    line.remove_prefix(std::min(end + (line.substr(end).starts_with("]: ") ? 3 : 2), line.size()));
+  }
+  return worker;
 }
 
 int take_label(std::string_view& line) {

@@ -1,5 +1,5 @@
-// Lines of a command's output that tell why it failed: a table of what ms, PyTorch, NCCL, CUDA and MPI print, with whom
-// each accuses. A row may be wrong about a node only where it says so with certainty.
+// Lines of a command's output that tell why it failed: a table of what ms, PyTorch, NCCL, CUDA, Slurm and MPI print.
+// Rows accuse nodes with care: most of what a rank says in the end, its own program can cause.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,38 @@
 
 namespace ms::driver {
 
+// Kinds of what a line says of the end of an attempt. Of several the first one decides; an exception and trouble are
+// equals, of which the earlier decides.
+enum class Says {
+  proof,      // the hardware itself says that it is broken, which no program can cause
+  mistake,    // another attempt would end in the same way
+  error,      // of the program, on whatever node
+  hint,       // of its node, where no other says the same; otherwise of `blame`
+  trouble,    // outside the program and its nodes
+  exception,  // of the program, most likely; no row of its own tells more
+  effect,     // what others see of a rank that ended
+};
+
 struct KnownLine {
   std::string_view text;   // in the line, as it is printed
   std::string_view cause;  // a stable word for the ledger
   Blame blame;
-  bool certain;  // accuses the node beyond doubt: the hardware said so itself
+  Says says;
+  std::string_view source;  // what prints it
 };
 
 inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
 inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
+inline constexpr std::string_view kException = "exception";
 
 std::span<const KnownLine> known_lines();
-// The first row whose text is in the line; nullptr: none.
+// The first row whose text is in the line, or the last row if the line is an exception of Python's; nullptr: neither.
+// Lines of source code, as tracebacks show them, are no reason.
 const KnownLine* known_line(std::string_view line);
+// The line is "NAME: message" or "NAME", where NAME is that of an exception class of Python.
+bool is_python_exception(std::string_view line);
+// Without what differs between two occurrences of one error: numbers, addresses, names of nodes.
+std::string without_numbers(std::string_view line);
 
 // Reads what srun says of a task that ended badly: "srun: error: node01: task 0: Exited with exit code 2". srun itself
 // then returns the code of the tasks that it killed, so the first of these lines says more.
@@ -32,6 +51,10 @@ struct TaskExit {
   int code = 0;  // 128 + the signal that ended it
 };
 std::optional<TaskExit> task_exit(std::string_view line);
+
+// PyTorch puts "[rank12]: " before a worker's exception, torchrun "[default12]:" before its lines. Returns that number
+// of PyTorch's, or -1; removes either from the line.
+int take_worker(std::string_view& line);
 
 // srun --label puts "12: " before a task's lines. Returns the task, or -1; removes it from the line.
 int take_label(std::string_view& line);

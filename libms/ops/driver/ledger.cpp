@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "driver/known_lines.h"
 
 namespace ms::driver {
 namespace {
@@ -22,6 +23,9 @@ void each_field(Entry& a, F&& f) {
   f("cause", a.cause);
   f("code", a.code);
   f("why", a.why);
+  f("error", a.error);
+  f("rank", a.rank);
+  f("said_on", a.said_on);
   f("suspects", a.suspects);
   f("excluded", a.excluded);
   f("detect_s", a.detect_s);
@@ -51,6 +55,19 @@ int Ledger::idle_attempts() const {
 bool Ledger::ends_again_for(std::string_view cause) const {
   const std::size_t count = attempts.size();
   return count >= 2 && attempts[count - 1].cause == cause && attempts[count - 2].cause == cause && idle_attempts() > 0;
+}
+
+Ledger::SameError Ledger::same_error() const {
+  SameError same;
+  const auto is_same = [](const AttemptEntry& a, const AttemptEntry& b) {
+    return a.cause == b.cause && (a.cause != kException || without_numbers(a.error) == without_numbers(b.error));
+  };
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    if (attempt->error.empty() || !is_same(*attempt, attempts.back())) break;
+    ++same.attempts;
+    same.nodes.insert(attempt->said_on.begin(), attempt->said_on.end());
+  }
+  return same;
 }
 
 double Ledger::effective(double now_s) const {
@@ -100,7 +117,9 @@ Ledger read_ledger(std::string_view text, const std::string& path) {
     json.get_to("excluded", ledger.excluded);
     for (const Json& entry : json.at("attempts")) {
       AttemptEntry& attempt = ledger.attempts.emplace_back();
-      each_field(attempt, [&](const char* name, auto& field) { entry.get_to(name, field); });
+      each_field(attempt, [&](const char* name, auto& field) {
+        if (entry.contains(name)) entry.get_to(name, field);  // one of an older version has fewer
+      });
     }
     return ledger;
   } catch (const JsonError& error) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,9 @@ struct AttemptEntry {
   std::string cause;
   int code = 0;
   std::string why;
+  std::string error = {};  // as of Judgement, with the next two
+  int rank = -1;
+  std::vector<std::string> said_on = {};
   std::vector<std::string> suspects, excluded;
   double detect_s = 0;    // from the fault to the alarm
   double diagnose_s = 0;  // from the alarm to the judgement
@@ -47,6 +51,12 @@ struct Ledger {
   int idle_attempts() const;
   // The last two attempts ended for this cause, and the last one came no further.
   bool ends_again_for(std::string_view cause) const;
+  // The attempts on end, the last ones, that ended of one error of the program, and the nodes on which it occurred.
+  struct SameError {
+    int attempts = 0;
+    std::set<std::string> nodes = {};
+  };
+  SameError same_error() const;
   // Share of the wall time up to `now_s` in which steps were trained that were kept: a later attempt began behind them,
   // or they are the last. 0 where no heartbeats tell of steps.
   double effective(double now_s) const;

@@ -203,7 +203,7 @@ void Nodes::accuse(const Judgement& judgement, bool all) {
       pool_.suspect(node, judgement.why);
     }
     if (judgement.network && !all) network_doubts_.insert(node);
-    if (!all) ++ledger_.strikes[node];  // who is looked at because all are is not accused
+    if (!all && judgement.accuses) ++ledger_.strikes[node];  // who is looked at because all are is not accused
   }
 }
 

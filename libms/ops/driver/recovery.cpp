@@ -1,11 +1,34 @@
 #include "driver/recovery.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/exit.h"
 #include "base/text.h"
+#include "slurm/hostlist.h"
 
 namespace ms::driver {
+
+namespace {
+
+// The error that ended the last attempts, to be read by people; empty: it may not be one of the program.
+std::string error_of_program(const Ledger& ledger, const watch::RetryPolicy& retry) {
+  const Ledger::SameError same = ledger.same_error();
+  if (same.attempts < 2 || (ledger.idle_attempts() == 0 && same.attempts < retry.max_same)) return "";
+  const AttemptEntry& last = ledger.attempts.back();
+  const KnownLine* known = known_line(last.error);
+  if (same.nodes.size() == 1 && known != nullptr && known->says == Says::hint) return "";
+  const std::vector<std::string> nodes(same.nodes.begin(), same.nodes.end());
+  const std::string where =
+      nodes.size() > 2 ? slurm::fold_hostlist(nodes) : fmt::format("{}", fmt::join(nodes, " and "));
+  return fmt::format("{}{}{}{}: the program{} ({} ended of it)",
+                     last.rank < 0 ? "" : fmt::format("rank {}: ", last.rank), last.error,
+                     last.to_step < 0 ? "" : fmt::format(", step {}", last.to_step),
+                     where.empty() ? "" : fmt::format(", on {}", where), nodes.size() == 1 ? ", or that node" : "",
+                     plural(static_cast<std::size_t>(same.attempts), "attempt"));
+}
+
+}  // namespace
 
 Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
   if (judgement.next == Next::done) return {.code = judgement.code, .why = "done"};
@@ -20,6 +43,7 @@ Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
   if (ledger.ends_again_for(kMismatchCause)) {
     return gives_up("the same collective mismatch occurred again, without another step: " + judgement.why);
   }
+  if (std::string error = error_of_program(ledger, tried.retry); !error.empty()) return gives_up(std::move(error));
   // To leave a bad node is a way on too, and has its end in their number.
   const bool leaves_out = judgement.certain && !judgement.suspects.empty();
   const int idle = leaves_out ? 0 : ledger.idle_attempts();
@@ -29,7 +53,7 @@ Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
         ledger.best_step() < 0 ? "did no step" : fmt::format("made no progress beyond step {}", ledger.best_step()),
         judgement.why));
   }
-  const bool not_its_fault = judgement.cause == "storage" || judgement.cause.starts_with(kSlurmCauses);
+  const bool not_its_fault = judgement.cause.starts_with("storage") || judgement.cause.starts_with(kSlurmCauses);
   return {.wait_s = watch::wait_before_attempt_s(idle, not_its_fault)};
 }
 

@@ -29,7 +29,7 @@ NodeTask task(const std::string& node, int rank, char state, double cpu, std::in
           .step = step};
 }
 SaidLine said(std::string_view text, const std::string& node = "n2") {
-  return {.known = known_line(text), .node = node, .text = std::string(text)};
+  return {.known = known_line(text), .node = node, .rank = node == "n1" ? 0 : 1, .text = std::string(text)};
 }
 
 struct Case {
@@ -289,12 +289,12 @@ TEST(Judge, ByTheTable) {
        1,
        {"n2"},
        false},
-      {"the program's own mistake",
+      {"a module that one node lacks",
        with(ended(1, {}, false), [](AttemptEvidence& e) { e.lines = {said("ModuleNotFoundError: No module 'x'")}; }),
-       Next::stop,
+       Next::again,
        "python_module",
        1,
-       {},
+       {"n2"},
        false},
       {"the job is over",
        with(ended(1, {}, false),

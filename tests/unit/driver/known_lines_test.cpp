@@ -15,6 +15,55 @@ TEST(KnownLines, EveryRowIsFoundAndNoneHidesAnother) {
   EXPECT_EQ(known_line("step 3, loss 2.5"), nullptr);
 }
 
+TEST(KnownLines, SourceAndLogsAreNoReason) {
+  for (const std::string_view line :
+       {"    raise FileNotFoundError(path)  # CUDA out of memory", "  File \"Input/output error.py\", line 3, in x",
+        "+ echo 'CUDA driver version is insufficient'",
+        "INFO cannot use apex: ModuleNotFoundError: No module named 'apex'", "pyxis: importing docker image: x.sqsh",
+        "the Error is small", "RuntimeWarning: overflow encountered in exp", "Error rate 3 %"}) {
+    EXPECT_EQ(known_line(line), nullptr) << line;
+  }
+  for (const std::string_view line :
+       {"ValueError: x", "AssertionError", "[rank3]: my.module.DataError: x", "SystemExit: 3",
+        "[default1]:ValueError: x", "my_pkg.errors.ShapeException: (3, 4)"}) {
+    ASSERT_NE(known_line(line), nullptr) << line;
+    EXPECT_EQ(known_line(line)->cause, kException) << line;
+  }
+}
+
+TEST(KnownLines, OnlyTheHardwaresOwnWordsAreProof) {
+  std::set<std::string_view> causes;
+  for (const KnownLine& row : known_lines()) {
+    if (row.says == Says::proof) causes.insert(row.cause);
+    EXPECT_FALSE(row.source.empty()) << row.text;
+  }
+  EXPECT_EQ(causes, (std::set<std::string_view>{"gpu_ecc", "gpu_lost"}));
+}
+
+TEST(KnownLines, TwoOccurrencesOfAnErrorAreAlikeButForNumbers) {
+  EXPECT_EQ(without_numbers("[rank1]: ValueError: step 25 on node02 at 0x7f31, 10.0.0.1:400"),
+            without_numbers("[rank12]: ValueError: step 7 on node3 at 0x1, 10.20.0.1:5"));
+  EXPECT_NE(without_numbers("KeyError: 'a'"), without_numbers("KeyError: 'b'"));
+}
+
+TEST(KnownLines, AWorkersNumberIsTakenOff) {
+  std::string_view line = "[rank12]: ValueError: x";
+  EXPECT_EQ(take_worker(line), 12);
+  EXPECT_EQ(line, "ValueError: x");
+  line = "[default1]:step 3";
+  EXPECT_EQ(take_worker(line), -1) << "counted from each node's first";
+  EXPECT_EQ(line, "step 3");
+  for (std::string_view other : {"[rank", "[rank1", "rank 1: x", "", "[2025-06-12] x"}) {
+    const std::string_view before = other;
+    EXPECT_EQ(take_worker(other), -1);
+    EXPECT_EQ(other, before);
+  }
+  for (std::string_view empty : {"[rank1]:", "[rank1]: "}) {
+    EXPECT_EQ(take_worker(empty), 1);
+    EXPECT_EQ(empty, "");
+  }
+}
+
 TEST(KnownLines, ATasksLabelIsTakenOff) {
   std::string_view line = " 12: loss 3";
   EXPECT_EQ(take_label(line), 12);
