@@ -13,7 +13,8 @@
 namespace ms::driver {
 namespace {
 
-constexpr double kOutlives_s = 2;  // reports of what ended may come that late
+constexpr std::size_t kMostOutputs = 1 << 17;  // a program can print any number in the place of a rank's
+constexpr double kOutlives_s = 2;              // reports of what ended may come that late
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
 
@@ -63,7 +64,8 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
   if (const std::optional<TaskExit> exit = task_exit(line);
       exit && (!first_exit || exit->code == static_cast<int>(ExitCode::no_progress)))
     first_exit = exit;
-  const int worker = take_worker(line);
+  int worker = take_worker(line);
+  if (outputs_.size() >= kMostOutputs && !outputs_.contains({rank, worker})) rank = worker = -1;
   Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];
   const KnownLine* known = known_line(line);
   if (known == nullptr) {
