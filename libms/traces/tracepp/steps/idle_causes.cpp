@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "tracepp/parallel.h"
 #include "tracepp/steps/host_roles.h"
@@ -134,7 +136,9 @@ class Inquiry {
   // Returns where the thread is. A data loader, a save and the like are the cause whatever runs inside them.
   IdlePlace place_in(const Thread& thread, IdleCause otherwise) const {
     IdlePlace place{.cause = otherwise};
-    for (const std::uint32_t at : thread.open) {
+    constexpr std::size_t kDeepest = 512;  // a damaged trace may have a million, one inside the other
+    const std::span<const std::uint32_t> open(thread.open);
+    for (const std::uint32_t at : open.last(std::min(open.size(), kDeepest))) {
       const EventInfo& of = info(at);
       const HostRole role_here = role(at);
       if (const auto cause = cause_of(role_here)) {
