@@ -174,7 +174,7 @@ nodes IDLE+DRAIN IDLE
 check 1 'warning +slurm.node n1: is IDLE\+DRAIN' 2 slurm.node
 nodes IDLE 'DOWN*'
 check 1 'warning +slurm.node cluster: 1 of 3 nodes are down' 2 slurm.node
-for power in CLOUD+POWERED_DOWN DOWN+CLOUD+POWERED_DOWN DOWN+CLOUD+POWERING_UP FUTURE; do
+for power in CLOUD+POWERED_DOWN DOWN+CLOUD+POWERED_DOWN DOWN+CLOUD+POWERING_UP 'DOWN*+REBOOT_ISSUED' FUTURE; do
   nodes IDLE "$power"
   check 0 'pass +slurm.node: n1 is IDLE, 0 of 3 nodes are down' 2 slurm.node
 done

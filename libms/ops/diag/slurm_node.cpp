@@ -21,10 +21,10 @@ bool has_one_of(const slurm::Node& node, std::initializer_list<std::string_view>
   return std::ranges::any_of(states, [&](std::string_view state) { return node.has_state(state); });
 }
 
-// A node that Slurm switches off, or on again, does not answer and is well.
+// A node that Slurm switches off, on again or reboots does not answer and is well.
 bool is_down(const slurm::Node& node) {
   return has_one_of(node, {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"}) &&
-         !has_one_of(node, {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "FUTURE"});
+         !has_one_of(node, {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "REBOOT_ISSUED", "FUTURE"});
 }
 
 health::Result ask_slurm(health::Evidence& evidence) {
@@ -96,7 +96,8 @@ extern constinit const health::Check kSlurmNode = {
     .on_hang = std::nullopt,
     .explain =
         "Queries the nodes of slurmctld. It warns if there is no response, if this node is down or drained, and if "
-        "more than a quarter of all nodes are down; nodes that Slurm powers down or up do not count. A response "
+        "more than a quarter of all nodes are down; nodes that Slurm powers down, up or reboots do not count. A "
+        "response "
         "without this node is not judged. In a job step, the first process queries all nodes, the others only their "
         "own. It is not a passive check, because queries in every prolog would load slurmctld when a large job starts.",
     .remedy =

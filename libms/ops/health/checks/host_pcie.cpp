@@ -26,7 +26,7 @@ bool read_aer(Scan line, LogTally& tally) {
   return true;
 }
 
-// What a port did after an uncorrected error of the device below it.
+// Lines of a port about an uncorrected error of the device below it.
 constexpr KnownLine kPort[] = {
     {"DPC: containment event, ", Severity::warning,
      "the port cut its device off after an uncorrected PCIe error (DPC)"},

@@ -22,8 +22,7 @@ struct XidRow {
 const std::vector<XidRow>& xid_rows();
 const XidRow* find_xid(int number);  // nullptr: not in the table
 
-// What the line of an Xid 144 to 150 says of the NVLink: "NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x026001c6 0x00000000
-// ...)".
+// The NVLink error in the line of an Xid 144 to 150: "NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x026001c6 0x0 ...)".
 struct NvlinkError {
   bool fatal = false;
   std::string unit;  // "NETIR_LINK_EVT"
