@@ -176,7 +176,7 @@ ms::Tool tool() {
                            "limit is 75% of the median. Slow results are measured a second time, and a node is accused "
                            "only if both measurements are below the limit."},
            {.name = "check-site",
-            .summary = "list the settings that the preflight needs and Slurm's configuration lacks",
+            .summary = "list the settings for the preflight that Slurm's configuration lacks",
             .options = {json,
                         {.name = "fix",
                          .doc =
@@ -234,14 +234,13 @@ ms::Tool tool() {
                 {{.name = "faults",
                   .value = "FILE",
                   .doc = "Faults: a CSV with node, time, kind and optionally end, or an unmodified file of "
-                         "InfiniteHBD-Trace (JSON) or TitanGPULife (CSV). Times are UTC or seconds. The list must be "
-                         "complete up to the last time in any of the input files."},
+                         "InfiniteHBD-Trace (JSON) or TitanGPULife (CSV). Times are UTC, or seconds on one clock. The "
+                         "list must be complete up to the last time in any of the input files."},
                  {.name = "nodes",
                   .value = "FILE|N",
                   .doc = "All nodes, including those without faults, or their number. The CSV has the column node. "
-                         "Optional columns are first and last, the node's time in service, and facts such as age, "
-                         "position, model. "
-                         "Required unless the telemetry or --faults covers all nodes."},
+                         "Optional columns are first and last, when the node entered and left service, and facts such "
+                         "as age, position, model. Required unless the telemetry or --faults covers all nodes."},
                  {.name = "telemetry",
                   .value = "PATH",
                   .doc = "Directory of ms-diag collect, or a CSV with time, node, metric, value and optionally device, "
@@ -282,12 +281,14 @@ ms::Tool tool() {
                   .default_text = "0.2"},
                  {.name = "folds",
                   .value = "N",
-                  .doc = "evaluate: cross-validation folds over units. 1: train and score on all units.",
+                  .doc = "evaluate: cross-validation folds over units (nodes, or GPUs if faults are per GPU). 1: train "
+                         "and score on all units.",
                   .default_text = "2"},
                  {.name = "seeds", .value = "N", .doc = "evaluate: number of seeds per model.", .default_text = "5"},
                  {.name = "oracle",
                   .value = "METRIC",
-                  .doc = "Hide this metric from the models, and use it as an upper bound. For synthetic data."},
+                  .doc = "Hide this metric from the models, and print the precision that it reaches as an upper bound. "
+                         "For synthetic data."},
                  {.name = "out",
                   .value = "TIME",
                   .doc = "Time that a flagged node is out of service.",

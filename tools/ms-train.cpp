@@ -41,7 +41,7 @@ std::string config_manual() {
 
 const Tool kTool{
     .name = "ms-train",
-    .summary = "train a language model in 3D parallel",
+    .summary = "train a language model with 3D parallelism",
     .commands = {train::run_command(), train::eval_command(), train::generate_command(), train::plan_command(),
                  train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command(),
                  train::explain_command()},

@@ -103,7 +103,7 @@ BASH
   [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
   wait-until 10 bash -c "squeue -h -O comment:200 | grep -q 'ms-driver: attempt 2 trains'"
   wait-until 10 grep -q 'proved nothing' job.log
-  ms-driver stop --checkpoint --run-dir r
+  ms-driver stop --run-dir r
   ends_with 75
   grep -q 'is committed' job.log
 BASH

@@ -98,7 +98,7 @@ Command verify_command() {
 
 Command diff_command() {
   return {.name = "diff",
-          .summary = "compare two checkpoints of any layouts",
+          .summary = "compare two checkpoints, also of different layouts",
           .positionals = {{.name = "A", .doc = "A checkpoint, or a directory: its newest complete checkpoint."},
                           {.name = "B", .doc = "Another checkpoint."}},
           .options = {{.name = "all", .doc = "Also print equal states."}, threads_option(), json_option()},

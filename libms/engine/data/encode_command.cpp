@@ -107,7 +107,7 @@ Command encode_command() {
                   {.name = "by-line", .doc = "Make each line of a text file a document, without its newline."},
                   {.name = "field",
                    .value = "NAME",
-                   .doc = "The field of JSON Lines with the text, such as text, or meta.body for a nested field. If "
+                   .doc = "The JSON Lines field with the text, such as text, or meta.body for a nested field. If "
                           "given several times, the texts are joined with a newline. Default: text. Files named "
                           ".jsonl or .ndjson, or with an object on each line, are JSON Lines.",
                    .many = true},

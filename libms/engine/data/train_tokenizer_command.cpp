@@ -115,7 +115,7 @@ Command train_tokenizer_command() {
             .many = true},
            {.name = "field",
             .value = "NAME",
-            .doc = "The field of JSON Lines with the text (default: text).",
+            .doc = "The JSON Lines field with the text (default: text).",
             .many = true},
            {.name = "recursive",
             .doc = "Read all files in directories and their subdirectories, sorted by path.",

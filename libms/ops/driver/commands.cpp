@@ -169,7 +169,7 @@ Command run_command() {
            {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
            {.name = "min-nodes",
             .value = "N",
-            .doc = "Continue with N or more nodes. 0: with all but the spares, or with 1 or more in an elastic run.",
+            .doc = "Continue if at least N nodes are left. 0: all nodes but the spares; in an elastic run, 1.",
             .default_text = "0"},
            {.name = "max-nodes",
             .value = "N",
@@ -179,13 +179,13 @@ Command run_command() {
            {.name = "hang-timeout",
             .value = "TIME",
             .doc = "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent "
-                   "step plus a margin. The margin is 4 s; up to 5 s if step times vary and a rank may lack CPU time; "
-                   "2 s if a signal stopped a rank. Without heartbeats, TIME without output is a hang.",
+                   "step plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step. See "
+                   "ms-driver(1). Without heartbeats, TIME without output is a hang.",
             .default_text = "10m"},
            {.name = "node-timeout",
             .value = "TIME",
-            .doc = "Treat a node as lost after TIME without a sign of life from it and from the ranks, whatever was "
-                   "learned. This is the time that the last node has where no spare could replace it.",
+            .doc = "Treat a node as lost after at most TIME without a sign of life from it and without a step of the "
+                   "ranks. A node that no spare could replace always gets the full TIME.",
             .default_text = "60s"},
            {.name = "max-attempts", .value = "N", .doc = "Stop after N attempts.", .default_text = "100"},
            {.name = "max-idle",
@@ -226,8 +226,8 @@ Command run_command() {
            {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag on the nodes.", .default_text = "ms-diag"},
            {.name = "netcheck",
             .value = "PROGRAM",
-            .doc = "Path of ms-netcheck on the nodes. It tests all nodes after a hang that points to no node, and "
-                   "suspects that may only have had a network problem.",
+            .doc = "Path of ms-netcheck on the nodes. After a hang without a suspect, the driver tests "
+                   "all nodes with it; otherwise, suspects that may have had a network problem.",
             .default_text = "ms-netcheck"}},
       .run = drive};
 }
@@ -278,8 +278,8 @@ Command resize_command() {
 }
 Command stop_command() {
   return {.name = "stop",
-          .summary = "end a run after its current step, with a checkpoint",
-          .options = {{.name = "checkpoint", .doc = "Save a checkpoint first; ms-train always does."}, kRunDir},
+          .summary = "end a run after its current step; ms-train saves a checkpoint",
+          .options = {kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "stop"}});
           }};
@@ -303,7 +303,7 @@ Command agent_command() {
                        .default_text = "0"},
                       {.name = "requeue-without",
                        .value = "NODE",
-                       .doc = "Requeue the job if it loses this node, and the driver with it (default: do not)."},
+                       .doc = "Requeue the job if it loses NODE, where the driver runs (default: do not)."},
                       {.name = "restarts", .value = "N", .doc = "Restarts of the job so far.", .default_text = "0"},
                       {.name = "munge", .value = "SOCKET", .doc = "Socket of munged (default: MUNGE's)."}},
           .run = be_agent};

@@ -59,7 +59,7 @@ Command simulate_command() {
                       {.name = "policy", .value = "FILE", .doc = "Policy, see ms-loan.toml(5).", .required = true},
                       {.name = "scheduler",
                        .value = "NAME",
-                       .doc = "Run only this scheduler, see SCHEDULERS (default: all).",
+                       .doc = "Run only this scheduler, see SCHEDULERS in ms-loan(1) (default: all).",
                        .many = true},
                       {.name = "samples", .value = "FILE", .doc = "Also write a CSV of the GPU usage every 5 minutes."},
                       {.name = "json", .doc = "Print one JSON document."}},

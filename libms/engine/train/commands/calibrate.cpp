@@ -100,7 +100,7 @@ Command calibrate_command() {
                    .doc = "Data type of GEMMs and activations.",
                    .default_text = "bf16"},
                   {.name = "busy",
-                   .doc = "Measure once, also on a busy machine. Doubtful results are written with a warning."}},
+                   .doc = "Measure once, even if the machine is busy. Write doubtful results with a warning."}},
       .run = run_calibrate,
       .description =
           "Trains models of several sizes for some steps each, as threads of this process, and times every operation "

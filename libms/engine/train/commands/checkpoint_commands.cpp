@@ -143,7 +143,7 @@ Command export_command() {
   return {.name = "export",
           .summary = "write a checkpoint's weights as a Hugging Face model",
           .positionals = {checkpoint_positional()},
-          .options = {output_option("The directory to write, which must not exist or be empty."),
+          .options = {output_option("The directory to write. It must be new or empty."),
                       format_option(),
                       {.name = "dtype", .value = "fp32|bf16", .doc = "Data type of the weights (default: as stored)."},
                       {.name = "max-shard-size",

@@ -136,7 +136,7 @@ Command explain_command() {
   return {.name = "explain",
           .summary = "print what an exit code or an error kind means, and what to do",
           .positionals = {{.name = "CODE",
-                           .doc = "An exit code (75, or 137 as srun reports it), or an error kind as in "
+                           .doc = "An exit code of ms or srun (75 or 137), or an error kind from "
                                   "run.dir/verdict.json (ckpt.damaged, or ckpt for all of its kinds). Default: all.",
                            .required = false}},
           .run = run_explain};

@@ -180,7 +180,7 @@ Command generate_command() {
            {.name = "tokenizer",
             .value = "NAME",
             .doc = "byte, or the path of a tokenizer.json. Default: the tokenizer of the first file of data.train, or "
-                   "else one with as many tokens as the model's vocabulary."},
+                   "else byte, if model.vocab is 257."},
            {.name = "max-tokens", .value = "N", .doc = "Generate at most N tokens.", .default_text = "64"},
            {.name = "temperature",
             .value = "T",

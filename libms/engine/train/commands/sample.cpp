@@ -159,7 +159,7 @@ Command sample_command() {
                    .value = "R",
                    .doc = "Show only the samples of this rank's pipeline (default: the whole global batch)."},
                   {.name = "chain",
-                   .doc = "Also print data_chain of metrics.jsonl after the step. This reads all earlier steps, too."},
+                   .doc = "Also print the step's data_chain, as in metrics.jsonl. This reads all earlier steps, too."},
                   set_option(),
                   json_option()},
       .run = run_sample,

@@ -141,9 +141,9 @@ Command simulate_command() {
                   {.name = "steps", .value = "N", .doc = "Number of steps in the traces.", .default_text = "3"},
                   {.name = "failures",
                    .value = "FILE|RATE",
-                   .doc =
-                       "Simulate a job of --days with failures. FILE has a trace or hazards. RATE is failures per node "
-                       "and day, with the mean repair time: 0.004:12h. With 0.004 alone, repair takes no time."},
+                   .doc = "Simulate a job of --days with failures. FILE is a trace of faults or a table of fault "
+                          "rates. RATE is failures per node and day, with the mean repair time: 0.004:12h. With 0.004 "
+                          "alone, repair takes no time."},
                   {.name = "days", .value = "N", .doc = "Length of the job."},
                   {.name = "spares", .value = "K", .doc = "Number of spare nodes.", .default_text = "0"},
                   {.name = "trace-nodes", .value = "N", .doc = "Number of nodes in the trace of --failures."},

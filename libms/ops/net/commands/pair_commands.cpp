@@ -198,18 +198,20 @@ int run_agent_command(const Args& args) {
 }  // namespace
 
 Command pairs_command() {
-  return {.name = "pairs",
-          .summary = "measure latency, bandwidth and loss between pairs of nodes",
-          .options = with({{.name = "schedule",
-                            .value = "auto|quick|ring|all|distance",
-                            .doc = "Pairs to test. quick: each node once. ring: each node sends to the node d places "
-                                   "after it. all: all pairs. distance: all pairs, those below the same switch first.",
-                            .default_text = "auto"},
-                           {.name = "one-way", .doc = "Test one direction after the other instead of both at once."}}),
-          .run = run_pairs_command,
-          .description =
-              "Tests pairs of nodes in rounds, with each node in at most one pair per round, and prints the results "
-              "per direction. It does not look for causes; see locate."};
+  return {
+      .name = "pairs",
+      .summary = "measure latency, bandwidth and loss between pairs of nodes",
+      .options = with({{.name = "schedule",
+                        .value = "auto|quick|ring|all|distance",
+                        .doc = "Pairs to test. quick: each node once. ring: each node sends to every other; in round "
+                               "d, to the node d places after it. all: all pairs. distance: all pairs, those below the "
+                               "same switch first. auto: all for up to 64 nodes, else quick.",
+                        .default_text = "auto"},
+                       {.name = "one-way", .doc = "Test one direction after the other instead of both at once."}}),
+      .run = run_pairs_command,
+      .description =
+          "Tests pairs of nodes in rounds, with each node in at most one pair per round, and prints the results "
+          "per direction. It does not look for causes; see locate."};
 }
 
 Command locate_command() {

@@ -123,7 +123,7 @@ Command report_command() {
       .options = {{.name = "json", .doc = "Print one JSON document."},
                   {.name = "output",
                    .value = "FILE",
-                   .doc = "Write a self-contained page FILE.html instead: charts of the steps, heat maps of the ranks, "
+                   .doc = "Write a self-contained HTML page instead: charts of the steps, heat maps of the ranks, "
                           "a timeline, the mesh.",
                    .letter = 'o'},
                   {.name = "expected",
