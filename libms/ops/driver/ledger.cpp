@@ -59,11 +59,16 @@ bool Ledger::ends_again_for(std::string_view cause) const {
 
 Ledger::SameError Ledger::same_error() const {
   SameError same;
-  const auto is_same = [](const AttemptEntry& a, const AttemptEntry& b) {
-    return a.cause == b.cause && (a.cause != kException || without_numbers(a.error) == without_numbers(b.error));
+  if (attempts.empty() || attempts.back().error.empty()) return same;
+  const AttemptEntry& last = attempts.back();
+  // Slurm may lose the end of what a rank says, or all of it.
+  const auto is_same = [text = without_numbers(last.error), &last](const AttemptEntry& other) {
+    const std::string said = without_numbers(other.error);
+    return other.cause == last.cause && (other.cause != kException || said.starts_with(text) || text.starts_with(said));
   };
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
-    if (attempt->error.empty() || !is_same(*attempt, attempts.back())) break;
+    if (attempt->cause == kWordless && attempt->error.empty()) continue;
+    if (attempt->error.empty() || !is_same(*attempt)) break;
     ++same.attempts;
     same.nodes.insert(attempt->said_on.begin(), attempt->said_on.end());
   }

@@ -14,6 +14,8 @@ namespace ms::driver {
 
 // Causes of attempts that Slurm did not start begin with this.
 inline constexpr std::string_view kSlurmCauses = "slurm_";
+// A rank ended, and no line tells why.
+inline constexpr std::string_view kWordless = "rank_died";
 // The attempt ended so that the job could be queued again for another number of nodes.
 inline constexpr std::string_view kResizesCause = "resizes";
 
@@ -51,7 +53,8 @@ struct Ledger {
   int idle_attempts() const;
   // The last two attempts ended for this cause, and the last one came no further.
   bool ends_again_for(std::string_view cause) const;
-  // The attempts on end, the last ones, that ended of one error of the program, and the nodes on which it occurred.
+  // The attempts on end, the last ones, that ended of one error of the program, but for those that ended without words,
+  // and the nodes on which it occurred.
   struct SameError {
     int attempts = 0;
     std::set<std::string> nodes = {};

@@ -18,13 +18,14 @@ std::string error_of_program(const Ledger& ledger, const watch::RetryPolicy& ret
   const AttemptEntry& last = ledger.attempts.back();
   const KnownLine* known = known_line(last.error);
   if (same.nodes.size() == 1 && known != nullptr && known->says == Says::hint) return "";
+  const bool doubtful = same.nodes.size() == 1 && (known == nullptr || known->says != Says::error);
   const std::vector<std::string> nodes(same.nodes.begin(), same.nodes.end());
   const std::string where =
       nodes.size() > 2 ? slurm::fold_hostlist(nodes) : fmt::format("{}", fmt::join(nodes, " and "));
   return fmt::format("{}{}{}{}: the program{} ({} ended of it)",
                      last.rank < 0 ? "" : fmt::format("rank {}: ", last.rank), last.error,
                      last.to_step < 0 ? "" : fmt::format(", step {}", last.to_step),
-                     where.empty() ? "" : fmt::format(", on {}", where), nodes.size() == 1 ? ", or that node" : "",
+                     where.empty() ? "" : fmt::format(", on {}", where), doubtful ? ", or that node" : "",
                      plural(static_cast<std::size_t>(same.attempts), "attempt"));
 }
 

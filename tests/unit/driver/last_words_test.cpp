@@ -194,6 +194,12 @@ TEST(LastWords, OfAnotherErrorAreNotTheSame) {
   ledger.attempts.push_back(ledger.attempts.back());
   ledger.attempts.back().error = with(ledger.attempts.back().error, "input_ids", "labels");
   EXPECT_EQ(ledger.same_error().attempts, 1) << "of one class, with another message";
+  AttemptEntry wordless;
+  wordless.cause = kWordless;
+  AttemptEntry cut = ledger.attempts.back();
+  cut.error = "KeyError";
+  ledger.attempts.insert(ledger.attempts.end(), {wordless, cut, wordless, ledger.attempts.back()});
+  EXPECT_EQ(ledger.same_error().attempts, 3) << "whose words were lost say nothing";
   ledger.attempts.back().error = "";
   EXPECT_EQ(ledger.same_error().attempts, 0);
 }
