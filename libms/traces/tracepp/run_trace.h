@@ -89,7 +89,7 @@ struct ProcessGroup {
   // Global ranks in the group's order; of a pipeline channel: sender, receiver. Empty: not known.
   std::vector<int> ranks;
   GroupAxis axis = GroupAxis::other;
-  bool is_guessed = false;  // a channel: which operations of its two ends meet is a guess
+  bool is_guessed = false;  // which operations of its members meet is a guess
 };
 
 // See trace/format.h.
@@ -165,6 +165,8 @@ struct RunTrace {
   const Source* source = &kUnknownSource;
   mesh::Mesh mesh;  // of the whole run, also where not every rank was traced; all 1 where not known
   bool has_mesh = false;
+  std::string mesh_why;  // the evidence for an inferred mesh, or why there is none; empty: the run recorded it
+  bool records_mesh() const { return has_mesh && mesh_why.empty(); }
   std::int64_t world = 0;  // ranks of the whole run where the mesh is not known; 0: not known either
   int microbatches = 0, chunks = 0;
   double flops_per_step = 0, peak_flops = 0;  // of the run by the causal convention; of one rank's device; 0: not known

@@ -64,7 +64,7 @@ std::vector<std::pair<std::uint32_t, Call>> calls_of(const HangScan& scan, std::
 // Returns the groups of the same axis and the same stages elsewhere in the mesh.
 std::vector<std::int32_t> siblings(const RunTrace& trace, std::int32_t group) {
   std::vector<std::int32_t> found;
-  if (!trace.has_mesh) return found;
+  if (!trace.records_mesh()) return found;
   const auto stem = [](const ProcessGroup& it) {
     return std::string_view(it.name).substr(0, it.name.find_first_of("[ "));
   };
@@ -163,7 +163,8 @@ class Orders {
     const RunTrace& trace = scan_.trace();
     const std::vector<Event>& events = scan_.file(at).events;
     // Without a mesh, groups of one axis need not do the same work.
-    const bool same_group = !trace.has_mesh && (!trace::is_point_to_point(sought.call.kind) || is_member(at, sought));
+    const bool same_group =
+        !trace.records_mesh() && (!trace::is_point_to_point(sought.call.kind) || is_member(at, sought));
     for (std::size_t i = events.size(); i-- > 0;) {
       const Event& it = events[i];
       const EventInfo& info = trace.infos[it.info];
@@ -190,7 +191,7 @@ class Orders {
     const auto takes_part = [&](const Sought& sought) {
       return trace::is_point_to_point(sought.call.kind) ? place(at, sought, 0) >= 0 : is_member(at, sought);
     };
-    return scan_.trace().has_mesh || (takes_part(one) && takes_part(other));
+    return scan_.trace().records_mesh() || (takes_part(one) && takes_part(other));
   }
 
   // Returns > 0 if the operation that this rank skipped comes before the one it is in, < 0 if after, 0 if nothing
@@ -211,7 +212,7 @@ class Orders {
     const RunTrace& trace = scan_.trace();
     std::size_t asked = 0;
     for (std::size_t at = 0; at < scan_.count() && asked < kAsked; ++at) {
-      if (at == pair.rank || (trace.has_mesh && scan_.file(at).at.pp != scan_.file(pair.rank).at.pp)) continue;
+      if (at == pair.rank || (trace.records_mesh() && scan_.file(at).at.pp != scan_.file(pair.rank).at.pp)) continue;
       ++asked;
       if (can_vote(at, *skipped, *in)) (std::ranges::count(root_.ranks, at) != 0 ? inside : outside) += vote(at, 0);
     }
@@ -224,9 +225,9 @@ class Orders {
     };
     const bool has_steps = skipped->call.step > 0 && in->call.step > 0;
     if (has_steps && inside == 0 && knows(1)) return vote(pair.rank, 1);
-    const bool is_regular = !trace.has_mesh && !has_steps && knows(1) && knows(2);
+    const bool is_regular = !trace.records_mesh() && !has_steps && knows(1) && knows(2);
     if (is_regular && vote(pair.rank, 1) == vote(pair.rank, 2)) return vote(pair.rank, 1);
-    is_sure = trace.has_mesh;
+    is_sure = trace.records_mesh();
     return inside;
   }
 

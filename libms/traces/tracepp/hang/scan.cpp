@@ -41,12 +41,12 @@ bool has_trace(const RunTrace& trace, int rank) {
 std::vector<int> missing_ranks(const RunTrace& trace) {
   constexpr int kMost = 1 << 22;  // no run is larger: beyond it the mesh is a mistake in the file
   std::vector<int> missing;
-  if (trace.has_mesh && trace.mesh.size() <= kMost) {
+  if (trace.records_mesh() && trace.mesh.size() <= kMost) {
     for (int rank = 0; rank < trace.mesh.size(); ++rank)
       if (!has_trace(trace, rank)) missing.push_back(rank);
   }
   for (const ProcessGroup& group : trace.groups) {
-    if (trace.has_mesh) break;
+    if (trace.records_mesh()) break;
     for (const int rank : group.ranks)
       if (!has_trace(trace, rank)) missing.push_back(rank);
   }

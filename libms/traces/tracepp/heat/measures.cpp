@@ -141,8 +141,14 @@ std::vector<MeshMap> mesh_maps(const RunTrace& trace, const std::vector<Measure>
   const auto count = static_cast<std::size_t>(mesh.dp) * static_cast<std::size_t>(mesh.pp);
   std::vector<MeshMap> maps;
   if (count > kMostCells) return maps;
-  for (const std::string_view role : {"forward", "backward", "waiting"}) {
-    if (std::ranges::none_of(measures, [&](const Measure& measure) { return measure.role == role; })) continue;
+  // Traces of other programs do not tell forwards from backwards.
+  const bool has_sections =
+      std::ranges::any_of(measures, [](const Measure& of) { return of.role == "forward" || of.role == "backward"; });
+  for (const std::string_view role : {"computing", "forward", "backward", "waiting"}) {
+    const auto has_role = [&](const Measure& measure) {
+      return role == "computing" ? !has_sections && measure.name == role : measure.role == role;
+    };
+    if (std::ranges::none_of(measures, has_role)) continue;
     MeshMap& map = maps.emplace_back();
     map.role = role;
     map.cells.assign(count, kUnknown);
@@ -150,7 +156,7 @@ std::vector<MeshMap> mesh_maps(const RunTrace& trace, const std::vector<Measure>
     for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
       float value = 0;
       for (const Measure& measure : measures)
-        if (measure.role == role) value += measure.values[r];
+        if (has_role(measure)) value += measure.values[r];
       const auto cell = static_cast<std::size_t>(stage_of(trace, mesh, r)) * static_cast<std::size_t>(mesh.dp) +
                         static_cast<std::size_t>(mesh.coord(trace.ranks[r].rank).dp);
       if (map.slowest[cell] >= 0 && map.cells[cell] >= value) continue;

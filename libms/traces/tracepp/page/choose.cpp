@@ -71,6 +71,8 @@ std::vector<Mark> marks_of(const Analysis& analysis) {
   };
   for (const HangSuspect& suspect : analysis.hang.suspects)
     add(suspect.rank, fmt::format("{}: {}", to_string(analysis.hang.state), to_string(suspect.reason)), kNoStep);
+  if (analysis.last_comer)
+    for (const int rank : analysis.last_comer->ranks) add(rank, "comes last to collectives", kNoStep);
   if (!analysis.diagnosis) return marks;
   for (const Finding& finding : analysis.diagnosis->findings) {
     if (!is_fault(finding)) continue;

@@ -54,11 +54,14 @@ const rankAt = (mesh, at) => (at.pp * mesh.dp + at.dp) * mesh.tp + at.tp;
 // Returns a measure's values less the median of the ranks of the same stage, whose work is the same.
 const aboveStage = (measure) => measure.values.map((value, index) => value - measure.medians[index]);
 
+// Where the mesh is not known a place has no name: all ranks are laid out as one row.
+const placeName = (run, at) => (run.knows_mesh ? `dp ${at.dp} pp ${at.pp} tp ${at.tp}` : "");
+
 function rankName(run, rank) {
-  const at = coordOf(run.mesh, rank);
   const index = run.indexOf.get(rank);
   const host = index === undefined ? "no trace" : run.texts[run.hosts[index]];
-  return `rank ${rank} (dp ${at.dp} pp ${at.pp} tp ${at.tp}${host ? ", " + host : ""})`;
+  const where = [placeName(run, coordOf(run.mesh, rank)), host].filter((part) => part).join(", ");
+  return `rank ${rank}` + (where ? ` (${where})` : "");
 }
 
 // "1.23 s", "45.6 ms", "7.8 \u00b5s".

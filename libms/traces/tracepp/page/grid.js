@@ -6,7 +6,7 @@ const kCells = ["neither waits nor is suspected", "waits for others", "suspect",
 
 function gridView(run, selection) {
   const { dp, pp, tp } = run.mesh;
-  if (run.world === 1) return;
+  if (run.world === 1 || !(run.knows_mesh || run.hang)) return;
   const left = 60, top = 16;
   // The depth of a plane, and the distance from plane to plane.
   const deep = Math.max(10, Math.min(90, tp * 14)), slant = 0.8;
@@ -48,9 +48,10 @@ function gridView(run, selection) {
     }
     context.fillStyle = theme("quiet");
     context.textAlign = "right";
-    for (let stage = 0; stage < pp; ++stage) context.fillText("pp " + stage, left - 8, top + stage * between + deep - 6);
+    for (let stage = 0; run.knows_mesh && stage < pp; ++stage) context.fillText("pp " + stage, left - 8, top + stage * between + deep - 6);
     context.textAlign = "left";
-    context.fillText(`dp 0 to ${dp - 1} to the right, tp 0 to ${tp - 1} to the back`, left, top + pp * between);
+    context.fillText(run.knows_mesh ? `dp 0 to ${dp - 1} to the right, tp 0 to ${tp - 1} to the back`
+      : `ranks 0 to ${dp - 1} to the right: how they lie on dp, pp and tp is not known`, left, top + pp * between);
     drawPeers(context, p);
     for (const mark of run.marks) {
       outline(context, p, coordOf(run.mesh, mark.rank));
@@ -85,9 +86,7 @@ function gridView(run, selection) {
         context.stroke();
       }
     };
-    line("dp", kindColours.dp);
-    line("tp", kindColours.tp);
-    line("pp", kindColours.pp);
+    if (run.knows_mesh) for (const axis of ["dp", "tp", "pp"]) line(axis, kindColours[axis]);
     const middle = (stage, aside) => [p.x({ ...at, pp: stage }, 0.5, 0.5) + aside, p.y({ ...at, pp: stage }, 0.5, 0.5)];
     for (let stage = 0; stage + 1 < pp; ++stage) {
       context.strokeStyle = context.fillStyle = kindColours.forward;
@@ -122,7 +121,7 @@ function gridView(run, selection) {
       return `${axis} group: ranks ${list.join(", ")}${size > list.length ? " and " + (size - list.length) + " more" : ""}`;
     };
     if (tp > 1) lines.push(peers("tp", tp));
-    if (dp > 1) lines.push(peers("dp", dp));
+    if (dp > 1 && run.knows_mesh) lines.push(peers("dp", dp));
     view.say(lines.join("\n"));
   }
   view.onPoint(() => {}, (px, py) => {

@@ -78,7 +78,7 @@ function rankMap(run, selection) {
 function meshMaps(run, selection) {
   const { dp, pp } = run.mesh;
   const shown = run.maps;
-  if (shown.length === 0 || run.world === 1) return;
+  if (shown.length === 0 || run.world === 1 || !run.knows_mesh) return;
   const top = 22, gap = 24, left = 36;
   const cellHigh = Math.max(6, Math.min(28, Math.floor(200 / pp)));
   const box = (width, m) => ({ x: left + m * (width + gap) / shown.length,

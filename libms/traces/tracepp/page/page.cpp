@@ -181,6 +181,7 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   Json run = measures_data(trace, analysis, columns);
   const mesh::Mesh mesh = mesh_of(trace);
   run["mesh"] = {{"dp", mesh.dp}, {"pp", mesh.pp}, {"tp", mesh.tp}};
+  run["knows_mesh"] = trace.has_mesh;
   run["usual_step_s"] = analysis.effective.median_step_s;
   run["steps"] = steps_data(analysis);
   run["curves"] = curves_data(curves, columns);
@@ -202,8 +203,9 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   if (hangs) body += view_html(kHangGridView, false);
   body += view_html(kStepsView, true);
   if (!curves.empty()) body += view_html(kCurvesView, true) + curves_html(curves);
-  body += view_html(kMeshView, false) + view_html(kRanksView, true);
-  if (!hangs) body += view_html(kGridView, false);
+  if (trace.has_mesh) body += view_html(kMeshView, false);
+  body += view_html(kRanksView, true);
+  if (!hangs && trace.has_mesh) body += view_html(kGridView, false);
   body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kTimelineView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
   return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),

@@ -235,7 +235,8 @@ std::uint32_t ChromeEvents::category(std::string_view token) {
 
 bool ChromeEvents::is_plain(const Fields& fields) {
   const Category& of = categories_[category(fields.category)];
-  return of.is_plain || (of.is_kernel && !fields.name.starts_with("\"nccl"));
+  return (of.is_plain && fields.name != "\"record_param_comms\"") ||
+         (of.is_kernel && !fields.name.starts_with("\"nccl"));
 }
 
 bool ChromeEvents::is_linked(const Fields& fields) { return categories_[category(fields.category)].is_linked; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "\"ProfilerStep#";
 constexpr std::size_t kLanes = 255;  // and one for all beyond
+constexpr int kMostUnlisted = 1 << 20;
 
 bool is_device(std::string_view category) {
   static constexpr std::array<std::string_view, 6> kDevice{"\"kernel\"",     "\"gpu_memcpy\"",
@@ -22,6 +24,8 @@ bool is_device(std::string_view category) {
                                                            "\"Kernel\"",     "\"concurrent_kernel\""};
   return std::ranges::find(kDevice, category) != kDevice.end();
 }
+
+constexpr std::string_view kCommParams = "\"record_param_comms\"";
 
 bool is_nccl(std::string_view name) { return name.starts_with("\"nccl"); }
 
@@ -43,6 +47,12 @@ std::uint32_t number_in_step(std::int32_t step, std::uint32_t place) {
   constexpr std::uint32_t kSteps = 1 << 18, kPlaces = 1 << 13;
   if (step == kNoStep) return place;
   return place < kPlaces ? (static_cast<std::uint32_t>(step) % kSteps + 1) * kPlaces + place : kNoDetail;
+}
+
+std::vector<int> all_ranks(int count) {
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 // "rank 12 ..." -> 12: processes that are ranks.
@@ -183,31 +193,43 @@ bool ChromeReader::read_distributed(JsonObject& object, Header& header) {
   const auto number = [](JsonValue& value) {
     return static_cast<int>(std::clamp<std::int64_t>(parse_int(token_of(value)).value_or(-1), -1, 1'000'000'000));
   };
+  std::vector<std::pair<std::string, int>> unlisted;  // groups whose ranks are left out or cut off
   const auto read_group = [&](JsonValue& group) {
     std::string name, description;
     std::vector<int> ranks;
+    int size = 0;
     const bool sound = each_field(group, [&](std::string_view key, JsonValue& value) {
       std::string_view text;
       if (!text_of(value, text)) return false;
+      if (key == "pg_size" || key == "group_size") size = static_cast<int>(parse_int(text).value_or(0));
       if (key == "pg_name") name = unescaped(text);
       if (key == "pg_desc") description = unescaped(text);
       if (key == "ranks") ranks = parse_ranks(unescaped(text));
       return true;
     });
     if (sound) header.groups.add(name, description, ranks);
+    if (sound && ranks.empty() && size > 1) unlisted.emplace_back(name, size);
     return sound;
   };
-  return each_field(object, [&](std::string_view key, JsonValue& value) {
+  const bool is_sound = each_field(object, [&](std::string_view key, JsonValue& value) {
     if (key == "rank") header.rank = number(value);
     if (key == "world_size") header.world = std::max(0, number(value));
     return key != "pg_config" || each_value(value, read_group);
   });
+  for (const auto& [name, size] : unlisted)
+    if (size == header.world && size <= kMostUnlisted) header.groups.add(name, "", all_ranks(size));
+  return is_sound;
 }
 
 EventInfo ChromeReader::comm_of(const ChromeFile& file, const ChromeInfo& info, const Header& header, int rank,
                                 KnownGroups& groups) {
   EventInfo made{.kind = comm_kind(unescaped(file.texts.text(info.name)))};
-  if (info.comm < 0) return made;
+  if (info.comm < 0) {
+    // Older versions write no arguments: with one group of all ranks it is that one.
+    const std::optional<ProcessGroup> sole = header.groups.sole();
+    if (sole && !trace::is_point_to_point(made.kind)) made.group = tables_.group(*sole);
+    return made;
+  }
   const ChromeComm& comm = file.comms[static_cast<std::size_t>(info.comm)];
   const auto text = [&](std::uint32_t id) {
     return id == ChromeComm::kNone ? std::string() : unescaped(file.texts.text(id));
@@ -265,6 +287,7 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
   }
   std::vector<Meaning> found;
   KnownGroups groups;
+  for (const std::string& name : header.groups.names()) tables_.group(header.groups.group(name, "", {}));
   // Without a device that computes, the operators on the CPU are the computing.
   const bool on_host = std::ranges::none_of(
       file.infos, [&](const ChromeInfo& info) { return is_device(file.texts.text(info.category)); });
@@ -294,6 +317,8 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
       const bool comm = is_nccl(name) || info.comm >= 0;
       made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
                   : EventInfo{.kind = origin == Origin::copy ? Kind::other : kernel_kind(unescaped(name))};
+    } else if (name == kCommParams && info.comm >= 0) {
+      comm_of(file, info, header, ranks[meaning.rank].rank, groups);  // the ranks of its group
     } else if (is_host_collective(name, category)) {
       made.kind = comm_kind(unescaped(name));
       meaning.by_step = sole && !trace::is_point_to_point(made.kind);

@@ -1,10 +1,13 @@
 #include "tracepp/read/collective_numbers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
 #include <vector>
+
+#include "tracepp/robust.h"
 
 namespace ms::tracepp {
 namespace {
@@ -104,8 +107,50 @@ class Numbering {
   std::vector<Steps> steps_;                                          // by index of rank
 };
 
+bool is_collective(const EventInfo& info) { return trace::is_comm(info.kind) && !trace::is_point_to_point(info.kind); }
+
+// Returns whether ends of two ranks' collectives, in order, lie at one distance: members of a collective leave it
+// together, whenever they came. Clocks may differ.
+bool end_together(const std::vector<const Event*>& a, const std::vector<const Event*>& b) {
+  constexpr double kTogetherNs = 100'000, kPart = 0.9;
+  std::vector<double> distances;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    distances.push_back(static_cast<double>(a[i]->end_ns()) - static_cast<double>(b[i]->end_ns()));
+  std::vector<double> sorted = distances;
+  const double middle = median(sorted);
+  const auto near = std::ranges::count_if(distances, [&](double at) { return std::abs(at - middle) <= kTogetherNs; });
+  return static_cast<double>(near) >= kPart * static_cast<double>(distances.size());
+}
+
 }  // namespace
 
 void number_collectives(RunTrace& trace) { Numbering(trace).run(); }
+
+void group_by_order(RunTrace& trace) {
+  constexpr std::size_t kLeast = 8;
+  if (trace.ranks.size() < 2 || std::ranges::any_of(trace.infos, [](const EventInfo& info) {
+        return trace::is_comm(info.kind) && info.group >= 0;
+      })) {
+    return;
+  }
+  std::vector<const Event*> first, other;
+  ProcessGroup all{.name = "all ranks, by the order of collectives", .ranks = {}, .axis = GroupAxis::world};
+  for (const RankTrace& rank : trace.ranks) {
+    std::vector<const Event*>& events = all.ranks.empty() ? first : other;
+    events.clear();
+    for (const Event& event : rank.events)
+      if (is_collective(trace.info(event))) events.push_back(&event);
+    const auto kind = [&](const Event* event) { return trace.info(*event).kind; };
+    if (events.size() < kLeast ||
+        (&events == &other && (!std::ranges::equal(first, other, {}, kind, kind) || !end_together(first, other)))) {
+      return;
+    }
+    all.ranks.push_back(rank.rank);
+  }
+  const std::int32_t group = Tables(trace).group(all);
+  trace.groups[static_cast<std::size_t>(group)].is_guessed = true;
+  for (EventInfo& info : trace.infos)
+    if (is_collective(info)) info.group = group;
+}
 
 }  // namespace ms::tracepp

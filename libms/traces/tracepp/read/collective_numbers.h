@@ -12,4 +12,8 @@ namespace ms::tracepp {
 // and are counted in trace.problems. `trace`: of the whole run, with its ranks in order.
 void number_collectives(RunTrace& trace);
 
+// Takes all collectives for those of one group of all traced ranks if no collective has a group (older traces), all
+// ranks hold the same ones in order, and ranks leave each of them at once. Such a group is_guessed.
+void group_by_order(RunTrace& trace);
+
 }  // namespace ms::tracepp

@@ -7,6 +7,7 @@
 #include "tracepp/read/dump_numbers.h"
 #include "tracepp/read/flight_recorder_reader.h"
 #include "tracepp/read/flight_recorder_run.h"
+#include "tracepp/read/group_mesh.h"
 #include "tracepp/read/pickle.h"
 #include "tracepp/read/pipeline_timeline.h"
 #include "tracepp/read/trace_reader.h"
@@ -25,7 +26,9 @@ void finish_chrome(RunTrace& trace) {
   if (trace.source->is_pipeline) {
     connect_pipeline(trace);
   } else {
+    group_by_order(trace);
     number_collectives(trace);
+    infer_mesh(trace);
   }
 }
 

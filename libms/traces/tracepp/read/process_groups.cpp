@@ -27,6 +27,11 @@ ProcessGroup ProcessGroups::group(const std::string& name, const std::string& de
   return group;
 }
 
+std::string_view ProcessGroups::description(const ProcessGroup& group) {
+  const std::string_view about = std::string_view(group.name).substr(0, group.name.find(' '));
+  return about == "group" ? std::string_view() : about;
+}
+
 std::vector<std::string> ProcessGroups::names() const {
   std::vector<std::string> names;
   for (const auto& [name, known] : known_)

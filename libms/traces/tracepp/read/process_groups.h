@@ -18,6 +18,8 @@ class ProcessGroups {
 
   // Returns the group of this name; `ranks` and `description` if the event itself has them, else empty.
   ProcessGroup group(const std::string& name, const std::string& description, const std::vector<int>& ranks) const;
+  // Returns the description in the name of a group that was made here; empty: it has none.
+  static std::string_view description(const ProcessGroup& group);
   std::vector<std::string> names() const;  // of those with ranks
   // Returns the group whose members all groups share; nullopt: there are others, or none is known.
   std::optional<ProcessGroup> sole() const;

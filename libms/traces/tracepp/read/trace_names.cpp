@@ -10,17 +10,6 @@ namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Small letters and digits only: "_allgather_base" and "AllGather" begin alike. Kernels' names go on for kilobytes, and
-// say nothing more.
-std::string plain(std::string_view name) {
-  std::string letters;
-  for (const char c : name.substr(0, 512)) {
-    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
-    if ((c >= 'a' && c <= 'z') || is_digit(c)) letters += c;
-  }
-  return letters;
-}
-
 using NamePart = std::pair<std::string_view, Kind>;
 
 template <std::size_t count>
@@ -33,6 +22,15 @@ Kind by_part(std::string_view name, const std::array<NamePart, count>& parts, Ki
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
+
+std::string plain_name(std::string_view name) {
+  std::string letters;
+  for (const char c : name.substr(0, 512)) {
+    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
+    if ((c >= 'a' && c <= 'z') || is_digit(c)) letters += c;
+  }
+  return letters;
+}
 
 Kind comm_kind(std::string_view name) {
   // The order matters: "all_reduce_barrier", "reduce_scatter" and "sendrecv" contain other names.
@@ -48,7 +46,7 @@ Kind comm_kind(std::string_view name) {
                                                     {"recv", Kind::recv},
                                                     {"", Kind::other_comm}}};
   // The text in brackets is the arguments of a kernel.
-  return by_part(plain(name.substr(0, name.find('('))), kParts, Kind::other_comm);
+  return by_part(plain_name(name.substr(0, name.find('('))), kParts, Kind::other_comm);
 }
 
 Kind kernel_kind(std::string_view name) {
@@ -78,7 +76,7 @@ Kind kernel_kind(std::string_view name) {
                                                     {"relu", Kind::activation},
                                                     {"elementwise", Kind::elementwise},
                                                     {"triton", Kind::other_compute}}};
-  return by_part(plain(name), kParts, Kind::other_compute);
+  return by_part(plain_name(name), kParts, Kind::other_compute);
 }
 
 Kind host_kind(std::string_view name) {
@@ -105,13 +103,13 @@ int type_bytes(std::string_view type) {
        {"uint8", 1},          {"bool", 1},         {"float8e4m3fn", 1}, {"float8e5m2", 1},
        {"float8e4m3fnuz", 1}, {"complexfloat", 8}, {"uint16", 2},       {"uint32", 4},
        {"uint64", 8},         {"f32", 4},          {"bf16", 2}}};
-  const std::string name = plain(type);
+  const std::string name = plain_name(type);
   const auto* const found = std::ranges::find(kTypes, name, &std::pair<std::string_view, int>::first);
   return found == kTypes.end() ? 0 : found->second;
 }
 
 GroupAxis axis_of_description(std::string_view description) {
-  const std::string name = plain(description);
+  const std::string name = plain_name(description);
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (has("tensor") || name == "tp" || has("meshtp")) return GroupAxis::tp;
   if (has("pipeline") || has("embedding") || name == "pp" || has("meshpp")) return GroupAxis::pp;

@@ -15,6 +15,9 @@ namespace ms::tracepp {
 // The name of ms-tracepp's own export, which is not read back because it lacks information.
 inline constexpr std::string_view kExportWriter = "ms-tracepp";
 
+// Small letters and digits only: "_allgather_base" and "AllGather" begin alike. Kernels' names go on for kilobytes, and
+// say nothing more: only a beginning.
+std::string plain_name(std::string_view name);
 // "allreduce", "nccl:_reduce_scatter_base", "ncclDevKernel_AllGather_RING_LL(...)"; other_message where it does not
 // say.
 Kind comm_kind(std::string_view name);

@@ -6,10 +6,12 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/exit.h"
 #include "base/print.h"
 #include "tracepp/clock/align.h"
 #include "tracepp/findings/diff.h"
+#include "tracepp/findings/last_comers.h"
 #include "tracepp/read/command.h"
 #include "tracepp/report/json.h"
 #include "tracepp/report/report.h"
@@ -34,8 +36,30 @@ bool is_costly_fault(const Finding& finding) {
   return is_fault(finding) && finding.doubt.empty() && finding.cost_share >= kCostly;
 }
 
+// Steps of other programs cannot be replayed: who comes last to collectives, with the parts of the step by rank.
+int last_comers(const Args& args, RunTrace& trace) {
+  const Matches matches = match_operations(trace);
+  if (!matches.tie_ranks()) return -1;
+  align(trace, matches);
+  const Breakdown breakdown = break_down(trace);
+  const CommReport comms = measure_communication(trace, matches);
+  const std::optional<Finding> found = find_last_comer(trace, breakdown, comms);
+  print(args.has("json") ? dump(last_comers_json(trace, breakdown, comms, found))
+                         : last_comers_text(trace, breakdown, comms, found));
+  return args.has("check") && found && is_costly_fault(*found) ? kFound : kOk;
+}
+
 int stragglers(const Args& args) {
-  const Diagnosis diagnosis = find_suspects(read_with_progress(args.list("PATH")));
+  RunTrace trace = read_with_progress(args.list("PATH"));
+  Diagnosis diagnosis;
+  try {
+    diagnosis = find_suspects(trace);
+  } catch (const Error& error) {
+    if (error.kind() != "trace.shape" || trace.records_mesh() || trace.source->is_dump) throw;
+    const int result = last_comers(args, trace);
+    if (result < 0) throw;
+    return result;
+  }
   print(args.has("json") ? suspects_json(diagnosis) : suspects_text(diagnosis) + "\n" + stragglers_text(diagnosis));
   return args.has("check") && std::ranges::any_of(diagnosis.findings, is_costly_fault) ? kFound : kOk;
 }
@@ -102,9 +126,10 @@ Command stragglers_command() {
               "fault is doubtful if its rank exchanges data with a rank without a trace, or if a stall directly "
               "follows lost events, because the cause may be in the missing data. If traces of ranks are missing, S is "
               "printed only if the replayed steps take no longer than the measured ones.\n\nTraces of torch.profiler "
-              "cannot be replayed, because they do not contain the positions of ranks on the axes dp, pp and tp. For "
-              "them, report names a rank that others wait for in collectives, if the trace has enough steps to rule "
-              "out chance: record at least eight."};
+              "cannot be replayed, because they do not mark forwards and backwards. For them, the command names a rank "
+              "that others wait for in collectives, if the trace has enough collectives to rule out chance: record at "
+              "least eight steps. The mesh is inferred from the process groups where they fit one mesh in the order "
+              "tp, dp, pp; info tells what it rests on."};
 }
 
 Command hang_command() {

@@ -18,7 +18,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kPathBytes = 200;
+constexpr std::size_t kPathBytes = 200, kMostWhy = 400;
 
 std::pair<std::int64_t, std::int64_t> step_range(const RunTrace& trace) {
   std::int64_t first = -1, last = -1;
@@ -64,8 +64,10 @@ std::string utc_text(std::int64_t wall_s) {
 }
 
 std::string mesh_text(const RunTrace& trace) {
-  if (!trace.has_mesh) return "not known";
-  return fmt::format("dp {} x pp {} x tp {}", trace.mesh.dp, trace.mesh.pp, trace.mesh.tp);
+  std::string text = "not known";
+  if (trace.has_mesh) text = fmt::format("dp {} x pp {} x tp {}", trace.mesh.dp, trace.mesh.pp, trace.mesh.tp);
+  if (!trace.mesh_why.empty()) text += (trace.has_mesh ? ", " : ": ") + plain_text(trace.mesh_why, kMostWhy);
+  return text;
 }
 
 std::string ending_words(Ending ending) {
@@ -175,6 +177,7 @@ std::string info_json(const RunTrace& trace) {
             {"source", trace.source->name},
             {"run", trace.run},
             {"mesh", or_null(trace.has_mesh, {{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}})},
+            {"mesh_why", or_null(!trace.mesh_why.empty(), trace.mesh_why)},
             {"world", or_null(world_of(trace) > 0, world_of(trace))},
             {"ranks", trace.ranks.size()},
             {"hosts", host_count(trace)},

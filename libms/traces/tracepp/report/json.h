@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "tracepp/findings/change_points.h"
 #include "tracepp/findings/diff.h"
+#include "tracepp/findings/finding.h"
 #include "tracepp/steps/breakdown.h"
 #include "tracepp/steps/bubble.h"
 #include "tracepp/steps/communication.h"
@@ -25,6 +26,7 @@ Json critical_path_json(const RunTrace& trace, const CriticalPaths& paths);
 Json change_points_json(const RunTrace& trace, const ChangePoints& found);
 Json diff_json(const Diff& diff);
 
+Json finding_json(const Finding& finding);
 // {"rank": 5, "dp": 1, "pp": 0, "tp": 1, "host": "n0003"} of the rank with this index; the place null where the mesh
 // is not known.
 Json rank_json(const RunTrace& trace, std::size_t rank);

@@ -84,36 +84,12 @@ void add_slow_groups(std::vector<Advice>& list, const RunTrace& trace, const Ana
   }
 }
 
-// For runs whose steps cannot be replayed, because their ranks lie on no known axes: the rank that causes most of the
-// waiting.
-void add_last_comer(std::vector<Advice>& list, const RunTrace& trace, const Analysis& analysis) {
-  constexpr std::uint64_t kLeastCollectives = 8;
-  const std::vector<Lateness>& by_rank = analysis.comms.by_rank;
-  const auto most = std::ranges::max_element(by_rank, {}, &Lateness::caused_ns);
-  if (most == by_rank.end() || most->collectives < kLeastCollectives) return;
-  double all_ns = 0;
-  for (const Lateness& rank : by_rank) all_ns += static_cast<double>(rank.caused_ns);
-  // Being last once is chance; it must be last again and again.
-  const double by_chance = 1.0 / static_cast<double>(by_rank.size());
-  const double caused = share(static_cast<double>(most->caused_ns), all_ns);
-  const double last = static_cast<double>(most->last) / static_cast<double>(most->collectives);
-  // Ranks that share cores come last again and again, without a fault.
-  const std::vector<RankTrace>& ranks = trace.ranks;
-  const bool shares_cores = ranks.size() > 1 && ranks[0].device.starts_with("cpu") && !ranks[0].host.empty() &&
-                            ranks[0].host == ranks[1].host;
-  const double least_caused = shares_cores ? 0.9 : std::clamp(3 * by_chance, 0.5, 0.9);
-  const double least_last = shares_cores ? 0.8 : std::clamp(2 * by_chance, 0.25, 0.8);
-  if (caused < least_caused || last < least_last) return;
-  const StepTime sum = sum_of(analysis.breakdown.steps);
-  const double cost = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
-  const auto rank = static_cast<std::size_t>(most - by_rank.begin());
-  list.push_back({.cost_share = cost,
-                  .sentence = fmt::format("{} comes last to {} of {} collectives; others wait for it in {} of their "
-                                          "time, {} of all they wait for each other",
-                                          rank_text(trace, rank), most->last, most->collectives, rough_percent(cost),
-                                          rough_percent(caused)),
-                  .hint = "the table below tells whether it computes longer (busy) or begins later",
-                  .is = Advice::Is::fault});
+void add_last_comer(std::vector<Advice>& list, const Finding& found) {
+  list.push_back({.cost_share = found.cost_share,
+                  .sentence = found.evidence + (found.doubt.empty() ? "" : "; in doubt: ") + found.doubt,
+                  .hint = "ms-tracepp stragglers shows it by rank",
+                  .is = found.doubt.empty() ? Advice::Is::fault : Advice::Is::lost,
+                  .confidence = found.confidence});
 }
 
 std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
@@ -303,8 +279,8 @@ std::vector<Advice> look_first(const RunTrace& trace, const Analysis& analysis) 
   if (!explained) add_slow_groups(list, trace, analysis);
   if (analysis.diagnosis) {
     add_lost(list, *analysis.diagnosis);
-  } else {
-    add_last_comer(list, trace, analysis);
+  } else if (analysis.last_comer) {
+    add_last_comer(list, *analysis.last_comer);
   }
   add_symptoms(list, trace, analysis);
   // A fault is reported whatever it costs: it costs more where nothing hides it.

@@ -66,6 +66,7 @@ Analysis analyse(RunTrace& trace, double now_s) {
   analysis.clocks = align(trace, analysis.matches);
   analysis.breakdown = break_down(trace);
   analysis.comms = measure_communication(trace, analysis.matches);
+  if (!analysis.diagnosis) analysis.last_comer = find_last_comer(trace, analysis.breakdown, analysis.comms);
   analysis.bubble = measure_bubble(trace, analysis.matches, analysis.breakdown);
   analysis.paths = critical_paths(trace, analysis.matches, analysis.breakdown);
   analysis.changes = find_change_points(trace, analysis.breakdown);
@@ -137,6 +138,10 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
                                   {"confidence", advice.confidence < 0 ? Json(nullptr) : Json(advice.confidence)}});
   }
   json["steps_known"] = knows_steps(analysis);
+  json["findings"] = Json::array();
+  if (analysis.last_comer) json["findings"].push_back(finding_json(*analysis.last_comer));
+  if (analysis.diagnosis)
+    for (const Finding& finding : analysis.diagnosis->findings) json["findings"].push_back(finding_json(finding));
   json["effective"] = effective_json(trace, analysis.effective);
   json["breakdown"] = breakdown_json(trace, analysis.breakdown);
   json["idle"] = idle_json(trace, analysis.idle);

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "tracepp/clock/align.h"
 #include "tracepp/findings/change_points.h"
+#include "tracepp/findings/last_comers.h"
 #include "tracepp/findings/suspects.h"
 #include "tracepp/hang/hang.h"
 #include "tracepp/steps/breakdown.h"
@@ -32,6 +33,7 @@ struct Analysis {
   ChangePoints changes;
   Effective effective;
   Hang hang;
+  std::optional<Finding> last_comer;   // the finding where there is no diagnosis
   std::optional<Diagnosis> diagnosis;  // absent if the steps cannot be replayed,
   std::string no_diagnosis;            // and the reason
 };

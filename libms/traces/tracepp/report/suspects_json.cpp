@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "tracepp/findings/suspects.h"
+#include "tracepp/report/json.h"
 
 namespace ms::tracepp {
 namespace {
@@ -18,6 +19,14 @@ Json parts_json(const std::vector<Contribution>& parts, bool known) {
 }
 
 }  // namespace
+
+Json finding_json(const Finding& finding) {
+  return {{"code", to_string(finding.code)},  {"ranks", finding.ranks},
+          {"first_step", finding.first_step}, {"last_step", finding.last_step},
+          {"cost_s", number(finding.cost_s)}, {"cost_share", number(finding.cost_share)},
+          {"fault", is_fault(finding)},       {"confidence", number(finding.confidence)},
+          {"evidence", finding.evidence},     {"doubt", finding.doubt.empty() ? Json() : Json(finding.doubt)}};
+}
 
 std::string suspects_json(const Diagnosis& diagnosis) {
   const Stragglers& found = diagnosis.stragglers;
@@ -37,18 +46,7 @@ std::string suspects_json(const Diagnosis& diagnosis) {
                                 {"score", number(suspect.score)}});
   }
   json["findings"] = Json::array();
-  for (const Finding& finding : diagnosis.findings) {
-    json["findings"].push_back({{"code", to_string(finding.code)},
-                                {"ranks", finding.ranks},
-                                {"first_step", finding.first_step},
-                                {"last_step", finding.last_step},
-                                {"cost_s", number(finding.cost_s)},
-                                {"cost_share", number(finding.cost_share)},
-                                {"fault", is_fault(finding)},
-                                {"confidence", number(finding.confidence)},
-                                {"evidence", finding.evidence},
-                                {"doubt", finding.doubt.empty() ? Json() : Json(finding.doubt)}});
-  }
+  for (const Finding& finding : diagnosis.findings) json["findings"].push_back(finding_json(finding));
   json["gaps"] = gaps_json(diagnosis.gaps);
   json["seen_share"] = number(diagnosis.seen_share);
   json["mesh"] = {{"dp", diagnosis.mesh.dp}, {"pp", diagnosis.mesh.pp}, {"tp", diagnosis.mesh.tp}};

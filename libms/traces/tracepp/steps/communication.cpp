@@ -29,7 +29,21 @@ struct Plan {
   std::vector<std::uint32_t> first_of;     // of each group, and one more: its rows
   std::vector<CommClass> class_of_row;     // members and one_host as far as the group tells
   std::vector<std::int32_t> group_of_row;
+  std::vector<int> traced_of_row;    // members that were traced; 0: the members are not known
+  std::vector<bool> tells_lateness;  // see below
 };
+
+// Returns whether late members are at fault in this class. A receiver arrives before its sender, and the last stage
+// before the first: that says nothing. In traces of other programs members of any group within a stage may do equal
+// work.
+bool tells_lateness(const RunTrace& trace, const ProcessGroup& group, const CommClass& of) {
+  if (of.axis == GroupAxis::tp || of.axis == GroupAxis::dp) return true;
+  if (trace.records_mesh() || of.axis == GroupAxis::pp || of.kind == Kind::send) return false;
+  const auto stage = [&](int rank) { return trace.mesh.coord(rank).pp; };
+  return !trace.has_mesh || std::ranges::all_of(group.ranks, [&](int rank) {
+    return rank < trace.mesh.size() && stage(rank) == stage(group.ranks[0]);
+  });
+}
 
 // Plans the rows: one for each group, kind, purpose and size.
 Plan plan_rows(const RunTrace& trace) {
@@ -72,6 +86,9 @@ Plan plan_rows(const RunTrace& trace) {
     if (plan.group_of_row.empty() || plan.group_of_row.back() != group) one_host = on_one_host(g);
     plan.class_of_row.push_back({g.axis, kind, purpose, size_bytes, static_cast<int>(g.ranks.size()), one_host});
     plan.group_of_row.push_back(group);
+    plan.traced_of_row.push_back(
+        static_cast<int>(std::ranges::count_if(g.ranks, [&](int rank) { return trace.rank(rank) != nullptr; })));
+    plan.tells_lateness.push_back(tells_lateness(trace, g, plan.class_of_row.back()));
     ++plan.first_of[static_cast<std::size_t>(group) + 1];
   }
   for (std::size_t g = 0; g < trace.groups.size(); ++g) plan.first_of[g + 1] += plan.first_of[g];
@@ -99,7 +116,8 @@ class Meter {
         rows_(rows),
         classes_(classes),
         quarters_s_(quarters_s),
-        has_mesh_(trace.has_mesh) {
+        groups_(trace.groups),
+        is_foreign_(!trace.records_mesh()) {
     for (const RankTrace& rank : trace.ranks) events_.push_back(rank.events.data());
   }
 
@@ -125,7 +143,9 @@ class Meter {
   void measure(std::span<const Member> members, std::uint32_t row, Samples& samples,
                std::vector<Lateness>& lateness) const {
     const CommClass& of_row = plan_.class_of_row[row];
-    if (members.size() < static_cast<std::size_t>(std::max(of_row.members, 1))) return;
+    const auto traced = static_cast<std::size_t>(plan_.traced_of_row[row]);
+    const bool is_partial = members.size() < static_cast<std::size_t>(std::max(of_row.members, 1));
+    if (is_partial && (!is_foreign_ || members.size() < std::max<std::size_t>(traced, 2))) return;
     if (of_row.members == 0 && members.size() < 2) return;
     std::int64_t first_ns = event(members[0]).begin_ns, last_ns = first_ns, end_ns = 0, begins_ns = 0;
     std::uint32_t last = members[0].rank;
@@ -142,28 +162,24 @@ class Meter {
     }
     const auto n = static_cast<std::int64_t>(members.size());
     const std::int64_t waits_ns = n * (last_ns - event(members[0]).begin_ns) - begins_ns;
-    const std::int64_t transfer_ns = std::max<std::int64_t>(end_ns - last_ns, 0);
-    CommRow& sums = rows_[row];
-    ++sums.complete;
-    sums.wait_ns += waits_ns;
-    sums.transfer_ns += transfer_ns;
-    samples.skews_s.push_back(static_cast<float>(last_ns - first_ns) * 1e-9F);
-    samples.transfers_s.push_back(static_cast<float>(transfer_ns) * 1e-9F);
-    if (n < 2 || !tells_lateness(of_row)) return;
+    if (!is_partial) {
+      const std::int64_t transfer_ns = std::max<std::int64_t>(end_ns - last_ns, 0);
+      CommRow& sums = rows_[row];
+      ++sums.complete;
+      sums.wait_ns += waits_ns;
+      sums.transfer_ns += transfer_ns;
+      samples.skews_s.push_back(static_cast<float>(last_ns - first_ns) * 1e-9F);
+      samples.transfers_s.push_back(static_cast<float>(transfer_ns) * 1e-9F);
+    }
+    if (n < 2 || !plan_.tells_lateness[row]) return;
     for (const Member& member : members) {
       ++lateness[member.rank].collectives;
+      lateness[member.rank].partial += is_partial ? 1 : 0;
+      lateness[member.rank].guessed += groups_[static_cast<std::size_t>(plan_.group_of_row[row])].is_guessed ? 1 : 0;
       lateness[member.rank].waited_ns += last_ns - event(member).begin_ns;
     }
     ++lateness[last].last;
     lateness[last].caused_ns += waits_ns;
-  }
-
-  // Returns whether late members are at fault in this class. A receiver arrives before its sender, and the last stage
-  // before the first: that says nothing. Traces of other programs have no axes, so members of any group may do equal
-  // work.
-  bool tells_lateness(const CommClass& of) const {
-    if (of.axis == GroupAxis::tp || of.axis == GroupAxis::dp) return true;
-    return !has_mesh_ && of.axis != GroupAxis::pp && of.kind != Kind::send;
   }
 
   void close(std::uint32_t row, Samples& samples) const {
@@ -188,7 +204,8 @@ class Meter {
   std::vector<CommRow>& rows_;
   std::vector<CommClass>& classes_;
   std::vector<float>& quarters_s_;
-  bool has_mesh_;
+  const std::vector<ProcessGroup>& groups_;
+  bool is_foreign_;
   std::vector<const Event*> events_;  // [rank's index]
 };
 
@@ -290,6 +307,8 @@ CommReport measure_communication(const RunTrace& trace, const Matches& matches) 
     for (std::size_t r = 0; r < lateness.size(); ++r) {
       report.by_rank[r].collectives += lateness[r].collectives;
       report.by_rank[r].last += lateness[r].last;
+      report.by_rank[r].partial += lateness[r].partial;
+      report.by_rank[r].guessed += lateness[r].guessed;
       report.by_rank[r].caused_ns += lateness[r].caused_ns;
       report.by_rank[r].waited_ns += lateness[r].waited_ns;
     }

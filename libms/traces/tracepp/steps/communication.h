@@ -55,9 +55,11 @@ struct EdgeSummary {
 };
 
 // How often a rank was the last one to arrive at a collective over tp or dp, whose members do equal work, and how long
-// the others waited for it. If the mesh is not known: at any collective except those of a pipeline.
+// the others waited for it. In traces of other programs: at any collective of members of one stage, also without the
+// members that were not traced.
 struct Lateness {
-  std::uint64_t collectives = 0, last = 0;  // complete ones, of more than one member
+  std::uint64_t collectives = 0, last = 0;  // of more than one member
+  std::uint64_t partial = 0, guessed = 0;   // of them: members were not traced; who meets in them is a guess
   std::int64_t caused_ns = 0;               // waiting of the others when it was the last one
   std::int64_t waited_ns = 0;               // its own
 };

@@ -233,8 +233,14 @@ RunPattern find_pattern(const RunTrace& trace) {
   const mesh::Mesh& mesh = trace.mesh;
   const bool is_mesh = trace.has_mesh && mesh.dp >= 1 && mesh.pp >= 1 && mesh.tp >= 1 &&
                        std::int64_t{mesh.dp} * mesh.pp <= kMostRanks / mesh.tp;
-  if (!is_mesh) {
-    throw user_error("trace.shape", "the trace does not say how ranks lie on the axes dp, pp and tp",
+  // Those of torch.profiler are not marked.
+  const bool has_sections = trace.mesh_why.empty() || std::ranges::any_of(trace.infos, [](const EventInfo& info) {
+                              return trace::is_section(info.kind);
+                            });
+  if (!is_mesh || !has_sections) {
+    throw user_error("trace.shape",
+                     is_mesh ? "the trace does not mark forwards and backwards"
+                             : "the trace does not say how ranks lie on the axes dp, pp and tp",
                      match_operations(trace).tie_ranks()
                          ? "ms-tracepp report tells which rank comes last to collectives"
                          : "no communication of two ranks could be matched either: ms-tracepp info tells why");

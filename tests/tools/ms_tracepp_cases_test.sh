@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# ms-tracepp on kept traces of situations that users of torch.profiler reported, each with its right answer.
+set -u
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
+cases=$(realpath "$(dirname "$0")/../../../shared/cases/traces")
+[ -d "$cases" ] || { echo "../shared/cases/traces is not here" && exit 77; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+# Calls ms-tracepp COMMAND --json on a case, and compares what the expression finds in its document.
+expect_json() {  # COMMAND CASE EXPRESSION
+  [ -d "$cases/$2" ] || { fail "the case $2 is not here" && return; }
+  "$tool" "$1" --json "$cases/$2" >document 2>err || { fail "$1 $2: $(cat err)" && return; }
+  python3 -c "import json; d = json.load(open('document')); assert $3" 2>err || fail "$1 $2: $3: $(tail -n 1 err)"
+}
+slow='[f["ranks"] for f in d["findings"]] == [[2]]'
+
+for name in 23-control-slow-rank 25-comm-kernel-names-lowercase 25-comm-kernel-names-rccl 26-inf-bandwidth \
+  27-backslashes-and-na 27b-na-in-distributed-info 28-brackets-in-trace-name 35-base-times-differ; do
+  expect_json stragglers "$name" "$slow and d['findings'][0]['confidence'] >= 0.8 and len(d['by_rank']) == 4"
+  expect_json report "$name" "$slow and d['info']['mesh'] == {'dp': 4, 'pp': 1, 'tp': 1} and d['info']['mesh_why']"
+done
+expect_json stragglers 36-host-late-one-rank "$slow and d['by_rank'][0]['idle_s'] > 5 * d['by_rank'][1]['idle_s']"
+expect_json stragglers 33-no-profiler-step "$slow"
+expect_json info 33-no-profiler-step 'd["first_step"] == -1'
+# Rank 1 has no events: who is slow is in doubt.
+expect_json stragglers 34-metadata-only "$slow and d['findings'][0]['confidence'] <= 0.5 and d['findings'][0]['doubt']"
+expect_json report 34-metadata-only 'any("rank1" in file for file in d["info"]["gaps"]["files"])'
+
+[ "$failures" -eq 0 ] && echo "all as expected"
+[ "$failures" -eq 0 ]
