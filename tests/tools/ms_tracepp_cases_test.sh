@@ -17,8 +17,9 @@ expect_json() {  # COMMAND CASE EXPRESSION
 }
 slow='[f["ranks"] for f in d["findings"]] == [[2]]'
 
-for name in 23-control-slow-rank 25-comm-kernel-names-lowercase 25-comm-kernel-names-rccl 26-inf-bandwidth \
-  27-backslashes-and-na 27b-na-in-distributed-info 28-brackets-in-trace-name 35-base-times-differ; do
+for name in 23-control-slow-rank 25-comm-kernel-names-lowercase 25-comm-kernel-names-msccl 25-comm-kernel-names-oneccl \
+  25-comm-kernel-names-rccl 26-inf-bandwidth \
+  27-backslashes-and-na 27b-na-in-distributed-info 28-brackets-in-trace-name 29-ts-as-strings 35-base-times-differ; do
   expect_json stragglers "$name" "$slow and d['findings'][0]['confidence'] >= 0.8 and len(d['by_rank']) == 4"
   expect_json report "$name" "$slow and d['info']['mesh'] == {'dp': 4, 'pp': 1, 'tp': 1} and d['info']['mesh_why']"
 done
@@ -28,6 +29,15 @@ expect_json info 33-no-profiler-step 'd["first_step"] == -1'
 # Rank 1 has no events: who is slow is in doubt.
 expect_json stragglers 34-metadata-only "$slow and d['findings'][0]['confidence'] <= 0.5 and d['findings'][0]['doubt']"
 expect_json report 34-metadata-only 'any("rank1" in file for file in d["info"]["gaps"]["files"])'
+# The newest of two recordings, and it says which.
+expect_json stragglers 32-torchtitan-iterations "$slow"
+expect_json info 32-torchtitan-iterations \
+  'd["first_step"] == 13 and "iteration_20" in d["recording"] and "iteration_10" in d["other_recordings"][0]'
+expect_json report 37-legacy-array 'd["breakdown"]["mean"]["busy_s"] > 0'
+for dumps in dumps dumps-only-pg-id; do
+  expect_json hang 41-no-pg-config/$dumps 'd["suspects"][0]["rank"] == 3'
+done
+expect_json hang 42-a-node-without-dumps 'd["missing_ranks"] == list(range(16, 24))'
 
 [ "$failures" -eq 0 ] && echo "all as expected"
 [ "$failures" -eq 0 ]

@@ -174,8 +174,14 @@ struct RunTrace {
   std::vector<EventInfo> infos;
   std::vector<ProcessGroup> groups;
   Strings strings;
+  // In traces of torch.profiler: the time of all events of devices, and of those by category that no reader knows.
+  std::int64_t device_ns = 0;
+  std::map<std::string, std::int64_t> unknown_device_ns;
   // Records that readers could not use, by kind of problem: "record cut off" -> 3. Not an error by itself.
   std::map<std::string, std::uint64_t> problems;
+  // Where several profiles of ranks were found: the directory of the newest, which this is, and the others.
+  std::string recording;
+  std::vector<std::string> other_recordings;
   std::vector<std::string> unusable;  // files without a trace that could be read, with the reason
 
   const EventInfo& info(const Event& event) const { return infos[event.info]; }

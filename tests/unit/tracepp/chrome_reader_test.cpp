@@ -173,10 +173,11 @@ TEST(ChromeReader, ReadsNumbersExactly) {
   EXPECT_EQ(ns("0.00049"), 0);
   EXPECT_EQ(ns("-1.25"), -1250);
   EXPECT_EQ(ns("1e3"), 1000000);
+  EXPECT_EQ(ns("\"1.5\""), 1500);
   EXPECT_EQ(ns("1.5E-2"), 15);
   EXPECT_EQ(ns("1727971194001050.123"), 1727971194001050123);
   for (const char* bad : {"", "-", ".", "null", "NaN", "nan", "Infinity", "-Infinity", "inf", "1e300", "1e", "0x10",
-                          "99999999999999999999", "9999999999999999.0", "\"1\"", "1 2", "1.5x", "--1"}) {
+                          "99999999999999999999", "9999999999999999.0", "\"x\"", "\"1", "1 2", "1.5x", "--1"}) {
     EXPECT_EQ(ns(bad), -999) << bad;
   }
   EXPECT_EQ(parse_int("17"), 17);
@@ -198,6 +199,37 @@ TEST(ChromeReader, PairsBeginsAndEnds) {
   EXPECT_EQ(event_named(trace, "else").state, State::begun);
   EXPECT_EQ(problem(trace, "event that has no end"), 1U);
   EXPECT_EQ(problem(trace, "end of an event that did not begin"), 1U);
+}
+
+// Asynchronous events pair by category and number, on whatever thread.
+TEST(ChromeReader, PairsAsynchronousEvents) {
+  const RunTrace trace = read(object(R"({"ph":"b","cat":"c","id":"0x1","name":"a","pid":1,"tid":1,"ts":10},)"
+                                     R"({"ph":"b","cat":"c","id":2,"name":"b","pid":1,"tid":1,"ts":20},)"
+                                     R"({"ph":"e","cat":"c","id":"0x1","name":"a","pid":1,"tid":2,"ts":50},)"
+                                     R"({"ph":"e","cat":"c","id":2,"name":"b","pid":1,"tid":1,"ts":60},)"
+                                     R"({"ph":"b","cat":"c","id":3,"name":"c","pid":1,"tid":1,"ts":70})"));
+  EXPECT_EQ(event_named(trace, "a").duration_ns, 40'000);
+  EXPECT_EQ(event_named(trace, "b").duration_ns, 40'000);
+  EXPECT_EQ(event_named(trace, "c").state, State::begun);
+  EXPECT_EQ(problem(trace, "event that has no end"), 1U);
+}
+
+TEST(ChromeReader, ReadsNumbersInQuotes) {
+  const RunTrace trace = read(object(x("a", "\"1718116800001000.123\"", "\"5.5\"")));
+  EXPECT_EQ(event_named(trace, "a").begin_ns, 1718116800001000123);
+  EXPECT_EQ(event_named(trace, "a").duration_ns, 5500);
+}
+
+// The exporter before Kineto: no categories, and processes that are no numbers.
+TEST(ChromeReader, ReadsLegacyArrays) {
+  const RunTrace trace = read(
+      R"([{"name": "aten::mm", "ph": "X", "ts": 5, "dur": 10, "tid": 1, "pid": "CPU functions", "args": {}},
+          {"name": "sgemm", "ph": "X", "ts": 6, "dur": 10, "tid": 0, "pid": "CUDA functions", "args": {}}])");
+  EXPECT_EQ(trace.info(event_named(trace, "sgemm")).kind, Kind::matmul);
+  EXPECT_EQ(trace.info(event_named(trace, "aten::mm")).kind, Kind::other);
+  const RunTrace host =
+      read(R"([{"name": "aten::mm", "ph": "X", "ts": 5, "dur": 10, "tid": 1, "pid": "CPU functions", "args": {}}])");
+  EXPECT_EQ(host.info(event_named(host, "aten::mm")).kind, Kind::matmul);
 }
 
 TEST(ChromeReader, CountsUnusableRecords) {

@@ -88,6 +88,74 @@ TEST(ReadRun, TakesTheNewerOfTwoFilesOfOneRank) {
   }
 }
 
+// A trace of a rank, of one step that begins so many seconds after 2024 began.
+std::string profile(int rank, int step, int second) {
+  return fmt::format(
+      R"({{"schemaVersion": 1, "baseTimeNanoseconds": {}, "distributedInfo": {{"rank": {}, "world_size": 2}},
+          "traceEvents": [{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{}", "pid": 1, "tid": 1, "ts": 0,
+                            "dur": 900000}}]}})",
+      (1704067200 + second) * 1'000'000'000LL, rank, step);
+}
+
+TEST(ReadRun, TellsRecordingsApart) {
+  const ForeignFiles files;
+  for (const int rank : {0, 1}) {
+    files.put(fmt::format("out/profile_trace/iteration_10/rank{}_trace.json", rank), profile(rank, 10, 100));
+    files.put(fmt::format("out/profile_trace/iteration_20/rank{}_trace.json", rank), profile(rank, 20, 200 + rank / 2));
+  }
+  const RunTrace trace = read_run({files.path()});  // far below
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  EXPECT_EQ(trace.ranks[1].events.at(0).step, 20);
+  EXPECT_THAT(trace.recording, testing::EndsWith("iteration_20"));
+  ASSERT_EQ(trace.other_recordings.size(), 1U);
+  EXPECT_THAT(trace.other_recordings[0], testing::HasSubstr("iteration_10"));
+  EXPECT_TRUE(trace.problems.empty());
+}
+
+TEST(ReadRun, SplitsADirectoryThatWasProfiledTwice) {
+  const ForeignFiles files;
+  for (const int rank : {0, 1}) {
+    for (const int second : {100, 200})
+      files.put(fmt::format("n0_{}.{}.pt.trace.json", 4711 + rank, second), profile(rank, second, second));
+  }
+  const RunTrace trace = read_run({files.path()});
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  for (const RankTrace& rank : trace.ranks) EXPECT_EQ(rank.events.at(0).step, 200);
+  EXPECT_EQ(trace.other_recordings.size(), 1U);
+}
+
+TEST(ReadRun, JoinsTheDirectoriesOfNodes) {
+  const ForeignFiles files;
+  files.put("n0/rank0.json", profile(0, 3, 100));
+  files.put("n1/rank1.json", profile(1, 3, 100));
+  EXPECT_EQ(read_run({files.path()}).ranks.size(), 2U);
+  // Each node was profiled twice.
+  files.put("n0/rank0_again.json", profile(0, 8, 200));
+  files.put("n1/rank1_again.json", profile(1, 8, 200));
+  const RunTrace trace = read_run({files.path()});
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  for (const RankTrace& rank : trace.ranks) EXPECT_EQ(rank.events.at(0).step, 8);
+  EXPECT_EQ(trace.other_recordings.size(), 2U);
+}
+
+TEST(ReadRun, RefusesTwoRunsAtOneTime) {
+  const ForeignFiles files;
+  for (const char* run : {"a", "b"})
+    for (const int rank : {0, 1}) files.put(fmt::format("{}/rank{}.json", run, rank), profile(rank, 3, 100));
+  expect_refused({files.path()}, "trace.run", {files / "a", files / "b"});
+}
+
+TEST(ReadRun, NamesAnEmptyFileAmongMany) {
+  const ForeignFiles files;
+  files.put("rank0.json", profile(0, 3, 100));
+  files.put("rank1.json", "");
+  files.put("notes", "");
+  const RunTrace trace = read_run({files.path()});
+  EXPECT_EQ(trace.ranks.size(), 1U);
+  ASSERT_EQ(trace.unusable.size(), 1U);
+  EXPECT_THAT(trace.unusable[0], testing::HasSubstr("rank1.json"));
+}
+
 TEST(ReadRun, NumbersRanksByFileNames) {
   const ForeignFiles files;
   const std::string text = R"([{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}])";

@@ -1,9 +1,13 @@
 #include "tracepp/read/chrome_events.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
+
+#include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
 namespace {
@@ -33,30 +37,9 @@ std::string_view number_behind(std::string_view object, std::string_view key) {
 
 }  // namespace
 
-bool has_correlation(std::string_view category) {
-  return category.ends_with("_runtime\"") || category.ends_with("_driver\"") || category == "\"kernel\"" ||
-         category == "\"gpu_memcpy\"" || category == "\"gpu_memset\"";
-}
-
-Origin origin_of(std::string_view category) {
-  static constexpr std::array<std::pair<std::string_view, Origin>, 9> kOrigins{
-      {{"\"kernel\"", Origin::kernel},
-       {"\"concurrent_kernel\"", Origin::kernel},
-       {"\"Kernel\"", Origin::kernel},
-       {"\"gpu_memcpy\"", Origin::copy},
-       {"\"gpu_memset\"", Origin::copy},
-       {"\"cuda_sync\"", Origin::stream_wait},
-       {"\"cpu_op\"", Origin::op},
-       {"\"user_annotation\"", Origin::annotation},
-       {"\"python_function\"", Origin::python}}};
-  const auto* const found = std::ranges::find(kOrigins, category, &std::pair<std::string_view, Origin>::first);
-  if (found != kOrigins.end()) return found->second;
-  return has_correlation(category) ? Origin::call : Origin::unknown;
-}
-
 // The fields of one event, as written in the file.
 struct ChromeEvents::Fields {
-  std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration, correlation;
+  std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration, correlation, id;
   char phase = 0;
   const Args* args = nullptr;
 };
@@ -64,7 +47,7 @@ struct ChromeEvents::Fields {
 struct ChromeEvents::Args {
   std::string_view label;  // "name" of metadata
   std::string_view collective, group, description, ranks, type, elements, source, target, sequence, correlation;
-  std::string_view step, rank, tp, pp, chunk, microbatch;
+  std::string_view step, rank, tp, pp, chunk, microbatch, stream;
 };
 
 bool ChromeEvents::read(JsonText& text, std::int64_t bytes_left) {
@@ -124,6 +107,9 @@ bool ChromeEvents::take(JsonObject& object) {
           fields.tid = token_of(value);
         }
         break;
+      case 'i':
+        if (is("id")) fields.id = token_of(value);
+        break;
       case 'd':
         if (is("dur")) fields.duration = token_of(value);
         break;
@@ -151,8 +137,10 @@ bool ChromeEvents::take(JsonObject& object) {
   switch (fields.phase) {
     case 'X':
     case 'B':
+    case 'b':
       add(fields);
       break;
+    case 'e':
     case 'E':
       end(fields);
       break;
@@ -178,7 +166,7 @@ bool ChromeEvents::read_args(JsonObject& object, Args& args) {
     std::string_view key;
     std::string_view Args::*field;
   };
-  static constexpr std::array<Known, 18> kKnown{{{"correlation", &Args::correlation},
+  static constexpr std::array<Known, 20> kKnown{{{"correlation", &Args::correlation},
                                                  {"Collective name", &Args::collective},
                                                  {"Process Group Name", &Args::group},
                                                  {"Process Group Description", &Args::description},
@@ -195,6 +183,8 @@ bool ChromeEvents::read_args(JsonObject& object, Args& args) {
                                                  {"pp", &Args::pp},
                                                  {"model_chunk", &Args::chunk},
                                                  {"mb_id", &Args::microbatch},
+                                                 {"stream", &Args::stream},
+                                                 {"labels", &Args::label},
                                                  {"name", &Args::label}}};
   // Most keys are not known, and their first letter mostly suffices to skip them.
   static constexpr auto kFirst = [] {
@@ -236,7 +226,7 @@ std::uint32_t ChromeEvents::category(std::string_view token) {
 bool ChromeEvents::is_plain(const Fields& fields) {
   const Category& of = categories_[category(fields.category)];
   return (of.is_plain && fields.name != "\"record_param_comms\"") ||
-         (of.is_kernel && !fields.name.starts_with("\"nccl"));
+         (of.is_kernel && !is_comm_kernel(fields.name.substr(fields.name.empty() ? 0 : 1), false));
 }
 
 bool ChromeEvents::is_linked(const Fields& fields) { return categories_[category(fields.category)].is_linked; }
@@ -301,6 +291,7 @@ void ChromeEvents::read_args(const Args& args, Event& event, ChromeInfo& info, C
   event.microbatch = static_cast<std::uint16_t>(number(args.microbatch, kNoMicrobatch, kNoMicrobatch));
   info.chunk = static_cast<std::int16_t>(number(args.chunk, 0x7fff, -1));
   if (!args.collective.empty() || !args.group.empty()) info.comm = comm(args);
+  thread.has_stream |= !args.stream.empty();
   if (!args.rank.empty()) thread.rank = small(parse_int(args.rank));
   if (!args.tp.empty()) thread.tp = small(parse_int(args.tp));
   if (!args.pp.empty()) thread.pp = small(parse_int(args.pp));
@@ -346,7 +337,8 @@ void ChromeEvents::add(const Fields& fields) {
     event.step = correlation >= 0 && correlation < 0x7fffffff ? static_cast<std::int32_t>(correlation) : kNoStep;
   }
   event.info = index(info);
-  if (event.state == State::begun) open_[thread_index].push_back(static_cast<std::uint32_t>(file_.events.size()));
+  if (event.state == State::begun)
+    open_of(fields, thread_index).push_back(static_cast<std::uint32_t>(file_.events.size()));
   file_.events.push_back(event);
 }
 
@@ -356,7 +348,15 @@ void ChromeEvents::add_metadata(const Fields& fields) {
     file_.threads[thread(fields.pid, fields.tid)].name = unescaped(fields.args->label);
   } else if (fields.name == "\"process_name\"") {
     file_.processes[std::string(fields.pid)] = unescaped(fields.args->label);
+  } else if (fields.name == "\"process_labels\"") {
+    file_.labels[std::string(fields.pid)] = unescaped(fields.args->label);
   }
+}
+
+std::vector<std::uint32_t>& ChromeEvents::open_of(const Fields& fields, std::uint32_t thread) {
+  if (fields.phase == 'B' || fields.phase == 'E') return open_[thread];
+  // Asynchronous events pair by category and number, whatever the thread.
+  return open_async_[fmt::format("{}\n{}", fields.category, fields.id)];
 }
 
 void ChromeEvents::end(const Fields& fields) {
@@ -366,12 +366,13 @@ void ChromeEvents::end(const Fields& fields) {
     ++file_.problems["time that is no number"];
     return;
   }
-  if (open_[thread_index].empty()) {
+  std::vector<std::uint32_t>& open = open_of(fields, thread_index);
+  if (open.empty()) {
     ++file_.problems["end of an event that did not begin"];
     return;
   }
-  Event& event = file_.events[open_[thread_index].back()];
-  open_[thread_index].pop_back();
+  Event& event = file_.events[open.back()];
+  open.pop_back();
   event.duration_ns = end_ns - event.begin_ns;
   event.state = State::ended;
   if (event.duration_ns < 0) {
@@ -381,9 +382,10 @@ void ChromeEvents::end(const Fields& fields) {
 }
 
 void ChromeEvents::finish() {
-  for (const auto& open : open_) {
-    if (!open.empty()) file_.problems["event that has no end"] += open.size();
-  }
+  std::size_t open = 0;
+  for (const auto& of_thread : open_) open += of_thread.size();
+  for (const auto& [id, events] : open_async_) open += events.size();
+  if (open > 0) file_.problems["event that has no end"] += open;
 }
 
 }  // namespace ms::tracepp

@@ -11,6 +11,7 @@
 
 #include "tracepp/read/chrome_tokens.h"
 #include "tracepp/read/json_objects.h"
+#include "tracepp/read/trace_names.h"
 #include "tracepp/run_trace.h"
 
 namespace ms::tracepp {
@@ -21,6 +22,7 @@ struct ChromeThread {
   std::string name;
   // From the args of its events; -1 if absent.
   int rank = -1, tp = -1, pp = -1;
+  bool has_stream = false;  // some event has: it is of a device, if its category does not say otherwise
 };
 
 // The args of a collective. Texts are indices in ChromeFile::texts, kNone if absent.
@@ -52,10 +54,14 @@ struct ChromeFile {
   std::vector<ChromeInfo> infos;
   std::vector<ChromeThread> threads;
   std::vector<ChromeComm> comms;
-  std::map<std::string, std::string> processes;  // names by pid as it is written
+  std::map<std::string, std::string> processes, labels;  // names by pid as it is written
   TextIds texts;
   Problems problems;
 };
+
+// Returns how the events of an info are to be taken. One of no known category is of a device if its thread or process
+// is.
+EventRow row_of(const ChromeFile& file, const ChromeInfo& info);
 
 class ChromeEvents {
  public:
@@ -93,6 +99,7 @@ class ChromeEvents {
   void add(const Fields& fields);
   void add_metadata(const Fields& fields);
   void end(const Fields& fields);
+  std::vector<std::uint32_t>& open_of(const Fields& fields, std::uint32_t thread);
   std::uint32_t thread(std::string_view pid, std::string_view tid);
 
   ChromeFile& file_;
@@ -104,6 +111,7 @@ class ChromeEvents {
   std::vector<std::uint32_t> last_infos_;  // [name]
   std::unordered_map<ChromeComm, std::int32_t, CommHash> comms_;
   std::vector<std::vector<std::uint32_t>> open_;  // [thread]: events that have begun
+  std::unordered_map<std::string, std::vector<std::uint32_t>> open_async_;
 };
 
 }  // namespace ms::tracepp

@@ -18,16 +18,7 @@ constexpr std::string_view kStepPrefix = "\"ProfilerStep#";
 constexpr std::size_t kLanes = 255;  // and one for all beyond
 constexpr int kMostUnlisted = 1 << 20;
 
-bool is_device(std::string_view category) {
-  static constexpr std::array<std::string_view, 6> kDevice{"\"kernel\"",     "\"gpu_memcpy\"",
-                                                           "\"gpu_memset\"", "\"gpu_user_annotation\"",
-                                                           "\"Kernel\"",     "\"concurrent_kernel\""};
-  return std::ranges::find(kDevice, category) != kDevice.end();
-}
-
 constexpr std::string_view kCommParams = "\"record_param_comms\"";
-
-bool is_nccl(std::string_view name) { return name.starts_with("\"nccl"); }
 
 // Returns whether an annotation is a collective of a backend on the CPU. It lasts from this rank's arrival to its end.
 bool is_host_collective(std::string_view name, std::string_view category) {
@@ -37,8 +28,8 @@ bool is_host_collective(std::string_view name, std::string_view category) {
 }
 
 // Returns whether an operator on the CPU computes: those of c10d only hand a collective to its backend.
-bool is_host_operator(std::string_view name, std::string_view category) {
-  return category == "\"cpu_op\"" && !name.starts_with("\"c10d::");
+bool is_host_operator(std::string_view name, EventRow row) {
+  return row == EventRow::host_operator && !name.starts_with("\"c10d::");
 }
 
 // Returns the number of a collective that has none, from its place among those of its step: traces of ranks may begin
@@ -62,31 +53,6 @@ int rank_of_process(const std::string& name) {
 
 }  // namespace
 
-void sort_by_begin(std::vector<Event>& events) {
-  // Traces are mostly a few sorted runs, one behind the other: merge neighbours until there is one.
-  std::vector<std::size_t> runs{0};
-  for (std::size_t i = 1; i < events.size(); ++i) {
-    if (events[i].begin_ns < events[i - 1].begin_ns) runs.push_back(i);
-  }
-  if (runs.size() == 1) return;
-  runs.push_back(events.size());
-  std::vector<Event> other(events.size());
-  while (runs.size() > 2) {
-    std::vector<std::size_t> merged;
-    for (std::size_t i = 0; i + 1 < runs.size(); i += 2) {
-      const auto at = [&](std::size_t run) {
-        return events.begin() + static_cast<std::ptrdiff_t>(runs[std::min(run, runs.size() - 1)]);
-      };
-      merged.push_back(runs[i]);
-      std::ranges::merge(at(i), at(i + 1), at(i + 1), at(i + 2), other.begin() + (at(i) - events.begin()), {},
-                         &Event::begin_ns, &Event::begin_ns);
-    }
-    merged.push_back(events.size());
-    runs = std::move(merged);
-    events.swap(other);
-  }
-}
-
 // The interpretation of all events with one ChromeInfo.
 struct ChromeReader::Meaning {
   std::uint32_t info = 0;
@@ -94,9 +60,10 @@ struct ChromeReader::Meaning {
   std::uint8_t lane = 0;
   bool on_device = false;
   bool is_linked = false;
-  bool counted = false;         // its number is how many there were before it,
-  bool by_step = false;         // in its step
-  std::int32_t step = kNoStep;  // it is that step itself
+  bool counted = false;                     // its number is how many there were before it,
+  bool by_step = false;                     // in its step
+  std::int32_t step = kNoStep;              // it is that step itself
+  std::optional<std::string> unknown = {};  // work of a device, of this category
 };
 
 bool is_chrome_trace(std::string_view beginning, bool is_named) {
@@ -289,8 +256,10 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
   KnownGroups groups;
   for (const std::string& name : header.groups.names()) tables_.group(header.groups.group(name, "", {}));
   // Without a device that computes, the operators on the CPU are the computing.
-  const bool on_host = std::ranges::none_of(
-      file.infos, [&](const ChromeInfo& info) { return is_device(file.texts.text(info.category)); });
+  std::vector<EventRow> rows;
+  for (const ChromeInfo& info : file.infos) rows.push_back(row_of(file, info));
+  const auto is_device = [](EventRow row) { return row != EventRow::host && row != EventRow::host_operator; };
+  const bool on_host = std::ranges::none_of(rows, is_device);
   const std::optional<ProcessGroup> sole = header.groups.sole();
   // A loader that runs ahead in a thread of its own holds nothing up.
   std::vector<bool> has_steps(file.threads.size());
@@ -304,9 +273,11 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
     Meaning& meaning = found.emplace_back();
     meaning.rank = rank_of_thread[info.thread];
     meaning.lane = static_cast<std::uint8_t>(lane_of_thread[info.thread]);
-    meaning.on_device = is_device(category);
-    const bool annotates = category == "\"gpu_user_annotation\"";
-    const Origin origin = origin_of(category);
+    const EventRow row = rows[found.size() - 1];
+    meaning.on_device = is_device(row);
+    const bool annotates = row == EventRow::ignored;
+    Origin origin = origin_of(category);
+    if (origin == Origin::unknown && meaning.on_device && !annotates) origin = Origin::kernel;
     EventInfo made;
     if (name.starts_with(kStepPrefix)) {
       const auto step =
@@ -314,9 +285,12 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
       if (step && *step >= 0 && *step < 0x7fffffff) meaning.step = static_cast<std::int32_t>(*step);
       if (meaning.step != kNoStep && !annotates) made.kind = Kind::step;
     } else if (meaning.on_device && !annotates) {
-      const bool comm = is_nccl(name) || info.comm >= 0;
-      made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
-                  : EventInfo{.kind = origin == Origin::copy ? Kind::other : kernel_kind(unescaped(name))};
+      const bool comm = info.comm >= 0 || is_comm_kernel(unescaped(name));
+      if (row == EventRow::unknown && !comm) meaning.unknown = unescaped(category);
+      // Other events in a row of communication are parts of its operations.
+      if (row != EventRow::communication || comm)
+        made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
+                    : EventInfo{.kind = origin == Origin::copy ? Kind::other : kernel_kind(unescaped(name))};
     } else if (name == kCommParams && info.comm >= 0) {
       comm_of(file, info, header, ranks[meaning.rank].rank, groups);  // the ranks of its group
     } else if (is_host_collective(name, category)) {
@@ -325,7 +299,7 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
       if (meaning.by_step) made.group = tables_.group(*sole);
     } else if ((origin == Origin::annotation || origin == Origin::python) && (!knows_steps || has_steps[info.thread])) {
       made.kind = host_kind(unescaped(name));
-    } else if (on_host && is_host_operator(name, category)) {
+    } else if (on_host && is_host_operator(name, row)) {
       made.kind = kernel_kind(unescaped(name));
       ranks[meaning.rank].device = "cpu";
     }
@@ -394,6 +368,10 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     event.lane = of.lane;
     event.begin_ns += known.base_ns;
     const EventInfo& info = trace_.infos[of.info];
+    if (of.on_device && info.kind != Kind::step && (info.kind != Kind::other || info.origin == Origin::copy)) {
+      trace_.device_ns += event.duration_ns;
+      if (of.unknown) trace_.unknown_device_ns[*of.unknown] += event.duration_ns;
+    }
     if (info.kind == Kind::step) event.detail = static_cast<std::uint32_t>(event.step);
     if (of.counted && info.group >= 0) {
       const std::int32_t step = of.by_step ? event.step : kNoStep;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "tracepp/read/chrome_events.h"
+#include "tracepp/read/event_order.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/process_groups.h"
 #include "tracepp/run_trace.h"
@@ -60,8 +61,5 @@ class ChromeReader final : public TraceReader {
   RunTrace& trace_;
   Tables tables_;
 };
-
-// Sorts events by begin, stably.
-void sort_by_begin(std::vector<Event>& events);
 
 }  // namespace ms::tracepp

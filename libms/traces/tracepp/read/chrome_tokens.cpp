@@ -31,6 +31,12 @@ std::uint64_t hash_of(std::string_view text) {
   return fold(a ^ hash, b);
 }
 
+// Some writers put numbers in quotes.
+std::string_view unquoted(std::string_view token) {
+  const bool is_quoted = token.size() >= 2 && token.front() == '"' && token.back() == '"';
+  return is_quoted ? token.substr(1, token.size() - 2) : token;
+}
+
 }  // namespace
 
 std::uint32_t TextIds::id(std::string_view text) {
@@ -57,6 +63,7 @@ std::uint32_t TextIds::id(std::string_view text) {
 }
 
 bool parse_us(std::string_view token, std::int64_t& ns) {
+  token = unquoted(token);
   const char* at = token.data();
   const char* const end = at + token.size();
   const bool negative = at < end && *at == '-';
@@ -88,7 +95,7 @@ bool parse_us(std::string_view token, std::int64_t& ns) {
 }
 
 std::optional<std::int64_t> parse_int(std::string_view token) {
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
+  token = unquoted(token);
   std::int64_t value = 0;
   const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), value);
   if (error != std::errc{} || stop == token.data()) return std::nullopt;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "tracepp/read/choose_recording.h"
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/formats.h"
 
@@ -56,10 +57,11 @@ std::int64_t weight_of(const fs::path& file) {
   return error ? 0 : static_cast<std::int64_t>(std::min(size_bytes, kMost));
 }
 
-std::vector<File> list_files(const std::vector<std::string>& paths) {
+// `depth`: of directories below a named one.
+std::vector<File> list_files(const std::vector<std::string>& paths, int depth) {
   std::vector<File> files;
   std::error_code ignored;  // paths that vanished or cannot be examined are skipped
-  const auto add_directory = [&](const fs::path& directory, int depth, const auto& self) -> void {
+  const auto add_directory = [&](const fs::path& directory, int left, const auto& self) -> void {
     std::vector<fs::path> entries;
     for (fs::directory_iterator it(directory, ignored), end; it != end; it.increment(ignored)) entries.push_back(*it);
     std::ranges::sort(entries);
@@ -68,20 +70,26 @@ std::vector<File> list_files(const std::vector<std::string>& paths) {
       if (name.starts_with('.') || name.ends_with(".previous")) continue;  // hidden; of the run before
       if (fs::is_regular_file(entry, ignored)) {
         files.push_back({.path = entry, .size_bytes = weight_of(entry)});
-      } else if (depth > 0 && fs::is_directory(entry, ignored)) {
-        self(entry, depth - 1, self);
+      } else if (left > 0 && fs::is_directory(entry, ignored) && (depth == 1 || !fs::is_symlink(entry, ignored))) {
+        self(entry, left - 1, self);  // a link such as "latest" leads to what is read anyway
       }
     }
   };
   for (const std::string& path : paths) {
     if (fs::is_directory(path, ignored)) {
-      add_directory(path, 1, add_directory);
+      add_directory(path, depth, add_directory);
     } else {
       const bool regular = fs::is_regular_file(path, ignored);
       files.push_back({.path = path, .named = true, .size_bytes = regular ? weight_of(path) : 0});
     }
   }
   return files;
+}
+
+// Returns whether a file, by its name, is the trace of a rank.
+bool is_trace_name(std::string_view path) {
+  return path.ends_with(kOwnEnding) || path.ends_with(".json") || path.ends_with(".json.gz") ||
+         path.ends_with(".json.zst");
 }
 
 // Reads files of any format into one part.
@@ -107,9 +115,10 @@ class Reader {
         if (before == known.end() || before->second < count) why += fmt::format("; {}", problem);
       }
       // In a directory there may be anything; a rank's own file, emptied, is that of a rank.
-      const bool is_own = file.path.ends_with(kOwnEnding);
-      const bool counts = file.named || is_own || why != "not a trace";
-      if (is_own && file.size_bytes == 0) why = "is empty";
+      const bool is_of_rank = is_trace_name(file.path);
+      const bool counts =
+          file.named || file.path.ends_with(kOwnEnding) || why != "not a trace" || (is_of_rank && file.size_bytes == 0);
+      if (is_of_rank && file.size_bytes == 0) why = "is empty";
       part_.unusable.push_back(fmt::format("{}: {}", file.path, why));
       if (!counts) return;
       ++trace.problems["file without a trace that could be read"];
@@ -252,6 +261,15 @@ void order_ranks(RunTrace& trace) {
   trace.ranks = std::move(kept);
 }
 
+// Returns whether a directory below has the traces of a run of ms-train: which one is meant is for the user to say.
+bool has_own_traces(const std::vector<std::string>& paths) {
+  std::error_code ignored;
+  for (const std::string& path : paths)
+    for (fs::directory_iterator it(path, ignored), end; it != end; it.increment(ignored))
+      if (fs::is_regular_file(it->path() / "trace" / "rank-00000.mst", ignored)) return true;
+  return false;
+}
+
 // Returns a hint to the directory that the user may have meant.
 std::string where_traces_are(const std::vector<std::string>& paths) {
   std::string first;
@@ -308,12 +326,23 @@ void merge(RunTrace& into, RunTrace&& part) {
     into.ranks.push_back(std::move(rank));
   }
   for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
+  for (const auto& [category, ns] : part.unknown_device_ns) into.unknown_device_ns[category] += ns;
+  into.device_ns += part.device_ns;
   into.unusable.insert(into.unusable.end(), part.unusable.begin(), part.unusable.end());
 }
 
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {
-  const std::vector<File> files = list_files(paths);
+  constexpr int kDeep = 6;  // such as profile_trace/iteration_10, plugins/profile/RUN
+  std::vector<File> files = list_files(paths, 1);
   std::vector<Part> parts = read_parts(files, options);
+  const auto is_read = [](const Part& part) { return !part.facts.empty(); };
+  if (std::ranges::none_of(parts, is_read)) {
+    std::vector<File> deep = list_files(paths, kDeep);
+    if (deep.size() > files.size() && !has_own_traces(paths)) {
+      parts = read_parts(deep, options);
+      files = std::move(deep);
+    }
+  }
   const Facts* first = nullptr;
   const Facts* meshed = nullptr;
   for (const Part& part : parts) {
@@ -340,6 +369,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   trace.mesh = trace.has_mesh ? meshed->mesh : mesh::Mesh{};
   trace.world = meshed != nullptr ? meshed->world : 0;
   if (first->format->before_order != nullptr) first->format->before_order(trace);
+  if (trace.source == &kKineto || trace.source == &kChromeTrace) choose_recording(trace);
   order_ranks(trace);
   if (first->format->finish != nullptr) first->format->finish(trace);
   return trace;

@@ -49,6 +49,86 @@ Kind comm_kind(std::string_view name) {
   return by_part(plain_name(name.substr(0, name.find('('))), kParts, Kind::other_comm);
 }
 
+EventRow row_of_category(std::string_view category) {
+  static constexpr std::array<std::pair<std::string_view, EventRow>, 38> kRows{{
+      {"kernel", EventRow::work},
+      {"Kernel", EventRow::work},
+      {"concurrent_kernel", EventRow::work},
+      {"gpu_memcpy", EventRow::work},
+      {"gpu_memset", EventRow::work},
+      {"Memcpy", EventRow::work},
+      {"Memset", EventRow::work},
+      {"mtia_ccp_events", EventRow::work},
+      {"collective_comm", EventRow::communication},
+      {"gpu_user_annotation", EventRow::ignored},
+      {"cuda_sync", EventRow::ignored},
+      {"cuda_event", EventRow::ignored},
+      {"cuda_profiler_range", EventRow::ignored},
+      {"hardware_counters", EventRow::ignored},
+      {"mtia_counters", EventRow::ignored},
+      {"mtia_insight", EventRow::ignored},
+      {"xpu_sync", EventRow::ignored},
+      {"xpu_scope_profiler", EventRow::ignored},
+      {"async_gpu", EventRow::ignored},
+      {"cpu_op", EventRow::host_operator},
+      {"Operator", EventRow::host_operator},
+      {"user_annotation", EventRow::host},
+      {"python_function", EventRow::host},
+      {"cpu_instant_event", EventRow::host},
+      {"external_correlation", EventRow::host},
+      {"overhead", EventRow::host},
+      {"cuda_runtime", EventRow::host},
+      {"cuda_driver", EventRow::host},
+      {"Runtime", EventRow::host},
+      {"xpu_runtime", EventRow::host},
+      {"xpu_driver", EventRow::host},
+      {"mtia_runtime", EventRow::host},
+      {"glow_runtime", EventRow::host},
+      {"hpu_op", EventRow::host},
+      {"privateuse1_runtime", EventRow::host},
+      {"privateuse1_driver", EventRow::host},
+      {"enqueue", EventRow::host},
+      {"dequeue", EventRow::host},
+  }};
+  const auto* const found = std::ranges::find(kRows, category, &std::pair<std::string_view, EventRow>::first);
+  return found == kRows.end() ? EventRow::unknown : found->second;
+}
+
+EventRow row_of_process(std::string_view name) {
+  static constexpr std::array<std::pair<std::string_view, EventRow>, 9> kRows{
+      {{"CUDA functions", EventRow::work},
+       {"CPU functions", EventRow::host_operator},
+       {"Ascend Hardware", EventRow::work},
+       {"HCCL", EventRow::communication},
+       {"Communication", EventRow::communication},
+       {"Overlap Analysis", EventRow::host},
+       {"CANN", EventRow::host},
+       {"AscendCL", EventRow::host},
+       {"Python", EventRow::host}}};
+  const auto* const found = std::ranges::find(kRows, name, &std::pair<std::string_view, EventRow>::first);
+  return found == kRows.end() ? EventRow::unknown : found->second;
+}
+
+bool is_comm_kernel(std::string_view name, bool thorough) {
+  static constexpr std::array<std::string_view, 14> kBegins{"nccl",  "rccl",   "msccl",   "oneccl", "hccl",
+                                                            "hcom",  "cncl",   "mccl",    "bccl",   "xccl",
+                                                            "ixccl", "flagcx", "deep_ep", "nvshmem"};
+  static constexpr std::array<std::string_view, 7> kParts{
+      "nccldevkernel",       "ncclkernel",          "mscclkernel",        "one_shot_all_reduce",
+      "two_shot_all_reduce", "multimem_all_reduce", "cross_device_reduce"};
+  constexpr std::size_t kNamed = 256;
+  name = name.substr(0, std::min(name.find('('), kNamed));  // the rest is arguments
+  if (name.starts_with("void ")) name.remove_prefix(5);
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
+  if (std::ranges::any_of(kBegins, [&](std::string_view begin) {
+        return name.size() >= begin.size() && std::ranges::equal(name.substr(0, begin.size()), begin, same);
+      })) {
+    return true;
+  }
+  return thorough && std::ranges::any_of(
+                         kParts, [&](std::string_view part) { return !std::ranges::search(name, part, same).empty(); });
+}
+
 Kind kernel_kind(std::string_view name) {
   static constexpr std::array<NamePart, 26> kParts{{{"flash", Kind::attention},
                                                     {"fmha", Kind::attention},

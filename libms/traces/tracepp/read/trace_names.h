@@ -21,6 +21,14 @@ std::string plain_name(std::string_view name);
 // "allreduce", "nccl:_reduce_scatter_base", "ncclDevKernel_AllGather_RING_LL(...)"; other_message where it does not
 // say.
 Kind comm_kind(std::string_view name);
+// How an event of a profiler of devices is to be taken, by its category, or by the name of its process where it has
+// none. `ignored`: on a device, and no work of it, such as waits and marks.
+enum class EventRow : std::uint8_t { unknown, host, host_operator, work, ignored, communication };
+EventRow row_of_category(std::string_view category);
+EventRow row_of_process(std::string_view name);
+// Returns whether a kernel communicates, by how libraries name theirs: NCCL, RCCL, oneCCL, MSCCL(++), HCCL and others.
+// `thorough`: also those whose name tells it in its middle.
+bool is_comm_kernel(std::string_view name, bool thorough = true);
 // A kernel of a GPU: "flash_fwd_kernel" -> attention. other_compute where it does not say.
 Kind kernel_kind(std::string_view name);
 // An annotation or a Python function on the host: data_wait of a data loader, save of a checkpoint that is written,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -132,6 +133,23 @@ std::uint64_t dropped(const RunTrace& trace) {
 
 }  // namespace
 
+std::string unknown_device_text(const RunTrace& trace) {
+  if (trace.unknown_device_ns.empty() || trace.device_ns <= 0) return "";
+  constexpr std::size_t kShown = 4, kName = 40;
+  std::vector<std::pair<std::int64_t, std::string>> most;
+  std::int64_t sum_ns = 0;
+  for (const auto& [category, ns] : trace.unknown_device_ns) {
+    most.emplace_back(ns, category.empty() ? "none" : plain_text(category, kName));
+    sum_ns += ns;
+  }
+  std::ranges::sort(most, std::ranges::greater{});
+  std::string names;
+  for (std::size_t i = 0; i < std::min(most.size(), kShown); ++i) names += (i > 0 ? ", " : "") + most[i].second;
+  if (most.size() > kShown) names += fmt::format(" and {} more", most.size() - kShown);
+  return fmt::format("{:.0f} % of device time is of categories unknown here: {}; it counts as computing",
+                     100.0 * static_cast<double>(sum_ns) / static_cast<double>(trace.device_ns), names);
+}
+
 std::string info_text(const RunTrace& trace) {
   const auto [first, last] = step_range(trace);
   std::string text = fmt::format("source        {}\n", trace.source->name);
@@ -148,6 +166,11 @@ std::string info_text(const RunTrace& trace) {
   if (const auto [began_s, last_s] = wall_times(trace); began_s > 0)
     text += fmt::format("time          began {}, last written {}\n", utc_text(began_s), utc_text(last_s));
   text += fmt::format("events        {}\n", trace.event_count());
+  if (const std::string unknown = unknown_device_text(trace); !unknown.empty())
+    text += fmt::format("unknown       {}\n", unknown);
+  for (const std::string& other : trace.other_recordings)
+    text += fmt::format("also here     {}, an earlier recording than that of {}\n", plain_text(other, kPathBytes),
+                        plain_text(trace.recording, kPathBytes));
   if (first >= 0) text += fmt::format("steps         {} to {}, with all their events\n", first, last);
   if (!trace.ranks.empty() && !trace.ranks.front().sums.empty()) {
     text += fmt::format("sums          of steps {} to {}\n", trace.ranks.front().sums.front().step,
@@ -185,6 +208,8 @@ std::string info_json(const RunTrace& trace) {
             {"began", or_null(began_s > 0, utc_text(began_s))},
             {"last_written", or_null(began_s > 0, utc_text(last_s))},
             {"events", trace.event_count()},
+            {"recording", or_null(!trace.recording.empty(), trace.recording)},
+            {"other_recordings", trace.other_recordings},
             {"first_step", first},
             {"last_step", last},
             {"first_summed_step", sums[0] == nullptr ? Json() : Json(sums[0]->step)},
@@ -193,6 +218,8 @@ std::string info_json(const RunTrace& trace) {
             {"errors", Json::array()},
             {"run_before", or_null(!run_before(trace).empty(), run_before(trace))},
             {"dropped", dropped(trace)},
+            {"device_s", seconds(trace.device_ns)},
+            {"unknown_device_s", Json::object()},
             {"gaps", gaps_json(find_gaps(trace))},
             {"problems", Json::object()}};
   constexpr std::size_t kMostErrors = 8;
@@ -202,6 +229,7 @@ std::string info_json(const RunTrace& trace) {
     if (has_error(rank.ending) && json["errors"].size() < kMostErrors)
       json["errors"].push_back({{"rank", rank.rank}, {"error", rank.ending_text}});
   }
+  for (const auto& [category, ns] : trace.unknown_device_ns) json["unknown_device_s"][category] = seconds(ns);
   for (const auto& [problem, count] : trace.problems) json["problems"][problem] = count;
   return dump(json);
 }

@@ -110,6 +110,11 @@ std::string first_text(const RunTrace& trace, const Analysis& analysis) {
   if (const std::string gaps = gaps_text(find_gaps(trace)); !gaps.empty()) {
     for (const std::string& line : lines_of("Not everything was traced: " + gaps + ".", 110)) text += line + "\n";
   }
+  if (!trace.other_recordings.empty()) {
+    text += fmt::format("Of {} recordings here this is the newest, of {}.\n", trace.other_recordings.size() + 1,
+                        plain_text(trace.recording, 200));
+  }
+  if (const std::string unknown = unknown_device_text(trace); !unknown.empty()) text += unknown + ".\n";
   if (!analysis.no_diagnosis.empty())
     text += fmt::format("No search for slow ranks by replaying steps: {}.\n", plain_text(analysis.no_diagnosis, 300));
   return text;

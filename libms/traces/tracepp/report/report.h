@@ -38,6 +38,9 @@ struct Analysis {
   std::string no_diagnosis;            // and the reason
 };
 
+// Returns which share of the time of devices is of categories that are not known; empty: none.
+std::string unknown_device_text(const RunTrace& trace);
+
 // Puts the trace's times on one clock and runs all analyses. `now_s`: see find_hang.
 Analysis analyse(RunTrace& trace, double now_s = 0);
 

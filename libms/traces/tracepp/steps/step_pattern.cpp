@@ -235,7 +235,7 @@ RunPattern find_pattern(const RunTrace& trace) {
                        std::int64_t{mesh.dp} * mesh.pp <= kMostRanks / mesh.tp;
   // Those of torch.profiler are not marked.
   const bool has_sections = trace.mesh_why.empty() || std::ranges::any_of(trace.infos, [](const EventInfo& info) {
-                              return trace::is_section(info.kind);
+                              return info.kind == Kind::forward;
                             });
   if (!is_mesh || !has_sections) {
     throw user_error("trace.shape",
