@@ -36,18 +36,28 @@ class AddedTokenFinder {
   void split(std::string_view text, Pattern::Scratch& scratch, const std::function<void(std::string_view)>& on_text,
              const std::function<void(std::int32_t)>& on_token) const;
 
- private:
+  // The longest token that begins at a byte of the text.
   struct Found {
-    std::size_t begin, end;
-    const AddedToken* token;
+    std::size_t begin;
+    std::int32_t token;  // an index
   };
-  std::optional<Found> find(std::string_view text, std::size_t from) const;
+  // Returns one for each byte where a token begins, the last first. Adds to `moves` the nodes that were looked at.
+  std::vector<Found> find(std::string_view text, std::size_t* moves = nullptr) const;
+
+ private:
+  // Aho-Corasick over the tokens read backwards. One walk from the end of a text to its begin, in time linear in the
+  // text, meets each token where it begins.
+  struct Node {
+    std::uint32_t shorter = 0;  // the longest node that is a proper suffix of this one
+    std::int32_t longest = -1;  // the longest token that is a suffix of this one, or itself
+  };
+  std::uint32_t next(std::uint32_t node, char byte, std::size_t* moves = nullptr) const;
   bool is_word_character(std::string_view character, Pattern::Scratch& scratch) const;
 
-  std::vector<AddedToken> tokens_;
-  std::vector<std::int32_t> ends_;  // of each node of the trie: the token that ends there, or -1
+  std::vector<std::pair<std::size_t, AddedToken>> tokens_;  // with the bytes of the text to look for
+  std::vector<Node> nodes_{1};
   std::unordered_map<std::uint64_t, std::uint32_t> children_;  // by node and byte
-  bool begins_[256] = {};                                      // bytes that a token begins with
+  bool ends_with_[256] = {};                                   // bytes that a token ends with
   std::optional<Pattern> word_character_;                      // where a token is a single word
 };
 

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 
 #include "base/hash.h"
+#include "base/rng.h"
+#include "data/added_tokens.h"
 #include "data/normalize.h"
 #include "data/tokenizer_json.h"
 #include "data/train_tokenizer.h"
@@ -143,6 +146,71 @@ TEST(BpeTokenizer, AddedTokensAreFoundAsTheirFlagsSay) {
   EXPECT_EQ(error.kind(), "data.tokenizer");
   EXPECT_EQ(error.blame(), Blame::user);
   EXPECT_THAT(error.hint(), HasSubstr("<|endoftext|>, <|im_end|>"));
+}
+
+// A token that almost matches everywhere: 1 MB of it, beside the short one that does match. Each byte of the text is
+// looked at a few times, not once for each byte of the token.
+TEST(AddedTokenFinder, IsLinearInTheText) {
+  constexpr std::size_t kBytes = 1'000'000;
+  const std::string many(kBytes, 'a');
+  const AddedTokenFinder finder({{"a", {.content = {}, .id = 0}},
+                                 {many + "b", {.content = {}, .id = 1}},
+                                 {"b" + many, {.content = {}, .id = 2}}});
+  for (const auto& [text, tokens] : {std::pair{many + many, 2 * kBytes}, std::pair{many + many + "b", kBytes + 1},
+                                     std::pair{"b" + many + many, kBytes + 1}}) {
+    std::size_t moves = 0;
+    EXPECT_GE(finder.find(text, &moves).size(), text.size() - 1) << "a token begins at each 'a'";
+    EXPECT_LE(moves, 2 * text.size());
+    Pattern::Scratch scratch;
+    std::size_t num_tokens = 0;
+    finder.split(
+        text, scratch, [](std::string_view piece) { FAIL() << piece.size(); }, [&](std::int32_t) { ++num_tokens; });
+    EXPECT_EQ(num_tokens, tokens);
+  }
+}
+
+// The longest of those that begin leftmost, against a search at each byte.
+TEST(AddedTokenFinder, FindsTheLongestThatBeginsLeftmost) {
+  const auto word = [](std::uint64_t bits, std::size_t size) {
+    std::string text;
+    for (; text.size() < size; bits /= 3) text += static_cast<char>('a' + bits % 3);
+    return text;
+  };
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::map<std::string, std::int32_t> ids;
+    for (std::uint64_t i = 0; i < 4; ++i) ids.emplace(word(random_u64(seed, 1, i), 1 + random_u64(seed, 2, i) % 5), i);
+    std::vector<std::pair<std::string, AddedToken>> tokens;
+    for (const auto& [text, id] : ids) tokens.push_back({text, {.content = {}, .id = id}});
+    const std::string text = word(random_u64(seed, 3, 0), 30);
+    std::string expected, found;
+    for (std::size_t at = 0; at < text.size();) {
+      const auto longest = [&] {
+        for (std::size_t size = 5; size > 0; --size) {
+          if (const auto it = ids.find(text.substr(at, size)); it != ids.end()) return it;
+        }
+        return ids.end();
+      }();
+      expected += longest == ids.end() ? std::string(1, text[at]) : std::to_string(longest->second);
+      at += longest == ids.end() ? 1 : longest->first.size();
+    }
+    Pattern::Scratch scratch;
+    AddedTokenFinder(tokens).split(
+        text, scratch, [&](std::string_view piece) { found += piece; },
+        [&](std::int32_t id) { found += std::to_string(id); });
+    ASSERT_EQ(found, expected) << seed << ' ' << text;
+  }
+}
+
+// Tokens of white space in what another took are found all the same; the run is walked once.
+TEST(AddedTokenFinder, TokensOfWhiteSpaceInWhatAnotherTook) {
+  const AddedTokenFinder finder({{" ", {.content = {}, .id = 1, .lstrip = true, .rstrip = true}},
+                                 {"x", {.content = {}, .id = 2, .rstrip = true}}});
+  Pattern::Scratch scratch;
+  std::string found;
+  finder.split(
+      "ax   b", scratch, [&](std::string_view piece) { found += piece; },
+      [&](std::int32_t id) { found += std::to_string(id); });
+  EXPECT_EQ(found, "a2111b");
 }
 
 TEST(BpeTokenizer, IgnoresMergesWhereTheFileSaysSo) {
