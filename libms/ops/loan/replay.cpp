@@ -46,15 +46,15 @@ class Replay {
     for (std::size_t i = 0; i < demand_.steps.size(); ++i) {
       push(demand_.steps[i].first, EventKind::demand, static_cast<int>(i));
     }
-    if (scheduler_.lend != Lend::none) push(0, EventKind::lend);
-    if (scheduler_.extra != Extra::none) push(0, EventKind::scale);
-    push(0, EventKind::sample);
+    lend_later();
     while (done_ < trace_.jobs.size()) {
       MS_ASSERT(!events_.empty(), "{} jobs of the replay never start", trace_.jobs.size() - done_);
       const Event event = events_.top();
       events_.pop();
+      ++outcome_.events;
       advance(event.time_s);
       handle(event);
+      if (event.kind != EventKind::sample) sample_later();
       if (events_.empty() || events_.top().time_s > now_s_) schedule();
       for (const Runs::End& end : runs_.take_ends()) push(end.time_s, EventKind::finish, end.job, end.version);
     }
@@ -99,7 +99,9 @@ class Replay {
         const int before = demand_nodes_;
         demand_nodes_ = demand_.steps[static_cast<std::size_t>(event.id)].second;
         update_requests(demand_nodes_ < before);
-        if (scheduler_.lend != Lend::none) push(next_poll_s(), EventKind::poll);
+        demand_s_ = now_s_;
+        lend_later();
+        if (scheduler_.lend != Lend::none) push(next_s(policy_.loan.poll_s), EventKind::poll);
         break;
       }
       case EventKind::poll:
@@ -110,11 +112,9 @@ class Replay {
         break;
       case EventKind::lend:
         lend();
-        push(now_s_ + policy_.loan.lend_interval_s, EventKind::lend);
         break;
       case EventKind::scale:
         scale_asked_ = true;
-        push(now_s_ + policy_.schedule.interval_s, EventKind::scale);
         break;
       case EventKind::sample:
         sample();
@@ -123,9 +123,15 @@ class Replay {
   }
 
   // The first multiple of the period that is not before now.
-  double next_poll_s() const {
-    const double period_s = policy_.loan.poll_s;
-    return std::max(now_s_, std::ceil(now_s_ / period_s) * period_s);
+  double next_s(double period_s) const { return std::max(now_s_, std::ceil(now_s_ / period_s) * period_s); }
+
+  // What happens now is seen by the sample to come; what is decided now, if that is of now, by the one behind it.
+  void sample_later() {
+    if (samples_due_ == 0) push_sample(next_s(kSample_s));
+    samples_due_ = 2;
+  }
+  void push_sample(double time_s) {
+    if (time_s <= trace_.span_s) push(time_s, EventKind::sample);
   }
 
   void sample() {
@@ -137,7 +143,7 @@ class Replay {
                                 .loaned_nodes = nodes.loaned(),
                                 .demand_nodes = demand_nodes_,
                                 .waiting_jobs = waiting_count_});
-    if (now_s_ + kSample_s <= trace_.span_s) push(now_s_ + kSample_s, EventKind::sample);
+    if (--samples_due_ > 0) push_sample(now_s_ + kSample_s);
   }
 
   // ---- loans
@@ -148,7 +154,17 @@ class Replay {
     return std::min(needed, inference_nodes_);
   }
 
+  // At the next multiple of the interval, once: called where inference may have more than it keeps from now on.
+  void lend_later() {
+    if (scheduler_.lend != Lend::none && !std::exchange(lend_due_, true)) {
+      push(next_s(policy_.loan.lend_interval_s), EventKind::lend);
+    }
+  }
+
   void lend() {
+    // Until the last change of demand is behind the window, what inference keeps falls without an event.
+    lend_due_ = scheduler_.lend == Lend::reserve && now_s_ < demand_s_ + policy_.loan.reserve_window_s;
+    if (lend_due_) push(now_s_ + policy_.loan.lend_interval_s, EventKind::lend);
     const int count = inference_has() - keeps();
     if (count <= 0 || runs_.nodes().lend(count) == 0) return;
     changed_ = true;
@@ -195,6 +211,7 @@ class Replay {
     for (const int node : back.nodes) runs_.nodes().end_return(node);
     changed_ = true;
     update_requests();
+    lend_later();
   }
 
   // ---- jobs
@@ -229,12 +246,14 @@ class Replay {
   // Needed workers first, then the extra ones. Called once all that happens at this time has happened.
   void schedule() {
     if (std::exchange(changed_, false)) start_jobs();
-    if (std::exchange(scale_asked_, false) && std::exchange(scale_due_, false)) scale();
+    if (std::exchange(scale_asked_, false)) scale();
   }
 
   void start_jobs() {
     const Measured measured(outcome_.schedule);
-    scale_due_ = true;
+    if (scheduler_.extra != Extra::none && !std::exchange(scale_due_, true)) {
+      push(next_s(policy_.schedule.interval_s), EventKind::scale);
+    }
     std::set<int> too_large;
     while (const auto head = waiting_.first(too_large)) {
       const auto [gpus, waiting] = *head;
@@ -266,6 +285,7 @@ class Replay {
   }
 
   void scale() {
+    scale_due_ = false;
     std::vector<int> jobs;
     Extras extras;
     {
@@ -296,10 +316,13 @@ class Replay {
   Outcome outcome_;
   std::size_t done_ = 0;
   double now_s_ = 0, training_gpu_s_ = 0, inference_gpu_s_ = 0;
+  double demand_s_ = 0;  // its last change
   int demand_nodes_ = 0;
+  int samples_due_ = 0;
+  bool lend_due_ = false;
   bool changed_ = false;  // somebody who waits may fit now
   bool scale_asked_ = false;
-  bool scale_due_ = false;  // extra workers may be better placed
+  bool scale_due_ = false;  // extra workers may be better placed: at the next multiple of the interval
 };
 
 }  // namespace

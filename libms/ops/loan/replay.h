@@ -41,7 +41,8 @@ struct Outcome {
   Decisions schedule;             // who starts
   Decisions victims;
   Decisions extra;              // the knapsack
-  std::vector<Sample> samples;  // every kSample_s until the last submission
+  std::vector<Sample> samples;  // at multiples of kSample_s until the last submission; each holds until the next one
+  std::int64_t events = 0;      // that were handled: their number depends on what happens, not on how long it takes
 };
 
 inline constexpr double kSample_s = 300;

@@ -113,12 +113,15 @@ Json replay_json(const JobTrace& trace, const Policy& policy, std::span<const Ou
   return json;
 }
 
-std::string samples_csv(std::span<const Outcome> outcomes) {
+std::string samples_csv(const JobTrace& trace, std::span<const Outcome> outcomes) {
   std::string text =
       "scheduler,time_s,own_busy_gpus,loaned_busy_gpus,extra_gpus,loaned_nodes,demand_nodes,waiting_jobs\n";
   for (const Outcome& outcome : outcomes) {
-    for (const Sample& sample : outcome.samples) {
-      text += fmt::format("{},{:.0f},{},{},{},{},{},{}\n", outcome.scheduler, sample.time_s, sample.own_busy_gpus,
+    auto next = outcome.samples.begin();
+    for (double time_s = 0; time_s <= trace.span_s; time_s += kSample_s) {
+      if (next != outcome.samples.end() && next->time_s <= time_s) ++next;
+      const Sample& sample = *std::prev(next);
+      text += fmt::format("{},{:.0f},{},{},{},{},{},{}\n", outcome.scheduler, time_s, sample.own_busy_gpus,
                           sample.loaned_busy_gpus, sample.extra_gpus, sample.loaned_nodes, sample.demand_nodes,
                           sample.waiting_jobs);
     }

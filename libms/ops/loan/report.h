@@ -20,6 +20,6 @@ Summary summary_of(std::vector<double> values);
 std::string replay_table(const JobTrace& trace, const Policy& policy, std::span<const Outcome> outcomes);
 Json replay_json(const JobTrace& trace, const Policy& policy, std::span<const Outcome> outcomes);
 // CSV: scheduler, time_s and the members of Sample, every kSample_s.
-std::string samples_csv(std::span<const Outcome> outcomes);
+std::string samples_csv(const JobTrace& trace, std::span<const Outcome> outcomes);
 
 }  // namespace ms::loan

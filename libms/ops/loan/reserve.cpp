@@ -10,7 +10,10 @@ namespace {
 // The least value that the demand did not exceed for this part of the time.
 int quantile_of(const Demand& demand, double quantile, double from_s, double to_s) {
   std::vector<std::pair<int, double>> held;  // nodes, for how long
-  for (std::size_t i = 0; i < demand.steps.size(); ++i) {
+  const auto after = std::ranges::upper_bound(demand.steps, from_s, {}, &std::pair<double, int>::first);
+  const auto first = static_cast<std::size_t>(after - demand.steps.begin());
+  for (std::size_t i = first - std::min<std::size_t>(first, 1); i < demand.steps.size(); ++i) {
+    if (demand.steps[i].first >= to_s) break;
     const double begin = std::max(from_s, demand.steps[i].first);
     const double end = i + 1 < demand.steps.size() ? std::min(to_s, demand.steps[i + 1].first) : to_s;
     if (end > begin) held.emplace_back(demand.steps[i].second, end - begin);

@@ -37,7 +37,7 @@ int simulate(const Args& args) {
   const Demand demand = read_demand(args.get("demand"), policy, trace.span_s);
   std::vector<Outcome> outcomes;
   for (const Scheduler& row : rows) outcomes.push_back(replay(trace, demand, policy, row));
-  if (!samples_file.empty()) write_user_file(samples_file, samples_csv(outcomes));
+  if (!samples_file.empty()) write_user_file(samples_file, samples_csv(trace, outcomes));
   write_out(args.has("json") ? replay_json(trace, policy, outcomes).dump(2) + "\n"
                              : replay_table(trace, policy, outcomes));
   return 0;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "base/text.h"
 #include "loan/report.h"
 #include "loan/runs.h"
 
@@ -176,8 +177,36 @@ TEST(LoanReplay, TheSameInputGivesTheSameOutcome) {
     const Outcome a = replay(it.trace, it.demand, it.policy, scheduler);
     const Outcome b = replay(it.trace, it.demand, it.policy, scheduler);
     EXPECT_EQ(ends(a), ends(b)) << scheduler.name;
-    EXPECT_EQ(samples_csv(std::vector{a}), samples_csv(std::vector{b})) << scheduler.name;
+    EXPECT_EQ(samples_csv(it.trace, std::vector{a}), samples_csv(it.trace, std::vector{b})) << scheduler.name;
   }
+}
+
+// An event is something that happens: time in which nothing does costs nothing.
+TEST(LoanReplay, LongJobsAreAsManyEventsAsShortOnes) {
+  const auto events = [](std::int64_t num_jobs, double work_s, const Scheduler& scheduler) {
+    std::vector<TraceJob> jobs;
+    for (std::int64_t i = 0; i < num_jobs; ++i) jobs.push_back(job(static_cast<double>(i), work_s, 16, 32));
+    Policy policy = small_policy();
+    policy.loan.reserve_window_s = 1000;
+    return replay(trace_of(std::move(jobs)), {.steps = {{0, 2}, {500, 4}, {7000, 1}}}, policy, scheduler).events;
+  };
+  for (const Scheduler& scheduler : schedulers()) {
+    const std::int64_t few = events(200, 1e9, scheduler);
+    EXPECT_NEAR(static_cast<double>(events(200, 1e5, scheduler)), static_cast<double>(few), 20) << scheduler.name;
+    EXPECT_LE(events(2000, 1e9, scheduler), 11 * few) << scheduler.name;
+    EXPECT_LE(few, 200 * 6 + 100) << scheduler.name;
+  }
+}
+
+TEST(LoanReport, SamplesHoldUntilTheNextOne) {
+  const JobTrace trace = trace_of({job(0, 10, 8), job(1e6, 10, 8)});
+  const Outcome outcome = replayed(trace, {.steps = {{0, 4}, {700, 3}}}, small_policy(), "fifo");
+  EXPECT_LT(outcome.samples.size(), 10U);
+  const std::vector<std::string> lines = split(samples_csv(trace, std::vector{outcome}), '\n');
+  ASSERT_EQ(lines.size(), 3336U);
+  EXPECT_THAT((std::vector{lines[1], lines[2], lines[3], lines[4], lines[3334]}),
+              ElementsAre("fifo,0,0,0,0,0,4,1", "fifo,300,0,0,0,0,4,0", "fifo,600,0,0,0,0,4,0", "fifo,900,0,0,0,0,3,0",
+                          "fifo,999900,0,0,0,0,3,0"));
 }
 
 TEST(LoanReport, MeanAndP95) {
