@@ -26,9 +26,12 @@ Error file_error(std::string kind, Blame blame, std::string_view doing, const st
 Blame blame_of(int err, Blame absent) { return is_wrong_path(err) ? absent : Blame::storage; }
 
 // Opens for reading; EINTR is retried because slow file systems can be interrupted by our own timers.
-UniqueFd open_for_reading(const std::string& path, Blame absent, int flags) {
+UniqueFd open_for_reading(const std::string& path, Blame absent, int flags, int directory = AT_FDCWD,
+                          const char* name = nullptr) {
   int fd = -1;
-  do { fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags); } while (fd < 0 && errno == EINTR);
+  do {
+    fd = ::openat(directory, name != nullptr ? name : path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  } while (fd < 0 && errno == EINTR);
   if (fd < 0) throw file_error("file.open", blame_of(errno, absent), "open", path, errno);
   return UniqueFd(fd);
 }
@@ -73,6 +76,14 @@ void require_regular(const struct stat& status, const std::string& path, Blame a
   if (!S_ISREG(status.st_mode)) throw Error("file.kind", absent, fmt::format("{} is not a regular file", path));
 }
 
+void sync_directory_at(int directory, const std::string& name, const std::string& path) {
+  const UniqueFd fd = open_for_reading(path, Blame::storage, O_DIRECTORY, directory, name.c_str());
+  // Some network file systems refuse fsync of a directory and need none.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    throw file_error("file.sync", Blame::storage, "fsync the directory", path, errno);
+  }
+}
+
 // Why no file could be made at this path; 0: nothing is known against it.
 int output_errno(const std::string& path) {
   struct stat status {};
@@ -86,42 +97,45 @@ int output_errno(const std::string& path) {
 // A file under a temporary name, complete and on disk; unlinked by the destructor unless it was renamed away.
 class TemporaryFile {
  public:
-  TemporaryFile(const std::string& target, std::string_view data, Blame absent) {
+  TemporaryFile(const std::string& target, std::string_view data, Blame absent, int directory, const std::string& name)
+      : directory_(directory) {
     static std::atomic<unsigned> counter{0};  // distinct names for the threads of one process
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);  // and for processes of one number on two nodes
-    path_ = fmt::format("{}.tmp.{}.{}.{}", target, host, ::getpid(), counter.fetch_add(1));
-    UniqueFd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    path_ = fmt::format("{}.tmp.{}.{}.{}", name, host, ::getpid(), counter.fetch_add(1));
+    UniqueFd fd(::openat(directory_, path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd) throw file_error("file.create", blame_of(errno, absent), "create", target, errno);
     try {
       write_all(fd, data, target);
       sync(fd, target);
       fd.close();
     } catch (const Error&) {
-      ::unlink(path_.c_str());  // the destructor of an object that was not finished does not run
+      ::unlinkat(directory_, path_.c_str(), 0);  // the destructor of an object that was not finished does not run
       throw;
     }
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile() {
-    if (!renamed_) ::unlink(path_.c_str());
+    if (!renamed_) ::unlinkat(directory_, path_.c_str(), 0);
   }
   const std::string& path() const { return path_; }
   void renamed() { renamed_ = true; }
 
  private:
+  int directory_;
   std::string path_;
   bool renamed_ = false;
 };
 
-void write_atomic(const std::string& path, std::string_view data, Blame absent) {
-  TemporaryFile file(path, data, absent);
-  if (::rename(file.path().c_str(), path.c_str()) != 0) {
+void write_atomic(const std::string& path, std::string_view data, Blame absent, int directory,
+                  const std::string& name) {
+  TemporaryFile file(path, data, absent, directory, name);
+  if (::renameat(directory, file.path().c_str(), directory, name.c_str()) != 0) {
     throw file_error("file.rename", blame_of(errno, absent), "rename a temporary file to", path, errno);
   }
   file.renamed();
-  sync_directory(parent_directory(path));
+  sync_directory_at(directory, parent_directory(name), parent_directory(path));
 }
 
 // Whether there is something that a rename would replace by a file: a device, a pipe, or /dev/stdout.
@@ -180,18 +194,23 @@ std::string read_user_file(const std::string& path, std::size_t max_bytes) {
   return read_all(fd, size_bytes, path);
 }
 
-void write_file_atomic(const std::string& path, std::string_view data) { write_atomic(path, data, Blame::storage); }
+void write_file_atomic(const std::string& path, std::string_view data) {
+  write_atomic(path, data, Blame::storage, AT_FDCWD, path);
+}
+void write_file_atomic(const std::string& path, std::string_view data, int directory, const std::string& name) {
+  write_atomic(path, data, Blame::storage, directory, name);
+}
 
 void write_user_file(const std::string& path, std::string_view data) {
   if (is_written_into(path)) {
     write_into(path, data);
   } else {
-    write_atomic(path, data, Blame::user);
+    write_atomic(path, data, Blame::user, AT_FDCWD, path);
   }
 }
 
 bool create_exclusive(const std::string& path, std::string_view data) {
-  const TemporaryFile file(path, data, Blame::storage);
+  const TemporaryFile file(path, data, Blame::storage, AT_FDCWD, path);
   if (::link(file.path().c_str(), path.c_str()) != 0) {
     if (errno == EEXIST) return false;
     throw file_error("file.link", Blame::storage, "create", path, errno);
@@ -221,13 +240,7 @@ void rename_synced(const std::string& from, const std::string& to) {
   sync_directory(parent_directory(to));
 }
 
-void sync_directory(const std::string& path) {
-  const UniqueFd fd = open_for_reading(path, Blame::storage, O_DIRECTORY);
-  // Some network file systems refuse fsync of a directory and need none.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
-    throw file_error("file.sync", Blame::storage, "fsync the directory", path, errno);
-  }
-}
+void sync_directory(const std::string& path) { sync_directory_at(AT_FDCWD, path, path); }
 
 std::string parent_directory(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();

@@ -19,6 +19,8 @@ std::string read_file(const std::string& path, Blame absent = Blame::storage);
 // A temporary name beside `path`, fsync, rename, fsync of the directory: a reader, or a crash, sees the old file or the
 // new one and nothing between. Concurrent writers: the last rename wins.
 void write_file_atomic(const std::string& path, std::string_view data);
+// The same of a name in an open directory; `path` is what messages call it.
+void write_file_atomic(const std::string& path, std::string_view data, int directory, const std::string& name);
 
 // The same, but only if `path` does not exist: the first of many writers wins, whole, and the others get false. Uses
 // link(2), which is atomic on network file systems too.

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +11,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/user_path.h"
 
@@ -37,13 +37,6 @@ std::string named_in(const UniqueFd& fd) {
   return name.starts_with("process ") ? name : "another process";
 }
 
-// Returns 0, or the error.
-int try_lock(const UniqueFd& fd) {
-  int result = 0;
-  do { result = ::flock(fd.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
-  return result == 0 ? 0 : errno;
-}
-
 // Returns whether the process that the file names was of this host and has ended. A program that it was about to start
 // then keeps the lock until it has closed our descriptors in exec(), which takes a moment on a busy machine.
 bool holder_has_ended(const UniqueFd& fd) {
@@ -53,35 +46,9 @@ bool holder_has_ended(const UniqueFd& fd) {
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// Throws where the file may be somebody else's, under a name that was laid here for us to overwrite.
-void require_own_name(const UniqueFd& fd, const std::string& path, Blame absent) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink <= 1) return;
-  throw Error("file.kind", absent,
-              fmt::format("'{}' is not a lock file: {}", path,
-                          S_ISREG(status.st_mode) ? "the file has another name, too" : "it is not a regular file"),
-              "remove it");
-}
-
-}  // namespace
-
-FileLock lock_file(const std::string& path, Blame absent) { return lock_file(path, absent, AT_FDCWD, path); }
-
-FileLock lock_file(const std::string& path, Blame absent, int directory, const std::string& name) {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
-  FileLock lock{.fd = UniqueFd(::openat(directory, name.c_str(), kFlags, 0666))};
-  if (!lock.fd) {
-    const int err = errno;
-    if (err == ELOOP) {
-      throw Error("file.kind", absent, fmt::format("'{}' is not a lock file: it is a symbolic link", path),
-                  "remove it");
-    }
-    const bool has_failed =
-        err == EROFS && ::faccessat(directory, name.c_str(), F_OK, 0) == 0;  // it was written to before
-    throw Error("file.open", is_wrong_path(err) && !has_failed ? absent : Blame::storage,
-                fmt::format("cannot open '{}': {}", path, errno_text(err)));
-  }
-  require_own_name(lock.fd, path, absent);
+// Tries to lock the file, and names this process in it.
+FileLock locked(UniqueFd fd) {
+  FileLock lock{.fd = std::move(fd)};
   const auto end = std::chrono::steady_clock::now() + kLeftWithin;
   int error = try_lock(lock.fd);
   while (error == EWOULDBLOCK && holder_has_ended(lock.fd) && std::chrono::steady_clock::now() < end) {
@@ -101,6 +68,47 @@ FileLock lock_file(const std::string& path, Blame absent, int directory, const s
   }
   lock.fd.reset();
   return lock;
+}
+
+}  // namespace
+
+int try_lock(const UniqueFd& file) {
+  int result = 0;
+  do { result = ::flock(file.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
+}
+
+FileLock lock_file(const std::string& path, Blame absent) { return lock_file(path, absent, AT_FDCWD, path); }
+
+FileLock lock_file(const std::string& path, Blame absent, int directory, const std::string& name) {
+  ToWrite file = open_to_write(directory, name, O_RDWR);
+  if (file.fd) return locked(std::move(file.fd));
+  if (file.error == 0 || file.error == ELOOP || file.error == ENXIO) {
+    throw Error("file.kind", absent, fmt::format("'{}' is not a lock file: {}", path, file.why), "remove it");
+  }
+  const bool has_failed =
+      file.error == EROFS && ::faccessat(directory, name.c_str(), F_OK, 0) == 0;  // it was written to before
+  throw Error("file.open", is_wrong_path(file.error) && !has_failed ? absent : Blame::storage,
+              fmt::format("cannot open '{}': {}", path, file.why));
+}
+
+UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal) {
+  FileLock lock = locked(open_own_file(directory, name, O_RDWR, refusal));
+  if (lock.error == 0) return std::move(lock.fd);
+  throw Error(refusal.kind, refusal.blame, fmt::format("cannot lock '{}': {}", name, errno_text(lock.error)));
+}
+
+UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal) {
+  constexpr double kTick_s = 0.01;
+  SystemClock clock;
+  const double end_s = clock.now_s() + patience_s;
+  while (true) {
+    if (UniqueFd fd = try_lock_at(directory, name, refusal)) return fd;
+    if (clock.now_s() >= end_s) {
+      throw Error(refusal.kind, refusal.blame, fmt::format("'{}' is locked by another process", name));
+    }
+    clock.sleep_s(kTick_s);
+  }
 }
 
 }  // namespace ms

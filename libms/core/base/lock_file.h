@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/safe_file.h"
 
 namespace ms {
 
@@ -20,5 +21,15 @@ struct FileLock {
 // `directory`, the file is `name` in that open directory, and `path` is what messages call it.
 FileLock lock_file(const std::string& path, Blame absent);
 FileLock lock_file(const std::string& path, Blame absent, int directory, const std::string& name);
+
+// An exclusive lock on a file of the caller's (made with 0600, so that no other user can hold it); it is released when
+// the handle is destroyed or the process dies. An empty handle: another process has it.
+UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal);
+// Waits for it, at most `patience_s`; then the error.
+UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal);
+
+// Tries to lock an open file that holds data: 0; EWOULDBLOCK: another has it; or the error of a file system that has no
+// locks.
+int try_lock(const UniqueFd& file);
 
 }  // namespace ms

@@ -1,7 +1,6 @@
 #include "base/safe_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <climits>
 #include <deque>
 
-#include "base/clock.h"
 #include "base/sysroot.h"
 #include "base/text.h"
 
@@ -148,18 +146,6 @@ std::size_t write_some(const UniqueFd& fd, std::string_view data) {
   return done;
 }
 
-// A file of the caller's own below an open directory, for writing or locking.
-UniqueFd open_own_file(const UniqueFd& directory, const std::string& name, int flags, const Refusal& refusal,
-                       mode_t mode = 0600) {
-  UniqueFd fd = open_at(directory.get(), name, flags | O_NOFOLLOW | O_NONBLOCK, mode);
-  if (!fd) throw cannot(refusal, "open", name, errno);
-  const struct stat status = status_of(fd, name, refusal);
-  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
-    throw refuse(refusal, fmt::format("'{}' is not a regular file of our own", name));
-  }
-  return fd;
-}
-
 // The temporary name of write_at, unlinked unless it was renamed away.
 class TemporaryAt {
  public:
@@ -234,7 +220,7 @@ std::optional<std::string> read_at(const UniqueFd& directory, const std::string&
 void write_at(const UniqueFd& directory, const std::string& name, std::string_view data, mode_t mode,
               const Refusal& refusal) {
   TemporaryAt temporary(directory, fmt::format(".{}.tmp", name));
-  UniqueFd fd = open_own_file(directory, temporary.name(), O_WRONLY | O_CREAT | O_EXCL, refusal);
+  UniqueFd fd = open_own_file(directory, temporary.name(), O_EXCL, refusal);
   if (write_some(fd, data) != data.size()) throw cannot(refusal, "write", name, errno);
   if (::fchmod(fd.get(), mode) != 0) throw cannot(refusal, "set the mode of", name, errno);
   if (::fsync(fd.get()) != 0) throw cannot(refusal, "fsync", name, errno);
@@ -248,7 +234,7 @@ void write_at(const UniqueFd& directory, const std::string& name, std::string_vi
 
 void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal,
                const Append& how) {
-  UniqueFd fd = open_own_file(directory, name, O_WRONLY | O_CREAT | O_APPEND, refusal, how.mode);
+  UniqueFd fd = open_own_file(directory, name, O_APPEND, refusal, how.mode);
   off_t before = status_of(fd, name, refusal).st_size;
   if (how.behind && static_cast<off_t>(*how.behind) < before) {
     before = static_cast<off_t>(*how.behind);
@@ -267,24 +253,37 @@ void append_at(const UniqueFd& directory, const std::string& name, std::string_v
   throw cannot(refusal, "write", name, err);
 }
 
-UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal) {
-  UniqueFd fd = open_own_file(directory, name, O_RDWR | O_CREAT, refusal);
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return UniqueFd();
-    if (errno != EINTR) throw cannot(refusal, "lock", name, errno);
+ToWrite open_to_write(int directory, const std::string& name, int flags, mode_t mode) {
+  constexpr int kNoOther = O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+  const int access = (flags & O_ACCMODE) == O_RDONLY ? O_WRONLY : 0;
+  ToWrite file{.fd = open_at(directory, name, (flags & ~O_TRUNC) | access | kNoOther, mode)};
+  struct stat status {};
+  if (!file.fd || ::fstat(file.fd.get(), &status) != 0) {
+    file.error = errno;
+    // A pipe that is not read, and a socket, are ENXIO.
+    file.why = file.error == ELOOP   ? "it is a symbolic link"
+               : file.error == ENXIO ? "it is not a regular file"
+                                     : errno_text(file.error);
+  } else if (!S_ISREG(status.st_mode)) {
+    file.why = "it is not a regular file";
+  } else if (status.st_nlink > 1) {
+    file.why = "it has another name, too";
+  } else if ((flags & O_TRUNC) != 0 && ::ftruncate(file.fd.get(), 0) != 0) {
+    file.error = errno;
+    file.why = errno_text(file.error);
   }
-  return fd;
+  if (!file.why.empty()) file.fd.reset();
+  return file;
 }
 
-UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal) {
-  constexpr double kTick_s = 0.01;
-  SystemClock clock;
-  const double end_s = clock.now_s() + patience_s;
-  while (true) {
-    if (UniqueFd fd = try_lock_at(directory, name, refusal)) return fd;
-    if (clock.now_s() >= end_s) throw refuse(refusal, fmt::format("'{}' is locked by another process", name));
-    clock.sleep_s(kTick_s);
+UniqueFd open_own_file(const UniqueFd& directory, const std::string& name, int flags, const Refusal& refusal,
+                       mode_t mode) {
+  ToWrite file = open_to_write(directory.get(), name, flags, mode);
+  if (!file.fd) throw refuse(refusal, fmt::format("cannot open '{}': {}", name, file.why));
+  if (const struct stat status = status_of(file.fd, name, refusal); status.st_uid != ::geteuid()) {
+    throw refuse(refusal, fmt::format("'{}' belongs to user {}, not to us", name, status.st_uid));
   }
+  return std::move(file.fd);
 }
 
 }  // namespace ms

@@ -52,10 +52,18 @@ struct Append {
 void append_at(const UniqueFd& directory, const std::string& name, std::string_view data, const Refusal& refusal,
                const Append& how = {});
 
-// An exclusive lock on a file (made with 0600, so that nobody else can hold it); it is released when the handle is
-// destroyed or the process dies. An empty handle: somebody else has it.
-UniqueFd try_lock_at(const UniqueFd& directory, const std::string& name, const Refusal& refusal);
-// Waits for it, at most `patience_s`; then the error.
-UniqueFd lock_at(const UniqueFd& directory, const std::string& name, double patience_s, const Refusal& refusal);
+// A file that was opened for writing, or why not: `why` reads "it is a symbolic link", `error` is the system's.
+struct ToWrite {
+  UniqueFd fd;
+  std::string why = {};
+  int error = 0;
+};
+// Opens a regular file of an open directory (or of AT_FDCWD) for writing, and makes it where it is not there. What
+// another user may have laid there is refused before a byte of it changes: a link, a file that has another name, too,
+// and what is no regular file, which is not waited for. `flags` such as O_APPEND; O_TRUNC empties what is not refused.
+ToWrite open_to_write(int directory, const std::string& name, int flags, mode_t mode = 0666);
+// The same of a file that must belong to the caller.
+UniqueFd open_own_file(const UniqueFd& directory, const std::string& name, int flags, const Refusal& refusal,
+                       mode_t mode = 0600);
 
 }  // namespace ms

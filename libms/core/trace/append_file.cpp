@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/safe_file.h"
 #include "base/system_error.h"
 
 namespace ms::trace {
@@ -19,8 +20,11 @@ namespace {
 }  // namespace
 
 AppendFile::AppendFile(std::string path) : path_(std::move(path)) {
-  file_ = UniqueFd(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file_) append_failed(path_, "cannot create");
+  ToWrite file = open_to_write(AT_FDCWD, path_, O_APPEND, 0644);
+  if (!file.fd) {
+    throw system_error("file.write", Blame::storage, fmt::format("cannot create {}: {}", path_, file.why), file.error);
+  }
+  file_ = std::move(file.fd);
 }
 
 void AppendFile::write(std::string_view record) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/safe_file.h"
 #include "base/system_error.h"
 
 namespace ms::trace {
@@ -84,11 +85,11 @@ TraceFile::TraceFile(const std::string& dir, const Identity& identity, std::int6
   if (!is_empty_trace(path_) && std::rename(path_.c_str(), previous_.c_str()) != 0 && errno != ENOENT) {
     throw Error("file.rename", Blame::storage, fmt::format("cannot set aside {}: {}", path_, errno_text(errno)));
   }
-  file_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!file_) {
-    const int err = errno;
-    throw system_error("file.open", Blame::storage, fmt::format("cannot create {}: {}", path_, errno_text(err)), err);
+  ToWrite file = open_to_write(AT_FDCWD, path_, O_RDWR | O_TRUNC, 0644);
+  if (!file.fd) {
+    throw system_error("file.open", Blame::storage, fmt::format("cannot create {}: {}", path_, file.why), file.error);
   }
+  file_ = std::move(file.fd);
   lay_out(header_, static_cast<std::uint64_t>(max_bytes));
   header_.rank = static_cast<std::uint32_t>(identity.rank);
   header_.world = static_cast<std::uint32_t>(identity.world);

@@ -174,8 +174,8 @@ BenchReport bench(const std::string& dir, const BenchOptions& options) {
     measure(plain_write, [&] { write_plainly(plain_file, from); });
     ::unlink(plain_file.c_str());
     measure(image_write, [&] {
-      open_file(image_file, O_WRONLY | O_CREAT | O_EXCL).close();
-      WriteReport written = write_image(image_file, image.bytes(), options.size_bytes, {});
+      WriteReport written = write_image(image_file, open_file(image_file, O_WRONLY | O_CREAT | O_EXCL), image.bytes(),
+                                        options.size_bytes, {});
       hashes = std::move(written.hashes);
       report.direct = written.direct;
     });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/handle.h"
 
 namespace ms::ckpt {
 
@@ -33,13 +34,13 @@ struct WriteReport {
 // Returns Error("ckpt.write", storage) with the message of `err`. If the disk is full, its hint says how to free space.
 Error write_error(std::string_view doing, const std::string& path, int err);
 
-// Writes the first size_bytes of `image` as the file, made or overwritten, and makes them durable (fsync) before it
-// returns (the directory's entry is not: commit() syncs it).
+// Writes the first size_bytes of `image` as the file, which is open for writing and is `path` in messages, and makes
+// them durable (fsync) before it returns (the directory's entry is not: commit() syncs it).
 // Direct I/O where the file system has it, so that neither the page cache nor the processor pays for a checkpoint.
 // `image` is page-aligned and image_bytes(size_bytes) long. Stops between blocks with Error("ckpt.stopped", bug) when
 // asked to. Errors: "ckpt.write", storage, with the path and the system's words.
-WriteReport write_image(const std::string& path, std::span<const std::byte> image, std::int64_t size_bytes,
-                        const std::stop_token& stop);
+WriteReport write_image(const std::string& path, UniqueFd file, std::span<const std::byte> image,
+                        std::int64_t size_bytes, const std::stop_token& stop);
 
 // A run of bytes of a file, and where they go: `rows` rows of row_bytes, stride apart on either side.
 struct Transfer {

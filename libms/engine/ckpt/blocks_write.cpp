@@ -46,12 +46,10 @@ double thread_cpu_s() {
 // A file being written: direct while that works, through the page cache from where it does not.
 class Output {
  public:
-  explicit Output(const std::string& path) : path_(path) {
-    if (!open(O_DIRECT)) {
-      if (!not_supported(errno)) throw write_error("create", path_, errno);
-      direct_ = false;
-      if (!open(0)) throw write_error("create", path_, errno);
-    }
+  Output(const std::string& path, UniqueFd fd) : path_(path), fd_(std::move(fd)) {
+    const int flags = ::fcntl(fd_.get(), F_GETFL);
+    direct_ = flags >= 0 && ::fcntl(fd_.get(), F_SETFL, flags | O_DIRECT) == 0;
+    if (!direct_ && !not_supported(errno)) throw write_error("write", path_, errno);
   }
   bool direct() const { return direct_; }
 
@@ -91,12 +89,6 @@ class Output {
   }
 
  private:
-  bool open(int flags) {
-    int fd = -1;
-    do { fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666); } while (fd < 0 && errno == EINTR);
-    fd_.reset(fd);
-    return fd >= 0;
-  }
   void leave_direct() {
     const int flags = ::fcntl(fd_.get(), F_GETFL);
     if (flags < 0 || ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) != 0) throw write_error("write", path_, errno);
@@ -105,7 +97,7 @@ class Output {
 
   std::string path_;
   UniqueFd fd_;
-  bool direct_ = true;
+  bool direct_ = false;
 };
 
 // Not joinable where the system has no more threads: the last save of a run must not fail for that.
@@ -120,8 +112,8 @@ std::jthread thread_or_none(std::function<void(const std::stop_token&)> work) {
 
 }  // namespace
 
-WriteReport write_image(const std::string& path, std::span<const std::byte> image, std::int64_t size_bytes,
-                        const std::stop_token& stop) {
+WriteReport write_image(const std::string& path, UniqueFd file, std::span<const std::byte> image,
+                        std::int64_t size_bytes, const std::stop_token& stop) {
   MS_ASSERT(size_bytes >= 0 && std::ssize(image) >= image_bytes(size_bytes), "an image of {} bytes for a file of {}",
             image.size(), size_bytes);
   MS_ASSERT(reinterpret_cast<std::uintptr_t>(image.data()) % kPageBytes == 0, "an image that is not page-aligned");
@@ -135,7 +127,7 @@ WriteReport write_image(const std::string& path, std::span<const std::byte> imag
                          static_cast<std::size_t>(std::min(begin + kBlockBytes, end) - begin));
   };
 
-  Output output(path);
+  Output output(path, std::move(file));
   WriteReport report;
   report.hashes.resize(static_cast<std::size_t>(blocks));
   double hash_cpu_s = 0;

@@ -17,7 +17,9 @@
 #include "base/file.h"
 #include "base/lock_file.h"
 #include "base/log.h"
+#include "base/safe_file.h"
 #include "base/user_path.h"
+#include "ckpt/blocks.h"
 #include "ckpt/names.h"
 #include "ckpt/open_directory.h"
 
@@ -238,9 +240,18 @@ std::string begin_save(const Directory& dir, std::int64_t step) {
   return dir.path_of(saving_name(step));
 }
 
+Directory open_save(const Directory& dir, std::int64_t step) {
+  const std::string saving = saving_name(step);
+  if (::mkdirat(dir.fd(), dir.at(saving).c_str(), 0777) != 0 && errno != EEXIST)
+    throw write_error("make", dir.path_of(saving), errno);
+  return Directory(dir, saving);
+}
+
 std::vector<std::string> commit(const Directory& dir, std::int64_t step, const std::string& manifest_json) {
   // Syncs the directory too, after the last of its entries has been made: from here on all of `saving` is on disk.
-  write_file_atomic(path_in(dir.path_of(saving_name(step)), kManifestName), manifest_json);
+  const Directory saving(dir, saving_name(step));
+  const std::string name(kManifestName);
+  write_file_atomic(saving.path_of(name), manifest_json, saving.fd(), name);
   return publish(dir, step);
 }
 
@@ -320,14 +331,12 @@ int clean_up(const Directory& dir) {
 void pin(const Directory& dir, std::int64_t step) {
   require_step(dir, step);
   const PinLock lock(dir);
-  require_step(dir, step);                                       // still
-  constexpr int kOwnName = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;  // not where a link leads, nor a pipe
-  UniqueFd fd(::openat(dir.fd(), dir.at(pin_name(step)).c_str(), O_WRONLY | O_CREAT | kOwnName, 0666));
-  struct stat made {};
-  if (!fd || ::fstat(fd.get(), &made) != 0)
-    throw storage_error("ckpt.pin", "create", dir.path_of(pin_name(step)), errno);
-  if (!S_ISREG(made.st_mode)) throw storage_error("ckpt.pin", "create", dir.path_of(pin_name(step)), EEXIST);
-  fd.close();
+  require_step(dir, step);  // still
+  const ToWrite file = open_to_write(dir.fd(), dir.at(pin_name(step)), 0);
+  if (!file.fd) {
+    throw Error("ckpt.pin", Blame::storage,
+                fmt::format("cannot create '{}': {}", dir.path_of(pin_name(step)), file.why));
+  }
   sync(dir);
 }
 

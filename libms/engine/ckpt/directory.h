@@ -96,6 +96,8 @@ class DirectoryLock {
 
 // The protocol, by the one process that leads it; the directory is locked by the caller.
 std::string begin_save(const Directory& dir, std::int64_t step);  // an empty saving-*; what was left there is deleted
+// Opens the saving-* of a step, and makes it where it is not there.
+Directory open_save(const Directory& dir, std::int64_t step);
 // Writes the manifest, then publishes. Other committed checkpoints of this step or later ones are of a time line that
 // was left (the run resumed from before them): they are set aside first, and their paths returned. Error("ckpt.sync"):
 // it is published, but the system does not say that its name is on the disk.

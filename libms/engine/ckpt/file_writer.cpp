@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/handle.h"
+#include "base/safe_file.h"
 #include "ckpt/blocks.h"
 #include "ckpt/scratch_file.h"
 
@@ -64,15 +65,15 @@ std::span<std::byte> FileWriter::data(std::size_t i) const {
   return image_.subspan(static_cast<std::size_t>(placed.offset), static_cast<std::size_t>(placed.piece.size_bytes()));
 }
 
-FileEntry FileWriter::write(const std::string& directory, const std::string& name, const std::stop_token& stop,
+FileEntry FileWriter::write(const Directory& directory, const std::string& name, const std::stop_token& stop,
                             WriteReport* report) const {
-  const std::string path = directory + "/" + name;
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  if (!file) throw write_error("create", path, errno);
-  reserve(file.get(), path, layout_.size_bytes);
-  file.close();
-  WriteReport written = write_image(path, image_.first(static_cast<std::size_t>(image_bytes(layout_.size_bytes))),
-                                    layout_.size_bytes, stop);
+  const std::string path = directory.path_of(name);
+  ToWrite file = open_to_write(directory.fd(), directory.at(name), O_TRUNC);
+  if (!file.fd) throw write_error("create", path, file.error != 0 ? file.error : EEXIST);
+  reserve(file.fd.get(), path, layout_.size_bytes);
+  WriteReport written =
+      write_image(path, std::move(file.fd), image_.first(static_cast<std::size_t>(image_bytes(layout_.size_bytes))),
+                  layout_.size_bytes, stop);
   FileEntry entry{.name = name, .size_bytes = layout_.size_bytes, .hashes = written.hashes, .pieces = layout_.pieces};
   if (report != nullptr) *report = std::move(written);
   return entry;

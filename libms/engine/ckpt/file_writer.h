@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ckpt/blocks.h"
+#include "ckpt/directory.h"
 #include "ckpt/manifest.h"
 
 namespace ms::ckpt {
@@ -24,7 +25,7 @@ class FileWriter {
   std::span<std::byte> data(std::size_t i) const;
   // Creates `directory`/`name` from the image, durable when it returns (the directory's entry is not: commit() syncs
   // it). `report`, where given, receives what it cost.
-  FileEntry write(const std::string& directory, const std::string& name, const std::stop_token& stop,
+  FileEntry write(const Directory& directory, const std::string& name, const std::stop_token& stop,
                   WriteReport* report = nullptr) const;
 
  private:

@@ -100,11 +100,10 @@ CopyFile::CopyFile(const std::string& root, std::int64_t step, const std::string
     : directory_(open_step(root, step)), name_(name), path_(step_path(root, step) + "/" + name) {
   const std::string part = name + ".part";
   ::unlinkat(directory_.get(), part.c_str(), 0);  // of a run that was killed
+  ToWrite file = open_to_write(directory_.get(), part, O_EXCL, 0600);
+  if (!file.fd) throw cannot("create", path_ + ".part", file.error);
+  fd_ = std::move(file.fd);
   int result = 0;
-  do {
-    fd_.reset(::openat(directory_.get(), part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  } while (!fd_ && errno == EINTR);
-  if (!fd_) throw cannot("create", path_ + ".part", errno);
   do { result = ::fallocate(fd_.get(), 0, 0, size_bytes); } while (result != 0 && errno == EINTR);
   if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
   const int err = errno;

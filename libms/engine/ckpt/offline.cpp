@@ -1,5 +1,7 @@
 #include "ckpt/offline.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <filesystem>
@@ -38,14 +40,19 @@ using Image = std::unique_ptr<std::byte, FreeAligned>;
 
 // A save that is taken back unless it was committed.
 class Pending {
+  static Directory begun(const Directory& dir, std::int64_t step) {
+    begin_save(dir, step);
+    return open_save(dir, step);
+  }
+
  public:
-  Pending(const Directory& dir, std::int64_t step) : dir_(dir), step_(step), path_(begin_save(dir, step)) {}
+  Pending(const Directory& dir, std::int64_t step) : dir_(dir), step_(step), saving_(begun(dir, step)) {}
   ~Pending() {
     if (!committed_) abandon(dir_, step_);
   }
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
-  const std::string& path() const { return path_; }
+  const Directory& directory() const { return saving_; }
   void publish(const Manifest& manifest) {
     commit(dir_, step_, to_json(manifest));
     committed_ = true;
@@ -54,7 +61,7 @@ class Pending {
  private:
   const Directory& dir_;
   std::int64_t step_;
-  std::string path_;
+  Directory saving_;
   bool committed_ = false;
 };
 
@@ -62,19 +69,18 @@ class Pending {
 // then, is held meanwhile.
 class NewDirectory {
  public:
-  explicit NewDirectory(std::string dir) : dir_(std::move(dir)) {}
+  NewDirectory(const Directory& dir, bool is_new) : dir_(is_new ? &dir : nullptr) {}
   ~NewDirectory() {
-    std::error_code ignored;
-    if (dir_.empty()) return;
-    fs::remove(dir_ + "/lock", ignored);
-    fs::remove(dir_, ignored);  // not where it holds anything
+    if (dir_ == nullptr) return;
+    ::unlinkat(dir_->fd(), dir_->at("lock").c_str(), 0);
+    ::rmdir(dir_->path().c_str());  // not where it holds anything
   }
   NewDirectory(const NewDirectory&) = delete;
   NewDirectory& operator=(const NewDirectory&) = delete;
-  void keep() { dir_.clear(); }
+  void keep() { dir_ = nullptr; }
 
  private:
-  std::string dir_;
+  const Directory* dir_;
 };
 
 // The directory is locked, so that nobody adds one behind this look.
@@ -165,7 +171,7 @@ std::string write_checkpoint(const std::string& dir, Manifest manifest, const st
   std::error_code ignored;
   const bool is_new = !fs::exists(dir, ignored);
   const DirectoryLock lock(dir);
-  NewDirectory made(is_new ? dir : "");
+  NewDirectory made(lock.directory(), is_new);
   refuse_existing(dir, manifest.step);
   Pending pending(lock.directory(), manifest.step);
   manifest.files.clear();
@@ -174,14 +180,14 @@ std::string write_checkpoint(const std::string& dir, Manifest manifest, const st
     MS_ASSERT(!file.pieces.empty(), "a file without pieces");
     const auto image_size = static_cast<std::size_t>(image_bytes(size_bound(file.pieces)));
     const Image image(static_cast<std::byte*>(::operator new (image_size, std::align_val_t{kPageBytes})));
-    const FileWriter writer(file.pieces, {image.get(), image_size}, pending.path());
+    const FileWriter writer(file.pieces, {image.get(), image_size}, pending.directory().path());
     for (std::size_t i = 0; i < file.pieces.size(); ++i) {
       file.fill(i, writer.data(i));
       filled += file.pieces[i].size_bytes();
       if (progress) progress(filled);
     }
     manifest.files.push_back(
-        writer.write(pending.path(), rank_file_name(static_cast<int>(manifest.files.size())), std::stop_token{}));
+        writer.write(pending.directory(), rank_file_name(static_cast<int>(manifest.files.size())), std::stop_token{}));
   }
   pending.publish(manifest);
   made.keep();

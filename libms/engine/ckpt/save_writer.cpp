@@ -134,9 +134,8 @@ void SaveWriter::write(std::int64_t step, std::function<void()> await_copied) {
 void SaveWriter::write_file(std::int64_t step, const std::stop_token& stop) {
   if (pieces_.empty() && options_.rank != 0) return;
   if (skeleton_failure_) throw *skeleton_failure_;
-  const std::string to = directory(step);
   // Not the directories above it: where those are gone, so is the file system.
-  if (::mkdir(to.c_str(), 0777) != 0 && errno != EEXIST) { throw write_error("make", to, errno); }
+  const Directory to = open_save(dir_, step);
   if (pieces_.empty()) return;
   WriteReport report;
   const FileEntry entry = file_->write(to, rank_file_name(options_.rank), stop, &report);

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/lock_file.h"
 #include "base/log.h"
 #include "data/encode_workers.h"
 #include "data/token_writer.h"
@@ -203,7 +204,8 @@ bool was_finished(const std::string& prefix, const EncodeState& state) {
   const UniqueFd fd(::open(bin.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_ino != state.bin_inode) return false;
-  if (!lock_whole(fd)) throw user_error("data.output", fmt::format("another process writes {}", bin), "wait for it");
+  if (try_lock(fd) == EWOULDBLOCK)
+    throw user_error("data.output", fmt::format("another process writes {}", bin), "wait for it");
   if (::access((prefix + ".idx").c_str(), F_OK) == 0) return true;
   rename_synced(bin, bin + ".part");
   return false;

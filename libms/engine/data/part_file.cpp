@@ -1,7 +1,6 @@
 #include "data/part_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/lock_file.h"
 #include "base/user_path.h"
 
 namespace ms::data {
@@ -19,21 +19,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr int kLockAttempts = 100;  // each is lost to a writer that came to its end just then
 
-// Why a file is none that we may write; empty: it is one.
-std::string foreign(const struct stat& status) {
-  if (!S_ISREG(status.st_mode)) return "it is not a regular file";
-  if (status.st_nlink != 1) return "it has another name, too";
-  if (status.st_uid != ::geteuid()) return fmt::format("it belongs to user {}", status.st_uid);
-  return "";
-}
-
 }  // namespace
-
-bool lock_whole(const UniqueFd& fd) {
-  int result = 0;
-  do { result = ::flock(fd.get(), LOCK_EX | LOCK_NB); } while (result != 0 && errno == EINTR);
-  return result == 0 || errno != EWOULDBLOCK;  // some network file systems have no locks
-}
 
 PartFile::PartFile(std::string path) : path_(std::move(path)), part_path_(path_ + ".part") {
   const auto refuse = [&](const std::string& why, const char* hint) {
@@ -41,15 +27,17 @@ PartFile::PartFile(std::string path) : path_(std::move(path)), part_path_(path_ 
   };
   struct stat status {};
   for (int attempt = 0;; ++attempt) {
-    fd_.reset(::open(part_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
-    const int err = errno;
-    if (!fd_ && err == ELOOP) refuse("it is a symbolic link", "remove it");
-    if (!fd_) {
-      throw Error("file.write", is_wrong_path(err) ? Blame::user : Blame::storage,
-                  fmt::format("cannot create {}: {}", path_, errno_text(err)),
-                  err == ENOENT ? "the directory must exist" : "");
+    ToWrite file = open_to_write(AT_FDCWD, part_path_, O_RDWR);
+    if (!file.fd && (file.error == 0 || file.error == ELOOP || file.error == ENXIO))
+      refuse(file.why, "remove it, or name another --output");
+    if (!file.fd) {
+      throw Error("file.write", is_wrong_path(file.error) ? Blame::user : Blame::storage,
+                  fmt::format("cannot create {}: {}", path_, file.why),
+                  file.error == ENOENT ? "the directory must exist" : "");
     }
-    if (!lock_whole(fd_)) refuse("another process writes it", "wait for it, or name another --output");
+    fd_ = std::move(file.fd);
+    // Some network file systems have no locks.
+    if (try_lock(fd_) == EWOULDBLOCK) refuse("another process writes it", "wait for it, or name another --output");
     if (::fstat(fd_.get(), &status) != 0) failed("stat");
     struct stat named {};
     // Whoever had the lock may have renamed or removed the file that was opened.
@@ -57,7 +45,8 @@ PartFile::PartFile(std::string path) : path_(std::move(path)), part_path_(path_ 
       break;
     if (attempt == kLockAttempts) refuse("other processes write it", "wait for them, or name another --output");
   }
-  if (const std::string why = foreign(status); !why.empty()) refuse(why, "remove it, or name another --output");
+  if (status.st_uid != ::geteuid())
+    refuse(fmt::format("it belongs to user {}", status.st_uid), "remove it, or name another --output");
   inode_ = status.st_ino;
   size_bytes_ = status.st_size;
   if (::lseek(fd_.get(), 0, SEEK_END) < 0) failed("seek in");

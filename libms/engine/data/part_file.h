@@ -12,9 +12,6 @@
 
 namespace ms::data {
 
-// Takes a lock on an open file that lasts until it is closed; false: another process has it.
-bool lock_whole(const UniqueFd& fd);
-
 class PartFile {
  public:
   // Opens what is there, and writes behind it; or makes it. Error("data.output", user): it is not this user's file

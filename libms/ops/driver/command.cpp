@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/safe_file.h"
 #include "base/text.h"
 #include "driver/tasks.h"
 
@@ -27,9 +28,6 @@ namespace {
 // The shell only waits and writes: signals to the group end the command, not it.
 constexpr const char* kScript =
     "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"";
-
-// A FIFO of that name without a reader is an error, rather than a wait.
-constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK;
 
 constexpr std::size_t kMostRead_bytes = std::size_t{256} << 10, kMostLine_bytes = 8192;
 constexpr std::int64_t kMostLast_bytes = std::int64_t{4} << 20;  // read in a second, however short the lines are
@@ -45,6 +43,12 @@ std::vector<char*> words_of(const std::vector<std::string>& words) {
 
 LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
                                const std::string& output_file, const std::string& status_file) {
+  const auto failed = [&](const std::string& why) {
+    return Error("driver.start", Blame::node,
+                 fmt::format("cannot start {} with its output in {}: {}", argv[0], output_file, why));
+  };
+  const ToWrite output = open_to_write(AT_FDCWD, output_file, O_APPEND);
+  if (!output.fd) throw failed(output.why);
   unlink(status_file.c_str());
   std::vector<std::string> words{"/bin/sh", "-c", kScript, status_file};
   words.insert(words.end(), argv.begin(), argv.end());
@@ -53,8 +57,7 @@ LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, output_file.c_str(), kAppend, 0666);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  for (const int to : {1, 2}) posix_spawn_file_actions_adddup2(&files, output.fd.get(), to);
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -67,10 +70,7 @@ LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::
       posix_spawn(&pid, words[0].c_str(), &files, &attributes, words_of(words).data(), words_of(environment).data());
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
-  if (error != 0) {
-    throw Error("driver.start", Blame::node,
-                fmt::format("cannot start {} with its output in {}: {}", argv[0], output_file, errno_text(error)));
-  }
+  if (error != 0) throw failed(errno_text(error));
   return LongCommand({.pid = pid, .started = process_stat(Sysroot(), pid).started, .status_file = status_file});
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/lock_file.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "base/safe_file.h"

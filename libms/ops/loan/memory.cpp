@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/handle.h"
 #include "base/json.h"
+#include "base/safe_file.h"
 #include "base/text.h"
 #include "base/user_path.h"
 #include "base/utc.h"
@@ -140,9 +141,10 @@ void note_action(const std::string& directory, double now_s, const Action& actio
                   {"reason", action.reason}};
   const std::string line = json.dump() + "\n";
   const std::string path = decisions_file(directory);
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd || ::write(fd.get(), line.data(), line.size()) != std::ssize(line)) {
-    throw Error("loan.decisions", Blame::storage, fmt::format("cannot write {}: {}", path, errno_text(errno)));
+  const ToWrite file = open_to_write(AT_FDCWD, path, O_APPEND, 0644);
+  if (!file.fd || ::write(file.fd.get(), line.data(), line.size()) != std::ssize(line)) {
+    throw Error("loan.decisions", Blame::storage,
+                fmt::format("cannot write {}: {}", path, file.fd ? errno_text(errno) : file.why));
   }
 }
 

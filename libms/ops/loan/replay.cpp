@@ -125,7 +125,7 @@ class Replay {
   // The first multiple of the period that is not before now.
   double next_s(double period_s) const { return std::max(now_s_, std::ceil(now_s_ / period_s) * period_s); }
 
-  // What happens now is seen by the sample to come; what is decided now, if that is of now, by the one behind it.
+  // The next sample sees what happens now. It may be of this time: what is then decided is seen by the one behind it.
   void sample_later() {
     if (samples_due_ == 0) push_sample(next_s(kSample_s));
     samples_due_ = 2;

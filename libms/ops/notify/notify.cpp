@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/lock_file.h"
 #include "base/log.h"
 #include "health/act/spool.h"
 #include "notify/notifier.h"
@@ -36,12 +37,8 @@ UniqueFd lock_state(const std::string& directory) {
                                    : errno_text(error)),
                 "name a directory of the notifier's own user, and not a link to one");
   }
-  const std::string path = directory + "/lock";
-  UniqueFd lock(::openat(state.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock) throw Error("file.open", Blame::storage, fmt::format("cannot open {}: {}", path, errno_text(errno)));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw user_error("notify.busy", fmt::format("another notifier is at work in {}", directory));
-  }
+  UniqueFd lock = try_lock_at(state, "lock", {.kind = "file.open", .blame = Blame::storage});
+  if (!lock) throw user_error("notify.busy", fmt::format("another notifier is at work in {}", directory));
   return lock;
 }
 

@@ -133,6 +133,19 @@ TEST_F(FileWriterTest, WhereItCannotBeWritten) {
   }
 }
 
+// Whoever made saving-* before us can lay links where the file goes.
+TEST_F(FileWriterTest, WritesNeitherThroughLinksNorIntoOtherNames) {
+  const std::vector<Piece> pieces = some_pieces();
+  const FileWriter writer(pieces, image(pieces), dir_.path());
+  spill(dir_ / "precious", "text");
+  std::filesystem::create_symlink(dir_ / "precious", dir_ / "soft");
+  std::filesystem::create_hard_link(dir_ / "precious", dir_ / "hard");
+  for (const char* name : {"soft", "hard"}) {
+    EXPECT_EQ(thrown_by([&] { writer.write(dir_.path(), name, {}); }).kind(), "ckpt.write") << name;
+  }
+  EXPECT_EQ(slurp(dir_ / "precious"), "text");
+}
+
 TEST_F(FileWriterTest, TheScratchFileIsGoneWhateverHappens) {
   const auto files = [&] { return std::distance(std::filesystem::directory_iterator(dir_.path()), {}); };
   const std::vector<Piece> pieces = some_pieces();

@@ -56,6 +56,25 @@ TEST_F(ForeignOwner, RepairStaysInTheDirectoryThatItLocked) {
   EXPECT_TRUE(fs::exists(moved_ + "/damaged-step-00000020-1"));
 }
 
+TEST_F(ForeignOwner, ASaveStaysInTheDirectoryThatItOpened) {
+  const Directory own(own_);
+  const Manifest manifest = *look(own_ + "/step-00000030").manifest;
+  const Directory saving = open_save(own, 40);
+  swap();
+  EXPECT_EQ(::faccessat(open_save(own, 40).fd(), ".", F_OK, 0), 0) << "made by another rank";
+  Manifest next = manifest;
+  next.step = 40;
+  next.files.clear();
+  commit(own, 40, to_json(next));
+  EXPECT_TRUE(fs::exists(moved_ + "/step-00000040/manifest.json"));
+}
+
+TEST_F(ForeignOwner, ASaveIsNotWrittenWhereALinkLeads) {
+  fs::create_directory_symlink(victim_, own_ + "/saving-step-00000040");
+  EXPECT_TRUE(test::error_from([&] { open_save(own_, 40); }));
+  EXPECT_TRUE(test::error_from([&] { commit(own_, 40, "{}"); }));
+}
+
 TEST_F(ForeignOwner, WhatLiesInACheckpointAsALinkIsNotFollowed) {
   fs::create_directory_symlink(victim_, own_ + "/step-00000010/link");
   fs::create_directory(own_ + "/step-00000010/folder");

@@ -1,12 +1,15 @@
 // Pieces and a manifest for tests of the checkpoint format.
 #pragma once
 
+#include <fcntl.h>
+
 #include <filesystem>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/handle.h"
 #include "ckpt/manifest.h"
 #include "support/errors.h"
 #include "support/files.h"
@@ -21,6 +24,11 @@ using test::thrown_by;
 // File descriptors that this process has open.
 inline std::ptrdiff_t open_files() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+// A file to write, made where it is not there.
+inline UniqueFd created(const std::string& path) {
+  return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
 }
 
 // True, and the test is to be skipped, in a build without HDF5.

@@ -48,11 +48,11 @@ TEST(NoThreads, TheFileAndItsHashesAreTheSame) {
   std::vector<Page> pages(static_cast<std::size_t>(image_bytes(kSize) / kPageBytes));
   for (std::size_t i = 0; i < pages.size(); ++i) std::memset(pages[i].bytes, static_cast<int>(i % 251), kPageBytes);
   const std::span<const std::byte> image(pages.data()->bytes, pages.size() * kPageBytes);
-  const WriteReport usual = write_image(dir / "usual", image, kSize, {});
+  const WriteReport usual = write_image("usual", format_fixture::created(dir / "usual"), image, kSize, {});
   const pid_t child = test::fork_or_throw();
   if (child == 0) {
     if (!forbid_threads()) ::_exit(77);
-    const WriteReport report = write_image(dir / "alone", image, kSize, {});
+    const WriteReport report = write_image("alone", format_fixture::created(dir / "alone"), image, kSize, {});
     ::_exit(starts_threads() ? 1 : report.hashes != usual.hashes ? 2 : 0);
   }
   int status = 0;

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "health/act/state_json.h"
 #include "health/commands/history.h"

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "base/text.h"
 

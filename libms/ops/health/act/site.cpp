@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "base/text.h"
 #include "health/act/state_json.h"

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <memory>
 
+#include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "health/act/state_json.h"
 

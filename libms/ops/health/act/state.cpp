@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "base/text.h"
 #include "health/act/state_json.h"

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "base/text.h"
 #include "base/utc.h"
