@@ -1,0 +1,1 @@
+void move_it() { rename("a", "b"); }
