@@ -130,9 +130,9 @@ ms::Tool tool() {
                         config},
             .run = avoid_command,
             .description =
-                "The command raises the Slurm weight of a node by a million, so that jobs get other nodes first. It "
-                "drains nothing and affects no running job, and a job that needs the node still gets it. The weight is "
-                "lowered again when a later file gives a probability below --chance. Nodes that a later file does not "
+                "The weight is raised by a million. No node is drained and no running job is affected; a job that "
+                "needs the node still gets it. The weight is lowered again when a later file gives a probability below "
+                "--chance. Nodes that a later file does not "
                 "list keep their weight. Files from a model without demonstrated skill are rejected.\n\nRun it as a "
                 "Slurm operator after each score, and after scontrol reconfigure or a restart of slurmctld, which "
                 "reset the weights. Weights of a million or more count as raised, so a site that uses such weights "
@@ -186,8 +186,8 @@ ms::Tool tool() {
                         nodelist,
                         ssh_config},
             .run = check_site_command,
-            .description = "gres.conf and the plugin's file are those of the node on which the command runs, so run it "
-                           "on a GPU node."},
+            .description = "The command reads gres.conf and the plugin's file on the node where it runs, so run it on "
+                           "a GPU node."},
            {.name = "undrain",
             .summary = "undo a drain of this node by ms-diag",
             .options =
@@ -211,7 +211,7 @@ ms::Tool tool() {
             .run = requeue_command,
             .description = "Run it as the job's owner, inside the job or elsewhere. The nodes are added to those that "
                            "the job already excludes; the job is held meanwhile. If a node of the job does not "
-                           "respond, the command waits until Slurm notices and requeues the job."},
+                           "respond, the command waits until Slurm notices this and requeues the job itself."},
            {.name = "notify",
             .summary = "send events to Alertmanager and Slack",
             .options = {{.name = "config",
@@ -309,15 +309,16 @@ ms::Tool tool() {
                 "the same time, so changes common to all units have no effect. Examples closer to a failure get more "
                 "weight. Training gbdt requires the XGBoost library; scoring does not. parallel selects nodes that "
                 "three models rank at the top: gbdt, mlp and logistic, or cnn if one of these is not available. "
-                "cascade keeps the fifth of the nodes that cnn ranks highest, and ranks them by mlp.\n\n"
+                "cascade takes the top fifth of the ranking of cnn, and ranks these nodes with mlp.\n\n"
                 "evaluate makes predictions at dates one horizon apart. Models are trained only on data known at that "
-                "date, and on other nodes than those they score. Examples with an unknown outcome are not used. For "
-                "comparison it always prints three more rows: a model trained on shuffled labels, whose precision must "
-                "fall to the base rate; 'failed recently', a rule without a model; and an upper bound that knows the "
-                "future.\n\n"
+                "date, and (except with --folds 1) not on the nodes that they score. Examples with an unknown outcome "
+                "are not used. For comparison it always prints three more rows: a model trained on shuffled labels, "
+                "whose precision must fall to the base rate; 'failed recently', a rule without a model; and an upper "
+                "bound that knows the future.\n\n"
                 "A model has skill if the confidence interval of its precision at K is above the base rate and above "
-                "the shuffled labels. train also evaluates the model that it writes. score prints probabilities only "
-                "for a model with skill. No probability exceeds the upper bound of the measured precision.\n\n"
+                "the precision of the model trained on shuffled labels. train also evaluates the model that it writes. "
+                "score prints probabilities only for a model with skill. No probability exceeds the upper bound of the "
+                "measured precision.\n\n"
                 "All files must use the same names of units; otherwise the base rate is unknown. Facts of --nodes "
                 "count as known at all dates, so leave out facts found later, for example by a repair. Each row counts "
                 "as one fault, so list a fault once even if it is logged repeatedly, or give its end.\n\n"

@@ -37,15 +37,15 @@ const std::vector<ManSection> kSections{
            "RUN_DIR/driver/attempt-N.log."},
           {"4. Alarm",
            "An attempt ends when a rank dies, the job step ends, a node is lost, or no rank makes progress before a "
-           "deadline. A node is lost when its agent and its kernel are silent for 1.5 s and the ranks have made no "
-           "progress for one and a half times the longest recent time of their section of a step. A silent node may "
-           "only be paused or cut off, so it gets --node-timeout instead if no spare could replace it, or if the "
+           "deadline. A node is lost when two conditions hold: its agent and its kernel are silent for 1.5 s, and no "
+           "rank makes progress for 1.5 times the longest recent time of its section of a step. A silent node may "
+           "merely be paused or cut off, so it gets --node-timeout instead if no spare could replace it, or if the "
            "command has no heartbeats and the connection to the agent is still open. The driver learns a deadline from "
-           "the heartbeats for each section of a "
-           "step: three times the longest recent time plus 5 s. The margin drops to 4 s if these times are alike. It "
-           "also drops to 4 s if lack of CPU time cannot explain the delay, because for 2 s every rank was waiting or "
-           "had at least half a CPU. Loops without named sections get at least 30 s, doubled after every hang, unless "
-           "a signal stopped a rank. Without heartbeats, --hang-timeout without output is a hang."},
+           "the heartbeats for each section of a step: three times the longest recent time plus 5 s. The margin drops "
+           "to 4 s if these times are alike. It also drops to 4 s if for 2 s every rank was waiting or had at least "
+           "half a CPU; lack of CPU time then cannot explain the delay. Loops without named sections get at least 30 "
+           "s, doubled after every hang, unless a signal stopped a rank. Without heartbeats, --hang-timeout without "
+           "output is a hang."},
           {"   Findings",
            "ms-diag also checks every node during training (--health-every). A spare with a critical finding is "
            "excluded; a working node is replaced by a spare. Without a spare it keeps working, and the driver logs a "
@@ -73,13 +73,12 @@ const std::vector<ManSection> kSections{
            "slowness does not explain a hang."},
           {"   Last words",
            "A command that exits with 0 is done, whatever it printed. Otherwise, KNOWN OUTPUT LINES and exceptions "
-           "near "
-           "the end tell why it ended. A line does not count if its rank made progress or printed 20 more lines after "
-           "it. A node is excluded for a line only if no program can cause it and no other node printed it; other "
-           "suspects are only checked, and get no strike. If the same error (numbers aside) ends two attempts in a row "
-           "without progress, or five with progress, the driver exits with 93 and names the error, its "
-           "rank, step and nodes. If it occurred on more than one node, it is the program's, and no node is "
-           "suspected."},
+           "near the end tell why it ended. A line does not count if its rank made progress or printed 20 more lines "
+           "after it. A node is excluded for a line only if no program can cause it and no other node printed it; "
+           "other suspects are only checked, which does not count against them. If the same error (numbers aside) ends "
+           "two attempts in a row without progress, or five with progress, the driver exits with 93 and names the "
+           "error, its rank, step and nodes. If it occurred on more than one node, the program is at fault, and no "
+           "node is suspected."},
           {"   Mismatched collectives",
            "If the flight recorders show that ranks called different collectives, or called them in a different order, "
            "the cause is collective_mismatch. This is an error of the program, so no node is accused or checked. The "
@@ -100,29 +99,27 @@ const std::vector<ManSection> kSections{
            "stream at 1 Gbit/s (some 48 MiB per node with three nodes), and more only if packets are lost. A node that "
            "loses packets by itself is excluded; a node without symptoms becomes a spare. If the result is unclear, "
            "because no other node is idle or either end may be at fault, the suspect becomes the last spare to be "
-           "used. If another attempt ends because of it and the result is unclear again, it is excluded, if enough "
-           "other nodes are left. This does not measure RDMA-only fabrics."},
+           "used. If it ends another attempt and the result is unclear again, it is excluded, unless too few other "
+           "nodes are left. This does not measure RDMA-only fabrics."},
           {"elastic runs",
            "ms-train run with mesh.dp = \"auto\" uses as many nodes as it has work for; the others are spares. When "
            "nodes are lost it continues with fewer, down to mesh.dp_min. ms-driver resize changes the number of nodes "
-           "after a checkpoint, and give-back also releases nodes from the job.\n\n"
-           "ms-loan act sends SIGUSR1, which requires exec ms-driver in the batch script. The driver then compares the "
-           "job with its partition and releases nodes that are no longer in it. If there are no such nodes, and idle "
-           "nodes of the partition allow a larger run, a run with --max-nodes N saves a checkpoint and requeues its "
-           "job for up to N nodes. It is requeued because Slurm adds no nodes to a running job that has GPUs.\n\n"
-           "With sbatch --nodes=MIN-MAX, do not pass --ntasks-per-node to sbatch, because Slurm then allocates only "
-           "MIN nodes. Pass --tasks-per-node to ms-driver instead. The job's comment tells ms-loan \"ms-driver: "
-           "elastic from N nodes\", and with --max-nodes also the job's restarts and the node counts that the run can "
-           "use."},
+           "after a checkpoint, and give-back also releases nodes from the job.\n\nms-loan act sends SIGUSR1, which "
+           "requires exec ms-driver in the batch script. The driver then compares the job with its partition and "
+           "releases nodes that are no longer in it. If there are no such nodes, and idle nodes of the partition allow "
+           "a larger run, a run with --max-nodes N saves a checkpoint and requeues its job for up to N nodes. It is "
+           "requeued because Slurm adds no nodes to a running job that has GPUs.\n\nWith sbatch --nodes=MIN-MAX, do "
+           "not pass --ntasks-per-node to sbatch, because Slurm then allocates only MIN nodes. Pass --tasks-per-node "
+           "to ms-driver instead. For ms-loan, the job's comment contains \"ms-driver: elastic from N nodes\". With "
+           "--max-nodes it also lists the restarts and the node counts that the run can use."},
           {"too few",
            "An attempt needs all nodes but the spares, or --min-nodes. With --min-nodes, the command itself must adapt "
            "to fewer nodes, as torchrun with --nnodes=MIN:MAX does. For ms-train run with a fixed mesh.dp, --shrink "
            "adapts it. With too few nodes the driver exits with 76, or requeues the job with --max-requeues. It first "
-           "waits until "
-           "Slurm has marked a lost node as down, SlurmdTimeout and a minute at most, because Slurm may hold a job for "
-           "ever that is requeued before. It tries for 10 minutes if slurmctld does not answer. If the node of the "
-           "batch script is lost, and the driver with it, Slurm keeps a --no-kill job on the other nodes: the agent "
-           "of one of them then requeues the job."},
+           "waits until Slurm has marked the lost node as down, at most SlurmdTimeout plus a minute: Slurm may hold a "
+           "job forever that is requeued earlier. If slurmctld does not answer, it retries for 10 minutes. If the node "
+           "of the batch script is lost, and the driver with it, Slurm keeps a --no-kill job on the other nodes: the "
+           "agent of one of them then requeues the job."},
           {"excluded", "Excluded nodes stay in the ledger with the reason, also across restarts of the job."}}},
     {.title = "EXIT CODES OF A RUN",
      .items = {{"0", "The command succeeded. For ms-train run, its verdict file decides, not srun's exit status."},
@@ -131,9 +128,9 @@ const std::vector<ManSection> kSections{
                {"76", "Too few nodes are left."},
                {"93",
                 "No progress: --max-idle or --max-attempts was reached, or the same error or collective "
-                "mismatch occurred twice in a row. The code also works the other way round: a command that exits with "
-                "93 on any rank is not started again, and the driver exits with 93."},
-               {"others", "Another attempt would end the same way. The code is that of the run, see ms-exit(7)."}}},
+                "mismatch occurred twice in a row. If the command exits with 93 on any rank, the driver does not "
+                "restart it and exits with 93."},
+               {"others", "The exit code of the run, if another attempt would end the same way; see ms-exit(7)."}}},
     {.title = "RUN DIRECTORY",
      .items =
          {{"--run-dir and run.dir",
@@ -162,17 +159,14 @@ Tool tool() {
       .description =
           "ms-driver runs in the batch script. It starts the command on the nodes of the job, except for spares, and "
           "receives heartbeats of the ranks through an agent on every node. When a rank dies, a node is lost or the "
-          "run "
-          "hangs, it ends the attempt, finds the node at fault, replaces it by a spare, and restarts the command from "
-          "its newest checkpoint. The job keeps its allocation and does not wait in the queue again.\n\n"
-          "Start the job with --no-kill; otherwise Slurm ends it when the first node fails. Driver and agents "
-          "authenticate each other with MUNGE, which must run on every node.\n\n"
-          "The command may be anything that srun starts. ms-train sends heartbeats by itself. Other programs can send "
-          "a "
-          "line such as \"rank=3 step=17 loss=2.41\" after each step to the UNIX datagram socket in MS_HEARTBEAT. "
-          "Without heartbeats, the driver sees only exits and whether there is output. \"section=save\" in a line "
-          "marks "
-          "the start of a section, which gets a deadline of its own.",
+          "run hangs, it ends the attempt, finds the node at fault, replaces it by a spare, and restarts the command "
+          "from its newest checkpoint. The job keeps its allocation and does not wait in the queue again.\n\nStart the "
+          "job with --no-kill; otherwise Slurm ends it when the first node fails. Driver and agents authenticate each "
+          "other with MUNGE, which must run on every node.\n\nThe command may be anything that srun starts. ms-train "
+          "sends heartbeats by itself. Other programs can send a line such as \"rank=3 step=17 loss=2.41\" after each "
+          "step to the UNIX datagram socket in MS_HEARTBEAT. Without heartbeats, the driver sees only exits and "
+          "whether there is output. \"section=save\" in a line marks the start of a section, which gets a deadline of "
+          "its own.",
       .examples = {{.command = "ms-driver run --spares 1 -- ms-train run run.toml",
                     .doc = "In a job script for five nodes, train on four:"},
                    {.command = "ms-driver status --watch runs/1234", .doc = "Follow the run from a login node:"},

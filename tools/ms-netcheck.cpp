@@ -33,7 +33,7 @@ std::vector<std::pair<std::string, std::string>> counter_items() {
         rule.name,
         fmt::format("{}{}; {} if {}.", static_cast<char>(std::toupper(rule.meaning[0])), rule.meaning.substr(1),
                     to_string(rule.severity),
-                    rule.per_hour == 0 ? "it grows at all" : fmt::format("more than {:g} an hour", rule.per_hour)));
+                    rule.per_hour == 0 ? "it grows at all" : fmt::format("more than {:.0f} an hour", rule.per_hour)));
   }
   return items;
 }

@@ -31,8 +31,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A checkpoint lacks files of some ranks: the run ended during the save, or files were deleted later. Use an older "
      "checkpoint; 'ms-ckpt ls' lists complete ones."},
     {"ckpt.link",
-     "A path has a link of one user that leads to the directory of another one. Give the directory itself if that is "
-     "meant."},
+     "A path contains a symbolic link of one user to a directory of another user. If that is intended, give the "
+     "directory itself."},
     {"ckpt.list", "The directory of checkpoints cannot be listed. Check its owner and the file system."},
     {"ckpt.lock",
      "A directory of checkpoints cannot be locked. The file system may not support locks; the message has its reason."},

@@ -198,8 +198,8 @@ std::string tool_page(const Tool& tool) {
     text += ".El\n";
   }
   text +=
-      ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nWhat is logged to standard error:\na level, then levels of "
-      "modules, as in\n.Ql info,comm:debug .\nThe levels are\n.Ql error , warn , info , debug ,\nand\n.Ql ring "
+      ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n.It Ev MS_LOG\nFilter of the log on standard error:\na level, then levels "
+      "of modules, as in\n.Ql info,comm:debug .\nThe levels are\n.Ql error , warn , info , debug ,\nand\n.Ql ring "
       ",\nwhich is\n.Ql info\nwith debug lines kept in memory and printed if the program fails.\n";
   for (const auto& [name, meaning] : tool.environment) text += fmt::format(".It Ev {}\n", name) + prose(meaning);
   text += ".El\n";

@@ -11,14 +11,14 @@ constexpr ToolExitRow kToolExits[] = {
     {"ms-data", 1, "verify found a damaged token file. Encode the text again."},
     {"ms-diag", 1,
      "A check warned, or nodes differ from their peers. Jobs may run there, but an administrator should look."},
-    {"ms-netcheck", 1, "Only warnings: an interface lost its carrier."},
+    {"ms-netcheck", 1, "There are only warnings, for example an interface that lost its carrier."},
     {"ms-tracepp", 1, "With --check: something was found. The output names it."},
     {"others", 1,
      "Most programs, including srun, sbatch and Python, exit with 1 when they fail. Their message is in the log."},
     {"ms-diag", 2, "A check is critical. Keep jobs off the node. ms-diag explain FINDING describes what to do."},
     {"ms-netcheck", 2,
-     "A node, switch, link or direction is at fault. The output names it, or the transfers that did not finish if no "
-     "single part can be blamed."},
+     "A node, switch, link or direction is at fault. The output names it. If no single part can be blamed, it names "
+     "the unfinished transfers."},
     {"ms-tracepp", 2, "Usage is wrong, or no argument is a readable trace."},
     {"ms-diag", 3, "Unknown: nothing could be checked, or the command line or the configuration is wrong."},
     {"ms-netcheck", 3, "Nothing could be measured, or usage is wrong."},

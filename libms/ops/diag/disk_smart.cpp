@@ -171,7 +171,7 @@ extern constinit const health::Check kDiskSmart = {
     .summary = "disks that report a failure or are worn out",
     .needs = "smartctl (paths.smartctl), and root",
     .deadline_s = 30,
-    .proved = "a fake root and a fake smartctl",
+    .proved = "a fake file tree and a fake smartctl",
     .explain =
         "Queries every NVMe, SATA and SAS disk with smartctl. It warns of a disk that reports a failure; of an NVMe "
         "disk with media errors, fewer spare blocks than its threshold, or its rated endurance used up; and of a SATA "

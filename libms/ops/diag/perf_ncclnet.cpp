@@ -19,8 +19,7 @@ extern constinit const health::Check kPerfNcclnet = {
     .code = "perf.ncclnet",
     .level = 3,
     .lane = health::Lane::active,
-    .summary =
-        "NCCL between GPUs of the node over the network adapters that fails, is wrong, or is slower than expected",
+    .summary = "NCCL between GPUs of the node over its network adapters: failed, wrong, or slower than expected",
     .needs = "two GPUs, and libms_cuda.so with NCCL",
     .deadline_s = 90,
     .cost = health::Cost::seconds,

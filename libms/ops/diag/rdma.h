@@ -21,7 +21,7 @@ struct RdmaPort {
 };
 std::vector<RdmaPort> active_ports(const Sysroot& root);
 
-inline constexpr std::string_view kProvedFakePerftest = "a fake root and a fake perftest";  // Check::proved
+inline constexpr std::string_view kProvedFakePerftest = "a fake file tree and a fake perftest";  // Check::proved
 
 struct MemoryNode {
   int number = 0;

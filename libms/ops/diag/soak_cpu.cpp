@@ -31,7 +31,7 @@ extern constinit const health::Check kSoakCpu = {
     .cost = health::Cost::seconds,
     .takes = health::kNode,
     .soaks = true,
-    .proved = "a real node, throttling on a fake root",
+    .proved = "a real node, throttling on a fake file tree",
     .on_hang = std::nullopt,
     .explain =
         "Runs the GEMMs of perf.bits on all cores for the time given with --soak and compares every result bit for "

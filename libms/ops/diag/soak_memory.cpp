@@ -88,8 +88,8 @@ extern constinit const health::Check kSoakMemory = {
         "For the time given with --soak, a thread on each core fills its share of half of the free memory, or of the "
         "amount given with --memory, with patterns and reads them back: walking ones and zeros, addresses and their "
         "inverse, and random words that change in every pass. Passes start small and grow. Without --memory, a pass "
-        "covers less memory if a full pass would take more than a quarter of the time until the check is aborted: 39 "
-        "seconds with a soak of a minute.\n\n"
+        "takes at most a quarter of the time until the check is aborted (39 seconds with a soak of a minute), and "
+        "covers less memory if necessary.\n\n"
         "ECC memory corrects one flipped bit per word, which host.mce counts. Errors found here were not corrected, "
         "and any error is critical.",
     .remedy = "Take the node out of service; host.mce and the event log of the BMC name the DIMM.",

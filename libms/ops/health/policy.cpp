@@ -342,7 +342,7 @@ constexpr Field<TelemetryConfig> kTelemetryFields[] = {
 void bind(ConfigSchema& schema, Policy& policy) {
   schema.section("act", "Actions after critical findings.", policy.act, kActFields);
   schema.section("prolog", "Checks at the start of jobs and after failed jobs.", policy.prolog, kPrologFields);
-  schema.section("paths", "Paths.", policy.paths, kPathsFields);
+  schema.section("paths", "Directories, files and programs.", policy.paths, kPathsFields);
   schema.section("expect", "Hardware and software of a healthy node of this site.", policy.expect, kExpectFields);
   schema.section("limits", "Limits of healthy values.", policy.limits, kLimitsFields);
   schema.section("active", "Rates of a healthy node under load.", policy.active, kActiveFields);

@@ -78,8 +78,8 @@ constexpr Field<ScheduleConfig> kScheduleFields[] = {
      .max = 86'400},
     {.key = "horizon",
      .member = &ScheduleConfig::horizon_s,
-     .doc = "The value of extra workers is the time that they save in this part of a job's remaining work. Work after "
-            "that does not count, because it can be sped up later.",
+     .doc = "Part of a job's remaining work in which the time saved by extra workers counts. Work after that can be "
+            "sped up later.",
      .unit = Unit::seconds,
      .min = 1,
      .max = 1e9},

@@ -25,8 +25,8 @@ constexpr Field<NotifyConfig> kFields[] = {
      .doc = "URL of Prometheus Alertmanager, as in http://alerts:9093. Empty: none."},
     {.key = "slack",
      .member = &NotifyConfig::slack,
-     .doc = "URL of an incoming webhook of Slack. Empty: none. The URL is a secret: make the file readable only for "
-            "the notifier's user."},
+     .doc = "URL of an incoming webhook of Slack. Empty: none. The URL is a secret: make the file readable only by the "
+            "notifier's user."},
     {.key = "relay_to",
      .member = &NotifyConfig::relay_to,
      .doc = "Directory shared by all nodes, for nodes without a connection to Alertmanager or Slack. Events are "
@@ -83,7 +83,8 @@ constexpr Field<NotifyConfig> kFields[] = {
      .max = 365 * kDay_s},
     {.key = "event_stays",
      .member = &NotifyConfig::event_stays_s,
-     .doc = "Lifetime of alerts of events without an end: drains in mode observe, withdrawals, strikes.",
+     .doc = "Lifetime of alerts of events without an end: drains in mode observe, withdrawn drains, and repeated "
+            "drains of a node (strikes).",
      .unit = Unit::seconds,
      .min = 60,
      .max = 365 * kDay_s},
@@ -165,8 +166,8 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
                       "Alerts have the labels alertname, code, node, severity and, if there was a job, job. The alert "
                       "of a drain is resolved when ms-diag undrains the node.\n\n"
                       "If compute nodes cannot reach Alertmanager or Slack, set relay_to on them: their notifiers then "
-                      "write events to a directory that all nodes share. The notifier of a login node sends them: the "
-                      "same service, with a file that sets relay_from. The directory must not be below /home, which is "
+                      "write events to a directory that all nodes share. On a login node, the same service sends them "
+                      "if its file sets relay_from. The directory must not be below /home, which is "
                       "hidden from the service. Installing the package creates its user, ms-notify, with any free user "
                       "ID. To get the same ID on all nodes, create the user before you install the package.\n\n"
                       "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and "

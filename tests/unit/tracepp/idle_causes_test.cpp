@@ -280,8 +280,8 @@ TEST(IdleCauses, TheRankThatIsIdleMoreThanOthersIsNamed) {
   RunTrace trace = read(ranks);
   const Analysis analysis = analyse(trace);
   const std::vector<Advice> list = look_first(trace, analysis);
-  const auto named =
-      std::ranges::find_if(list, [](const Advice& a) { return a.sentence.starts_with("rank 2 (dp 2 pp 0 tp 0) is idle"); });
+  const auto named = std::ranges::find_if(
+      list, [](const Advice& a) { return a.sentence.starts_with("rank 2 (dp 2 pp 0 tp 0) is idle"); });
   ASSERT_NE(named, list.end());
   EXPECT_LT(std::abs(named->cost_share - 0.4), 0.2);
   EXPECT_GE(named->confidence, 0.8);
@@ -371,7 +371,8 @@ TEST(IdleCauses, OfTheCases) {
   for (const std::size_t other : {0U, 1U, 3U}) EXPECT_LT(of_late.idle.at(other).of(IdleCause::late), 1'000'000);
   const std::vector<Advice> list = look_first(late, of_late);
   EXPECT_TRUE(list.at(0).sentence.starts_with("rank 2 comes last"));
-  EXPECT_TRUE(std::ranges::any_of(list, [](const Advice& a) { return a.sentence.starts_with("rank 2 (dp 2 pp 0 tp 0) is idle"); }));
+  EXPECT_TRUE(std::ranges::any_of(
+      list, [](const Advice& a) { return a.sentence.starts_with("rank 2 (dp 2 pp 0 tp 0) is idle"); }));
 
   RunTrace no_steps = read_run({folder / "33-no-profiler-step"});
   const Analysis of_no_steps = analyse(no_steps);

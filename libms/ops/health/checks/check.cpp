@@ -55,7 +55,7 @@ std::string_view proof(const Check& check) {
     case Lane::files:
       break;
   }
-  return "a fake root";
+  return "a fake file tree";
 }
 
 Result passed(std::string note) { return {.outcome = Outcome::pass, .note = std::move(note)}; }

@@ -121,10 +121,9 @@ extern constinit const Check kDiskLustre = {
     .blame = Blame::storage,
     .explain =
         "Reads health_check of the Lustre client, and evictions and lost connections in the kernel log. An eviction "
-        "makes "
-        "pending I/O fail. While the connection to a target (MDT or OST) is lost, I/O to it waits; one that was "
-        "restored, or whose import file says that it is connected, does not count. If several clients are evicted at "
-        "once, suspect the server or the network.",
+        "makes pending I/O fail. While the connection to a target (MDT or OST) is lost, I/O to it waits. A connection "
+        "does not count if it was restored, or if its import file shows it as connected. If several clients are "
+        "evicted at once, suspect the server or the network.",
     .remedy = "Look for the network error before the eviction; reboot the node if health_check says LBUG.",
     .run = check_disk_lustre};
 

@@ -63,8 +63,7 @@ extern constinit const Check kHostBoots = {
     .explain =
         "Counts reboots since earlier runs: three in a day are a warning. A node that crashes between jobs looks "
         "healthy whenever it is checked, so the check uses the state of earlier runs. Only the prolog stores this "
-        "state. ms-diag run compares with it as root. If no state is stored, the note reports that. The note also "
-        "contains the uptime.",
+        "state; ms-diag run by root only reads it. The note reports the uptime, and whether a state is stored.",
     .remedy =
         "last -x reboot and the event log of the BMC (host.bmc) show whether someone rebooted it; otherwise suspect "
         "power, memory and watchdogs.",

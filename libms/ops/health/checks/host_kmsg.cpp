@@ -51,8 +51,8 @@ extern constinit const Check kHostKmsg = {
         "lines are a warning; similar lines are counted together. Lines reported by another check of the same run are "
         "not repeated. The check finds faults that no other check knows, but the site must maintain the list.",
     .remedy =
-        "No other check reported this line: look it up, and read the lines around it (dmesg -T). Add only lines to "
-        "expect.kernel_lines that are harmless on this hardware.",
+        "No other check reported this line: look it up, and read the lines around it (dmesg -T). Add to "
+        "expect.kernel_lines only lines that are harmless on this hardware.",
     .run = check_host_kmsg};
 
 }  // namespace ms::health

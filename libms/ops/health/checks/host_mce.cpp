@@ -298,10 +298,10 @@ extern constinit const Check kHostMce = {
     .explain =
         "Reads machine checks, EDAC lines and firmware (APEI) reports in the kernel log, and ue_count and ce_count of "
         "every memory controller. An uncorrected error is critical: data were lost, and the fault will recur. "
-        "Corrected errors are normal, in the processor and in firmware reports too; of memory, more than 100 per hour "
-        "of "
-        "one controller, more than 10 per day of one DIMM, or two at the same page are a warning, because failing "
-        "DIMMs start this way. The DIMM is named if EDAC counts per DIMM; otherwise only the controller is known.\n\n"
+        "Corrected errors are normal, also in the processor and in firmware reports. Corrected memory errors are a "
+        "warning if there are more than 100 per hour of one controller, more than 10 per day of one DIMM, or two at "
+        "the same page: failing DIMMs start this way. The DIMM is named if EDAC counts per DIMM; otherwise only the "
+        "controller is known.\n\n"
         "Log lines from before the last undrain do not count, but ue_count remains until the node reboots or someone "
         "writes to reset_counters next to it.",
     .remedy = "Replace the DIMM or processor that is named; then reboot the node, which also clears the counters.",

@@ -125,8 +125,8 @@ extern constinit const Check kHostStrays = {
     .explain =
         "Warns of a user process outside all job cgroups that is busy or holds 1 GiB of memory: left by an earlier "
         "job, or started without Slurm. A process is busy if it has used at least a minute of CPU time since its "
-        "start, and at least a quarter of a core between two samples 0.2 seconds apart. User IDs start at UID_MIN of "
-        "/etc/login.defs, except those that systemd gives to services (61184 to 65519). The check ignores the names in "
+        "start, and at least a quarter of a core between two samples 0.2 seconds apart. Users have IDs from UID_MIN of "
+        "/etc/login.defs on, except 61184 to 65519, which systemd gives to services. The check ignores the names in "
         "expect.strays, idle processes, and services in system.slice. It includes services that start commands of "
         "users (sshd, cron, atd, slurmd). If Slurm tracks processes without cgroups, nothing is judged.",
     .remedy = "Ask its user, or end it. pam_slurm_adopt keeps users off nodes where they have no job.",

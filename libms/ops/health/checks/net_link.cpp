@@ -216,9 +216,8 @@ extern constinit const Check kNetLink = {
         "Every link in expect.links, an interface (eth0) or a port of an adapter (mlx5_0/1), must exist, be up, and "
         "have at least expect.link_gbps; otherwise it is critical. If expect.links is empty, it only warns, and only "
         "about two kinds of links: ports that receive a signal but are not active, usually because no subnet manager "
-        "responds; and links that are down but were up within the last day. An InfiniBand port that runs on one lane "
-        "(1X) "
-        "while another port of an adapter of its type has more is a warning. A polling port that was never up may "
+        "responds; and links that are down but were up within the last day. An InfiniBand port on one lane (1X) is a "
+        "warning if a port of the same adapter type has more lanes. A polling port that was never up may "
         "simply have no cable.",
     .remedy =
         "Reseat or replace the cable and its transceivers, then check the switch port; compare with ibstat or ethtool "

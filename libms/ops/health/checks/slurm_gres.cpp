@@ -57,10 +57,9 @@ extern constinit const Check kSlurmGres = {
     .needs = "gres.conf",
     .explain =
         "Every File= and MultipleFiles= of this node in gres.conf, and in the files that it includes, must be a "
-        "device, "
-        "and Count= must be the number of devices; Count= of mps and shard is of shares and is not compared. slurmd "
-        "checks this only when it starts. A device that disappeared later is still allocated to jobs, which then fail "
-        "at their start.",
+        "device, and Count= must be the number of devices; Count= of mps and shard counts shares and is not compared. "
+        "slurmd checks this only when it starts. A device that disappeared later is still allocated to jobs, which "
+        "then fail at their start.",
     .remedy = "Find out why the device is missing (the driver, lspci); then restart slurmd.",
     .run = check_slurm_gres};
 

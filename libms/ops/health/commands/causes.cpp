@@ -167,6 +167,7 @@ std::string causes_of(std::string_view code) {
     std::vector<std::string_view>& list = row.sure ? sure : maybe;
     if (row.effect == code && std::ranges::find(list, row.cause) == list.end()) list.push_back(row.cause);
   }
+  std::erase_if(maybe, [&](std::string_view cause) { return std::ranges::find(sure, cause) != sure.end(); });
   const std::string follow = sure.empty() ? "" : fmt::format("follow from those of {}", fmt::join(sure, ", "));
   const std::string may = maybe.empty() ? "" : fmt::format("may follow from those of {}", fmt::join(maybe, ", "));
   if (follow.empty() && may.empty()) return {};

@@ -22,16 +22,15 @@ constexpr std::string_view kLevels[] = {
     "given with --directory."};
 
 std::string facts(const Check& check) {
-  std::string text =
-      fmt::format("Blames the {}. Aborted after {}, with {} as the result.", to_string(check.blame),
-                  format_duration(check.deadline_s),
-                  check.on_hang ? fmt::format("a {} finding", to_string(*check.on_hang)) : "no finding (not measured)");
+  std::string text = fmt::format(
+      "Blame: {}. Time limit {}; exceeding it is {}.", to_string(check.blame), format_duration(check.deadline_s),
+      check.on_hang ? fmt::format("a {} finding", to_string(*check.on_hang)) : "no finding (not measured)");
   if (!check.needs.empty()) text += fmt::format(" Needs {}.", check.needs);
   text += fmt::format(" Tested on {}.", proof(check));
   if (const auto names = to_strings(check.takes); !names.empty()) {
-    text += fmt::format(" Uses the {} exclusively: other checks that use it wait.", fmt::join(names, " and the "));
+    text += fmt::format(" No other check uses the {} meanwhile.", fmt::join(names, " or the "));
   }
-  if (check.soaks) text += " The soak time is added to this limit.";
+  if (check.soaks) text += " The soak time is added to the time limit.";
   if (check.user_can_cause) text += " A user's job can cause it, so it never drains a node.";
   if (const std::string causes = causes_of(check.code); !causes.empty()) text += " " + causes;
   return text;

@@ -28,7 +28,7 @@ namespace {
 const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Nodes to check (default: this node)."};
 
 const Option kFlap{
-    .name = "flap", .value = "SECONDS", .doc = "Longest outage that a link should survive.", .default_text = "5s"};
+    .name = "flap", .value = "TIME", .doc = "Longest outage that a link should survive.", .default_text = "5s"};
 
 int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
           const std::vector<std::string>& not_run) {
@@ -248,11 +248,11 @@ Command counters_command() {
                       kJson,
                       kRoot,
                       {.name = "flap",
-                       .value = "SECONDS",
-                       .doc = "With --watch, ignore outages that are shorter and that the port does not count.",
+                       .value = "TIME",
+                       .doc = "With --watch, ignore outages shorter than this that the port does not count.",
                        .default_text = "0s"},
-                      {.name = "watch", .value = "SECONDS", .doc = "Poll for this long."},
-                      {.name = "interval", .value = "SECONDS", .doc = "Polling interval.", .default_text = "500ms"},
+                      {.name = "watch", .value = "TIME", .doc = "Poll for this long."},
+                      {.name = "interval", .value = "TIME", .doc = "Polling interval.", .default_text = "500ms"},
                       {.name = "save", .value = "FILE", .doc = "Save the counters to FILE, for --since."},
                       {.name = "since", .value = "FILE", .doc = "Report the growth since FILE was saved."}},
           .run = counters,

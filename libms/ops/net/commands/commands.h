@@ -23,12 +23,12 @@ inline const Option kLaunch{
     .doc = "How to start the agents: srun, or a command per node that contains {node} and {agent}.",
     .default_text = "srun"};
 inline const Option kWait{
-    .name = "wait", .value = "SECONDS", .doc = "Time that agents may take to connect.", .default_text = "30s"};
+    .name = "wait", .value = "TIME", .doc = "Time that agents may take to connect.", .default_text = "30s"};
 inline const Option kGpu{
     .name = "gpu", .value = "N", .doc = "With nccl and one rank per node, use GPU N and the adapter nearest to it."};
 inline const Option kDeadline{
     .name = "deadline",
-    .value = "SECONDS",
+    .value = "TIME",
     .doc =
         "Time limit of a transfer with mpi or nccl. If a transfer takes longer, the rank that delays it is reported.",
     .default_text = "60s"};

@@ -35,27 +35,28 @@ int nccl_log(const Args& args) {
 }  // namespace
 
 Command nccl_log_command() {
-  return {.name = "nccl-log",
-          .summary = "read NCCL's logs: transports used, and fallbacks to slower ones",
-          .positionals = {{.name = "FILE",
-                           .doc = "Logs written with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV: "
-                                  "files of NCCL_DEBUG_FILE, or a job's output. Files of NCCL_TOPO_DUMP_FILE and "
-                                  "NCCL_GRAPH_DUMP_FILE are also read, each as a separate host.",
-                           .many = true}},
-          .options = {kJson},
-          .run = nccl_log,
-          .description =
-              "Prints for each host the network and the adapters that NCCL found, the channels of the largest group, "
-              "the rings found within the host, before NCCL takes the minimum of all hosts, and the number of "
-              "connections per transport. It reports hosts that fell back to sockets despite adapters, to host memory "
-              "despite NVLink, to transfers without GPUDirect RDMA, or to fewer rings than other hosts of a "
-              "group.\n\nHosts are compared with the other hosts in the same logs, so pass the logs of all hosts, and "
-              "only hosts of the same type. A host whose log lacks a topic is not judged on it. Rings are compared "
-              "within a communicator, identified by its id or, after a split, by parent, count and color. The "
-              "communicator is unknown in dumped graphs, and if the log lacks the start of the parent. Rings are then "
-              "not compared. Transfers between two GPUs through host memory are a warning only if the printed topology "
-              "and the lines of both processes show an NVLink between them. A fault common to all hosts is detected "
-              "only if a host reports it itself, so NCCL may be slow even without findings."};
+  return {
+      .name = "nccl-log",
+      .summary = "read NCCL's logs: transports used, and fallbacks to slower ones",
+      .positionals = {{.name = "FILE",
+                       .doc = "Logs written with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV: "
+                              "files of NCCL_DEBUG_FILE, or a job's output. Files of NCCL_TOPO_DUMP_FILE and "
+                              "NCCL_GRAPH_DUMP_FILE are also read, each as a separate host.",
+                       .many = true}},
+      .options = {kJson},
+      .run = nccl_log,
+      .description =
+          "Prints for each host the network and the adapters that NCCL found, the channels of the largest group, the "
+          "rings that the host found by itself, and the number of connections per transport. NCCL uses the minimum "
+          "number of rings over all hosts. It reports hosts that fell back to sockets despite adapters, to host memory "
+          "despite NVLink, to transfers without GPUDirect RDMA, or to fewer rings than other hosts of a "
+          "group.\n\nHosts are compared with the other hosts in the same logs, so pass the logs of all hosts, and "
+          "only hosts of the same type. A host whose log lacks a topic is not judged on it. Rings are compared "
+          "within a communicator, identified by its id or, after a split, by parent, count and color. The "
+          "communicator is unknown in dumped graphs, and if the log lacks the start of the parent. Rings are then "
+          "not compared. Transfers between two GPUs through host memory are a warning only if the printed topology "
+          "and the lines of both processes show an NVLink between them. A fault common to all hosts is detected "
+          "only if a host reports it itself, so NCCL may be slow even without findings."};
 }
 
 }  // namespace ms::net

@@ -33,8 +33,7 @@ const Option kTransport{
 const Option kInterface{.name = "interface",
                         .value = "PREFIX",
                         .doc = "Interfaces to use (default: those with a route to the coordinator)."};
-const Option kSeconds{
-    .name = "seconds", .value = "SECONDS", .doc = "Duration of each stream.", .default_text = "400ms"};
+const Option kSeconds{.name = "seconds", .value = "TIME", .doc = "Duration of each stream.", .default_text = "400ms"};
 const Option kBytes{.name = "bytes", .value = "SIZE", .doc = "Maximum size of each stream.", .default_text = "1GiB"};
 const Option kPings{.name = "pings",
                     .value = "N",

@@ -69,7 +69,7 @@ const std::vector<Code>& codes() {
        "judged."},
       {"net.undecided", "Ranks waited for each other, or made progress too late. The node at fault is unknown."},
       {"net.slow", "A path is below the threshold (--slow) relative to other paths."},
-      {"net.loss", "Datagrams sent at a low rate were lost, and not dropped by the receiver."},
+      {"net.loss", "Datagrams sent at a low rate were lost in the network, not at the receiver."},
       {"net.mtu", "Packets of the sender's full MTU do not arrive."},
       {"net.latency", "The shortest round trip is longer than on other paths."},
       {"net.flap", "A link or interface went down, even briefly."},

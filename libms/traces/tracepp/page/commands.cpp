@@ -149,13 +149,12 @@ Command report_command() {
           "Traces of torch.profiler also tell why a device is idle: the host synchronises with it (aten::item, "
           "cudaStreamSynchronize, copies to pageable memory), a data loader, a checkpoint, garbage collection, "
           "compilation, launches that come late for another reason, gaps between queued kernels, events. The report "
-          "names the operators, modules and Python lines at which the host was meanwhile; record with_stack=True for "
-          "the lines. A wait for the device counts at most for as long as it held up the host. Time is unknown if the "
-          "trace does not link a kernel with its launch. Without a device, outside is the time of a rank between "
-          "operators. The idle time of streams is also counted as Holistic Trace Analysis does: host wait, kernel "
-          "wait, other, without the last step. "
-          "If you pass several run.dir, the traces are those of the first. The page plots the loss, step time and "
-          "tokens per second of all of them, from their metrics.jsonl."};
+          "names what the host executed meanwhile: operators, modules and Python lines (record with_stack=True for the "
+          "lines). A wait for the device counts only for the time that it blocked the host. Time is unknown if the "
+          "trace does not link a kernel with its launch. Without a device, the time of a rank between operators is "
+          "reported as outside. The idle time of streams is also counted as Holistic Trace Analysis does: host wait, "
+          "kernel wait, other, without the last step. If you pass several run.dir, the traces are those of the first. "
+          "The page plots the loss, step time and tokens per second of all of them, from their metrics.jsonl."};
 }
 
 }  // namespace ms::tracepp

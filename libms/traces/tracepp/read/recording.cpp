@@ -61,7 +61,8 @@ Then run:
     ms-tracepp report -o report.html traces
 
 Keep the default activities, CPU and CUDA. To name a rank that others wait for, report needs the traces of all ranks and
-at least eight steps. ms-tracepp does not use what with_stack and profile_memory add, and they make the files larger.)";
+at least eight steps. with_stack=True adds the Python lines at which the host was, and makes the files larger.
+ms-tracepp does not use what profile_memory adds.)";
 
 constexpr const char* kMegatron = R"(For report, diff and merge. With 64 ranks, add these options to pretrain_gpt.py:
 
