@@ -274,7 +274,7 @@ expect 2 "" run --config policy.toml --only 'gpu.*' --prometheus "$scratch/ms.pr
 grep -q 'ms_diag_check_status{node=.*,check="gpu.ecc"} 2' ms.prom || fail "--prometheus"
 expect 0 "perf.memory +2 +node" list
 expect 0 '"code":"gpu.ecc"' list --json
-expect 0 '"code":"gpu.sxid","level":1,.*"proved":"a fake root"' list --json
+expect 0 '"code":"gpu.sxid","level":1,.*"proved":"a fake file tree"' list --json
 [ "$(grep -c '"level"' out)" -eq "$(grep -c '"proved":"an\? ' out)" ] || fail "list --json: how each check was proved"
 healthy && put /sys/class/net/eth1/mtu 1500
 expect 1 "net.mtu" run --config policy.toml --only net.mtu
