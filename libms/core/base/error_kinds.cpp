@@ -219,6 +219,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "guard.replay_every found dp ranks that differ without a majority. Check all nodes with ms-diag at level 2."},
     {"run.busy", "Another run uses run.dir. Wait for it, end it, or set another run.dir."},
     {"run.cpu_threads", "OMP_NUM_THREADS is not a number of threads. Correct it, or unset it."},
+    {"run.dir",
+     "Other users can write to run.dir or trace.dir, or to a directory above it, or one of these is theirs. Set a "
+     "run.dir of your own, or close it to others: chmod o-w."},
     {"run.form", "A file in run.dir is damaged or has another version. Set another run.dir."},
     {"sched.csv", "The CSV file of a schedule has an error. The message names line and column."},
     {"sched.invalid",

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <climits>
 #include <deque>
+#include <filesystem>
 
 #include "base/sysroot.h"
 #include "base/text.h"
@@ -62,44 +63,66 @@ void check_directory(const struct stat& status, const std::string& path, uid_t o
   }
 }
 
+bool everybody_writes(const struct stat& status) { return (status.st_mode & S_IWOTH) != 0; }
+
+// For the files of a run: owners of directories that not everybody may write are trusted.
+void check_on_the_way(const struct stat& status, const struct stat& parent, const std::string& path,
+                      const Refusal& refusal) {
+  const bool is_trusted = trusted_owner(status, ::geteuid());
+  if (everybody_writes(parent) && !is_trusted) {
+    throw refuse(refusal,
+                 fmt::format("'{}' belongs to user {}, and lies where everybody may write", path, status.st_uid));
+  }
+  if (!S_ISDIR(status.st_mode) || !everybody_writes(status)) return;
+  if (!is_trusted || (status.st_mode & S_ISVTX) == 0) {
+    throw refuse(refusal, fmt::format("everybody may move what is in '{}' (user {}, mode {:04o})", path, status.st_uid,
+                                      status.st_mode & 07777));
+  }
+}
+
+enum class Way { strict, of_run };
+
 struct Place {
   UniqueFd parent;  // O_PATH
   std::string name;
 };
 
-// Walks to the directory that holds the last component. Links on the way are followed only if a trusted owner put them
-// there, and what they point to is walked in the same way.
-Place walk(const std::string& path, uid_t owner, const Refusal& refusal) {
+// Walks to the directory that holds the last component, or, of a run, to the last one itself. Links on the way are
+// followed only if a trusted owner put them there, and what they point to is walked in the same way.
+Place walk(const std::string& path, uid_t owner, const Refusal& refusal, Way way = Way::strict) {
   if (!path.starts_with('/')) throw refuse(refusal, fmt::format("'{}' is not an absolute path", path));
   std::deque<std::string> rest;
   for (std::string& part : split(path, '/')) {
     if (!part.empty() && part != ".") rest.push_back(std::move(part));
   }
-  if (rest.empty() || rest.back() == "..") throw refuse(refusal, fmt::format("'{}' names nothing", path));
+  const bool is_strict = way == Way::strict;
+  if (rest.empty() || (is_strict && rest.back() == ".."))
+    throw refuse(refusal, fmt::format("'{}' names nothing", path));
   const auto root = [&] {
     UniqueFd fd = open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
     if (!fd) throw cannot(refusal, "open", "/", errno);
-    check_directory(status_of(fd, "/", refusal), "/", owner, refusal);
+    if (is_strict) check_directory(status_of(fd, "/", refusal), "/", owner, refusal);
     return fd;
   };
   UniqueFd at = root();
   std::string at_path;  // for messages
   int links = 0;
-  while (rest.size() > 1) {
+  while (rest.size() > (is_strict ? 1 : 0)) {
     const std::string name = std::move(rest.front());
     rest.pop_front();
     const std::string here = at_path + "/" + name;
     UniqueFd fd = open_at(at.get(), name, O_PATH | O_NOFOLLOW);
     if (!fd) throw cannot(refusal, "open", here, errno);
     const struct stat status = status_of(fd, here, refusal);
+    if (!is_strict) check_on_the_way(status, status_of(at, at_path, refusal), here, refusal);
     if (S_ISDIR(status.st_mode)) {
-      check_directory(status, here, owner, refusal);
+      if (is_strict) check_directory(status, here, owner, refusal);
       at = std::move(fd);
       at_path = here;
       continue;
     }
     if (!S_ISLNK(status.st_mode)) throw cannot(refusal, "open", here, ENOTDIR);
-    if (!trusted_owner(status, owner)) {
+    if (is_strict && !trusted_owner(status, owner)) {
       throw refuse(refusal, fmt::format("'{}' is a link that belongs to user {}", here, status.st_uid));
     }
     if (++links > kMaxLinks) throw cannot(refusal, "open", path, ELOOP);
@@ -116,7 +139,7 @@ Place walk(const std::string& path, uid_t owner, const Refusal& refusal) {
       at_path.clear();
     }
   }
-  return {std::move(at), rest.front()};
+  return {std::move(at), is_strict ? rest.front() : "."};
 }
 
 std::string read_all(const UniqueFd& fd, const std::string& path, std::size_t max_bytes, const Refusal& refusal) {
@@ -181,6 +204,22 @@ std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t 
     throw refuse(refusal, fmt::format("'{}' may be written by others (mode {:04o})", path, status.st_mode & 07777));
   }
   return read_all(fd, path, max_bytes, refusal);
+}
+
+UniqueFd open_run_directory(const std::string& path, const Refusal& refusal) {
+  std::error_code error;
+  const std::string whole = std::filesystem::absolute(path, error).string();
+  if (error) throw cannot(refusal, "find", path, error.value());
+  const Place place = walk(whole, ::geteuid(), refusal, Way::of_run);
+  UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_DIRECTORY);
+  if (!fd) throw cannot(refusal, "open", path, errno);
+  const struct stat status = status_of(fd, path, refusal);
+  if (status.st_uid != ::geteuid() || everybody_writes(status)) {
+    throw refuse(refusal, status.st_uid != ::geteuid()
+                              ? fmt::format("'{}' belongs to user {}, not to this user", path, status.st_uid)
+                              : fmt::format("everybody may write in '{}' (mode {:04o})", path, status.st_mode & 07777));
+  }
+  return fd;
 }
 
 UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidden_mode, const Refusal& refusal) {

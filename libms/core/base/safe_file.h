@@ -34,6 +34,13 @@ UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidd
 UniqueFd open_own_directory_at(const UniqueFd& directory, const std::string& name, const std::string& path, mode_t mode,
                                mode_t forbidden_mode, const Refusal& refusal);
 
+// Opens the caller's directory for the files of a run, at a path that its user gave. Other users whom nobody chose to
+// trust can neither have laid what is on the way, nor move it, nor write into it: below a directory that everybody may
+// write, which must be root's or the caller's and sticky, all belongs to one of these; and the directory itself is the
+// caller's and closed to everybody else but its group. Who owns the directories on the way, and their groups, are
+// trusted. Links are followed as far as this holds.
+UniqueFd open_run_directory(const std::string& path, const Refusal& refusal);
+
 // The text of a regular file of the caller's in an open directory; nullopt: there is none of that name. Refused: links,
 // files of others, more than max_bytes.
 std::optional<std::string> read_at(const UniqueFd& directory, const std::string& name, std::size_t max_bytes,

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kMaxDepth = 8;                // of includes, which may form a circle
 constexpr std::size_t kMaxLines = 1 << 20;  // of all files together, for the same reason
+constexpr int kMaxFiles = 1024;
 
 std::vector<std::string> words_in(std::string line) {
   std::ranges::replace_if(
@@ -19,7 +20,8 @@ std::vector<std::string> words_in(std::string line) {
   return words;
 }
 
-void append(std::vector<ConfLine>& lines, std::string_view text, const ReadIncluded& read, int number, int depth) {
+void append(std::vector<ConfLine>& lines, std::string_view text, const ReadIncluded& read, int number, int depth,
+            int& files) {
   std::string joined;
   int line = 0, first = 0;
   while (!text.empty() && lines.size() < kMaxLines) {
@@ -35,8 +37,8 @@ void append(std::vector<ConfLine>& lines, std::string_view text, const ReadInclu
     std::vector<std::string> words = words_in(std::exchange(joined, {}));
     const int place = depth == 0 ? first : number;
     if (words.size() == 2 && lower_case(words[0]) == "include") {
-      const auto included = read && depth < kMaxDepth ? read(words[1]) : std::nullopt;
-      if (included) append(lines, *included, read, place, depth + 1);
+      const auto included = read && depth < kMaxDepth && ++files <= kMaxFiles ? read(words[1]) : std::nullopt;
+      if (included) append(lines, *included, read, place, depth + 1, files);
     } else if (!words.empty()) {
       lines.push_back({place, std::move(words)});
     }
@@ -47,7 +49,8 @@ void append(std::vector<ConfLine>& lines, std::string_view text, const ReadInclu
 
 std::vector<ConfLine> conf_lines(std::string_view text, const ReadIncluded& read) {
   std::vector<ConfLine> lines;
-  append(lines, text, read, 0, 0);
+  int files = 0;
+  append(lines, text, read, 0, 0, files);
   return lines;
 }
 

@@ -87,6 +87,7 @@ void Evidence::write_devices(const std::string& run_dir, const std::string& nonc
 
 void prune_evidence(const std::string& run_dir) noexcept {
   std::error_code error;
+  if (fs::is_symlink(evidence_in(run_dir), error)) return;
   std::vector<std::pair<fs::file_time_type, fs::path>> starts;
   for (fs::directory_iterator at(evidence_in(run_dir), error); !error && at != fs::directory_iterator();
        at.increment(error))

@@ -75,7 +75,9 @@ void Agents::tick(const std::set<std::string>& without) {
 
 void Agents::start(const std::vector<std::string>& nodes) {
   try {
-    commands_.push_back(LongCommand::start(slurm::srun_beside(nodes, options_.agent), environment_with({}),
+    std::vector<std::string> command = slurm::srun_beside(nodes, options_.agent);
+    command.insert(command.begin() + 1, "--export=ALL");  // whatever the job's own sbatch --export said
+    commands_.push_back(LongCommand::start(command, environment_with({{"MS_HEARTBEAT", options_.heartbeat}}),
                                            options_.output_file,
                                            fmt::format("{}/agents-{}.status", options_.status_dir, starts_++)));
   } catch (const Error& error) { log::warn("driver", "{}", error.message()); }

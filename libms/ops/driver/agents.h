@@ -19,6 +19,7 @@ struct AgentsOptions {
   int job = 0;
   std::vector<std::string> nodes;
   std::vector<std::string> agent;  // the command of an agent
+  std::string heartbeat;           // the socket that they make: told in the environment, which other users do not see
   std::string output_file;         // of what starting them says
   std::string status_dir;
 };

@@ -53,14 +53,13 @@ Ledger stored_ledger(const DriverFiles& files) {
   return read_ledger(read_file(files.ledger()), files.ledger());
 }
 
-std::vector<std::string> agent_command(const DriverOptions& options, int port, const std::string& heartbeat) {
+std::vector<std::string> agent_command(const DriverOptions& options, int port) {
   std::vector<std::string> addresses;
   for (const net::Interface& interface : net::interfaces()) {
     if (interface.address.storage.ss_family == AF_INET) addresses.push_back(interface.address.with_port(port).str());
   }
   std::vector<std::string> command{options.program,  "agent",
                                    "--job",          std::to_string(options.job),
-                                   "--heartbeat",    heartbeat,
                                    "--connect",      fmt::format("{}", fmt::join(addresses, ",")),
                                    "--evidence",     DriverFiles(options.run_dir).dir,
                                    "--every",        fmt::format("{}s", options.limits.every_s),
@@ -89,7 +88,8 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       hub_(earlier_ ? earlier_->port : 0, credentials, clock, Hub::kLeastUnproven + options_.nodes.size()),
       agents_({.job = options_.job,
                .nodes = options_.nodes,
-               .agent = agent_command(options_, hub_.port(), heartbeat_),
+               .agent = agent_command(options_, hub_.port()),
+               .heartbeat = heartbeat_,
                .output_file = files_.dir + "/agents.log",
                .status_dir = files_.dir},
               hub_, clock, earlier_ && earlier_->port == hub_.port()),
@@ -375,7 +375,9 @@ void Driver::save() {
   // A full disk must not end a healthy run: the next change tries again.
   try {
     write_file_atomic(files_.ledger(), to_json(ledger_, clock_.wall_s()));
-    write_file_atomic(files_.state(), to_json(state));
+    // Whoever knew the socket of heartbeats could lay something of theirs there before an agent starts.
+    const Refusal refusal{.kind = "driver.run_dir", .blame = Blame::storage};
+    write_at(open_driver_directory(options_.run_dir), "state.json", to_json(state), 0600, refusal);
   } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
 }
 

@@ -1,11 +1,7 @@
 #include "driver/state.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 
 #include "base/json.h"
 #include "base/safe_file.h"
@@ -65,19 +61,9 @@ std::optional<DriverState> stored_state(const UniqueFd& directory) {
 }
 
 UniqueFd open_driver_directory(const std::string& run_dir) {
-  struct stat named {
-  }, opened{};
-  const bool is_there = lstat(run_dir.c_str(), &named) == 0;
-  const UniqueFd run(open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!is_there || !run || fstat(run.get(), &opened) != 0)
-    throw user_error("driver.run_dir", fmt::format("{}: {}", run_dir, errno_text(errno)));
-  for (const uid_t owner : {named.st_uid, opened.st_uid}) {
-    if (owner == geteuid()) continue;
-    throw user_error("driver.run_dir", fmt::format("{} belongs to user {}, not to this user", run_dir, owner),
-                     "give this run a directory of its own with --run-dir");
-  }
-  return open_own_directory_at(run, "driver", run_dir + "/driver", 0755, 0022,
-                               {.kind = "driver.run_dir", .blame = Blame::user});
+  const Refusal refusal{.kind = "driver.run_dir", .blame = Blame::user};
+  const UniqueFd run = open_run_directory(run_dir, refusal);
+  return open_own_directory_at(run, "driver", run_dir + "/driver", 0755, 0022, refusal);
 }
 
 }  // namespace ms::driver

@@ -57,5 +57,51 @@ TEST(SafeFile, OfOnesOwnIsNotAnotherUsers) {
   EXPECT_TRUE(open_own_file(in, "ours", O_APPEND, {.kind = "x"}));
 }
 
+// Victim: the test's user, root. The other one: 65534. A link of a user can only lie where that user may write.
+TEST(SafeFile, ARunsDirectoryIsOutOfReachOfOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "a second user takes root";
+  const test::TempDir dir;
+  const auto make = [&](const char* name, uid_t owner, mode_t mode) {
+    fs::create_directories(dir / name);
+    ASSERT_EQ(::chown((dir / name).c_str(), owner, owner), 0);
+    ASSERT_EQ(::chmod((dir / name).c_str(), mode), 0);
+  };
+  const auto link = [&](const char* target, const char* name, uid_t owner) {
+    fs::create_symlink(dir / target, dir / name);
+    ASSERT_EQ(::lchown((dir / name).c_str(), owner, owner), 0);
+  };
+  make("home", 0, 0755);
+  make("home/run", 0, 0755);
+  make("home/open", 0, 0777);
+  make("shared", 0, 01777);
+  make("shared/runs", 65534, 0755);
+  make("shared/runs/a", 0, 0755);
+  make("shared/mine", 0, 0775);
+  make("loose", 0, 0777);
+  make("loose/run", 0, 0755);
+  make("theirs", 65534, 01777);
+  make("theirs/run", 0, 0755);
+  make("project", 65534, 02775);  // of a colleague, in a directory of root's
+  make("project/run", 0, 0755);
+  link("home/run", "home/own", 0);
+  link("home/run", "shared/own", 0);
+  link("home/run", "shared/laid", 65534);
+  link("shared/runs/a", "home/to-runs", 0);
+  const auto opens = [&](const char* name) {
+    try {
+      return static_cast<bool>(open_run_directory(dir / name, {.kind = "x"}));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "x");
+      return false;
+    }
+  };
+  for (const char* name :
+       {"home/run", "home/run/", "home/../home/run", "shared/mine", "project/run", "home/own", "shared/own"})
+    EXPECT_TRUE(opens(name)) << name;
+  for (const char* name : {"home/open", "shared", "shared/runs", "shared/runs/a", "loose/run", "theirs/run", "project",
+                           "shared/laid", "home/to-runs", "none"})
+    EXPECT_FALSE(opens(name)) << name;
+}
+
 }  // namespace
 }  // namespace ms

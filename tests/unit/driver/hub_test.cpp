@@ -108,7 +108,8 @@ TEST_F(Port, BothEndsProveThemselvesAndTalk) {
 // A user's second job on the same nodes: its agents may come to the port of the first one's driver, which another has
 // had before. They prove that they are the user's, and get no seat.
 TEST_F(Port, AnAgentOfAnotherJobGetsNoSeat) {
-  Agents agents({.job = 7, .nodes = {"n1"}, .agent = {}, .output_file = "", .status_dir = ""}, hub_, clock_, true);
+  Agents agents({.job = 7, .nodes = {"n1"}, .agent = {}, .heartbeat = {}, .output_file = "", .status_dir = ""}, hub_,
+                clock_, true);
   const auto comes = [&](int job) {
     std::optional<link::Channel> channel;
     std::jthread agent(

@@ -1,11 +1,14 @@
 #include "train/run/run_directory.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include <utility>
 
 #include "base/lock_file.h"
 #include "base/log.h"
+#include "base/safe_file.h"
 #include "base/user_path.h"
 #include "train/run/tracing.h"
 
@@ -41,6 +44,9 @@ RunDirectory::RunDirectory(const Loaded& loaded, std::string nonce)
 }
 
 void RunDirectory::prepare() {
+  // Without this, a umask of 0 would make directories that are refused.
+  const mode_t before = ::umask(0);
+  ::umask(before | S_IWOTH);
   if (!has_dir_) {
     make_user_directories(dir_);
     take();
@@ -49,17 +55,20 @@ void RunDirectory::prepare() {
     make_user_directories(trace_dir_);
     take_trace();
   }
+  ::umask(before);
   write_user_file(dir_ + "/config.toml", resolved_);
   watch::reserve_verdict(dir_);
 }
 
 void RunDirectory::take() {
+  open_run_directory(dir_, {.kind = "run.dir", .blame = Blame::user});
   lock_ = lock_of(dir_, "lock", "run.dir");
   has_dir_ = true;
   watch::begin_start(dir_, nonce_);
 }
 
 void RunDirectory::take_trace() {
+  open_run_directory(trace_dir_, {.kind = "run.dir", .blame = Blame::user});
   trace_lock_ = lock_of(trace_dir_, ".lock", "trace.dir");  // hidden: ms-tracepp reads what is not
   has_trace_dir_ = true;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/user_path.h"
 #include "slurm/hostlist.h"
 #include "slurm/topology.h"
 
@@ -33,10 +34,11 @@ std::vector<std::string> nodes_in_scope(const std::string& named, const std::str
 }
 
 slurm::Topology read_topology(const std::string& from) {
+  constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;
   if (from != "slurm") {
     // A file whose lines are missing would be another topology: what cannot be read is refused.
     return slurm::parse_topology(read_file(from, Blame::user), from, [&](const std::string& name) {
-      return read_file(slurm::included_path(from, name), Blame::user);
+      return read_user_file(slurm::included_path(from, name), kMostFile_bytes);
     });
   }
   const slurm::ToldTopology told = slurm::ask_topology([](const char* name) { return std::getenv(name); });
