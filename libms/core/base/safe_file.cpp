@@ -210,6 +210,10 @@ UniqueFd open_run_directory(const std::string& path, const Refusal& refusal) {
   std::error_code error;
   const std::string whole = std::filesystem::absolute(path, error).string();
   if (error) throw cannot(refusal, "find", path, error.value());
+  struct stat named {};
+  if (::lstat(whole.c_str(), &named) == 0 && S_ISLNK(named.st_mode) && !trusted_owner(named, ::geteuid())) {
+    throw refuse(refusal, fmt::format("'{}' is a link that belongs to user {}", path, named.st_uid));
+  }
   const Place place = walk(whole, ::geteuid(), refusal, Way::of_run);
   UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_DIRECTORY);
   if (!fd) throw cannot(refusal, "open", path, errno);

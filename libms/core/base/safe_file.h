@@ -38,7 +38,7 @@ UniqueFd open_own_directory_at(const UniqueFd& directory, const std::string& nam
 // trust can neither have laid what is on the way, nor move it, nor write into it: below a directory that everybody may
 // write, which must be root's or the caller's and sticky, all belongs to one of these; and the directory itself is the
 // caller's and closed to everybody else but its group. Who owns the directories on the way, and their groups, are
-// trusted. Links are followed as far as this holds.
+// trusted. Links are followed as far as this holds; the last name is no link of another user.
 UniqueFd open_run_directory(const std::string& path, const Refusal& refusal);
 
 // The text of a regular file of the caller's in an open directory; nullopt: there is none of that name. Refused: links,

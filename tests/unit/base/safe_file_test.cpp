@@ -87,6 +87,7 @@ TEST(SafeFile, ARunsDirectoryIsOutOfReachOfOthers) {
   link("home/run", "shared/own", 0);
   link("home/run", "shared/laid", 65534);
   link("shared/runs/a", "home/to-runs", 0);
+  link("home/run", "project/laid", 65534);
   const auto opens = [&](const char* name) {
     try {
       return static_cast<bool>(open_run_directory(dir / name, {.kind = "x"}));
@@ -99,7 +100,7 @@ TEST(SafeFile, ARunsDirectoryIsOutOfReachOfOthers) {
        {"home/run", "home/run/", "home/../home/run", "shared/mine", "project/run", "home/own", "shared/own"})
     EXPECT_TRUE(opens(name)) << name;
   for (const char* name : {"home/open", "shared", "shared/runs", "shared/runs/a", "loose/run", "theirs/run", "project",
-                           "shared/laid", "home/to-runs", "none"})
+                           "shared/laid", "project/laid", "home/to-runs", "none"})
     EXPECT_FALSE(opens(name)) << name;
 }
 
