@@ -74,9 +74,8 @@ void check_on_the_way(const struct stat& status, const struct stat& parent, cons
                  fmt::format("'{}' belongs to user {}, and lies where everybody may write", path, status.st_uid));
   }
   if (!S_ISDIR(status.st_mode) || !everybody_writes(status)) return;
-  if (!is_trusted || (status.st_mode & S_ISVTX) == 0) {
-    throw refuse(refusal, fmt::format("everybody may move what is in '{}' (user {}, mode {:04o})", path, status.st_uid,
-                                      status.st_mode & 07777));
+  if (!is_trusted) {
+    throw refuse(refusal, fmt::format("'{}' belongs to user {}, and everybody may write there", path, status.st_uid));
   }
 }
 

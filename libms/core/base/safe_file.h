@@ -35,10 +35,11 @@ UniqueFd open_own_directory_at(const UniqueFd& directory, const std::string& nam
                                mode_t forbidden_mode, const Refusal& refusal);
 
 // Opens the caller's directory for the files of a run, at a path that its user gave. Other users whom nobody chose to
-// trust can neither have laid what is on the way, nor move it, nor write into it: below a directory that everybody may
-// write, which must be root's or the caller's and sticky, all belongs to one of these; and the directory itself is the
-// caller's and closed to everybody else but its group. Who owns the directories on the way, and their groups, are
-// trusted. Links are followed as far as this holds; the last name is no link of another user.
+// trust can neither have laid what is on the way, nor write into it: a directory on the way that everybody may write
+// must be root's or the caller's, and what lies there one of theirs; and the directory itself is the caller's and
+// closed to everybody else but its group. Who owns the other directories on the way, and their groups, are trusted.
+// Links are followed as far as this holds; the last name is no link of another user. In a directory that everybody may
+// write and that is not sticky others can still move what they did not make: whoever opened it so chose that.
 UniqueFd open_run_directory(const std::string& path, const Refusal& refusal);
 
 // The text of a regular file of the caller's in an open directory; nullopt: there is none of that name. Refused: links,

@@ -125,8 +125,9 @@ bool is_comm_kernel(std::string_view name, bool thorough) {
       })) {
     return true;
   }
-  return thorough && std::ranges::any_of(
-                         kParts, [&](std::string_view part) { return !std::ranges::search(name, part, same).empty(); });
+  return thorough && std::ranges::any_of(kParts, [&](std::string_view part) {
+           return std::search(name.begin(), name.end(), part.begin(), part.end(), same) != name.end();
+         });
 }
 
 Kind kernel_kind(std::string_view name) {
