@@ -23,7 +23,8 @@ Error refuse(const Refusal& refusal, std::string message) {
 }
 
 Error cannot(const Refusal& refusal, std::string_view doing, const std::string& path, int err) {
-  return refuse(refusal, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)));
+  return Error(refusal.kind, refusal.blame, fmt::format("cannot {} '{}': {}", doing, path, errno_text(err)),
+               err == EMFILE ? "'ulimit -n' limits the files that a process has open" : "");
 }
 
 UniqueFd open_at(int directory, const std::string& name, int flags, mode_t mode = 0) {
