@@ -34,7 +34,7 @@ UniqueFd open_own_directory(const std::string& path, mode_t mode, mode_t forbidd
 UniqueFd open_own_directory_at(const UniqueFd& directory, const std::string& name, const std::string& path, mode_t mode,
                                mode_t forbidden_mode, const Refusal& refusal);
 
-// Opens the caller's directory for the files of a run, at a path that its user gave. Other users whom nobody chose to
+// Opens the caller's directory for the files of a run, at a path that its user gave. Other users whom no one chose to
 // trust can neither have laid what is on the way, nor write into it: a directory on the way that everybody may write
 // must be root's or the caller's, and what lies there one of theirs; and the directory itself is the caller's and
 // closed to everybody else but its group. Who owns the other directories on the way, and their groups, are trusted.

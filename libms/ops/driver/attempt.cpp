@@ -33,7 +33,7 @@ bool is_progress(std::string_view line) {
   return false;
 }
 
-// How much a line says that its rank goes on.
+// How much a line says that its rank continues.
 int signs_in(std::string_view line, int alive) {
   const bool may_be_error = std::ranges::any_of(
       std::array<std::string_view, 8>{"rror", "xception", "Traceback", "FAIL", "ail", "WARN", "xit", "ignal"},

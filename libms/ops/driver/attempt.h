@@ -45,7 +45,7 @@ struct Attempt {
   std::optional<FlightNode> flight_node(const std::optional<FlightVerdict>& verdict) const;
 
  private:
-  // A rank's output. So many signs in it that the rank goes on mean that what it said before was not its end.
+  // A rank's output. So many signs in it that the rank continues mean that what it said before was not its end.
   static constexpr int kAlive = 20;
   struct Output {
     int signs = 0;

@@ -320,7 +320,7 @@ std::string Driver::leave() {
   return "the run saves, and the job is queued again";
 }
 
-// Returns whether the job is queued; if it cannot be, the run goes on with the nodes that it has.
+// Returns whether the job is queued; if it cannot be, the run continues with the nodes that it has.
 bool Driver::queue_after_save() {
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes
   entry().cause = kResizesCause;

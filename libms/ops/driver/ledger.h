@@ -53,7 +53,7 @@ struct Ledger {
   int idle_attempts() const;
   // The last two attempts ended for this cause, and the last one came no further.
   bool ends_again_for(std::string_view cause) const;
-  // The attempts on end, the last ones, that ended of one error of the program, but for those that ended without words,
+  // The last consecutive attempts that ended of one error of the program, but for those that ended without words,
   // and the nodes on which it occurred.
   struct SameError {
     int attempts = 0;

@@ -1,7 +1,7 @@
 // Why the device of a rank computes nothing, for traces that record the host too (Kineto): by step, by cause, and where
 // the host was meanwhile. Pure.
 //
-// A device is idle while none of its streams runs a kernel or a copy; waiting inside a kernel of a collective is
+// A device is idle while no stream of it runs a kernel or a copy; waiting inside a kernel of a collective is
 // communication, not idle. What ends such a gap was launched by a call on the host. If that call came after the device
 // ran dry, the host is the cause, and what its thread did in between says why. If it came before, the host is not.
 // Where no device computes, the rank is idle while no operator runs and no collective is under way.
