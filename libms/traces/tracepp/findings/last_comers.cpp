@@ -50,12 +50,12 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
   }
   const auto own_ns = static_cast<double>(most->caused_ns - most->waited_ns);
   const bool waits_little = own_ns > 0.7 * static_cast<double>(most->caused_ns);
-  // Being last once is chance; it must be last again and again.
+  // Being last once is chance; it must be last repeatedly.
   const double by_chance = 1.0 / static_cast<double>(by_rank.size());
   const double caused =
       std::max(share(static_cast<double>(most->caused_ns), all_ns), waits_little ? share(own_ns, added_ns) : 0.0);
   const double last = share(static_cast<double>(most->last), static_cast<double>(most->collectives));
-  // Ranks that share cores come last again and again, without a fault.
+  // Ranks that share cores often come last, without a fault.
   const std::vector<RankTrace>& ranks = trace.ranks;
   const bool shares_cores = ranks.size() > 1 && ranks[0].device.starts_with("cpu") && !ranks[0].host.empty() &&
                             ranks[0].host == ranks[1].host;

@@ -13,7 +13,7 @@
 
 namespace ms::tracepp {
 
-// Returns the rank that comes last to collectives again and again and causes most of the waiting: a slow_rank;
+// Returns the rank that repeatedly comes last to collectives and causes most of the waiting: a slow_rank;
 // std::nullopt: none stands out. Its confidence falls with what is missing or a guess; its doubt says what.
 std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& breakdown, const CommReport& comms);
 
