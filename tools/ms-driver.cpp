@@ -144,8 +144,10 @@ const std::vector<ManSection> kSections{
           {"events",
            "Notifications of --notify: interruptions with the reason and the accused nodes, and how the run ended. "
            "ms-diag notify --run RUN_DIR can also send them, from any machine that sees the directory."},
-          {"check-NODE.log, check-network.log, agents.log, notify.log",
-           "Output of ms-diag, ms-netcheck, the agents and ms-diag notify."}}},
+          {"check-NODE.json, check-network.json, hang.json, the same in .log, agents.log, notify.log",
+           "Reports of ms-diag, ms-netcheck and ms-tracepp hang, with their error output; output of the agents and "
+           "ms-diag "
+           "notify."}}},
     {.title = "KNOWN OUTPUT LINES", .items = line_items()}};
 
 // Made in main(): options that commands share are constants of other files, which are not set before it.

@@ -42,13 +42,16 @@ std::vector<char*> words_of(const std::vector<std::string>& words) {
 }  // namespace
 
 LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                               const std::string& output_file, const std::string& status_file) {
+                               const std::string& output_file, const std::string& status_file,
+                               const std::string& error_file) {
   const auto failed = [&](const std::string& why) {
     return Error("driver.start", Blame::node,
                  fmt::format("cannot start {} with its output in {}: {}", argv[0], output_file, why));
   };
   const ToWrite output = open_to_write(AT_FDCWD, output_file, O_APPEND);
   if (!output.fd) throw failed(output.why);
+  const ToWrite errors = error_file.empty() ? ToWrite{} : open_to_write(AT_FDCWD, error_file, O_APPEND);
+  if (!error_file.empty() && !errors.fd) throw failed(errors.why);
   unlink(status_file.c_str());
   std::vector<std::string> words{"/bin/sh", "-c", kScript, status_file};
   words.insert(words.end(), argv.begin(), argv.end());
@@ -57,7 +60,8 @@ LongCommand LongCommand::start(const std::vector<std::string>& argv, const std::
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  for (const int to : {1, 2}) posix_spawn_file_actions_adddup2(&files, output.fd.get(), to);
+  posix_spawn_file_actions_adddup2(&files, output.fd.get(), 1);
+  posix_spawn_file_actions_adddup2(&files, errors.fd ? errors.fd.get() : output.fd.get(), 2);
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);

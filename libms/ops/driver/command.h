@@ -1,4 +1,4 @@
-// A command that outlives the driver: it runs in a process group of its own, writes to a file, and its exit status goes
+// A command that outlives the driver: it runs in a process group of its own, writes to files, and its exit status goes
 // to another, so that a driver that was killed and came back can go on with it.
 #pragma once
 
@@ -22,9 +22,11 @@ class LongCommand {
     std::string status_file;
   };
 
-  // Starts it with `environment` in place of ours. Throws Error("driver.start", node).
+  // Starts it with `environment` in place of ours; its standard error goes to `error_file`, where one is given: srun
+  // writes its own messages there, and in one file they cut a document in two. Throws Error("driver.start", node).
   static LongCommand start(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                           const std::string& output_file, const std::string& status_file);
+                           const std::string& output_file, const std::string& status_file,
+                           const std::string& error_file = "");
   // One that an earlier driver started. It may have ended meanwhile.
   static LongCommand adopt(Place place) { return LongCommand(std::move(place)); }
 
@@ -43,8 +45,8 @@ class LongCommand {
   std::optional<int> status_;
 };
 
-// The JSON object that a program printed; nullopt where there is none. Words of srun may stand before and behind it:
-// its outer braces have lines of their own.
+// The JSON object that a program printed; nullopt where there is none. Words of a task prolog may stand before it: its
+// outer braces have lines of their own.
 std::optional<Json> document_in(std::string_view output);
 
 // Our environment with these variables set, and those with an empty value removed.

@@ -38,7 +38,7 @@ bool is_mismatch(const Json& json, const Json& suspect) {
          (reason == kWrongOrder && suspect.get<double>("confidence") >= kDecided);
 }
 
-std::string hang_file(const std::string& dir) { return dir + "/hang.log"; }
+std::string hang_file(const std::string& dir) { return dir + "/hang.json"; }
 
 }  // namespace
 
@@ -83,9 +83,10 @@ void FlightJudge::begin(const std::vector<std::string>& files, double now_s) {
   if (files.empty()) return;
   std::vector<std::string> words{"ms-tracepp", "hang", "--json"};
   words.insert(words.end(), files.begin(), files.end());
-  unlink(hang_file(dir_).c_str());
+  const std::string errors = dir_ + "/hang.log";
+  for (const std::string& earlier : {hang_file(dir_), errors}) unlink(earlier.c_str());
   try {
-    command_ = LongCommand::start(words, environment_with({}), hang_file(dir_), dir_ + "/hang.status");
+    command_ = LongCommand::start(words, environment_with({}), hang_file(dir_), dir_ + "/hang.status", errors);
     began_s_ = now_s;
   } catch (const Error& error) { log::warn("driver", "the flight recorders are not judged: {}", error.message()); }
 }

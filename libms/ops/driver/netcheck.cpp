@@ -20,7 +20,7 @@ constexpr const char* kStream = "16MiB";
 
 bool explains_a_hang(const std::string& symptom) { return symptom == "loss" || symptom == "size" || symptom == "flap"; }
 
-std::string output_of(const std::string& dir) { return dir + "/check-network.log"; }
+std::string output_of(const std::string& dir) { return dir + "/check-network.json"; }
 
 }  // namespace
 
@@ -50,14 +50,15 @@ std::optional<NetworkFound> network_found(std::string_view output) {
 
 void NetworkCheck::begin(const std::vector<std::string>& nodes, double max_gbps, double now_s) {
   if (busy() || nodes.size() < kLeastNodes) return;
-  unlink(output_of(dir_).c_str());
+  const std::string errors = dir_ + "/check-network.log";
+  for (const std::string& earlier : {output_of(dir_), errors}) unlink(earlier.c_str());
   // Beside a run that trains nobody waits for it, and agents of a busy node may come late.
   const char* const wait_s = max_gbps > 0 ? "30" : "10";
   try {
     command_ =
         LongCommand::start({program_, "locate", "--nodes", slurm::fold_hostlist(nodes), "--json", "--wait", wait_s,
                             "--pings", "50", "--bytes", kStream, "--max-rate", fmt::format("{}", max_gbps)},
-                           environment_with({}), output_of(dir_), dir_ + "/check-network.status");
+                           environment_with({}), output_of(dir_), dir_ + "/check-network.status", errors);
     nodes_ = nodes;
     began_s_ = now_s;
     log::info("driver", "the network of {} is looked at: ms-netcheck locate, over TCP, {} a stream at most{}",

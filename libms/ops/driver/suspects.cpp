@@ -27,11 +27,11 @@ void Suspects::begin_waiting() {
   while (!waiting_.empty() && running_.size() < kAtATime) {
     const auto [node, level] = waiting_.front();
     waiting_.pop_front();
-    unlink(file(node, "log").c_str());  // of an earlier check
+    for (const char* suffix : {"json", "log"}) unlink(file(node, suffix).c_str());  // of an earlier check
     try {
       running_.emplace(node, LongCommand::start(
                                  slurm::srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--json"}),
-                                 environment_with({}), file(node, "log"), file(node, "status")));
+                                 environment_with({}), file(node, "json"), file(node, "status"), file(node, "log")));
       log::info("driver", "{} is looked at: ms-diag run --level {}", node, level);
     } catch (const Error& error) { log::warn("driver", "{} is not looked at: {}", node, error.message()); }
   }
@@ -44,11 +44,14 @@ std::vector<Checkup> Suspects::take() {
       ++check;
       continue;
     }
-    const std::string path = file(check->first, "log");
-    // The status alone says nothing: srun ends with the same one where there is no such program.
-    const std::string output = access(path.c_str(), R_OK) == 0 ? read_file(path) : "";
+    const auto text_of = [&](const char* suffix) {
+      const std::string path = file(check->first, suffix);
+      return access(path.c_str(), R_OK) == 0 ? read_file(path) : "";
+    };
+    const std::string output = text_of("json");
     const std::optional<std::string> found = critical_finding(output);
-    const bool has_program = output.find("No such file or directory") == std::string::npos;
+    // The status alone says nothing: srun ends with the same one where there is no such program.
+    const bool has_program = text_of("log").find("No such file or directory") == std::string::npos;
     done.push_back({.node = check->first,
                     .well = !found,
                     .said = found                 ? *found

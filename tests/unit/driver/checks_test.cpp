@@ -322,10 +322,12 @@ TEST_F(Checks, AnAgentLooksAtItsNodeAgainAndAgain) {
 
 TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
   // srun stands in for itself: it prints what ms-diag would.
-  program("srun", "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\ncase \"$node\" in *n1) cat <<'E'\n" +
-                      std::string(kCritical) +
-                      "E\n;; *n2) echo 'error: execve(): ms-diag: No such file or directory' ;;\n"
-                      "*n3) printf '{\\n  \"findings\": []\\n}\\n' ;; esac\nexit 2");
+  program("srun",
+          "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\ncase \"$node\" in *n1) cat <<'E'\n" +
+              std::string(kCritical) +
+              "E\n;; *n2) echo 'error: execve(): ms-diag: No such file or directory' >&2 ;;\n"
+              "*n3) printf '{\\n  \"findings\": [\\n'; echo 'srun: error: n3: task 0: Exited with exit code 1' >&2; "
+              "printf ']\\n}\\n' ;; esac\nexit 2");
   const std::string path = std::getenv("PATH");
   setenv("PATH", (dir_ + ":" + path).c_str(), 1);
   Suspects suspects("ms-diag", dir_);
