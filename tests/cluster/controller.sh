@@ -60,7 +60,8 @@ without_keys_of() {
 }
 
 write_configuration() {
-  local etc=$CLUSTER_DIR/etc list gres='' node i
+  local etc=$CLUSTER_DIR/etc list gres='' mpi=pmix node i
+  compgen -G '/usr/lib/*/slurm*/mpi_pmix*.so' >/dev/null || mpi=none # Debian builds some versions without it
   list="node[01-$(printf %02d "$nodes")]"
   if ((gpus > 0)); then
     gres="Gres=gpu:h100:$gpus"
@@ -70,6 +71,7 @@ write_configuration() {
   {
     {
       cat "$cluster_home/slurm.conf"
+      echo "MpiDefault=$mpi"
       echo "NodeName=$list CPUs=$cpus RealMemory=2000 $gres State=UNKNOWN"
       echo "PartitionName=train Nodes=$list Default=YES MaxTime=INFINITE State=UP"
     } | without_keys_of "$conf"

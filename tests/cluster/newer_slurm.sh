@@ -19,7 +19,7 @@ if [[ ! -e $tree/usr/sbin/slurmctld ]]; then
   # Only apt's own settings of this machine reach the tree (a proxy, say), not its sources.
   mapfile -t settings < <(grep -lE '^ *Acquire' /etc/apt/apt.conf.d/* | sed 's/^/--aptopt=/')
   mmdebstrap --quiet --variant=apt "${settings[@]}" \
-    --include=slurmctld,slurmd,slurm-client,munge,slurm-wlm-basic-plugins,libslurm-dev,iproute2,util-linux,procps,gawk \
+    --include=slurmctld,slurmd,slurm-client,munge,slurm-wlm-basic-plugins,libslurm-dev,iproute2,util-linux,mount,procps,gawk \
     --include=openssh-server,openssh-client,libpmix-dev "$release" "$tree"
 fi
 mkdir -p "$build/include" # Slurm's headers alone: the tree's C library is not this machine's

@@ -118,6 +118,7 @@ struct FakeSlurm {
                 [this](std::uint32_t id, const std::string& text) {
                   called(fmt::format("notify {} {}", id, text), [&] { return true; });
                 },
+            .requeue = [this](std::uint32_t id) { called(fmt::format("requeue {}", id), [&] { return true; }); },
             .left_s = [this] { return left_s; }};
   }
 };

@@ -22,10 +22,12 @@ TEST_F(FlowTest, TheScriptOfAHeterogeneousJobLearnsOfAComponentsNode) {
   EXPECT_EQ(slurm_.num_calls("comment 7 " + std::string(kNote)), 1);
   EXPECT_EQ(slurm_.num_calls("notify 6 " + std::string(kNote) + "; Slurm ends all components of this job"), 1);
   EXPECT_EQ(slurm_.num_calls("job 6"), 1);
+  EXPECT_EQ(slurm_.num_calls("requeue 6"), 1) << "Slurm 26.05 does not do it";
   fresh();
   slurm_.job.het_leader = 7;  // it has the script itself, which has not begun
   EXPECT_EQ(prolog(), 69);
   EXPECT_EQ(slurm_.num_calls("notify"), 0);
+  EXPECT_EQ(slurm_.num_calls("requeue"), 0);
 }
 
 TEST_F(FlowTest, ANotificationThatFailsChangesNothing) {

@@ -52,7 +52,7 @@ class Act {
     if (when_ == When::before_start) decide_about_job(*note, acted);
     append_to_comment(job_.job_id, *note);
     if (!end_note_.empty()) append_to_comment(job_.job_id, end_note_);
-    if (acted.fail_job) tell_leader(*note);
+    if (acted.fail_job) end_leader(*note);
     return acted;
   }
 
@@ -223,12 +223,16 @@ class Act {
 
   // The script of a heterogeneous job begins when the prologs of its own component are done, so it may run already;
   // Slurm ends all components when one of them fails. Its standard error and its comment are where the user looks.
-  void tell_leader(const std::string& note) const {
+  // Slurm 26.05 asks for the component to be requeued, refuses that, and lets the job run on: so ask for the leader.
+  void end_leader(const std::string& note) const {
     if (het_leader_ == 0 || het_leader_ == job_.job_id) return;
     append_to_comment(het_leader_, note);
     const std::string line = fmt::format("{}; Slurm ends all components of this job for it{}", note,
                                          end_note_.empty() ? " and starts them again on other nodes" : "");
     world_.attempt("the script is not told", [&] { world_.slurm.notify(het_leader_, line); });
+    if (end_note_.empty()) {
+      world_.attempt("the leader is not requeued by this prolog", [&] { world_.slurm.requeue(het_leader_); });
+    }
   }
 
   // Two nodes may append at the same moment, and Slurm only knows how to replace: look again, a few times.

@@ -72,6 +72,7 @@ SlurmCalls slurm_calls(const Policy& policy, Clock& clock, const SlurmTime& time
       .set_admin_comment = [=](std::uint32_t job,
                                const std::string& text) { budget->commands().set_admin_comment(job, text); },
       .notify = [=](std::uint32_t job, const std::string& text) { budget->commands().notify(job, text); },
+      .requeue = [=](std::uint32_t job) { budget->commands().requeue(job); },
       .left_s = [=] { return budget->left_s(); },
   };
 }

@@ -28,6 +28,7 @@ struct SlurmCalls {
   std::function<void(const std::string& node)> resume;
   std::function<void(std::uint32_t job, const std::string& text)> set_admin_comment;
   std::function<void(std::uint32_t job, const std::string& text)> notify;
+  std::function<void(std::uint32_t job)> requeue;
   std::function<double()> left_s;
 };
 
