@@ -57,7 +57,9 @@ std::vector<std::string> flight_files(const std::string& prefix, double since_s)
   for (const std::string& name : Sysroot().list(directory)) {
     const std::string path = directory + "/" + name;
     struct stat status {};
-    if (!name.starts_with(start) || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (!name.starts_with(start) || lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    // In a directory such as /tmp, another user could lay a dump that accuses a node, or a second name of one.
+    if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_nlink > 1) continue;
     if (static_cast<double>(status.st_mtime) >= since_s && files.size() < kMostDumps) files.push_back(path);
   }
   return files;

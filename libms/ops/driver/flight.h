@@ -22,8 +22,8 @@ struct FlightVerdict {
 
 // The start of the names of dumps, as PyTorch takes it from the environment; empty: none is named. Pure.
 std::string flight_prefix(const std::function<const char*(const char*)>& variable);
-// The files whose names begin so and that were written after `since_s`, in seconds since 1970: those of an earlier
-// attempt tell of another hang.
+// The files of this user or of root whose names begin so and that were written after `since_s`, in seconds since 1970:
+// those of an earlier attempt tell of another hang. Links are left out.
 std::vector<std::string> flight_files(const std::string& prefix, double since_s);
 // Reads the first suspect of what "ms-tracepp hang --json" prints, whatever else is in the output; nullopt: none. Pure.
 std::optional<FlightVerdict> read_flight_verdict(std::string_view output);

@@ -14,6 +14,7 @@
 #include "driver/run_events.h"
 #include "driver/shrink.h"
 #include "driver/suspects.h"
+#include "support/files.h"
 
 namespace ms::driver {
 namespace {
@@ -124,7 +125,26 @@ TEST(Flight, FilesAreThoseOfTheAttempt) {
   EXPECT_THAT(flight_files(dir + "/fr_", 4e9), IsEmpty());
   EXPECT_THAT(flight_files("", 0), IsEmpty());
   EXPECT_THAT(flight_files("fr_", 0), IsEmpty()) << "whose directory is not known here";
+  // Not the attempt's: links, and second names of files.
+  fs::create_symlink(dir + "/other_0", dir + "/fr_2");
+  fs::create_hard_link(dir + "/other_0", dir + "/fr_3");
+  EXPECT_THAT(flight_files(dir + "/fr_", 0), ElementsAre(dir + "/fr_0", dir + "/fr_1"));
   fs::remove_all(dir);
+}
+
+TEST(Flight, FilesOfAnotherUserDoNotCount) {
+  if (geteuid() != 0) GTEST_SKIP() << "a second user takes root";
+  const test::TempDir dir;
+  for (const char* name : {"fr_0", "fr_1", "fr_2"}) test::spill(dir / name, "x");
+  constexpr uid_t kUser = 65534, kOther = 65533;
+  ASSERT_EQ(chmod(dir.path().c_str(), 0755), 0);
+  ASSERT_EQ(chown((dir / "fr_1").c_str(), kUser, kUser), 0);
+  ASSERT_EQ(chown((dir / "fr_2").c_str(), kOther, kOther), 0);
+  EXPECT_THAT(flight_files(dir / "fr_", 0), ElementsAre(dir / "fr_0"));
+  ASSERT_EQ(seteuid(kUser), 0);
+  const std::vector<std::string> files = flight_files(dir / "fr_", 0);
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_THAT(files, ElementsAre(dir / "fr_0", dir / "fr_1")) << "root's count";
 }
 
 TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
