@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "base/text.h"
-#include "base/user_path.h"
 #include "loan/commands.h"
 #include "loan/live.h"
 #include "loan/why_waits.h"
@@ -80,29 +79,29 @@ int observe(const Args& args) {
 }
 
 // Returns how long jobs have to save.
-double poll(const slurm::Commands& slurm, const Policy& policy, Memory& memory, double now_s) {
+double poll(const slurm::Commands& slurm, const Policy& policy, const UniqueFd& state, Memory& memory, double now_s) {
   const View view = look(slurm, policy, memory, now_s);
   remember(memory, view, policy);
   const Plan plan = make_plan(view, memory, policy);
   if (may_grow(view, memory, policy)) memory.scaled_s = now_s;
-  execute(slurm, policy, view, plan, memory);
-  write_memory(policy.slurm.state, memory);
-  write_metrics(policy.slurm.state, view, memory);
+  execute(slurm, policy, view, plan, state, memory);
+  write_memory(state, memory);
+  write_metrics(state, view, memory);
   return notice_s(policy, view.kill_wait_s);
 }
 
 int act(const Args& args) {
   const Policy policy = live_policy_of(args);
   const slurm::Commands slurm(command_options(policy.slurm));
-  make_user_directories(policy.slurm.state);
-  const FileLock lock = lock_file(policy.slurm.state + "/lock", Blame::user);
+  const UniqueFd state = open_state(policy.slurm.state);
+  const FileLock lock = lock_file(policy.slurm.state + "/lock", Blame::user, state.get(), "lock");
   if (!lock.fd) {
     throw user_error("loan.lock", fmt::format("another ms-loan acts in {}: {}", policy.slurm.state, lock.holder));
   }
-  Memory memory = read_memory(policy.slurm.state);
+  Memory memory = read_memory(state);
   SystemClock clock;
   if (args.has("once")) {
-    poll(slurm, policy, memory, clock.wall_s());
+    poll(slurm, policy, state, memory, clock.wall_s());
     return 0;
   }
   log::info("loan", "acts on {} every {}", policy.slurm.nodes, format_duration(policy.loan.poll_s));
@@ -110,7 +109,7 @@ int act(const Args& args) {
   double notice_s = policy.loan.return_s();
   for (;;) {
     const double begin_s = clock.now_s();
-    const auto failure = failure_of([&] { notice_s = poll(slurm, policy, memory, clock.wall_s()); });
+    const auto failure = failure_of([&] { notice_s = poll(slurm, policy, state, memory, clock.wall_s()); });
     const std::string now = failure ? failure->message() : std::string();
     if (failure && now != trouble) log::error("loan", "stopped acting, tries again at the next poll: {}", now);
     if (!failure && !trouble.empty()) log::info("loan", "acts again");

@@ -251,8 +251,8 @@ void read_elastic(const slurm::Commands& slurm, View& view) {
   for (LiveJob& job : view.jobs) read_elastic_comment(slurm.comment_of(job.id), job);
 }
 
-void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory) {
-  const std::string& state = policy.slurm.state;
+void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan,
+             const UniqueFd& state, Memory& memory) {
   const auto done = [&](const Action& action) {
     note_action(state, view.now_s, action);
     log::info("loan", "{} {}: {}", to_string(action.step),

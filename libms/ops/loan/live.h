@@ -28,6 +28,7 @@ void read_elastic(const slurm::Commands& slurm, View& view);
 
 // Does what is planned. The memory is written before and after signals, so that whoever is killed between sends one
 // twice rather than never. A job that cannot be queued again is logged, and tried at the next poll.
-void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan, Memory& memory);
+void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan,
+             const UniqueFd& state, Memory& memory);
 
 }  // namespace ms::loan

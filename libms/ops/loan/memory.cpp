@@ -1,15 +1,13 @@
 #include "loan/memory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/handle.h"
 #include "base/json.h"
 #include "base/safe_file.h"
 #include "base/text.h"
@@ -22,17 +20,18 @@ namespace {
 
 constexpr std::size_t kMaxStateBytes = std::size_t{1} << 30;
 
-std::string state_file(const std::string& directory) { return directory + "/state.json"; }
-std::string decisions_file(const std::string& directory) { return directory + "/decisions.jsonl"; }
+constexpr mode_t kReadable = 0644;
+
+const std::string kState = "state.json", kDecisions = "decisions.jsonl";
+
+const Refusal& refusal() {
+  static const Refusal kRefusal{.kind = "loan.state", .blame = Blame::storage};
+  return kRefusal;
+}
 
 std::string object_of(const Action& action) { return action.node.empty() ? std::to_string(action.job) : action.node; }
 
-}  // namespace
-
-Memory read_memory(const std::string& directory) {
-  const std::string path = state_file(directory);
-  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
-  const std::string text = read_user_file(path, kMaxStateBytes);
+Memory memory_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     Memory memory;
@@ -89,12 +88,30 @@ Memory read_memory(const std::string& directory) {
     json.get_to("lent", memory.lent);
     return memory;
   } catch (const JsonError& error) {
-    throw Error("loan.state", Blame::storage, fmt::format("{} is not a state of ms-loan: {}", path, error.what()),
-                "remove it: demand is then recorded again before nodes are lent");
+    throw Error("loan.state", Blame::storage, fmt::format("{} is not a state of ms-loan: {}", kState, error.what()),
+                "remove it from slurm.state: demand is then recorded again before nodes are lent");
   }
 }
 
-void write_memory(const std::string& directory, const Memory& memory) {
+}  // namespace
+
+UniqueFd open_state(const std::string& directory) {
+  return open_own_directory(std::filesystem::absolute(directory).string(), 0755, 0022,
+                            {.kind = refusal().kind, .blame = Blame::user});
+}
+
+Memory read_memory(const UniqueFd& state) {
+  const std::optional<std::string> text = read_at(state, kState, kMaxStateBytes, refusal());
+  return text ? memory_from_json(*text) : Memory();
+}
+
+Memory read_memory(const std::string& directory) {
+  const std::string path = directory + "/" + kState;
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  return memory_from_json(read_user_file(path, kMaxStateBytes));
+}
+
+void write_memory(const UniqueFd& state, const Memory& memory) {
   Json json{{"schema", 1},
             {"watched_from_s", memory.watched_from_s},
             {"seen_s", memory.seen_s},
@@ -131,26 +148,20 @@ void write_memory(const std::string& directory, const Memory& memory) {
   for (const auto& [job, sized] : memory.sized) json["sized"].push_back(Json{job, sized.nodes, sized.since_s});
   for (const auto& [job, restarts] : memory.started) json["started"].push_back(Json{job, restarts});
   for (const auto& [job, nodes] : memory.asked) json["asked"].push_back(Json{job, nodes});
-  write_file_atomic(state_file(directory), json.dump(1) + "\n");
+  write_at(state, kState, json.dump(1) + "\n", kReadable, refusal());
 }
 
-void note_action(const std::string& directory, double now_s, const Action& action) {
+void note_action(const UniqueFd& state, double now_s, const Action& action) {
   const Json json{{"time", utc_text(now_s)},
                   {"action", to_string(action.step)},
                   {"object", object_of(action)},
                   {"reason", action.reason}};
-  const std::string line = json.dump() + "\n";
-  const std::string path = decisions_file(directory);
-  const ToWrite file = open_to_write(AT_FDCWD, path, O_APPEND, 0644);
-  if (!file.fd || ::write(file.fd.get(), line.data(), line.size()) != std::ssize(line)) {
-    throw Error("loan.decisions", Blame::storage,
-                fmt::format("cannot write {}: {}", path, file.fd ? errno_text(errno) : file.why));
-  }
+  append_at(state, kDecisions, json.dump() + "\n", refusal(), {.mode = kReadable});
 }
 
 std::string actions_about(const std::string& directory, std::string_view name, std::size_t most) {
   std::vector<std::string> lines;
-  const std::string path = decisions_file(directory);
+  const std::string path = directory + "/" + kDecisions;
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
     if (::access(directory.c_str(), F_OK) == 0) return {};
     throw user_error("loan.state", fmt::format("there is no log of decisions: {} is not there", directory),
@@ -169,7 +180,7 @@ std::string actions_about(const std::string& directory, std::string_view name, s
   return fmt::format("{}", fmt::join(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(), ""));
 }
 
-void write_metrics(const std::string& directory, const View& view, const Memory& memory) {
+void write_metrics(const UniqueFd& state, const View& view, const Memory& memory) {
   int on_loan = 0, returning = 0, used = 0;
   for (const LiveNode& node : view.nodes) {
     on_loan += node.on_loan;
@@ -212,7 +223,7 @@ void write_metrics(const std::string& directory, const View& view, const Memory&
   add("training_node_seconds_total", "counter", "Of these, the ones that jobs on loan had.",
       fmt::format("{:.0f}", memory.training_s));
   add("last_poll_seconds", "gauge", "When Slurm and demand were last read.", fmt::format("{:.0f}", view.now_s));
-  write_file_atomic(directory + "/metrics.prom", text);
+  write_at(state, "metrics.prom", text, kReadable, refusal());
 }
 
 }  // namespace ms::loan

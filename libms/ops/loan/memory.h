@@ -5,18 +5,25 @@
 #include <string>
 #include <string_view>
 
+#include "base/handle.h"
 #include "loan/plan.h"
 
 namespace ms::loan {
 
-// Nothing remembered where there is no file. Error("loan.state", storage): it is not one of ours.
-Memory read_memory(const std::string& directory);
-void write_memory(const std::string& directory, const Memory& memory);
+// Opens the directory of act, and makes it if it is not there. Error("loan.state", user): it belongs to another user,
+// or others may write in it or above it, and could make act believe their demand.
+UniqueFd open_state(const std::string& directory);
 
-void note_action(const std::string& directory, double now_s, const Action& action);
+// Nothing remembered where there is no file. Error("loan.state", storage): it is not one of ours.
+Memory read_memory(const UniqueFd& state);
+// The same for a user who only looks.
+Memory read_memory(const std::string& directory);
+void write_memory(const UniqueFd& state, const Memory& memory);
+
+void note_action(const UniqueFd& state, double now_s, const Action& action);
 // The lines about this job or node, the oldest first: time, action, object and reason. At most `most`, the newest.
 std::string actions_about(const std::string& directory, std::string_view name, std::size_t most);
 
-void write_metrics(const std::string& directory, const View& view, const Memory& memory);
+void write_metrics(const UniqueFd& state, const View& view, const Memory& memory);
 
 }  // namespace ms::loan

@@ -189,7 +189,9 @@ constexpr Field<SlurmConfig> kSlurmFields[] = {
             "without a trap for the signal ends. Empty: no signal."},
     {.key = "state",
      .member = &SlurmConfig::state,
-     .doc = "Directory for the recorded demand, the decision log, and metrics.prom for Prometheus."},
+     .doc = "Directory for the recorded demand, the decision log, and metrics.prom for Prometheus. It must belong to "
+            "the user of ms-loan act. No other user may write in it or in a directory above it, except in those with "
+            "the sticky bit."},
     {.key = "scontrol",
      .member = &SlurmConfig::scontrol,
      .doc = "Path of scontrol. squeue and scancel must be in the same directory."},

@@ -244,11 +244,11 @@ TEST_F(LoanPlan, EveryStartIsCountedOnceWithItsWait) {
   EXPECT_DOUBLE_EQ(memory_.node_s, 2 * 10 * 4);
   EXPECT_DOUBLE_EQ(memory_.training_s, 2 * 10);
   EXPECT_DOUBLE_EQ(memory_.inference_s, 2 * 10);
-  write_memory(dir.path(), memory_);
+  write_memory(open_state(dir.path()), memory_);
   memory_ = read_memory(dir.path());
   plan();
   EXPECT_EQ(memory_.starts, 3) << "it was counted before it was killed";
-  write_metrics(dir.path(), view_, memory_);
+  write_metrics(open_state(dir.path()), view_, memory_);
   const std::string text = read_file(dir / "metrics.prom");
   EXPECT_THAT(text, HasSubstr("\nms_loan_queue_seconds{quantile=\"0.95\"} 50\n"));
   EXPECT_THAT(text, HasSubstr("\nms_loan_queue_seconds_sum 90\nms_loan_queue_seconds_count 3\n"));
@@ -284,7 +284,7 @@ TEST_F(LoanPlan, MemoryIsWrittenAndRead) {
   memory_.handing = {{"n3", {.run = 8, .job = 9, .since_s = 2.5}}};
   memory_.sized = {{8, {.nodes = 3, .since_s = 1.5}}};
   memory_.scaled_s = 2.25;
-  write_memory(dir.path(), memory_);
+  write_memory(open_state(dir.path()), memory_);
   const Memory read = read_memory(dir.path());
   EXPECT_EQ(read.demand, memory_.demand);
   EXPECT_EQ(read.notices, memory_.notices);
@@ -305,11 +305,37 @@ TEST_F(LoanPlan, MemoryIsWrittenAndRead) {
   }
 }
 
+// Who wrote there could make act believe a demand, or follow a link of theirs.
+TEST_F(LoanPlan, MemoryOfAnotherUserIsRefused) {
+  const TempDir dir;
+  const auto refused = [](const auto& body) {
+    const Error error = thrown_by(body);
+    return error.kind() == "loan.state" ? error.blame() : Blame::bug;
+  };
+  std::filesystem::create_directory_symlink(dir.path(), dir / "link");
+  EXPECT_EQ(refused([&] { open_state(dir / "link"); }), Blame::user);
+  write_memory(open_state(dir / "open"), memory_);
+  std::filesystem::permissions(dir / "open", std::filesystem::perms::all);
+  EXPECT_EQ(refused([&] { open_state(dir / "open"); }), Blame::user);
+  EXPECT_EQ(refused([&] { open_state(dir / "open/below"); }), Blame::user);
+  if (::geteuid() != 0) GTEST_SKIP() << "a second user takes root";
+  constexpr uid_t kOther = 65534;
+  const UniqueFd state = open_state(dir / "state");
+  write_memory(state, memory_);
+  note_action(state, 0, {.step = Step::lend, .node = "n1", .reason = "it is idle"});
+  for (const char* name : {"state.json", "decisions.jsonl"})
+    ASSERT_EQ(::chown((dir / "state/" + name).c_str(), kOther, kOther), 0);
+  EXPECT_EQ(refused([&] { read_memory(state); }), Blame::storage);
+  EXPECT_EQ(refused([&] { note_action(state, 0, {.step = Step::lend, .node = "n1"}); }), Blame::storage);
+  ASSERT_EQ(::chown((dir / "state").c_str(), kOther, kOther), 0);
+  EXPECT_EQ(refused([&] { open_state(dir / "state"); }), Blame::user);
+}
+
 TEST_F(LoanPlan, DecisionsAreExplained) {
   const TempDir dir;
-  note_action(dir.path(), 0, {.step = Step::lend, .node = "n1", .reason = "it is idle"});
-  note_action(dir.path(), 60, {.step = Step::notify, .job = 7, .reason = "n1 goes back"});
-  note_action(dir.path(), 90, {.step = Step::requeue, .job = 7, .reason = "n1 goes back\n"});
+  note_action(open_state(dir.path()), 0, {.step = Step::lend, .node = "n1", .reason = "it is idle"});
+  note_action(open_state(dir.path()), 60, {.step = Step::notify, .job = 7, .reason = "n1 goes back"});
+  note_action(open_state(dir.path()), 90, {.step = Step::requeue, .job = 7, .reason = "n1 goes back\n"});
   EXPECT_EQ(actions_about(dir.path(), "n1", 9), "1970-01-01T00:00:00Z  lend: it is idle\n");
   EXPECT_EQ(actions_about(dir.path(), "7", 1), "1970-01-01T00:01:30Z  requeue: n1 goes back\n\n");
   EXPECT_EQ(actions_about(dir.path(), "17", 9), "");
