@@ -1,11 +1,13 @@
 #include "notify/relay.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/handle.h"
 #include "base/log.h"
 
 namespace ms::notify {
@@ -56,9 +58,10 @@ void take_events(const std::string& directory, SpooledEvents& events, std::set<s
 }
 
 void remove_event(const std::string& directory, const std::string& name) {
-  const std::string path = directory + "/" + name;
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    log::warn("notify", "cannot remove {}, which was sent: {}", path, errno_text(errno));
+  const fs::path path = fs::path(directory) / name;
+  const UniqueFd host(::open(path.parent_path().c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if ((!host || ::unlinkat(host.get(), path.filename().c_str(), 0) != 0) && errno != ENOENT)
+    log::warn("notify", "cannot remove {}, which was sent: {}", path.string(), errno_text(errno));
 }
 
 }  // namespace ms::notify

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "notify/relay.h"
+#include "support/files.h"
 
 namespace ms::notify {
 namespace {
@@ -337,6 +339,19 @@ TEST(NotifyConfigTest, IsChecked) {
       EXPECT_THAT(problem, HasSubstr(row.problem)) << row.text;
     }
   }
+}
+
+// Others may write in the relay: what was a node's folder when it was read may be a link by now.
+TEST(Relay, RemovesEventsFromFoldersOnly) {
+  const test::TempDir dir;
+  for (const char* folder : {"relay", "relay/n1", "other"}) std::filesystem::create_directory(dir / folder);
+  for (const char* file : {"relay/n1/1.json", "relay/n1/2.json", "other/1.json"}) test::spill(dir / file, "{}");
+  std::filesystem::create_directory_symlink(dir / "other", dir / "relay/n2");
+  remove_event(dir / "relay", "n1/1.json");
+  remove_event(dir / "relay", "n1/none.json");
+  remove_event(dir / "relay", "n2/1.json");
+  EXPECT_THAT(test::names_in(dir / "relay/n1"), ElementsAre("2.json"));
+  EXPECT_THAT(test::names_in(dir / "other"), ElementsAre("1.json"));
 }
 
 }  // namespace

@@ -1,2 +1,2 @@
 void move_it() { ::rename("a", "b"); }
-void move_back() { renameat(1, "b", 1, "a"); }
+void move_back() { renameat(1, "b", AT_FDCWD, "a"); }

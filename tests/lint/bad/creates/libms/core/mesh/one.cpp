@@ -1,0 +1,1 @@
+void make_it() { mkdir("a", 0700); }

@@ -1,0 +1,1 @@
+void drop_it() { ::rmdir("a"); }
