@@ -69,8 +69,14 @@ void keep_counters(State& state, const std::vector<Result>& results) {
   }
 }
 
-// Returns the time from which the kernel's log counts. A time in the future was written before the clock went back.
-double since(double last_wall_s, const World& world) { return last_wall_s <= world.clock.wall_s() ? last_wall_s : 0; }
+// Returns the time from which the kernel's log counts. A time in the future was written before the clock went back:
+// what is in the log by now was there before the undrain, as far as is known, and must not drain the node once more.
+double since_undrain(const Memory& memory, const State& state, const World& world) {
+  const double now_wall_s = world.clock.wall_s();
+  if (state.last_undrain_wall_s <= now_wall_s) return state.last_undrain_wall_s;
+  memory.change([&](State& kept) { kept.last_undrain_wall_s = now_wall_s; });
+  return now_wall_s;
+}
 
 // Slurm and the machine may have its name with and without the domain.
 bool same_host(const std::string& a, const std::string& b) {
@@ -152,7 +158,7 @@ int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wor
   }
   const Memory memory(policy, world, job.node);
   const State state = memory.state();
-  const Examination seen = look_at_node(policy, world, state, since(state.last_undrain_wall_s, world));
+  const Examination seen = look_at_node(policy, world, state, since_undrain(memory, state, world));
   const std::vector<Finding> bad = draining(seen.findings, policy, &job);
   Acted acted;
   if (!bad.empty()) acted = act_on(bad, When::before_start, policy, job, world, memory);
@@ -182,7 +188,7 @@ void epilog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wo
   if (since_s >= 0 && since_s < policy.prolog.epilog_interval_s) return;
   // If the time cannot be stored, nothing is checked: otherwise every failed job would run the checks again.
   if (!memory.change([&](State& kept) { kept.last_epilog_wall_s = now_wall_s; })) return;
-  const Examination seen = look_at_node(policy, world, state, since(state.last_undrain_wall_s, world));
+  const Examination seen = look_at_node(policy, world, state, since_undrain(memory, state, world));
   const std::vector<Finding> bad = draining(seen.findings, policy, &job);
   if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
   keep(memory, seen, job.job_id);
@@ -205,8 +211,9 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   if (verified) {
     // Kernel messages before the drain led to it; only later ones count.
     const double drained_wall_s = memory.last_wall_s("drain", "").value_or(0);
-    seen = look_at_node(policy, world, state,
-                        std::max(since(drained_wall_s, world), since(state.last_undrain_wall_s, world)));
+    seen = look_at_node(
+        policy, world, state,
+        std::max(drained_wall_s <= world.clock.wall_s() ? drained_wall_s : 0, since_undrain(memory, state, world)));
     const std::vector<Finding> bad = draining(seen.findings, policy, nullptr);
     for (const Finding& finding : bad) text += plain_text(finding.str(), std::string::npos) + "\n";
     if (!bad.empty()) {
