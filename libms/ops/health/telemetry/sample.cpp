@@ -161,9 +161,9 @@ Sample take_sample(const Policy& policy, double deadline_s) {
   }
   // A log that was read and says nothing of a GPU is a count, too.
   for (const auto& [device, facts] : sample.facts) {
-    const bool told = std::any_of(sample.values.begin(), sample.values.end(), [&](const SampleValue& value) {
-      return value.device == device && value.column == kXids;
-    });
+    const bool told =
+        std::any_of(sample.values.begin(), sample.values.end(),
+                    [&gpu = device](const SampleValue& value) { return value.device == gpu && value.column == kXids; });
     if (has_log && !told) sample.values.push_back({device, std::string(kXids), 0});
   }
   std::stable_sort(sample.values.begin(), sample.values.end(),
