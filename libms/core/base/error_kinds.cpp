@@ -31,8 +31,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "A checkpoint lacks files of some ranks: the run ended during the save, or files were deleted later. Use an older "
      "checkpoint; 'ms-ckpt ls' lists complete ones."},
     {"ckpt.link",
-     "A path contains a symbolic link of one user to a directory of another user. If that is intended, give the "
-     "directory itself."},
+     "A path contains a symbolic link of one user to a directory of another user, or another user may have laid what "
+     "is on the way to your own directory. If that is intended, give the directory itself."},
     {"ckpt.list", "The directory of checkpoints cannot be listed. Check its owner and the file system."},
     {"ckpt.lock",
      "A directory of checkpoints cannot be locked. The file system may not support locks; the message has its reason."},

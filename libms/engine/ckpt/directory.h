@@ -67,7 +67,7 @@ class Directory {
  public:
   // One that does not exist holds nothing, and what is made in it fails. Throws Error("ckpt.list", storage);
   // Error("ckpt.link", user): a link on the way belongs neither to root, nor to the caller, nor to the owner of the
-  // directory that it leads to.
+  // directory that it leads to; to the caller's own, such a link leads only as open_run_directory() allows.
   Directory(std::string path);
   // One in another. Throws Error("ckpt.list", storage).
   Directory(const Directory& above, const std::string& name);

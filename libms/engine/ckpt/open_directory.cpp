@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/safe_file.h"
 #include "base/text.h"
 
 namespace ms::ckpt {
@@ -64,7 +65,9 @@ UniqueFd open_directory(const std::string& path) {
   const uid_t user = ::geteuid();
   for (const Link& link : links) {
     if (link.owner == 0 || link.owner == user || link.owner == opened.st_uid) continue;
-    if (user != 0 && opened.st_uid == user) continue;  // the user's own, by a path that the user named
+    // The user's own, by a path that the user named, but not by a link that others may have laid: it would choose which
+    // of the user's checkpoints are pruned.
+    if (user != 0 && opened.st_uid == user) return open_run_directory(path, {"ckpt.link", Blame::user});
     throw user_error("ckpt.link",
                      fmt::format("'{}': the link '{}' of user {} leads to a directory of user {}", path, link.path,
                                  link.owner, opened.st_uid),

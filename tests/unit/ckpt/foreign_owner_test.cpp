@@ -114,28 +114,38 @@ TEST_F(ForeignOwner, APinIsARegularFile) {
 TEST_F(ForeignOwner, NoLinkOfAUserLeadsToAnotherUsersDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "a second user takes root";
   constexpr uid_t kThird = 65533;
-  const std::string above = dir_ / "above", link = above + "/link";
+  const std::string above = dir_ / "above", link = above + "/link", on_the_way = above + "/back/victim";
   fs::create_directory(above);
   fs::create_directory_symlink(victim_, link);
-  fs::create_directory_symlink(dir_.path(), above + "/back");  // a link on the way, not the last
-  for (const std::string& path : {dir_.path(), above, victim_}) fs::permissions(path, fs::perms::all);
+  fs::create_directory_symlink(dir_.path(), above + "/back");
+  ASSERT_EQ(chmod(dir_.path().c_str(), 0755), 0);
+  const auto error_of = [&](const std::string& path, uid_t user) {
+    if (seteuid(user) != 0) ADD_FAILURE() << "seteuid";
+    const std::optional<Error> error = test::error_from([&] { pin(path, 77); });  // there is no such step
+    if (seteuid(0) != 0) ADD_FAILURE() << "seteuid";
+    return error ? error->kind() : "";
+  };
   struct Row {
     uid_t link, target, user;
-    bool allowed;
+    bool allowed, allowed_on_the_way, allowed_where_everybody_writes;
   };
-  for (const Row& row : {Row{0, 0, 0, true}, Row{kOwner, 0, 0, false}, Row{kOwner, kOwner, 0, true},
-                         Row{kOwner, kThird, 0, false}, Row{0, kOwner, 0, true}, Row{kOwner, 0, kThird, false},
-                         Row{kOwner, kThird, kThird, true}, Row{kThird, kOwner, kThird, true}}) {
+  for (const Row& row :
+       {Row{0, 0, 0, true, true, true}, Row{kOwner, 0, 0, false, false, false},
+        Row{kOwner, kOwner, 0, true, true, true}, Row{kOwner, kThird, 0, false, false, false},
+        Row{0, kOwner, 0, true, true, true}, Row{kOwner, 0, kThird, false, false, false},
+        Row{kOwner, kThird, kThird, false, true, false},  // one's own directory, by the link of another
+        Row{kThird, kOwner, kThird, true, true, true}}) {
     SCOPED_TRACE(fmt::format("link {} target {} user {}", row.link, row.target, row.user));
     ASSERT_EQ(lchown(link.c_str(), row.link, row.link), 0);
     ASSERT_EQ(lchown((above + "/back").c_str(), row.link, row.link), 0);
     ASSERT_EQ(chown(victim_.c_str(), row.target, row.target), 0);
-    ASSERT_EQ(seteuid(row.user), 0);
-    for (const std::string& path : {link, above + "/back/victim"}) {
-      const std::optional<Error> error = test::error_from([&] { pin(path, 77); });  // there is no such step
-      EXPECT_EQ(error ? error->kind() : "", row.allowed ? "ckpt.none" : "ckpt.link") << path;
-    }
-    ASSERT_EQ(seteuid(0), 0);
+    ASSERT_EQ(chmod(victim_.c_str(), row.user == row.target ? 0755 : 0777), 0);
+    ASSERT_EQ(chmod(above.c_str(), 0755), 0);
+    EXPECT_EQ(error_of(link, row.user), row.allowed ? "ckpt.none" : "ckpt.link");
+    EXPECT_EQ(error_of(on_the_way, row.user), row.allowed_on_the_way ? "ckpt.none" : "ckpt.link");
+    ASSERT_EQ(chmod(above.c_str(), 01777), 0);
+    for (const std::string& path : {link, on_the_way})
+      EXPECT_EQ(error_of(path, row.user), row.allowed_where_everybody_writes ? "ckpt.none" : "ckpt.link") << path;
   }
 }
 
