@@ -89,8 +89,8 @@ class Network final : public Model {
     std::int64_t at = 0;
     for (std::size_t i = 0; i < kLayers; ++i) {
       const auto [out, in] = sizes_[i];
-      const auto view = [&](Tensor of) { return of.slice_cols(at, out * in).reshape(out, in); };
-      const auto bias = [&](Tensor of) { return of.slice_cols(at + out * in, out); };
+      const auto view = [&, out = out, in = in](Tensor of) { return of.slice_cols(at, out * in).reshape(out, in); };
+      const auto bias = [&, out = out, in = in](Tensor of) { return of.slice_cols(at + out * in, out); };
       layers_[i] = {view(parameters_), bias(parameters_), view(gradients_), bias(gradients_)};
       at += out * in + out;
       const std::int64_t count = i == 0 ? rows : kBatch;
