@@ -34,7 +34,9 @@ const std::vector<ManSection> kSections{
           {"2. Checks", "With --preflight, ms-diag checks every node. Nodes with critical findings are excluded."},
           {"3. Attempt",
            "srun starts the command on all nodes but the spares. Its output goes to the job's log and to "
-           "RUN_DIR/driver/attempt-N.log."},
+           "RUN_DIR/driver/attempt-N.log. When a task exits with an error, the others have 0.7 s to exit and to print "
+           "why; then the driver ends them. srun would kill them at once, and lose what they and the first one print. "
+           "--srun=--kill-on-bad-exit=0 or 1 leaves this to srun."},
           {"4. Alarm",
            "An attempt ends when a rank dies, the job step ends, a node is lost, or no rank makes progress before a "
            "deadline. A node is lost when two conditions hold: its agent and its kernel are silent for 1.5 s, and no "

@@ -30,6 +30,45 @@ assert roles["node03"] == "excluded" and roles["node02"] in ("spare", "works"), 
 BASH
 }
 
+# srun --kill-on-bad-exit loses them in more than half of such runs.
+@test "the last words of a rank are kept, and name the program" {
+  inside 3 1 <<'BASH'
+  cat >27.sh <<'SH'
+sleep 1
+if [ "$SLURM_PROCID" = 1 ]; then
+  echo "slurmstepd: error: Detected 1 oom_kill event in StepId=11300781.0. Some of the step tasks have been OOM Killed." >&2
+  kill -KILL $$
+fi
+sleep 1000
+SH
+  cat >26.sh <<'SH'
+sleep 1
+if [ "$SLURM_PROCID" = 1 ]; then
+  echo "node02:3063028:3066152 [0] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'" >&2
+  echo "Last error: Failed to CUDA calloc 6291456 bytes" >&2
+  exit 1
+fi
+echo "node01:3063025:3066048 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer" >&2
+sleep 1000
+SH
+  for try in 1 2 3; do
+    drive -- bash 27.sh
+    ends_with 93
+    [ "$(attempt 1 cause) $(attempt 2 cause)" = '"job_memory" "job_memory"' ]
+    [ "$(attempt 1 code) $(attempt 1 suspects)" = '137 []' ]
+    rm -r r job.log
+    drive -- bash 26.sh
+    ends_with 93
+    [ "$(attempt 1 cause) $(attempt 2 cause)" = '"gpu_memory" "gpu_memory"' ]
+    rm -r r job.log
+  done
+  # The option of the user counts.
+  drive --srun=--kill-on-bad-exit=0 -- sh -c '[ $SLURM_PROCID = 1 ] && exit 5; sleep 3; echo still here; exit 93'
+  ends_with 93
+  grep -q '^still here' job.log
+BASH
+}
+
 @test "scontrol that hangs before the driver begins delays it, and no more" {
   inside 1 1 <<'BASH'
   driven_config train.steps=20

@@ -88,6 +88,10 @@ void Agents::order(const std::string& node, const Order& order) {
   if (found != seats_.end() && found->second.id != 0) hub_.send(found->second.id, to_json(order));
 }
 
+void Agents::order(const std::vector<std::string>& nodes, const Order& order) {
+  for (const std::string& node : nodes) this->order(node, order);
+}
+
 std::size_t Agents::connected() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(seats_, [](const auto& entry) { return entry.second.id != 0; }));

@@ -34,6 +34,7 @@ class Agents {
   // Starts agents where there is none, but not on nodes of `without`.
   void tick(const std::set<std::string>& without);
   void order(const std::string& node, const Order& order);
+  void order(const std::vector<std::string>& nodes, const Order& order);
   bool has(const std::string& node) const { return seats_.at(node).id != 0; }
   std::size_t connected() const;
   // Asks the kernels of these nodes; returns which of those that were asked before have answered.

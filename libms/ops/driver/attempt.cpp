@@ -53,17 +53,27 @@ void Attempt::take_output(const std::vector<std::string>& output_lines, int task
   if (watcher) watcher->output(now_s);
   for (const std::string& text : output_lines) {
     std::string_view line = text;
-    const int rank = take_label(line);
+    take_label(line);
     write_bytes(fmt::format("{}\n", line));
+  }
+  take_lines(output_lines, tasks_per_node, now_s);
+}
+
+void Attempt::take_lines(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s) {
+  for (std::string_view line : output_lines) {
+    const int rank = take_label(line);
     take_line(line, rank, tasks_per_node, now_s);
   }
 }
 
 void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, double now_s) {
   ++number_;
-  if (const std::optional<TaskExit> exit = task_exit(line);
-      exit && (!first_exit || exit->code == static_cast<int>(ExitCode::no_progress)))
-    first_exit = exit;
+  // A task may print what another srun says.
+  if (const std::optional<TaskExit> exit = rank < 0 ? task_exit(line) : std::nullopt) {
+    if (!failed_s) failed_s = now_s;
+    const bool tells = exit->code != TaskExit::kUnknown;
+    if (tells && (!first_exit || exit->code == static_cast<int>(ExitCode::no_progress))) first_exit = exit;
+  }
   int worker = take_worker(line);
   if (outputs_.size() >= kMostOutputs && !outputs_.contains({rank, worker})) rank = worker = -1;
   Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];

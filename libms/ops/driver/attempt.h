@@ -25,6 +25,8 @@ struct Attempt {
   std::optional<Tail> output;
   std::optional<Alarm> alarm;
   double alarm_s = 0, ended_s = 0;       // of the alarm; when the command had ended
+  std::optional<double> failed_s;        // when srun said first that a task ended badly
+  bool ends_tasks = false;               // because of that
   std::set<std::string> awaited;         // agents that owe an answer
   std::optional<double> looked_early_s;  // when agents began to look at what may be a hang
   std::vector<NodeTask> tasks;
@@ -36,6 +38,8 @@ struct Attempt {
   // Writes lines of the command to the driver's own output, without the ranks that srun puts before them, and keeps
   // what they say.
   void take_output(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s);
+  // Keeps what lines say that were written before.
+  void take_lines(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s);
   // A line of the output; `rank`: whose it is, -1: not known.
   void take_line(std::string_view line, int rank, int tasks_per_node, double now_s);
   // The known lines that tell most of the end: of each row and rank the first that its rank did not outlive, or the

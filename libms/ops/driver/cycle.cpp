@@ -31,6 +31,12 @@ void Driver::adopt(DriverState state) {
   sizes_.ask();
   attempt_->watcher.emplace(state.attempt, attempt_->nodes, limits(), deadlines_, clock_.now_s());
   attempt_->output.emplace(files_.output(state.attempt), state.output_offset);
+  // What that driver had read, and maybe acted on no more.
+  constexpr std::int64_t kRead_bytes = 65536;
+  Tail read(files_.output(state.attempt), std::max<std::int64_t>(0, state.output_offset - kRead_bytes));
+  std::vector<std::string> lines = read.lines();
+  if (state.output_offset > kRead_bytes && !lines.empty()) lines.erase(lines.begin());  // cut in two
+  attempt_->take_lines(lines, options_.launch.tasks_per_node, clock_.now_s());
   phase_ = Phase::running;
   const bool leaves =
       std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return sizes_.given_back().contains(node); });
@@ -101,9 +107,7 @@ void Driver::begin_attempt() {
             nodes_.pool().with(NodeRole::spare).empty()
                 ? std::string()
                 : fmt::format(", spare: {}", slurm::fold_hostlist(nodes_.pool().with(NodeRole::spare))));
-  for (const std::string& node : options_.nodes) {
-    if (orphan_) agents_.order(node, {.what = "kill", .attempt = *orphan_});
-  }
+  if (orphan_) agents_.order(options_.nodes, {.what = "kill", .attempt = *orphan_});
   orphan_.reset();
   save();  // a driver that is killed from here on leaves an attempt that is known
   try {
@@ -135,6 +139,18 @@ void Driver::alarm(Alarm found, double now_s) {
   if (!attempt_->looked_early_s) look();
   if (attempt_->awaited.empty()) return end_command(now_s);
   phase_ = Phase::looking;
+}
+
+// A task ended badly. The others have some time to say the same or more, then they are ended: by their agents, and by
+// srun where there is none. Returns whether that may go on, in which alarms would only hide it.
+bool Driver::end_failed(double now_s) {
+  if (!attempt_->failed_s || !ends_with_bad_task(options_.launch)) return false;
+  const double since_s = now_s - *attempt_->failed_s - options_.limits.ending_s;
+  if (since_s >= 0 && !std::exchange(attempt_->ends_tasks, true)) {
+    agents_.order(attempt_->nodes, {.what = "kill", .attempt = entry().number});
+    attempt_->command->signal(SIGTERM);
+  }
+  return since_s < watch::kKill_s;
 }
 
 // Shows what the tasks do, and where, to the judge and to people.
@@ -212,9 +228,7 @@ void Driver::finish_attempt(double now_s) {
                            .lines = attempt_->lines()};
   const bool well = attempt_->ended_well();
   // Where slurmd is gone, ranks outlive srun.
-  for (const std::string& node : attempt_->nodes) {
-    if (!well) agents_.order(node, {.what = "kill", .attempt = entry().number});
-  }
+  if (!well) agents_.order(attempt_->nodes, {.what = "kill", .attempt = entry().number});
   if (!well)
     evidence.lost = attempt_->alarm && attempt_->alarm->kind == AlarmKind::node_lost ? attempt_->alarm->nodes
                                                                                      : attempt_->watcher->lost(now_s);

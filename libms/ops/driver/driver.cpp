@@ -322,6 +322,7 @@ void Driver::step(double now_s) {
         settle(now_s);
         break;
       }
+      if (end_failed(now_s)) break;
       if (std::optional<Alarm> found = attempt_->watcher->check(now_s, is_replaceable());
           found && found->kind != AlarmKind::hang) {
         alarm(*std::move(found), now_s);

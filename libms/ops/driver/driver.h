@@ -56,6 +56,7 @@ class Driver {
   void note_progress();
   void begin_recovery(double now_s);
   void alarm(Alarm alarm, double now_s);
+  bool end_failed(double now_s);
   void look();
   void look_early(double now_s);
   void end_command(double now_s);

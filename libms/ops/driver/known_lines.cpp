@@ -183,8 +183,8 @@ std::optional<TaskExit> task_exit(std::string_view line) {
   if (!line.starts_with(kStart)) return std::nullopt;
   line.remove_prefix(kStart.size());
   const std::size_t task = line.find(kTask);
-  if (task == line.npos) return std::nullopt;
-  TaskExit exit{.node = std::string(line.substr(0, task)), .code = 0};
+  if (task == line.npos || line.substr(0, task).find(' ') != line.npos) return std::nullopt;
+  TaskExit exit{.node = std::string(line.substr(0, task)), .code = TaskExit::kUnknown};
   if (!slurm::is_host_name(exit.node)) exit.node.clear();  // several nodes at once
   if (const std::size_t code = line.find(kCode); code != line.npos) {
     const std::string_view number = line.substr(code + kCode.size());
@@ -198,9 +198,9 @@ std::optional<TaskExit> task_exit(std::string_view line) {
         std::pair{": Out Of Memory", 9}, std::pair{": Killed", 9}}) {
     if (line.find(name) == line.npos) continue;
     exit.code = 128 + signal;
-    return exit;
+    break;
   }
-  return std::nullopt;
+  return exit;
 }
 
 int take_worker(std::string_view& line) {

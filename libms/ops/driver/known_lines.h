@@ -47,8 +47,9 @@ std::string without_numbers(std::string_view line);
 // Reads what srun says of a task that ended badly: "srun: error: node01: task 0: Exited with exit code 2". srun itself
 // then returns the code of the tasks that it killed, so the first of these lines says more.
 struct TaskExit {
+  static constexpr int kUnknown = -1;
   std::string node;
-  int code = 0;  // 128 + the signal that ended it
+  int code = 0;  // 128 + the signal that ended it; kUnknown: by one that may come from outside
 };
 std::optional<TaskExit> task_exit(std::string_view line);
 

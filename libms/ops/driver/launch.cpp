@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -24,7 +25,7 @@ std::vector<std::string> srun_command(const LaunchSpec& spec, const std::vector<
       "--overlap",
       "--label",
       "--unbuffered",
-      "--kill-on-bad-exit=1",
+      "--kill-on-bad-exit=0",
       fmt::format("--nodes={}", nodes.size()),
       fmt::format("--ntasks={}", nodes.size() * static_cast<std::size_t>(spec.tasks_per_node)),
       fmt::format("--ntasks-per-node={}", spec.tasks_per_node),
@@ -33,6 +34,12 @@ std::vector<std::string> srun_command(const LaunchSpec& spec, const std::vector<
   argv.insert(argv.end(), spec.srun_options.begin(), spec.srun_options.end());
   argv.insert(argv.end(), spec.command.begin(), spec.command.end());
   return argv;
+}
+
+bool ends_with_bad_task(const LaunchSpec& spec) {
+  return std::ranges::none_of(spec.srun_options, [](const std::string& option) {
+    return option.starts_with("--kill-on-bad-exit") || option.starts_with("-K");
+  });
 }
 
 int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node) {

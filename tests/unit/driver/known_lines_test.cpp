@@ -84,7 +84,8 @@ TEST(KnownLines, SrunSaysHowATaskEnded) {
   EXPECT_EQ(of("srun: error: node[01-02]: tasks 0-1: Exited with exit code 1"), " 1");
   EXPECT_EQ(of("srun: error: node02: task 1: Segmentation fault (core dumped)"), "node02 139");
   EXPECT_EQ(of("srun: error: node02: task 1: Out Of Memory"), "node02 137");
-  EXPECT_EQ(of("srun: error: node02: task 1: Terminated"), "nothing");
+  EXPECT_EQ(of("srun: error: node02: task 1: Terminated"), "node02 -1") << "by whom is not known";
+  EXPECT_EQ(of("srun: error: Ended, says node02: task 1: Killed"), "nothing");
   EXPECT_EQ(of("srun: error: Unable to create step for job 7"), "nothing");
   EXPECT_EQ(of("srun: launch/slurm: _step_signal: Terminating StepId=1.3"), "nothing");
 }

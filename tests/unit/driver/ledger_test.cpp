@@ -174,9 +174,12 @@ TEST(Launch, WordsForSrun) {
   const LaunchSpec spec{
       .command = {"/usr/bin/ms-train", "run", "c.toml"}, .tasks_per_node = 2, .srun_options = {"--mem=0"}};
   EXPECT_THAT(srun_command(spec, {"n1", "n2"}),
-              ElementsAre("srun", "--overlap", "--label", "--unbuffered", "--kill-on-bad-exit=1", "--nodes=2",
+              ElementsAre("srun", "--overlap", "--label", "--unbuffered", "--kill-on-bad-exit=0", "--nodes=2",
                           "--ntasks=4", "--ntasks-per-node=2", "--nodelist=n[1-2]", "--mpi=pmix", "--mem=0",
                           "/usr/bin/ms-train", "run", "c.toml"));
+  EXPECT_TRUE(ends_with_bad_task(spec));
+  EXPECT_FALSE(ends_with_bad_task({.command = spec.command, .srun_options = {"--mem=0", "--kill-on-bad-exit=0"}}));
+  EXPECT_FALSE(ends_with_bad_task({.command = spec.command, .srun_options = {"-K0"}}));
   EXPECT_FALSE(is_ms_train({"torchrun", "run"}));
   EXPECT_EQ(tasks_per_node("4(x2),3", nullptr), 4);
   EXPECT_EQ(tasks_per_node("4(x2)", "8"), 8);
