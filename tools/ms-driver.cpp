@@ -78,9 +78,10 @@ const std::vector<ManSection> kSections{
            "near the end tell why it ended. A line does not count if its rank made progress or printed 20 more lines "
            "after it. A node is excluded for a line only if no program can cause it and no other node printed it; "
            "other suspects are only checked, which does not count against them. If the same error (numbers aside) ends "
-           "two attempts in a row without progress, or five with progress, the driver exits with 93 and names the "
-           "error, its rank, step and nodes. If it occurred on more than one node, the program is at fault, and no "
-           "node is suspected."},
+           "two attempts in a row without progress, or --max-same-error with progress, the driver exits with 93 and "
+           "names the error, its rank, step and nodes. If it occurred on more than one node, the program is at fault, "
+           "and no node is suspected. A hang counts as such an error if some ranks, but not all, printed one before it "
+           "and no other rank stands out."},
           {"   Mismatched collectives",
            "If the flight recorders show that ranks called different collectives, or called them in a different order, "
            "the cause is collective_mismatch. This is an error of the program, so no node is accused or checked. The "

@@ -192,6 +192,11 @@ Command run_command() {
             .value = "N",
             .doc = "Stop after N consecutive attempts without progress.",
             .default_text = "3"},
+           {.name = "max-same-error",
+            .value = "N",
+            .doc = "Stop after the same error of the program ended N consecutive attempts, even with progress. Without "
+                   "progress, two are enough.",
+            .default_text = "5"},
            {.name = "max-requeues",
             .value = "N",
             .doc = "Requeue the job at most N times, without its bad nodes. This happens when its time limit is near "

@@ -31,7 +31,7 @@ void Driver::adopt(DriverState state) {
   sizes_.ask();
   attempt_->watcher.emplace(state.attempt, attempt_->nodes, limits(), deadlines_, clock_.now_s());
   attempt_->output.emplace(files_.output(state.attempt), state.output_offset);
-  // What that driver had read, and maybe acted on no more.
+  // That driver had read these lines, and may not have acted on them.
   constexpr std::int64_t kRead_bytes = 65536;
   Tail read(files_.output(state.attempt), std::max<std::int64_t>(0, state.output_offset - kRead_bytes));
   std::vector<std::string> lines = read.lines();

@@ -116,7 +116,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
 WatchLimits Driver::limits() const {
   WatchLimits limits = options_.limits;
   for (const AttemptEntry& attempt : ledger_.attempts) {
-    if (attempt.cause == "hang") limits.unnamed_s = std::min(limits.hang_s, 2 * limits.unnamed_s);
+    if (attempt.cause == kHang) limits.unnamed_s = std::min(limits.hang_s, 2 * limits.unnamed_s);
   }
   return limits;
 }
@@ -318,10 +318,7 @@ void Driver::step(double now_s) {
       if (now_s >= wait_until_s_ && !nodes_.waits_for_network()) begin_attempt();
       break;
     case Phase::running:
-      if (attempt_->command->ended()) {
-        settle(now_s);
-        break;
-      }
+      if (attempt_->command->ended()) return settle(now_s);
       if (end_failed(now_s)) break;
       if (std::optional<Alarm> found = attempt_->watcher->check(now_s, is_replaceable());
           found && found->kind != AlarmKind::hang) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "driver/ledger.h"
 
 namespace ms::driver {
 namespace {
@@ -78,10 +79,58 @@ Judgement judge_mismatch(const FlightNode& flight, int code) {
                 "the program's ranks called different collectives, which accuses no node: " + flight.why);
 }
 
+// The line that tells why the attempt ended; nullptr: none does.
+const SaidLine* decisive_line(const AttemptEvidence& e) {
+  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
+  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
+  const auto order = [](const SaidLine& line) {
+    if (line.known->says == Says::proof && line.outlived) return Says::hint;
+    return line.known->says == Says::exception ? Says::trouble : line.known->says;
+  };
+  const SaidLine* first = nullptr;
+  for (const SaidLine& line : e.lines) {
+    if (line.outlived && line.known->says != Says::proof) continue;
+    if (was_killed && line.known->says == Says::effect) continue;
+    if (first == nullptr || order(line) < order(*first)) first = &line;
+  }
+  return first;
+}
+
+// The nodes of which ranks said the same.
+std::vector<std::string> nodes_that_said(const AttemptEvidence& e, const SaidLine& said) {
+  std::vector<std::string> nodes;
+  for (const SaidLine& line : e.lines) {
+    const bool same = line.known->cause == said.known->cause &&
+                      (said.known->says != Says::exception || without_numbers(line.text) == without_numbers(said.text));
+    if (same && (!line.outlived || line.known->says == Says::proof)) add_once(nodes, line.node);
+  }
+  if (nodes.empty() && e.first_exit) add_once(nodes, e.first_exit->node);
+  return nodes;
+}
+
+// A rank that stays behind after an error of its own makes the others wait: what it printed tells more than that. An
+// error that all ranks printed, or that others than those who stand out did, is no reason for a hang.
+void add_error_before_hang(const AttemptEvidence& e, bool stands_out, Judgement& j) {
+  const SaidLine* line = decisive_line(e);
+  if (line == nullptr || line->known->says == Says::proof || line->known->says == Says::effect ||
+      line->known->says == Says::trouble || line->node.empty())
+    return;
+  const bool may_be_program = line->known->blame == Blame::user || line->known->blame == Blame::bug;
+  const std::vector<std::string> said_on = nodes_that_said(e, *line);
+  const auto said = [&](const std::string& node) { return std::ranges::find(said_on, node) != said_on.end(); };
+  if (!may_be_program || std::ranges::all_of(e.nodes, said) || (stands_out && !std::ranges::all_of(j.suspects, said)))
+    return;
+  j.error = line->text;
+  j.rank = line->rank;
+  j.said_on = said_on;
+  j.accuses = j.network = false;
+  j.why += fmt::format("{}rank {} printed before: {}", j.why.empty() ? "" : "; ", j.rank, j.error);
+}
+
 // A run that hangs, or was told off by a rank for it.
 Judgement judge_hang(const AttemptEvidence& e) {
   if (is_mismatch(e.flight)) return judge_mismatch(*e.flight, code_of(ExitCode::peer_lost));
-  Judgement j = judged(Next::again, "hang", code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
+  Judgement j = judged(Next::again, std::string(kHang), code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
   std::string why;
   j.network = true;
   j.suspects = outliers(e.tasks, why);
@@ -101,11 +150,13 @@ Judgement judge_hang(const AttemptEvidence& e) {
     why = e.verdict->message;
   }
   // Who is at fault cannot be told: all are looked at, and some of them give way to spares.
-  if (j.suspects.empty()) {
+  const bool stands_out = !j.suspects.empty();
+  if (!stands_out) {
     j.suspects = e.nodes;
     why = e.flight ? "no rank stands out for certain: " + e.flight->why : "no rank stands out";
   }
   if (!why.empty()) j.why += (j.why.empty() ? "" : "; ") + why;
+  if (!e.lossy) add_error_before_hang(e, stands_out, j);
   return j;
 }
 
@@ -126,7 +177,7 @@ Judgement judge_verdict(const AttemptEvidence& e) {
   }
   if (is(ExitCode::storage)) return judged(Next::again, "storage", v.code, v.message);
   if (is(ExitCode::peer_lost)) {
-    Judgement j = judged(Next::again, v.kind == "comm.deadline" ? "hang" : "peer_lost", v.code, v.message);
+    Judgement j = judged(Next::again, std::string(v.kind == "comm.deadline" ? kHang : "peer_lost"), v.code, v.message);
     j.network = v.kind != "replay.tie";
     if (!j.network) j.cause = v.kind;
     add_once(j.suspects, v.node);
@@ -173,35 +224,6 @@ std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
   j.network = e.alarm->kind == AlarmKind::packet_loss;
   j.certain = !j.network;
   return j;
-}
-
-// The line that tells why the attempt ended; nullptr: none does.
-const SaidLine* decisive_line(const AttemptEvidence& e) {
-  // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
-  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
-  const auto order = [](const SaidLine& line) {
-    if (line.known->says == Says::proof && line.outlived) return Says::hint;
-    return line.known->says == Says::exception ? Says::trouble : line.known->says;
-  };
-  const SaidLine* first = nullptr;
-  for (const SaidLine& line : e.lines) {
-    if (line.outlived && line.known->says != Says::proof) continue;
-    if (was_killed && line.known->says == Says::effect) continue;
-    if (first == nullptr || order(line) < order(*first)) first = &line;
-  }
-  return first;
-}
-
-// The nodes of which ranks said the same.
-std::vector<std::string> nodes_that_said(const AttemptEvidence& e, const SaidLine& said) {
-  std::vector<std::string> nodes;
-  for (const SaidLine& line : e.lines) {
-    const bool same = line.known->cause == said.known->cause &&
-                      (said.known->says != Says::exception || without_numbers(line.text) == without_numbers(said.text));
-    if (same && (!line.outlived || line.known->says == Says::proof)) add_once(nodes, line.node);
-  }
-  if (nodes.empty() && e.first_exit) add_once(nodes, e.first_exit->node);
-  return nodes;
 }
 
 // The hardware of one node says that it is broken.

@@ -64,7 +64,8 @@ Ledger::SameError Ledger::same_error() const {
   // Slurm may lose the end of what a rank says, or all of it.
   const auto is_same = [text = without_numbers(last.error), &last](const AttemptEntry& other) {
     const std::string said = without_numbers(other.error);
-    return other.cause == last.cause && (other.cause != kException || said.starts_with(text) || text.starts_with(said));
+    const bool any_error = other.cause == kException || other.cause == kHang;
+    return other.cause == last.cause && (!any_error || said.starts_with(text) || text.starts_with(said));
   };
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     if (attempt->cause == kWordless && attempt->error.empty()) continue;

@@ -14,6 +14,7 @@ namespace ms::driver {
 
 // Causes of attempts that Slurm did not start begin with this.
 inline constexpr std::string_view kSlurmCauses = "slurm_";
+inline constexpr std::string_view kHang = "hang";
 // A rank ended, and no line tells why.
 inline constexpr std::string_view kWordless = "rank_died";
 // The attempt ended so that the job could be queued again for another number of nodes.

@@ -95,6 +95,7 @@ DriverOptions options_of(const Args& args) {
   }
   options.retry.max_attempts = static_cast<int>(args.get_int("max-attempts", 1));
   options.retry.max_idle = static_cast<int>(args.get_int("max-idle", 1));
+  options.retry.max_same = static_cast<int>(args.get_int("max-same-error", 2));
   options.diagnose_level = static_cast<int>(args.get_int("diagnose", 0, 2));
   options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
   options.preflight_level = static_cast<int>(args.get_int("preflight", 0, 2));

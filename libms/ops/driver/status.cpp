@@ -37,7 +37,10 @@ std::string steps_of(const AttemptEntry& attempt) {
 std::string status_json(const Status& s, double wall_s, double now_s) {
   Json nodes = Json::array();
   for (const auto& [name, node] : s.pool.nodes()) {
-    Json row{{"node", name}, {"role", to_string(node.role)}, {"strikes", node.strikes}};
+    const auto strikes = s.ledger.strikes.find(name);
+    Json row{{"node", name},
+             {"role", to_string(node.role)},
+             {"strikes", strikes == s.ledger.strikes.end() ? 0 : strikes->second}};
     if (!node.why.empty()) row["why"] = node.why;
     nodes.push_back(std::move(row));
   }

@@ -204,6 +204,28 @@ TEST(LastWords, OfAnotherErrorAreNotTheSame) {
   EXPECT_EQ(ledger.same_error().attempts, 0);
 }
 
+TEST(LastWords, OfTheSameHangAreTheSame) {
+  AttemptEntry hang;
+  hang.cause = kHang;
+  hang.error = "ValueError: 3 rows";
+  Ledger ledger;
+  ledger.attempts = {hang, hang};
+  ledger.attempts.back().error = "ValueError: 4 rows";
+  EXPECT_EQ(ledger.same_error().attempts, 2);
+  ledger.attempts.back().error = "ValueError: no columns";
+  EXPECT_EQ(ledger.same_error().attempts, 1);
+  ledger.attempts.back().error = "";
+  EXPECT_EQ(ledger.same_error().attempts, 0) << "hangs without words are not";
+}
+
+TEST(LastWords, EndARunAfterAsManyAttemptsAsAsked) {
+  const LastWords words = last_words().front();
+  const Ledger ledger = Played(words, Place::moving, 3, 30).ledger;
+  const Judgement last = Played(words, Place::moving, 3, 30).judgements.back();
+  EXPECT_FALSE(recovery_after(last, {.ledger = ledger, .attempts = 3, .retry = {.max_same = 4}}).code);
+  EXPECT_EQ(recovery_after(last, {.ledger = ledger, .attempts = 3, .retry = {.max_same = 3}}).code, 93);
+}
+
 TEST(LastWords, AreFoundBehindAnyNoise) {
   const auto last_of = [](std::vector<std::string> lines) {
     LastWords words{.name = "", .kind = "", .cause = "", .word = "", .status = 1, .lines = {}};
@@ -267,6 +289,52 @@ TEST(LastWords, AskForNoOtherAttempt) {
   EXPECT_EQ(run.end->code, 93);
   EXPECT_EQ(run.judgements.size(), 1U);
   EXPECT_THAT(run.judgements.front().suspects, IsEmpty());
+}
+
+AttemptEvidence hung(const std::vector<std::pair<std::string, std::string>>& said_on) {
+  AttemptEvidence evidence;
+  evidence.nodes = {"n1", "n2", "n3"};
+  evidence.alarm = Alarm{.kind = AlarmKind::hang, .nodes = {}, .ranks = {}, .fault_s = 0, .why = "why"};
+  for (const auto& [node, text] : said_on)
+    evidence.lines.push_back({.known = known_line(text), .node = node, .rank = 1, .text = text});
+  return evidence;
+}
+NodeTask hung_task(const std::string& node, int rank, char state, std::int64_t step) {
+  return {.node = node,
+          .task = {.rank = rank, .pid = 1, .state = state, .cpu = 0, .waits_in = "", .stack = ""},
+          .step = step};
+}
+
+TEST(Hangs, OfARankThatPrintedAnErrorAreOfThatError) {
+  Judgement hang = judge(hung({{"n2", "ValueError: x"}}));
+  EXPECT_EQ(hang.cause, kHang);
+  EXPECT_EQ(hang.error, "ValueError: x");
+  EXPECT_EQ(hang.rank, 1);
+  EXPECT_THAT(hang.said_on, ElementsAre("n2"));
+  EXPECT_FALSE(hang.accuses || hang.network);
+  EXPECT_THAT(hang.suspects, ElementsAre("n1", "n2", "n3")) << "which are looked at";
+  AttemptEvidence behind = hung({{"n2", "ValueError: x"}});
+  behind.tasks = {hung_task("n1", 0, 'S', 8), hung_task("n2", 1, 'S', 7), hung_task("n3", 2, 'S', 8)};
+  EXPECT_EQ(judge(behind).error, "ValueError: x");
+  EXPECT_THAT(judge(behind).suspects, ElementsAre("n2"));
+  EXPECT_FALSE(judge(behind).accuses);
+}
+
+TEST(Hangs, HaveNoErrorThatExplainsThemElsewhere) {
+  const std::string text = "ValueError: x";
+  EXPECT_EQ(judge(hung({{"n1", text}, {"n2", text}, {"n3", text}})).error, "") << "which all printed";
+  EXPECT_EQ(judge(hung({{"n2", "NCCL WARN Connection closed by remote peer"}})).error, "");
+  AttemptEvidence other = hung({{"n2", text}});
+  other.tasks = {hung_task("n1", 0, 'S', 8), hung_task("n2", 1, 'S', 8), hung_task("n3", 2, 'T', 7)};
+  EXPECT_EQ(judge(other).error, "");
+  EXPECT_THAT(judge(other).suspects, ElementsAre("n3"));
+  EXPECT_TRUE(judge(other).accuses);
+  AttemptEvidence outlived = hung({{"n2", text}});
+  outlived.lines[0].outlived = true;
+  EXPECT_EQ(judge(outlived).error, "");
+  AttemptEvidence lossy = hung({{"n2", text}});
+  lossy.lossy = LossyNode{.node = "n2", .why = "it loses packets"};
+  EXPECT_EQ(judge(lossy).error, "");
 }
 
 }  // namespace

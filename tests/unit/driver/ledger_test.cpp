@@ -232,6 +232,10 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   EXPECT_THAT(metrics, HasSubstr("\nms_driver_steps 40\n"));
   EXPECT_THAT(metrics, HasSubstr("\nms_run_loss 2.5\n"));
   EXPECT_THAT(metrics, HasSubstr("\nms_driver_nodes{role=\"spare\"} 1\n"));
+  pool.suspect("n2", "of all");
+  ledger.strikes = {{"n1", 3}};
+  EXPECT_THAT(status_text(status_json(status, 1100, 3), 1),
+              AllOf(HasSubstr("n1    works          3  0 step"), HasSubstr("n2    suspect        0 ")));
   EXPECT_THROW(status_text("{}", 0), Error);
   EXPECT_THAT(report_text(ledger, 1100, 1100), HasSubstr("0 to 40"));
   ledger.attempts.back().ended_s = 0;
