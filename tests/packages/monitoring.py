@@ -1,5 +1,6 @@
 """Every metric that the alerts and the dashboard name is one that a tool writes, and both files are what Prometheus and Grafana
-read: promtool says so of the alerts where it is installed. usage: monitoring.py SOURCE"""
+read: promtool says so of the alerts where it is installed, and that
+they fire. Every alert says what to do. usage: monitoring.py SOURCE"""
 
 import json
 import pathlib
@@ -14,6 +15,9 @@ SOURCES = {
     "ms_driver_": ("libms/ops/driver/status.cpp", r'gauge\("(\w+)"|# TYPE ms_driver_(\w+)'),
     "ms_loan_": ("libms/ops/loan/memory.cpp", r'add\("(\w+)"'),
 }
+
+
+RULES = "packaging/monitoring/ms-rules.yml"
 
 
 def families(source):
@@ -34,9 +38,8 @@ def expressions(source):
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
             yield f"dashboard, {panel['title']}", target["expr"]
-    for line in (folder / "ms-rules.yml").read_text().splitlines():
-        if match := re.match(r"\s+expr: (.*)", line):
-            yield "alerts", match[1]
+    for text in re.findall(r" expr: (.*?)\n +(?:for|labels):", (source / RULES).read_text(), re.DOTALL):
+        yield "alerts", text
 
 
 def main():
@@ -48,9 +51,13 @@ def main():
         if not named:
             wrong.append(f"{where}: names no metric: {text}")
         wrong += [f"{where}: no tool writes {name}" for name in named if name not in known]
+    for alert in (source / RULES).read_text().split("- alert: ")[1:]:
+        if " summary: " not in alert or " description: " not in alert:
+            wrong.append(f"alert {alert.split()[0]}: says not what to do")
     print(f"{seen} uses of {len(known)} families")
     if promtool := shutil.which("promtool"):
-        subprocess.run([promtool, "check", "rules", source / "packaging/monitoring/ms-rules.yml"], check=True)
+        subprocess.run([promtool, "check", "rules", source / RULES], check=True)
+        subprocess.run([promtool, "test", "rules", source / "tests/packages/ms-rules-test.yml"], check=True)
     sys.exit("\n".join(wrong) or 0)
 
 
