@@ -186,3 +186,30 @@ on-node node01 ms-diag avoid "$PWD/scores" --apply
 [[ $(sinfo -h -N -n node01 -o %w | sort -u) == 1 ]]
 TEXT
 }
+
+@test "HealthCheckProgram drains a bad node under a job, which goes on, and leaves another's drain alone" {
+  printf '%s\n' "HealthCheckProgram=$(realpath "$build")/libexec/ms/ms-health" HealthCheckInterval=1 >"$BATS_TEST_TMPDIR/conf"
+  inside 3 --conf "$BATS_TEST_TMPDIR/conf" <<'TEXT'
+policy </dev/null
+all_gpus
+scontrol update nodename=node03 state=drain reason=mine
+mkfifo gate
+job=$(sbatch --parsable -w node02 --wrap 'cat gate')
+wait-until 20 state_is $job RUNNING
+gpus node02 "gpu 3 ecc_uncorrectable=4"
+gpus node03 "gpu 3 ecc_uncorrectable=4"
+wait-until 60 drained_for node02 gpu.ecc
+state_is $job RUNNING
+refused() { on-node node03 ms-diag history | grep -q refused; }
+export -f refused
+wait-until 60 refused
+[[ $(reason_of node03) == mine ]]
+[[ $(ours) == 1 ]]
+echo >gate
+completed $job
+[[ $(field $job Restarts) == 0 ]]
+ms-diag check-site >out || true # there is no plugin in this cluster
+grep site.none out
+no grep site.health out
+TEXT
+}

@@ -26,7 +26,7 @@ ops=$(dpkg-deb -f 1/ms-ops_*.deb Depends)
 echo "ms-ops: $ops"
 if grep -Eqi 'mpi|dnnl|slurm|pmix|hdf5|ms-' <<<"$ops"; then fail "ms-ops needs too much: $ops"; fi
 dpkg-deb -c "$diag" >contents
-for file in ./usr/bin/ms-diag ./usr/libexec/ms/ms-prolog ./usr/libexec/ms/ms-epilog ./etc/ms/ms-diag.toml \
+for file in ./usr/bin/ms-diag ./usr/libexec/ms/ms-prolog ./usr/libexec/ms/ms-epilog ./usr/libexec/ms/ms-health ./etc/ms/ms-diag.toml \
   ./usr/lib/systemd/system/ms-diag{,-collect}.timer ./usr/lib/tmpfiles.d/ms-diag.conf; do
   grep -q " $file\$" contents || fail "ms-diag has no $file"
 done

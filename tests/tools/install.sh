@@ -42,7 +42,7 @@ for tool in "$source"/tools/ms-*.cpp; do
 done
 if readelf -d bin/* lib/ms/*.so libexec/ms/* | grep -E 'RPATH|RUNPATH' | grep -F "$build"; then fail "something installed looks for the build"; fi
 if grep -q MS_SLURM_ENABLED:INTERNAL=FALSE "$build/CMakeCache.txt"; then :; else [ -s lib/ms/ms_spank.so ] || fail "there is no plugin"; fi
-for file in libexec/ms/ms-prolog libexec/ms/ms-epilog share/ms/configs/tiny-3d.toml share/ms/jobscripts/train-simple.sbatch \
+for file in libexec/ms/ms-prolog libexec/ms/ms-epilog libexec/ms/ms-health share/ms/configs/tiny-3d.toml share/ms/jobscripts/train-simple.sbatch \
   share/man/man7/ms.7 share/bash-completion/completions/ms-train share/zsh/site-functions/_ms-diag \
   share/fish/vendor_completions.d/ms-ckpt.fish share/ms/modulefiles/ms; do
   [ -s "$file" ] || fail "$file is missing"

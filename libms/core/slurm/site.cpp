@@ -22,7 +22,8 @@ constexpr unsigned kOldestSlurm = 0x160503;
 constexpr double kDefaultCredExpire_s = 120;
 constexpr double kLeastCredExpire_s = 5;  // Slurm takes the default for anything less
 constexpr double kLongDelay_s = 60;       // of a requeued job
-constexpr double kNoTimeout = 65534;      // how Slurm 22.05 shows an unlimited time
+constexpr double kDefaultHealthTimeout_s = 60;
+constexpr double kNoTimeout = 65534;  // how Slurm 22.05 shows an unlimited time
 constexpr std::string_view kPrologName = "ms-prolog";
 constexpr const char* kSlurmConf = "slurm.conf";
 
@@ -317,10 +318,40 @@ void check_gres(const SiteFacts& facts, Problems& problems) {
   }
 }
 
+// HealthCheckProgram takes no arguments, so it is our script or another program, which is not judged.
+void check_health(const SiteFacts& facts, Problems& problems) {
+  const std::string program = value_of(facts.config, "HealthCheckProgram");
+  const auto warn = [&](std::string_view key, std::string message, std::string value) {
+    add(problems, "health", Severity::warning, key, std::move(message),
+        SiteLine{.file = kSlurmConf, .text = fmt::format("{}={}", key, value)});
+  };
+  const std::string_view name = base_name(std::string_view(program).substr(0, program.find(' ')));
+  if (name == "ms-diag") {
+    warn("HealthCheckProgram", "it takes no arguments, and ms-diag without any checks nothing",
+         program.substr(0, program.find("/bin/")) + "/libexec/ms/ms-health");
+    return;
+  }
+  if (name != "ms-health") return;
+  if (!facts.has_health_program) {
+    add(problems, "health", Severity::warning, program, "it is not there or cannot be run: nodes are not checked",
+        "install ms-health there on every node, or correct HealthCheckProgram in slurm.conf");
+  }
+  const bool once = value_of(facts.config, "HealthCheckNodeState").ends_with("_ONLY");
+  if (!once && seconds_of(facts.config, "HealthCheckInterval").value_or(0) == 0) {
+    warn("HealthCheckInterval", "with 0, HealthCheckProgram never runs", "300");
+  }
+  const double timeout_s = seconds_of(facts.config, "HealthCheckTimeout").value_or(kDefaultHealthTimeout_s);
+  if (timeout_s <= facts.longest_prolog_s) {
+    warn("HealthCheckTimeout",
+         fmt::format("Slurm ends ms-health after {:g} s, but it may take {:g} s", timeout_s, facts.longest_prolog_s),
+         fmt::format("{}", static_cast<long>(kDefaultHealthTimeout_s)));
+  }
+}
+
 Problems problems_of(const SiteFacts& facts) {
   Problems problems;
   for (const auto check : {check_version, check_plugin, check_policy, check_flags, check_deadline, check_timeouts,
-                           check_requeue, check_gres}) {
+                           check_requeue, check_gres, check_health}) {
     check(facts, problems);
   }
   return problems;

@@ -23,6 +23,7 @@ struct SiteFacts {
   std::string policy = {};          // the file that a prolog reads
   std::string policy_problem = {};  // why a prolog does not take it; empty: it does
   std::string ms_version = {};      // of this program
+  bool has_health_program = true;   // what HealthCheckProgram names can be run
   std::string own_plugin = {};  // the ms_spank.so that is installed beside this program; empty: none, or not looked for
   std::string node = {};        // this one's name in Slurm
   std::vector<std::string> gpu_files = {};  // its /dev/nvidia0, ...; empty: none, or not looked for

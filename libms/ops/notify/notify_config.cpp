@@ -170,6 +170,7 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
                       "if its file sets relay_from. The directory must not be below /home, which is "
                       "hidden from the service. Installing the package creates its user, ms-notify, with any free user "
                       "ID. To get the same ID on all nodes, create the user before you install the package.\n\n"
+                      "For mail, give Alertmanager a receiver with email_configs.\n\n"
                       "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and "
                       "MsRunEnded. spool and state are then in the run directory.\n\n"
                       "ms-diag --sample-notify prints a file with every key commented out.",

@@ -10,6 +10,57 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// As at every interval: no job, but its node.
+class HealthTest : public FlowTest {
+ protected:
+  void health() {
+    slurm::JobEnv no_job;
+    no_job.node = "node02";
+    health_flow(policy_, no_job, world());
+  }
+};
+
+TEST_F(HealthTest, AHealthCheckDrainsByTheSameRulesAndTouchesNoJob) {
+  const std::vector<Result> bad = results_;
+  results_ = {passed()};
+  health();
+  EXPECT_EQ(runs_.size(), 1);
+  EXPECT_TRUE(slurm_.calls.empty());
+  EXPECT_TRUE(events().empty());
+  results_ = bad;
+  policy_.act.mode = "observe";
+  health();
+  EXPECT_TRUE(slurm_.calls.empty());
+  EXPECT_EQ(events(), Words{"would-drain"});
+  fresh();
+  policy_.act.mode = "act";
+  slurm_.site.config["SchedulerParameters"] = "";  // hurts jobs whose prolog fails; here none does
+  health();
+  EXPECT_EQ(slurm_.nodes.at("node02").reason, kReason);
+  EXPECT_EQ(slurm_.job.admin_comment, "");
+  EXPECT_FALSE(fs::exists(directory_ / "notes/job-0"));
+  EXPECT_EQ(events(), Words{"drain"});
+  EXPECT_EQ(spooled_events(policy_.paths.spool).at(0).second.job_id, 0);
+  EXPECT_EQ(runs_.at(0).deadline_s, policy_.prolog.deadline_s);
+  health();  // every interval
+  EXPECT_EQ(events(), Words{"drain"});
+  EXPECT_EQ(state().strikes, 1);
+}
+
+TEST_F(HealthTest, AHealthCheckLeavesOthersNodesAlone) {
+  slurm_.set_drained("node02", "rack is moved", "alice");
+  health();
+  EXPECT_EQ(slurm_.nodes.at("node02").reason, "rack is moved");
+  fresh();
+  policy_.act.max_drained = 0;
+  health();
+  EXPECT_FALSE(slurm_.is_drained("node02"));
+  std::ofstream(policy_.act.kill_switch) << "";
+  fresh();
+  health();
+  EXPECT_TRUE(runs_.empty());
+}
+
 TEST_F(FlowTest, TheEpilogRemovesTheNote) {
   Notes(policy_.paths.notes).write(7, {"x"});
   Notes(policy_.paths.notes).write(8, {"y"});

@@ -49,6 +49,30 @@ TEST(Site, AReadySiteHasNoProblems) {
   EXPECT_EQ(problems(prolog), "");
 }
 
+TEST(Site, TheHealthCheckProgramIsOursAndRuns) {
+  SiteFacts facts = ready();
+  facts.config["HealthCheckProgram"] = "/opt/site/nhc";  // another program is not judged
+  facts.has_health_program = false;
+  EXPECT_EQ(problems(facts), "");
+  facts.config["HealthCheckProgram"] = "/usr/bin/ms-diag health";
+  EXPECT_EQ(problems(facts), "warning site.health HealthCheckProgram");
+  EXPECT_NE(site_fix_text(facts).find("HealthCheckProgram=/usr/libexec/ms/ms-health\n"), std::string::npos);
+  const std::string ours = "/usr/local/libexec/ms/ms-health";
+  facts.config["HealthCheckProgram"] = ours;
+  facts.config["HealthCheckInterval"] = "300 sec";
+  EXPECT_EQ(problems(facts), "warning site.health " + ours);
+  facts.has_health_program = true;
+  EXPECT_EQ(problems(facts), "");
+  facts.config["HealthCheckInterval"] = "0 sec";
+  EXPECT_EQ(problems(facts), "warning site.health HealthCheckInterval");
+  facts.config["HealthCheckNodeState"] = "REBOOT_ONLY";
+  EXPECT_EQ(problems(facts), "");
+  facts.config["HealthCheckTimeout"] = "8 sec";  // longest_prolog_s is 8.9
+  EXPECT_EQ(problems(facts), "warning site.health HealthCheckTimeout");
+  facts.config["HealthCheckTimeout"] = "9 sec";
+  EXPECT_EQ(problems(facts), "");
+}
+
 TEST(Site, EveryKeyOfTheConfigurationMatters) {
   struct Row {
     const char* key;

@@ -44,7 +44,8 @@ class Act {
       world_.say(Level::warn, "nothing is done: another prolog or epilog of this node has not finished");
       return all_the_same("another prolog or epilog of this node has not finished");
     }
-    if (!site_is_ready()) return all_the_same(why_not_);
+    // A health check fails no job: how Slurm treats a failed prolog does not matter to it.
+    if (job_.job_id != 0 && !site_is_ready()) return all_the_same(why_not_);
     const std::optional<std::string> note = drain();
     if (!note) return all_the_same(why_not_);
     Acted acted;
@@ -114,8 +115,7 @@ class Act {
     why_not_ = fmt::format("the node was not drained, {}", end.why);
     switch (end.end) {
       case DrainEnd::drained:
-        world_.say(Level::error, fmt::format("drained {} {} job {}: {}", job_.node, before ? "before" : "after",
-                                             job_.job_id, reason_));
+        world_.say(Level::error, fmt::format("drained {} {}: {}", job_.node, occasion(), reason_));
         count_strike(reason_);
         break;
       case DrainEnd::stands_already:
@@ -140,6 +140,11 @@ class Act {
         return std::nullopt;
     }
     return drain_note(job_.node, before, job_.restarts, end.reason);
+  }
+
+  std::string occasion() const {
+    if (job_.job_id == 0) return "in a health check";
+    return fmt::format("{} job {}", when_ == When::before_start ? "before" : "after", job_.job_id);
   }
 
   void count_strike(const std::string& message) const {
@@ -237,6 +242,7 @@ class Act {
 
   // Two nodes may append at the same moment, and Slurm only knows how to replace: look again, a few times.
   void append_to_comment(std::uint32_t job, const std::string& note) const {
+    if (job == 0) return;
     world_.attempt("the job's AdminComment", [&] {
       for (int round = 0; round < kCommentRounds; ++round) {
         if (round > 0) world_.clock.sleep_s(world_.random() * kCommentPause_s);

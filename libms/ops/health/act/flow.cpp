@@ -132,6 +132,15 @@ void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   memory.change([&](State& state) { keep_counters(state, seen.results); });
 }
 
+// Looks at the node, and drains it where the policy says so; fails no job.
+void look_and_drain(const Policy& policy, const slurm::JobEnv& job, const World& world, const Memory& memory,
+                    const State& state) {
+  const Examination seen = look_at_node(policy, world, state, since_undrain(memory, state, world));
+  const std::vector<Finding> bad = draining(seen.findings, policy, &job);
+  if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
+  keep(memory, seen, job.job_id);
+}
+
 // Collects the reasons why a job was restarted, on its first node. Only restarted jobs pay for this query to Slurm.
 void collect_earlier_notes(const slurm::JobEnv& job, const World& world, std::vector<std::string>& to_user) {
   if (job.restarts <= 0 || !job.is_batch_host()) return;
@@ -188,10 +197,16 @@ void epilog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wo
   if (since_s >= 0 && since_s < policy.prolog.epilog_interval_s) return;
   // If the time cannot be stored, nothing is checked: otherwise every failed job would run the checks again.
   if (!memory.change([&](State& kept) { kept.last_epilog_wall_s = now_wall_s; })) return;
-  const Examination seen = look_at_node(policy, world, state, since_undrain(memory, state, world));
-  const std::vector<Finding> bad = draining(seen.findings, policy, &job);
-  if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
-  keep(memory, seen, job.job_id);
+  look_and_drain(policy, job, world, memory, state);
+}
+
+void health_flow(const Policy& policy, const slurm::JobEnv& no_job, const World& world) {
+  if (switched_off(policy)) {
+    world.say(Level::info, fmt::format("nothing is checked: {} is there", policy.act.kill_switch));
+    return;
+  }
+  const Memory memory(policy, world, no_job.node);
+  look_and_drain(policy, no_job, world, memory, memory.state());
 }
 
 UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool verified, const World& world) {

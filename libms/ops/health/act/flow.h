@@ -13,6 +13,8 @@ namespace ms::health {
 // 69: fail this prolog; 0: let the job start.
 int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& world);
 void epilog_flow(const Policy& policy, const slurm::JobEnv& job, const World& world);
+// The periodic check of a node, whatever runs there: `no_job` has only the node's name. Jobs are left alone.
+void health_flow(const Policy& policy, const slurm::JobEnv& no_job, const World& world);
 
 struct UndrainResult {
   int status = 0;    // as a Nagios plugin: 0 not drained by us any more, 1 not ours to take back, 2 findings stand

@@ -158,6 +158,18 @@ int run_epilog(const std::string& policy_path, const slurm::JobEnv& job) noexcep
       job);
 }
 
+int run_health(const std::string& policy_path, const std::string& node) noexcept {
+  slurm::JobEnv no_job;
+  no_job.node = node;
+  return guarded(
+      policy_path,
+      [](const Policy& policy, const World& world, const slurm::JobEnv& of) {
+        health_flow(policy, of, world);
+        return 0;
+      },
+      no_job);
+}
+
 int run_undrain(const Policy& policy, const std::string& node, bool verified) {
   SystemClock clock;
   const UndrainResult result = undrain_flow(policy, node, verified, real_world(policy, clock, kOperatorsPatience));

@@ -13,6 +13,8 @@ namespace ms::health {
 // `policy_path`: load_policy_as_root reads it. Never throws.
 int run_prolog(const std::string& policy_path, const slurm::JobEnv& job) noexcept;
 int run_epilog(const std::string& policy_path, const slurm::JobEnv& job) noexcept;
+// Slurm's HealthCheckProgram: drains `node`, this one, as an epilog does, in the same time. Always returns 0.
+int run_health(const std::string& policy_path, const std::string& node) noexcept;
 
 // ms-diag undrain: removes our own drain of this node, if `verified` only after level 1 finds nothing that drains. Log
 // lines from before no longer count. Returns a Nagios status and prints what it did.

@@ -94,6 +94,8 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
     facts.plugin_version = plugin_version_of(facts.plugin->path);
     facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
   }
+  const auto health = facts.config.find("HealthCheckProgram");
+  if (health != facts.config.end()) facts.has_health_program = ::access(health->second.c_str(), X_OK) == 0;
   const bool names_policy = facts.plugin && !facts.plugin->policy.empty();
   facts.policy = names_policy ? facts.plugin->policy : policy.file.empty() ? kPolicyPath : policy.file;
   facts.policy_problem = policy_problem(facts.policy);

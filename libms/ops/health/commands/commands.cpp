@@ -264,4 +264,10 @@ int predict_command(const Args& args) { return load_extension().predict(args); }
 int prolog_command(const Args& args) { return around_job(args, run_prolog); }
 int epilog_command(const Args& args) { return around_job(args, run_epilog); }
 
+int health_command(const Args& args) {
+  const char* named = std::getenv("SLURMD_NODENAME");
+  const bool is_name = named != nullptr && slurm::is_host_name(named);
+  return run_health(args.get("config"), is_name ? named : this_node());
+}
+
 }  // namespace ms::health

@@ -22,5 +22,6 @@ int notify_command(const Args& args);
 int predict_command(const Args& args);
 int prolog_command(const Args& args);  // as root, around a job: whatever is wrong with the call, the job starts
 int epilog_command(const Args& args);
+int health_command(const Args& args);  // as root, by Slurm's HealthCheckProgram
 
 }  // namespace ms::health
