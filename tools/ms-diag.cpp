@@ -3,10 +3,12 @@
 // more is loaded on demand.
 #include "base/cli.h"
 #include "base/tool_exits.h"
+#include "health/act/remedies.h"
 #include "health/commands/commands.h"
 #include "health/commands/extension.h"
 #include "health/commands/manual.h"
 #include "health/policy.h"
+#include "health/repair/repair.h"
 #include "health/telemetry/columns.h"
 
 namespace {
@@ -61,6 +63,10 @@ ms::Tool tool() {
                  {.name = "deadline",
                   .value = "TIME",
                   .doc = "Skip the checks that have not finished after TIME (default: the deadline of each check)."},
+                 {.name = "since",
+                  .value = "SECONDS",
+                  .doc = "Ignore kernel messages from before this time, in seconds since 1970.",
+                  .default_text = "0"},
                  {.name = "warnings-pass",
                   .doc = "Exit 0 if the worst finding is a warning, so that srun does not end the job step."},
                  nodelist,
@@ -199,6 +205,21 @@ ms::Tool tool() {
             .run = undrain_command,
             .description = "Kernel messages from before the undrain are ignored from then on. Drains with a reason "
                            "from someone else are not changed."},
+           {.name = "repair",
+            .summary = "repair drained nodes: remedy, tests, undrain, or a bundle for the vendor",
+            .options =
+                {{.name = "apply", .doc = "Act (default: only print what would be done)."},
+                 {.name = "once", .doc = "Make one pass over all nodes and exit (default: every repair.interval)."},
+                 {.name = "here",
+                  .value = "REMEDY",
+                  .doc = "Use this remedy on this node, if it is drained by ms-diag and has no job. The service "
+                         "runs this on nodes."},
+                 {.name = "node", .value = "NAME", .doc = "Name of this node in Slurm (default: the host name)."},
+                 slurm_deadline,
+                 config,
+                 ssh_config},
+            .run = repair_command,
+            .description = repair_description()},
            {.name = "requeue",
             .summary = "requeue a job, excluding some nodes",
             .positionals =
@@ -352,7 +373,8 @@ ms::Tool tool() {
                 "reports errors in these lines."}},
       .description =
           "ms-diag checks the hardware and the system of a node: GPUs, kernel log, disks and mounts, network links. "
-          "Only undrain, requeue, avoid --apply and, in mode act, prolog, epilog and health change the state of Slurm. "
+            "Only undrain, requeue, avoid --apply, repair --apply and, in mode act, prolog, epilog and health change the "
+            "state of Slurm. "
           "ms-checks(7) explains the findings.",
       .examples = {{.command = "ms-diag run", .doc = "Check this node:"},
                    {.command = "ms-diag run -w 'node[01-16]' --only 'gpu.*'",
@@ -376,7 +398,7 @@ ms::Tool tool() {
                       {.option = "--sample-policy", .text = sample_policy},
                       {.option = "--sample-notify", .text = [] { return load_notify_extension().sample(); }},
                       {.option = "--man-notify", .text = [] { return load_notify_extension().page(); }}},
-      .sections = {{.title = "SAMPLES", .items = column_terms()}}};
+      .sections = {{.title = "REMEDIES", .items = remedy_terms()}, {.title = "SAMPLES", .items = column_terms()}}};
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ rpm -qp --qf '[%{ORDERNAME}\n]' RPMS/*/"ms-spank-$version"-*.rpm | grep -qx slur
   fail "an upgrade of Slurm and ms-spank may run the scriptlet beside the older slurmd"
 scripts() { rpm -qp --scripts RPMS/*/"ms-$1-$version"-*.rpm; }
 scripts diag >said
-for line in 'post ms-diag.timer ms-diag-collect.timer' 'preun ms-diag.timer ms-diag-collect.timer'; do
+for line in 'post ms-diag.timer ms-diag-collect.timer ms-repair.service' 'preun ms-diag.timer ms-diag-collect.timer ms-repair.service'; do
   grep -qx ": $line" said || fail "ms-diag's scripts lack $line"
 done
 for service in notify loan; do

@@ -205,6 +205,14 @@ void Commands::resume(const std::string& node) const {
   scontrol({"update", "NodeName=" + one_node(node), "State=UNDRAIN"});
 }
 
+void Commands::set_up(const std::string& node) const {
+  scontrol({"update", "NodeName=" + one_node(node), "State=RESUME"});
+}
+
+void Commands::reboot(const std::string& node, const std::string& reason) const {
+  scontrol({"reboot", "ASAP", "nextstate=DOWN", "reason=" + reason, one_node(node)});
+}
+
 void Commands::set_weight(const std::string& node, std::uint32_t weight) const {
   scontrol({"update", "NodeName=" + one_node(node), fmt::format("Weight={}", weight)});
 }

@@ -63,6 +63,10 @@ class Commands {
   virtual void drain(const std::string& node, const std::string& reason) const;
   // Removes the drain and its reason and nothing else: State=RESUME would also cancel a requested reboot.
   virtual void resume(const std::string& node) const;
+  // Puts a node that is DOWN or drained into service: State=RESUME. Look first: it removes whatever reason there is.
+  virtual void set_up(const std::string& node) const;
+  // Reboots the node as soon as it has no job, and leaves it DOWN then (not in service, not drained) with the reason.
+  virtual void reboot(const std::string& node, const std::string& reason) const;
   // Needs root, SlurmUser or an operator. Until slurmctld starts again or reads its configuration again.
   virtual void set_weight(const std::string& node, std::uint32_t weight) const;
   virtual void set_admin_comment(std::uint32_t job, const std::string& text) const;

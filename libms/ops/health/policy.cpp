@@ -82,6 +82,9 @@ constexpr Field<PathsConfig> kPathsFields[] = {
      .doc = "Path of smartctl from smartmontools, used by disk.smart."},
     {.key = "ipmitool", .member = &PathsConfig::ipmitool, .doc = "Path of ipmitool, used by host.bmc."},
     {.key = "dcgmi", .member = &PathsConfig::dcgmi, .doc = "Path of dcgmi from NVIDIA DCGM, used by gpu.dcgm."},
+    {.key = "nvidia_smi",
+     .member = &PathsConfig::nvidia_smi,
+     .doc = "Path of nvidia-smi, or of a program called like it, used by ms-diag repair to reset GPUs."},
     {.key = "sysroot",
      .member = &PathsConfig::sysroot,
      .doc = "Root of the file tree that checks read. Values other than / are for tests."},
@@ -347,6 +350,7 @@ void bind(ConfigSchema& schema, Policy& policy) {
   schema.section("limits", "Limits of healthy values.", policy.limits, kLimitsFields);
   schema.section("active", "Rates of a healthy node under load.", policy.active, kActiveFields);
   schema.section("telemetry", "Recording of counters and sensors.", policy.telemetry, kTelemetryFields);
+  bind_repair(schema, policy.repair);
 }
 
 std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes) {

@@ -48,6 +48,7 @@ struct PathsConfig {
   std::string smartctl = "/usr/sbin/smartctl";
   std::string ipmitool = "/usr/bin/ipmitool";
   std::string dcgmi = "/usr/bin/dcgmi";
+  std::string nvidia_smi = "/usr/bin/nvidia-smi";
   std::string sysroot = "/";
 };
 
@@ -115,6 +116,22 @@ struct TelemetryConfig {
   std::int64_t day_size_bytes = 4 << 20;  // of a node
 };
 
+// The limits of ms-diag repair, on the head node.
+struct RepairConfig {
+  std::string state = "/var/lib/ms-repair";
+  std::vector<std::string> remedies = {"kill-leftovers", "remount",       "restart-slurmd", "restart-fabric",
+                                       "gpu-reset",      "driver-reload", "reboot"};
+  std::string checks = "*";
+  std::int64_t level = 3;
+  double soak_s = 600;
+  std::string golden;
+  double max_nodes_percent = 5;
+  std::int64_t attempts_per_week = 5;
+  double cool_down_s = 86'400;
+  double patience_s = 1800;
+  double interval_s = 60;
+};
+
 struct Policy {
   ActConfig act;
   PrologConfig prolog;
@@ -123,12 +140,14 @@ struct Policy {
   LimitsConfig limits;
   ActiveConfig active;
   TelemetryConfig telemetry;
+  RepairConfig repair;
   std::string file;  // where it was read, empty: defaults
 
   bool may_act() const { return act.mode == "act"; }
 };
 
 void bind(ConfigSchema& schema, Policy& policy);
+void bind_repair(ConfigSchema& schema, RepairConfig& config);
 
 // How many nodes of a cluster of this size may be drained by us at once.
 std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes);

@@ -85,39 +85,6 @@ bool same_host(const std::string& a, const std::string& b) {
   return a.substr(0, dot_a) == b.substr(0, dot_b);
 }
 
-// The checks look at the machine that they run on, so that must be the one that is drained. What Slurm knows of it
-// decides: a job's environment says what its user likes.
-slurm::Node own_node(const std::string& name, const World& world) {
-  const std::vector<slurm::Node> nodes = world.slurm.nodes();
-  const auto found =
-      std::find_if(nodes.begin(), nodes.end(), [&](const slurm::Node& node) { return node.name == name; });
-  if (found == nodes.end()) {
-    throw user_error("undrain.node", fmt::format("Slurm knows no node '{}'", name),
-                     "run it on the node, and if that has another name in Slurm give --node");
-  }
-  const std::string& host = found->host.empty() ? found->name : found->host;
-  if (!same_host(host, world.host)) {
-    throw user_error("undrain.host", fmt::format("{} is the machine '{}', and this is '{}'", name, host, world.host),
-                     fmt::format("run it on {}, or: ssh {} ms-diag undrain", host, host));
-  }
-  return *found;
-}
-
-// Returns why the checks that led to the drain (their codes are words of the reason) did not judge; empty: they did.
-std::string not_verified(const std::string& reason, const std::vector<Result>& results) {
-  const std::vector<std::string> words = split(reason.substr(kReasonPrefix.size()), ' ');
-  bool first_ran = false;
-  for (const Result& result : results) {
-    if (std::find(words.begin(), words.end(), result.code) == words.end()) continue;
-    if (result.outcome != Outcome::pass && result.outcome != Outcome::warn) {
-      return fmt::format("{}: {}{}{}", result.code, to_string(result.outcome), result.note.empty() ? "" : ", ",
-                         result.note);
-    }
-    first_ran = first_ran || result.code == words[0];
-  }
-  return first_ran ? "" : fmt::format("{}: it did not run", words[0]);
-}
-
 // Stores the findings and counters for the next run. Runs after the decision, because the disk itself may be bad.
 void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   for (const Finding& finding : seen.findings) {
@@ -154,6 +121,36 @@ void collect_earlier_notes(const slurm::JobEnv& job, const World& world, std::ve
 }
 
 }  // namespace
+
+slurm::Node own_node(const std::string& name, const World& world) {
+  const std::vector<slurm::Node> nodes = world.slurm.nodes();
+  const auto found =
+      std::find_if(nodes.begin(), nodes.end(), [&](const slurm::Node& node) { return node.name == name; });
+  if (found == nodes.end()) {
+    throw user_error("undrain.node", fmt::format("Slurm knows no node '{}'", name),
+                     "run it on the node, and if that has another name in Slurm give --node");
+  }
+  const std::string& host = found->host.empty() ? found->name : found->host;
+  if (!same_host(host, world.host)) {
+    throw user_error("undrain.host", fmt::format("{} is the machine '{}', and this is '{}'", name, host, world.host),
+                     fmt::format("run it on {}, or: ssh {} ms-diag undrain", host, host));
+  }
+  return *found;
+}
+
+std::string not_verified(const std::string& reason, const std::vector<Result>& results) {
+  const std::vector<std::string> words = split(reason.substr(kReasonPrefix.size()), ' ');
+  bool first_ran = false;
+  for (const Result& result : results) {
+    if (std::find(words.begin(), words.end(), result.code) == words.end()) continue;
+    if (result.outcome != Outcome::pass && result.outcome != Outcome::warn) {
+      return fmt::format("{}: {}{}{}", result.code, to_string(result.outcome), result.note.empty() ? "" : ", ",
+                         result.note);
+    }
+    first_ran = first_ran || result.code == words[0];
+  }
+  return first_ran ? "" : fmt::format("{}: it did not run", words[0]);
+}
 
 int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& world) {
   if (switched_off(policy)) {

@@ -25,4 +25,12 @@ struct UndrainResult {
 // the node is then left drained.
 UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool verified, const World& world);
 
+// Slurm's record of this machine. The checks look at the machine that they run on, so that must be the one that is
+// drained. What Slurm knows of it decides: a job's environment says what its user likes. Throws ms::Error where the
+// name is another machine's.
+slurm::Node own_node(const std::string& name, const World& world);
+// Returns why the checks that led to a drain of ours (their codes are words of the reason) did not judge; empty: they
+// did.
+std::string not_verified(const std::string& reason, const std::vector<Result>& results);
+
 }  // namespace ms::health

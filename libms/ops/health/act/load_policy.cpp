@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/safe_file.h"
+#include "base/text.h"
+#include "health/act/remedies.h"
 #include "health/checks/registry.h"
 
 namespace ms::health {
@@ -11,6 +13,8 @@ namespace {
 
 // Time that a prolog's checks need besides waiting for a mount: to start their processes and hand over their findings.
 constexpr double kMountMargin_s = 0.25;
+
+constexpr std::size_t kMaxName = 80;
 
 constexpr std::size_t kMaxPolicyBytes = std::size_t{1} << 20;
 
@@ -40,6 +44,9 @@ void validate(const Policy& policy, ConfigSchema& schema) {
   absolute("paths.gres_conf", policy.paths.gres_conf);
   if (!policy.paths.nvml.empty()) absolute("paths.nvml", policy.paths.nvml);
   absolute("paths.sysroot", policy.paths.sysroot);
+  absolute("paths.nvidia_smi", policy.paths.nvidia_smi);
+  absolute("repair.state", policy.repair.state);
+  if (!policy.repair.golden.empty()) absolute("repair.golden", policy.repair.golden);
   for (const std::string& mount : policy.expect.mounts) absolute("expect.mounts", mount);
 
   if (policy.limits.mount_deadline_s > policy.prolog.deadline_s - kMountMargin_s) {
@@ -50,6 +57,13 @@ void validate(const Policy& policy, ConfigSchema& schema) {
             "limits.mount_deadline ({} s) must be at least {} s less than prolog.deadline ({} s): otherwise the prolog "
             "is over before a mount that hangs is found, which then never drains the node",
             policy.limits.mount_deadline_s, kMountMargin_s, policy.prolog.deadline_s));
+  }
+
+  for (const std::string& name : policy.repair.remedies) {
+    if (find_remedy(name) == nullptr) {
+      schema.add_problem("repair.remedies", fmt::format("repair.remedies: there is no remedy '{}' (see ms-diag(1))",
+                                                        plain_text(name, kMaxName)));
+    }
   }
 
   if (policy.act.allow.size() > kMaxAllowed) {

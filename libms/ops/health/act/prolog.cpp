@@ -170,9 +170,11 @@ int run_health(const std::string& policy_path, const std::string& node) noexcept
       no_job);
 }
 
+World operators_world(const Policy& policy, Clock& clock) { return real_world(policy, clock, kOperatorsPatience); }
+
 int run_undrain(const Policy& policy, const std::string& node, bool verified) {
   SystemClock clock;
-  const UndrainResult result = undrain_flow(policy, node, verified, real_world(policy, clock, kOperatorsPatience));
+  const UndrainResult result = undrain_flow(policy, node, verified, operators_world(policy, clock));
   write_out(result.text);
   return result.status;
 }

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "health/act/world.h"
 #include "health/policy.h"
 #include "slurm/job_env.h"
 
@@ -15,6 +16,9 @@ int run_prolog(const std::string& policy_path, const slurm::JobEnv& job) noexcep
 int run_epilog(const std::string& policy_path, const slurm::JobEnv& job) noexcept;
 // Slurm's HealthCheckProgram: drains `node`, this one, as an epilog does, in the same time. Always returns 0.
 int run_health(const std::string& policy_path, const std::string& node) noexcept;
+
+// For an operator's command: all calls of Slurm together have a minute, each ten seconds. Both outlive it.
+World operators_world(const Policy& policy, Clock& clock);
 
 // ms-diag undrain: removes our own drain of this node, if `verified` only after level 1 finds nothing that drains. Log
 // lines from before no longer count. Returns a Nagios status and prints what it did.

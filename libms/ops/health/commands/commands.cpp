@@ -113,6 +113,7 @@ int run_command(const Args& args) {
                      .only = args.get("only"),
                      .deadline_s = args.has("deadline") ? std::max(args.get_seconds("deadline"), 1e-9) : 0,
                      .asked = asked_of(args, level),
+                     .since_wall_s = args.get_double("since"),
                      .ssh_config = args.get("ssh-config")};
   if (args.has("nodelist")) request.nodes = slurm::expand_hostlist_or_throw(args.get("nodelist"));
   if (args.has("prometheus") && !args.has("nodelist")) require_policy(args);

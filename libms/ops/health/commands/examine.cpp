@@ -53,7 +53,7 @@ Report examine_here(const RunRequest& request, const std::vector<Check>& checks)
   const bool has_state = ::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0;
   const State state = has_state ? state_or_none(policy) : State{};
   options.before = state.counters;
-  options.not_before_wall_s = state.last_undrain_wall_s;
+  options.not_before_wall_s = std::max(state.last_undrain_wall_s, request.since_wall_s);
   SystemClock clock;
   const double before_s = clock.now_s();
   Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
@@ -105,7 +105,8 @@ std::vector<Report> examine(const RunRequest& request) {
                                      .level = request.level,
                                      .only = request.only,
                                      .deadline_s = patience_s(request),
-                                     .asked = request.asked});
+                                     .asked = request.asked,
+                                     .since_wall_s = request.since_wall_s});
 }
 
 }  // namespace ms::health

@@ -18,6 +18,7 @@ struct RunRequest {
   std::string only = "*";
   double deadline_s = 0;  // 0: as long as the checks that are meant may take
   Asked asked = {};
+  double since_wall_s = 0;                             // kernel messages from before do not count
   std::optional<std::vector<std::string>> nodes = {};  // nullopt: this one
   std::string ssh_config = {};
   std::function<void(const Result&)> ended = {};  // called with each result here, as soon as there is one

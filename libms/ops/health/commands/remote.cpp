@@ -126,6 +126,7 @@ std::vector<Report> run_remote(const std::vector<std::string>& nodes, const Remo
     }
     if (!options.asked.directory.empty()) words.insert(words.end(), {"--directory", options.asked.directory});
   }
+  if (options.since_wall_s > 0) words.insert(words.end(), {"--since", fmt::format("{:.0f}", options.since_wall_s)});
   if (!options.config.empty()) words.insert(words.end(), {"--config", options.config});
   std::vector<Report> reports;
   for (const RemoteAnswer& answer : ask_nodes(nodes, {.program = options.program,

@@ -38,6 +38,7 @@ struct RemoteOptions {
   std::string only = "*";
   double deadline_s = 60;  // of the checks
   Asked asked = {};
+  double since_wall_s = 0;  // kernel messages from before do not count
 };
 
 // ms-diag run there: the reports in the order of `nodes`. Throws what ask_nodes() throws.

@@ -1,0 +1,197 @@
+#include "health/repair/bundle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+
+#include "base/error.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::string_view kRemoved = "(removed)";
+constexpr std::size_t kBlock = 512;
+constexpr std::size_t kLongestWord = 16 << 10;
+
+constexpr std::string_view kSecretNames[] = {"token",         "passw",   "secret",     "credential",  "apikey",
+                                             "api_key",       "api-key", "access_key", "private_key", "webhook",
+                                             "authorization", "cookie",  "pwd"};
+constexpr std::string_view kTokens[] = {"ghp_",  "gho_",  "ghs_",  "github_pat_", "glpat-", "hf_",
+                                        "xoxb-", "xoxp-", "xapp-", "sk-",         "AKIA",   "eyJ"};
+constexpr std::string_view kHooks[] = {"hook", "/services/T", "/api/alert"};
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.'; }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\0' || c == '\\'; }  // "\\" as within JSON
+
+bool names_a_secret(std::string_view name) {
+  const std::string small = lower(name);
+  const auto within = [&](std::string_view word) { return small.find(word) != std::string::npos; };
+  return std::ranges::any_of(kSecretNames, within) || small.ends_with("_key") || small == "key";
+}
+
+// Reads a line from left to right; what is secret goes out as kRemoved.
+class Line {
+ public:
+  explicit Line(std::string_view line) : line_(line) {}
+
+  std::string clean() {
+    while (at_ < line_.size()) {
+      if (url() || known_token() || scheme() || secret_value()) continue;
+      if (is_name_char(line_[at_])) {
+        while (at_ < line_.size() && is_name_char(line_[at_])) out_ += line_[at_++];
+      } else {
+        out_ += line_[at_++];
+      }
+    }
+    return out_;
+  }
+
+ private:
+  std::string_view rest() const { return line_.substr(at_); }
+
+  std::size_t end_of_word(std::size_t from) const {
+    const std::size_t most = std::min(line_.size(), from + kLongestWord);  // or a line without blanks took for ever
+    while (from < most && !is_blank(line_[from]) && line_[from] != '"' && line_[from] != '\'' && line_[from] != ',' &&
+           line_[from] != ';') {
+      ++from;
+    }
+    return from;
+  }
+
+  // "scheme://user:password@host/path", also without the scheme
+  bool url() {
+    const std::size_t end = end_of_word(at_);
+    const std::string_view word = line_.substr(at_, end - at_);
+    const std::size_t slashes = word.find("//");
+    if (slashes == std::string_view::npos) return false;
+    const std::string_view before = word.substr(0, slashes);
+    if (!before.empty() && !std::ranges::all_of(before.substr(0, before.size() - 1), is_name_char)) return false;
+    if (!before.empty() && before.back() != ':') return false;
+    const std::size_t host = slashes + 2, path = std::min(word.find_first_of("/?#", host), word.size());
+    const std::size_t user = word.substr(0, path).rfind('@');
+    const bool has_user = user != std::string_view::npos;
+    const std::size_t name = has_user ? user + 1 : host;
+    out_ += fmt::format("{}{}{}", word.substr(0, host), has_user ? "(removed)@" : "", word.substr(name, path - name));
+    const auto in_word = [&](std::string_view hook) { return word.find(hook, slashes) != std::string_view::npos; };
+    at_ = end;
+    if (std::ranges::any_of(kHooks, in_word)) {
+      out_ += fmt::format("/{}", kRemoved);
+    } else {
+      // A query may carry a token.
+      out_ += Line(word.substr(path)).clean();
+    }
+    return true;
+  }
+
+  bool known_token() {
+    for (const std::string_view token : kTokens) {
+      constexpr std::size_t kLeast = 16;
+      const std::size_t end = end_of_word(at_);
+      if (!rest().starts_with(token) || end - at_ < kLeast) continue;
+      out_ += kRemoved;
+      at_ = end;
+      return true;
+    }
+    return false;
+  }
+
+  // "Bearer eyJ...", "Basic dXNlcjp..."
+  bool scheme() {
+    const std::string head = lower(rest().substr(0, 7));
+    const std::size_t length = head == "bearer " ? 7 : head.starts_with("basic ") ? 6 : 0;
+    if (length == 0) return false;
+    out_ += line_.substr(at_, length);
+    out_ += kRemoved;
+    at_ = end_of_word(at_ + length);
+    return true;
+  }
+
+  // NAME=value, name: value, "name": "value", --name value
+  bool secret_value() {
+    std::size_t end = at_;
+    while (end < line_.size() && is_name_char(line_[end])) ++end;
+    const std::string_view name = line_.substr(at_, end - at_);
+    if (name.empty() || !names_a_secret(name)) return false;
+    std::size_t value = end;
+    const bool option = name.starts_with("--");
+    while (value < line_.size() && (is_blank(line_[value]) || line_[value] == '"' || line_[value] == '\'')) ++value;
+    const bool assigns = value < line_.size() && (line_[value] == '=' || line_[value] == ':');
+    if (!assigns && !option) return false;
+    if (assigns) ++value;
+    while (value < line_.size() && is_blank(line_[value])) ++value;
+    if (value >= line_.size()) return false;
+    const char quote = line_[value];
+    const bool quoted = quote == '"' || quote == '\'';
+    // A header's value, and what stands in quotes, may have blanks.
+    std::size_t stop = quoted ? line_.find(quote, value + 1) : end_of_word(value);
+    if (stop == std::string_view::npos) stop = line_.size();
+    if (!quoted && assigns && lower(line_.substr(value)).starts_with("bearer ")) stop = end_of_word(value + 7);
+    if (!quoted && assigns && lower(line_.substr(value)).starts_with("basic ")) stop = end_of_word(value + 6);
+    out_ += line_.substr(at_, value - at_);
+    if (quoted) out_ += quote;
+    out_ += kRemoved;
+    at_ = stop;
+    return true;
+  }
+
+  std::string_view line_;
+  std::size_t at_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string without_secrets(std::string_view text) {
+  std::string result;
+  bool in_key = false;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    in_key = in_key ||
+             (line.find("-----BEGIN") != std::string_view::npos && line.find("PRIVATE KEY") != std::string_view::npos);
+    result += in_key ? std::string(kRemoved) : Line(line).clean();
+    if (line.find("-----END") != std::string_view::npos) in_key = false;
+    if (end < text.size()) result += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+std::string tar_file(const std::string& name, std::string_view text, double wall_s) {
+  const std::string body = without_secrets(text);
+  std::array<char, kBlock> header{};
+  const auto put = [&](std::size_t at, std::string_view value) {
+    std::copy(value.begin(), value.end(), header.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  MS_ASSERT(name.size() < 100, "the name fits into a header of ustar");
+  put(0, name);
+  put(100, "0000600");
+  put(108, "0000000");
+  put(116, "0000000");
+  put(124, fmt::format("{:011o}", body.size()));
+  put(136, fmt::format("{:011o}", static_cast<std::uint64_t>(std::max(0.0, wall_s))));
+  put(148, "        ");
+  put(156, "0");
+  put(257, std::string_view("ustar\00000", 8));
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  put(148, fmt::format("{:06o}", sum));
+  header[154] = '\0';
+  std::string file(header.begin(), header.end());
+  file += body;
+  file.resize((file.size() + kBlock - 1) / kBlock * kBlock);
+  return file;
+}
+
+std::string tar_end() { return std::string(2 * kBlock, '\0'); }
+
+}  // namespace ms::health

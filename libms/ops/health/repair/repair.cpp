@@ -1,0 +1,386 @@
+// Carries out what plan.h says: asks Slurm, runs commands on nodes by ssh, and keeps the states, the audit log and the
+// bundles in one directory.
+#include "health/repair/repair.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/lock_file.h"
+#include "base/print.h"
+#include "base/text.h"
+#include "base/utc.h"
+#include "health/act/cap.h"
+#include "health/act/decide.h"
+#include "health/act/flow.h"
+#include "health/act/load_policy.h"
+#include "health/act/prolog.h"
+#include "health/act/remedies.h"
+#include "health/checks/registry.h"
+#include "health/commands/examine.h"
+#include "health/commands/golden.h"
+#include "health/commands/remote.h"
+#include "health/repair/bundle.h"
+#include "health/repair/local.h"
+#include "slurm/commands.h"
+
+namespace ms::health {
+namespace {
+
+constexpr std::size_t kStepsAtATime = 64;
+constexpr std::size_t kMaxRepairBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxBundleBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxWhy = 300;
+constexpr double kAnswer_s = 30;
+constexpr double kRepairLock_s = 5;  // one that was killed while it started a program keeps it for a moment
+constexpr const char* kAudit = "audit.jsonl";
+
+// Evidence of a node that a bundle has twice: before the repair and after it. Without a program: of ms-diag.
+struct EvidenceRow {
+  const char* file;
+  const char* program;
+  std::vector<std::string> words;
+};
+std::vector<EvidenceRow> evidence_rows(const Policy& policy) {
+  return {{"report.json", "", {"run", "--json"}},
+          {"history.jsonl", "", {"history", "--json"}},
+          {"facts.json", "", {"facts"}},
+          {"kernel.log", "/usr/bin/dmesg", {"--time-format", "iso"}},
+          {"slurmd.log", "/usr/bin/journalctl", {"--no-pager", "--lines", "2000", "--unit", "slurmd"}},
+          {"gpus.txt", policy.paths.nvidia_smi.c_str(), {"-q"}}};
+}
+
+class RepairSite {
+ public:
+  RepairSite(const Args& args, Policy policy)
+      : policy_(std::move(policy)),
+        apply_(args.has("apply")),
+        ssh_config_(args.get("ssh-config")),
+        deadline_s_(args.get_seconds("deadline")) {
+    if (!apply_ && ::access(policy_.repair.state.c_str(), F_OK) != 0) return;
+    directory_ = open_own_directory(policy_.repair.state, 0700, 0077, refusal_);
+    if (!apply_) return;
+    lock_ = lock_at(directory_, "lock", kRepairLock_s, refusal_);
+  }
+
+  // Returns a Nagios status. Throws what Slurm's calls throw: nothing was changed then.
+  int pass() {
+    if (::access(policy_.act.kill_switch.c_str(), F_OK) == 0) {
+      print_out("nothing is done: {} is there\n", policy_.act.kill_switch);
+      return 0;
+    }
+    std::vector<slurm::Node> nodes = commands().nodes();
+    if (look(nodes)) nodes = commands().nodes();
+    std::map<std::string, Repair> repairs = load(nodes);
+    std::vector<Step> steps = plan_now(repairs, nodes);
+    if (apply_) {
+      carry_out(steps, nodes);
+      repairs = load(nodes);
+    } else {
+      for (Step& step : steps) {  // so that the remedy is shown, too
+        if (step.act == Act::gather) repairs[step.repair.node] = done(step, {Outcome3::good, "drained"});
+      }
+      for (const Step& step : plan_now(repairs, nodes)) {
+        print_out("{}: would do: {}; {}\n", step.repair.node, step.event, step.repair.reason);
+      }
+    }
+    return show(repairs);
+  }
+
+ private:
+  slurm::Commands commands() const {
+    return slurm::Commands(
+        {.scontrol = policy_.paths.scontrol, .conf = policy_.paths.slurm_conf, .deadline_s = deadline_s_});
+  }
+
+  std::vector<Step> plan_now(const std::map<std::string, Repair>& repairs,
+                             const std::vector<slurm::Node>& nodes) const {
+    std::vector<Step> steps = plan(repairs, nodes, policy_.repair, SystemClock().wall_s());
+    std::erase_if(steps, [&](const Step& step) { return damaged_.contains(step.repair.node); });
+    return steps;
+  }
+
+  Repair done(const Step& step, const Verdict& verdict) const {
+    return after(step, verdict.outcome, plain_text(verdict.why, kMaxWhy), policy_.repair, SystemClock().wall_s());
+  }
+
+  // A state that cannot be read is nobody's word for what was done there: that node is left alone.
+  std::map<std::string, Repair> load(const std::vector<slurm::Node>& nodes) {
+    std::map<std::string, Repair> repairs;
+    for (const slurm::Node& node : nodes) {
+      if (!directory_) break;
+      try {
+        const auto text = read_at(directory_, node.name + ".json", kMaxRepairBytes, refusal_);
+        if (text) repairs[node.name] = repair_from_json(*text);
+        damaged_.erase(node.name);
+      } catch (const Error& error) {
+        damaged_.insert(node.name);
+        print_err("ms-diag: warning: {} is left alone: {}\n", node.name, error.message());
+      }
+    }
+    return repairs;
+  }
+
+  void save(const Repair& repair) const {
+    write_at(directory_, repair.node + ".json", to_json(repair), 0600, refusal_);
+  }
+
+  void audit(const std::string& node, const std::string& event, const std::string& why, const std::string& reason) {
+    const Json line{
+        {"time", utc_text(SystemClock().wall_s())}, {"node", node}, {"event", event}, {"why", why}, {"reason", reason}};
+    const std::lock_guard guard(audit_);
+    append_at(directory_, kAudit, line.dump_ascii() + "\n", refusal_);
+    print_out("{}: {}{}{}\n", node, event, why.empty() ? "" : ": ", why);
+  }
+
+  // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any.
+  bool look(const std::vector<slurm::Node>& nodes) {
+    std::vector<std::string> names;
+    for (const slurm::Node& node : nodes) {
+      const bool in_service = node.has_state("IDLE") || node.has_state("MIXED") || node.has_state("ALLOCATED");
+      if (in_service && may_be_looked_at(node) && drain_step(node) == DrainStep::drain) names.push_back(node.name);
+    }
+    bool any = false;
+    for (const Report& report : run_remote(names, {.ssh_config = ssh_config_})) {
+      const std::vector<Finding> bad = draining(report.findings(), policy_, nullptr);
+      if (bad.empty()) continue;
+      const std::string reason = drain_reason(bad);
+      if (!apply_ || !policy_.may_act()) {
+        print_out("{}: would drain: {}\n", report.node, reason);
+        continue;
+      }
+      SystemClock clock;
+      const Drain drain = drain_below_cap(operators_world(policy_, clock), policy_.act, report.node, reason);
+      audit(report.node, drain.end == DrainEnd::drained ? "drain" : "no drain", drain.why, reason);
+      any = true;
+    }
+    return any;
+  }
+
+  static bool may_be_looked_at(const slurm::Node& node) {
+    slurm::Node at_rest = node;
+    std::erase_if(at_rest.states, [](const std::string& state) { return state != "IDLE" && may_have_jobs(state); });
+    return may_be_loaded(at_rest);
+  }
+  static bool may_have_jobs(const std::string& state) {
+    return state == "MIXED" || state == "ALLOCATED" || state == "COMPLETING";
+  }
+
+  // Each step in a thread: tests take minutes, and other nodes need not wait for them.
+  void carry_out(const std::vector<Step>& steps, const std::vector<slurm::Node>& nodes) {
+    std::atomic<std::size_t> next{0};
+    std::vector<std::jthread> workers;
+    for (std::size_t i = 0; i < std::min(kStepsAtATime, steps.size()); ++i) {
+      workers.emplace_back([&] {
+        for (std::size_t at = next++; at < steps.size(); at = next++) {
+          try {
+            carry_out(steps[at], nodes);
+          } catch (const std::exception& error) {  // of our own directory: the next pass does the step again
+            print_err("ms-diag: warning: {}: {}\n", steps[at].repair.node, error.what());
+          }
+        }
+      });
+    }
+  }
+
+  void carry_out(const Step& step, const std::vector<slurm::Node>& nodes) {
+    const Repair& repair = step.repair;
+    const bool touches = step.act != Act::none && step.act != Act::gather && step.act != Act::bundle;
+    // Minutes may have passed since the plan was made.
+    if (touches && !may_touch(repair, commands().node(repair.node))) return;
+    save(repair);
+    audit(repair.node, step.event, step.act == Act::none ? repair.why : "", repair.reason);
+    if (step.act == Act::none) return;
+    const auto record = std::ranges::find(nodes, repair.node, &slurm::Node::name);
+    Verdict verdict;
+    try {
+      verdict = act(step, *record);
+    } catch (const Error& error) { verdict = {Outcome3::unknown, error.message()}; }
+    const Repair kept = done(step, verdict);
+    save(kept);
+    audit(repair.node, fmt::format("stage {}", to_string(kept.stage)), plain_text(verdict.why, kMaxWhy), repair.reason);
+  }
+
+  Verdict act(const Step& step, const slurm::Node& record) const {
+    switch (step.act) {
+      case Act::gather:
+        write_at(directory_, step.repair.node + ".before.tar", evidence("before", step.repair, record), 0600, refusal_);
+        return {Outcome3::good, step.repair.why};
+      case Act::remedy:
+        return use_remedy(step.repair);
+      case Act::reboot:
+        return reboot(step.repair);
+      case Act::redrain:
+        commands().drain(step.repair.node, rebooted_reason(step.repair));
+        return {Outcome3::good, "rebooted"};
+      case Act::test:
+        return test(step.repair);
+      case Act::undrain:
+        return undrain(step.repair);
+      case Act::bundle:
+        return bundle(step.repair, record);
+      case Act::none:
+        break;
+    }
+    return {};
+  }
+
+  RemoteAnswer ask(const std::string& node, const char* program, std::vector<std::string> words,
+                   double deadline_s) const {
+    return ask_nodes(
+        {node},
+        {.program = program, .ssh_config = ssh_config_, .words = std::move(words), .deadline_s = deadline_s})[0];
+  }
+
+  Verdict use_remedy(const Repair& repair) const {
+    const Remedy* remedy = find_remedy(repair.remedy);
+    if (remedy == nullptr) return {Outcome3::bad, fmt::format("there is no remedy {} any more", repair.remedy)};
+    const double deadline_s = kAnswer_s + remedy->deadline_s * static_cast<double>(remedy->commands.size() + 1);
+    const RemoteAnswer answer =
+        ask(repair.node, "", {"repair", "--here", repair.remedy, "--node", repair.node}, deadline_s);
+    if (!answer.why.empty()) return {Outcome3::unknown, answer.why};
+    return {answer.status == 0 ? Outcome3::good : answer.status == 2 ? Outcome3::bad : Outcome3::unknown, answer.out};
+  }
+
+  Verdict reboot(const Repair& repair) const {
+    const slurm::Config config = commands().config();
+    const auto program = config.find("RebootProgram");
+    if (program == config.end() || program->second.empty()) return {Outcome3::bad, "Slurm has no RebootProgram"};
+    if (slurm::number_of(config, "ReturnToService", 0) == 2) {
+      return {Outcome3::bad, "with ReturnToService=2 the node would be back in service before the tests"};
+    }
+    commands().reboot(repair.node, repair.reason);
+    return {Outcome3::good, "asked for"};
+  }
+
+  Verdict test(const Repair& repair) const {
+    RunRequest request{.level = repair.stage == Stage::test2 ? 2 : 3, .only = policy_.repair.checks};
+    request.nodes = {repair.node};
+    request.ssh_config = ssh_config_;
+    if (request.level == 3) request.asked.soak_s = policy_.repair.soak_s;
+    if (!repair.attempts.empty()) request.since_wall_s = repair.attempts.back().wall_s;
+    const Verdict result = verdict(examine(request)[0], repair.reason);
+    if (result.outcome != Outcome3::good || policy_.repair.golden.empty() || request.level == 2) return result;
+    const Golden golden = golden_from_json(read_file(policy_.repair.golden, Blame::user), policy_.repair.golden);
+    request.level = 2;
+    const GoldenComparison compared =
+        compare_golden(golden, {repair.node}, [&](const std::vector<std::string>&, const std::string& only) {
+          request.only = only;
+          return examine(request);
+        });
+    if (!compared.accused.empty()) return {Outcome3::bad, "slower than its peers: " + comparison_text(compared)};
+    return compared.nodes == 0 ? Verdict{Outcome3::unknown, comparison_text(compared)} : result;
+  }
+
+  Verdict undrain(const Repair& repair) const {
+    const auto slurm = commands();
+    RemoteAnswer answer{.status = 0};
+    if (slurm.node(repair.node).is_drained_or_draining()) {
+      answer = ask(repair.node, "", {"undrain", "--node", repair.node}, kAnswer_s + kAnswer_s);
+      if (!answer.why.empty() || answer.status != 0) {
+        return {Outcome3::unknown, answer.why.empty() ? answer.out : answer.why};
+      }
+    }
+    // A reboot leaves DOWN behind, with our reason.
+    const slurm::Node left = slurm.node(repair.node);
+    if (left.has_state("DOWN") && !left.is_drained_or_draining() && may_touch(repair, left)) slurm.set_up(left.name);
+    return {Outcome3::good, "passed the tests"};
+  }
+
+  std::string evidence(const std::string& when, const Repair& repair, const slurm::Node& record) const {
+    const double now_wall_s = SystemClock().wall_s();
+    std::string states;
+    for (const std::string& state : record.states) states += (states.empty() ? "" : "+") + state;
+    std::string files = tar_file(
+        when + "/slurm.txt",
+        fmt::format("{} {} Reason={} [{}]\n", record.name, states, record.reason, record.reason_user), now_wall_s);
+    for (const EvidenceRow& row : evidence_rows(policy_)) {
+      const RemoteAnswer answer = ask(repair.node, row.program, row.words, 2 * kAnswer_s);
+      files += tar_file(fmt::format("{}/{}", when, row.file),
+                        answer.why.empty() ? answer.out : fmt::format("no answer: {}\n", answer.why), now_wall_s);
+    }
+    return files;
+  }
+
+  Verdict bundle(const Repair& repair, const slurm::Node& record) const {
+    std::string whole = read_at(directory_, repair.node + ".before.tar", kMaxBundleBytes, refusal_).value_or("");
+    whole += evidence("after", repair, record);
+    std::string lines;
+    const std::string ours = fmt::format("\"node\":\"{}\"", repair.node);
+    for (const std::string& line : split(read_at(directory_, kAudit, kMaxBundleBytes, refusal_).value_or(""), '\n')) {
+      if (line.find(ours) != std::string::npos) lines += line + "\n";
+    }
+    const double now_wall_s = SystemClock().wall_s();
+    whole += tar_file(kAudit, lines, now_wall_s) + tar_file("repair.json", to_json(repair), now_wall_s) + tar_end();
+    const std::string name = repair.node + ".tar";
+    write_at(directory_, name, whole, 0600, refusal_);
+    return {Outcome3::good, fmt::format("{}; {}/{} is for the ticket", repair.why, policy_.repair.state, name)};
+  }
+
+  // Says how the nodes are; the service says it in the audit log alone.
+  int show(const std::map<std::string, Repair>& repairs) const {
+    int status = 0;
+    for (const auto& [name, repair] : repairs) {
+      if (repair.stage == Stage::well) continue;
+      status = std::max(status, repair.stage == Stage::bundled ? 2 : 1);
+      if (!apply_) print_out("{}: {}, {}\n", name, to_string(repair.stage), repair.why);
+    }
+    return status;
+  }
+
+  Policy policy_;
+  bool apply_;
+  std::string ssh_config_;
+  double deadline_s_;
+  Refusal refusal_{.kind = "repair.state"};
+  UniqueFd directory_, lock_;
+  std::set<std::string> damaged_;
+  std::mutex audit_;  // guards the end of the audit log
+};
+
+}  // namespace
+
+Verdict verdict(const Report& report, const std::string& reason) {
+  std::string other;
+  for (const Finding& finding : report.findings()) {
+    if (finding.severity != Severity::critical) continue;
+    const Check* check = find_check(passive_checks(), finding.code);
+    if (check != nullptr && check->user_can_cause) continue;
+    const std::string text = fmt::format("{} {}: {}", finding.code, finding.entity, finding.message);
+    if (finding.blame == Blame::node || finding.blame == Blame::gpu) return {Outcome3::bad, text};
+    other = text;
+  }
+  for (const Result& result : report.results) {
+    if (result.code == "ssh") return {Outcome3::unknown, result.note};
+  }
+  const std::string why = not_verified(std::string(kReasonPrefix) + code_of(reason), report.results);
+  if (!why.empty()) return {Outcome3::unknown, "not verified, " + why};
+  if (!other.empty()) return {Outcome3::unknown, other};
+  return {Outcome3::good, plural(report.results.size(), "check") + " found nothing critical"};
+}
+
+int repair_command(const Args& args) {
+  const bool as_root = ::geteuid() == 0 && (args.has("apply") || args.has("here"));
+  const std::string file = args.has("config") ? args.get("config") : kPolicyPath;
+  const bool has_file = args.has("config") || ::access(kPolicyPath, F_OK) == 0;
+  const Policy policy = as_root && has_file ? load_policy_as_root(file) : policy_for(args.get("config"));
+  if (args.has("here")) {
+    if (args.has("apply") || args.has("once")) throw user_error("repair.form", "--here takes no --apply and no --once");
+    return use_remedy_here(policy, args.has("node") ? args.get("node") : this_node(), args.get("here"));
+  }
+  if (args.has("node")) throw user_error("repair.form", "--node goes with --here");
+  RepairSite site(args, policy);
+  if (args.has("once")) return site.pass();
+  for (SystemClock clock;; clock.sleep_s(policy.repair.interval_s)) {
+    try {
+      site.pass();
+    } catch (const Error& error) { print_err("ms-diag: warning: nothing was changed: {}\n", error.message()); }
+  }
+}
+
+}  // namespace ms::health
