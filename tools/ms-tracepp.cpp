@@ -50,7 +50,9 @@ Tool tool() {
                  "are in seconds, in _ns in nanoseconds, in _share fractions of 1. Unknown values are null."},
                 {"report",
                  "info (see below), clocks (per host: offset, drift, bound), look_first (sentence, hint, "
-                 "cost_share, is: fault, lost or design), effective, breakdown (mean; ranks; kinds), bubble, "
+                 "cost_share, is: fault, lost or design, confidence, cause, rank, line), effective, breakdown (mean; "
+                 "ranks; "
+                 "kinds), bubble, "
                  "messages (communication: classes, edges, groups, suspects, ranks), critical_path, change_points, "
                  "hang. With --expected also expected, in the form of diff: before is expected, after is observed."},
                 {"stragglers",

@@ -16,7 +16,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 "$python" -c 'import torch; print("torch", torch.__version__)'
 status=0
-for kind in flight_recorder profiler; do
+for kind in flight_recorder profiler causes; do
   PYTHONDONTWRITEBYTECODE=1 "$python" "$here/$kind.py" make "$dir/$kind" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
   "$python" -B "$here/$kind.py" judge "$tracepp" "$dir/$kind" || status=1
 done

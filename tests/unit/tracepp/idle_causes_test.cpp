@@ -161,6 +161,7 @@ TEST(IdleCauses, AreKnownByWhatRunsOnTheHost) {
       {"python_function", "torch/_dynamo/convert_frame.py(1200): __call__", IdleCause::compilation},
       {"python_function", "triton/compiler/compiler.py(230): compile", IdleCause::compilation},
       {"python_function", "torch/utils/cpp_extension.py(1900): load", IdleCause::compilation},
+      {"cpu_op", "compile_attempt_0 (dynamo_timed)", IdleCause::compilation},
       // These are not what their names remind of.
       {"python_function", "torch/utils/checkpoint.py(480): checkpoint", IdleCause::late},
       {"user_annotation", "Torch-Compiled Region: 0/0", IdleCause::late},
@@ -249,6 +250,35 @@ TEST(IdleCauses, WithoutADeviceTheHostIsOutsideOfOperators) {
   const StepTime step = sum_of(break_down(told.trace).steps);
   EXPECT_EQ(step.data_wait_ns, 400'000);
   EXPECT_EQ(step.idle_ns, 100'000);
+}
+
+// What a loader or a compiler runs is not the step's computing: without a device, operators are.
+TEST(IdleCauses, OperatorsOfALoaderOrACompilerDoNotCompute) {
+  const Told told(KinetoJob()
+                      .step(1, 0, 1000)
+                      .op("aten::mm", 0, 100)
+                      .host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100, 400)
+                      .op("aten::mm", 150, 350)
+                      .op("compile_attempt_0 (dynamo_timed)", 400, 900)
+                      .op("aten::mm", 450, 850)
+                      .op("aten::mm", 900, 1000));
+  EXPECT_EQ(told.us(IdleCause::data), 300);
+  EXPECT_EQ(told.us(IdleCause::compilation), 500);
+  EXPECT_EQ(sum_of(break_down(told.trace).steps).busy_ns, 200'000);
+}
+
+TEST(IdleCauses, TheLineIsTheUsersAndCountsInAllItsPlaces) {
+  KinetoJob job;
+  job.step(1, 0, 1000).python("train.py(30): main", 0, 1000).op("aten::mm", 0, 100);
+  job.python("train.py(8): log", 100, 700).python("json/encoder.py(224): floatstr", 110, 300);
+  job.python("logging/__init__.py(1500): info", 400, 690).python("jsonx/a.py(3): put", 750, 950);
+  RunTrace trace = read({job});
+  const std::vector<Advice> list = look_first(trace, analyse(trace));
+  ASSERT_THAT(list, SizeIs(1));
+  EXPECT_EQ(list[0].cause, "outside");
+  EXPECT_EQ(list[0].rank, -1);
+  EXPECT_EQ(list[0].line, "train.py(8): log") << "600 us in three places; 200 in one of jsonx, which is the user's";
+  EXPECT_NEAR(list[0].cost_share, 0.9, 1e-9);
 }
 
 TEST(IdleCauses, CopiesAreNotComputing) {

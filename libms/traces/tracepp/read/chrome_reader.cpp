@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -63,6 +64,8 @@ struct ChromeReader::Meaning {
   bool counted = false;                     // its number is how many there were before it,
   bool by_step = false;                     // in its step
   std::int32_t step = kNoStep;              // it is that step itself
+  bool holds = false;                       // operators inside belong to it: a data loader, a save, compilation
+  std::uint32_t info_inside = 0;            // of an operator that computes: the info where it does not, inside these
   std::optional<std::string> unknown = {};  // work of a device, of this category
 };
 
@@ -299,6 +302,9 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
       if (meaning.by_step) made.group = tables_.group(*sole);
     } else if ((origin == Origin::annotation || origin == Origin::python) && (!knows_steps || has_steps[info.thread])) {
       made.kind = host_kind(unescaped(name));
+      meaning.holds = made.kind != Kind::other || compiles(unescaped(name));
+    } else if (on_host && compiles(unescaped(name))) {
+      meaning.holds = true;
     } else if (on_host && is_host_operator(name, row)) {
       made.kind = kernel_kind(unescaped(name));
       ranks[meaning.rank].device = "cpu";
@@ -308,7 +314,14 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
     meaning.is_linked = has_correlation(category);
     if (made.kind != Kind::step) made.name = trace_.strings.id(unescaped(name));
     meaning.counted = meaning.by_step || trace::is_point_to_point(made.kind);
-    meaning.info = tables_.info(made);
+    meaning.info = meaning.info_inside = tables_.info(made);
+  }
+  if (std::ranges::any_of(found, &Meaning::holds)) {
+    for (Meaning& meaning : found) {
+      EventInfo inside = trace_.infos[meaning.info];
+      if (inside.origin == Origin::op) inside.kind = Kind::other;
+      meaning.info_inside = tables_.info(inside);
+    }
   }
   return found;
 }
@@ -354,6 +367,8 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
   std::vector<std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t>> counts(ranks.size());  // by group, step
   std::vector<LaunchLinks> links(ranks.size());
   const bool one = ranks.size() == 1;
+  std::vector<std::array<std::int64_t, kLanes + 1>> held_until(ranks.size());  // by lane
+  for (auto& lanes : held_until) lanes.fill(std::numeric_limits<std::int64_t>::min());
   std::uint32_t place = 0, linked = 0;
   for (Event& event : file.events) {
     const Meaning& of = meaning(event);
@@ -364,10 +379,12 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
       if (correlation != kNoStep) ends.emplace_back(correlation, at);
     }
     ++place;
-    event.info = of.info;
+    std::int64_t& held_ns = held_until[of.rank][of.lane];
+    event.info = event.begin_ns < held_ns ? of.info_inside : of.info;
+    if (of.holds) held_ns = std::max(held_ns, event.end_ns());
     event.lane = of.lane;
     event.begin_ns += known.base_ns;
-    const EventInfo& info = trace_.infos[of.info];
+    const EventInfo& info = trace_.infos[event.info];
     if (of.on_device && info.kind != Kind::step && (info.kind != Kind::other || info.origin == Origin::copy)) {
       trace_.device_ns += event.duration_ns;
       if (of.unknown) trace_.unknown_device_ns[*of.unknown] += event.duration_ns;

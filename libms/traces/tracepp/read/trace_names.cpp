@@ -175,6 +175,16 @@ Kind host_kind(std::string_view name) {
              : Kind::other;
 }
 
+bool compiles(std::string_view name) {
+  // Running what was compiled goes through files of torch._dynamo and torch._inductor too: these only compile.
+  static constexpr std::array<std::string_view, 7> kParts{
+      "torch/_dynamo/convert_frame.py(",   "torch/_dynamo/symbolic_convert.py(", "torch/_inductor/graph.py(",
+      "torch/_inductor/async_compile.py(", "torch/_inductor/scheduler.py(",      "triton/compiler/compiler.py(",
+      "torch/utils/cpp_extension.py("};
+  return name.ends_with(" (dynamo_timed)") ||
+         std::ranges::any_of(kParts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
 int type_bytes(std::string_view type) {
   static constexpr std::array<std::pair<std::string_view, int>, 27> kTypes{
       {{"float", 4},          {"float32", 4},      {"half", 2},         {"float16", 2},

@@ -34,6 +34,8 @@ Kind kernel_kind(std::string_view name);
 // An annotation or a Python function on the host: data_wait of a data loader, save of a checkpoint that is written,
 // else other. Recomputing activations is called checkpoint too, and is other.
 Kind host_kind(std::string_view name);
+// Returns whether a function or an annotation compiles: torch.compile, Triton, C++ extensions.
+bool compiles(std::string_view name);
 // Bytes of "BFloat16", "float32", "Long"; 0: not known.
 int type_bytes(std::string_view type);
 // By how frameworks call their process groups: "TENSOR_MODEL_PARALLEL_GROUP", "mesh_dp", "default_pg".

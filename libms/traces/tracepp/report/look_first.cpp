@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <map>
 
 #include "base/text.h"
 #include "tracepp/report/report.h"
@@ -25,7 +26,8 @@ void add_hang(std::vector<Advice>& list, const Hang& hang) {
   list.push_back({.cost_share = 1,
                   .sentence = hang.sentence,
                   .hint = "ms-tracepp hang shows which ranks wait for which",
-                  .is = Advice::Is::fault});
+                  .is = Advice::Is::fault,
+                  .cause = "hang"});
 }
 
 void add_findings(std::vector<Advice>& list, const Diagnosis& diagnosis) {
@@ -35,7 +37,9 @@ void add_findings(std::vector<Advice>& list, const Diagnosis& diagnosis) {
                                             finding.doubt.empty() ? "" : "; in doubt: ", finding.doubt),
                     .is = !is_fault(finding)      ? Advice::Is::design
                           : finding.doubt.empty() ? Advice::Is::fault
-                                                  : Advice::Is::lost});
+                                                  : Advice::Is::lost,
+                    .cause = to_string(finding.code),
+                    .rank = finding.ranks.empty() ? -1 : finding.ranks.front()});
   }
 }
 
@@ -62,7 +66,9 @@ void add_changes(std::vector<Advice>& list, const RunTrace& trace, const ChangeP
         {.cost_share = share(point.after_s - point.before_s, point.after_s),
          .sentence = fmt::format("since about step {} a step takes {} longer ({:.4g} s, {:.4g} s before){}", point.step,
                                  rough_percent(point.after_s / point.before_s - 1), point.after_s, point.before_s, who),
-         .is = Advice::Is::fault});
+         .is = Advice::Is::fault,
+         .cause = "slower",
+         .rank = point.ranks.empty() ? -1 : trace.ranks[point.ranks.front().rank].rank});
   }
 }
 
@@ -80,7 +86,8 @@ void add_slow_groups(std::vector<Advice>& list, const RunTrace& trace, const Ana
          .sentence = fmt::format("communication of group {} takes {:.2g} times as long as that of others like it",
                                  printable(group.name, 80), row.ratio),
          .hint = "ms-netcheck pairs tells whether it is the link",
-         .is = Advice::Is::fault});
+         .is = Advice::Is::fault,
+         .cause = to_string(FindingCode::slow_link)});
   }
 }
 
@@ -89,7 +96,9 @@ void add_last_comer(std::vector<Advice>& list, const Finding& found) {
                   .sentence = found.evidence + (found.doubt.empty() ? "" : "; in doubt: ") + found.doubt,
                   .hint = "ms-tracepp stragglers shows it by rank",
                   .is = found.doubt.empty() ? Advice::Is::fault : Advice::Is::lost,
-                  .confidence = found.confidence});
+                  .confidence = found.confidence,
+                  .cause = to_string(found.code),
+                  .rank = found.ranks.front()});
 }
 
 std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
@@ -126,7 +135,8 @@ void add_bubble(std::vector<Advice>& list, const Bubble& bubble, double measured
                                             rough_percent(measured), bubble.schedule->name, bubble.microbatches,
                                             rough_percent(expected)),
                     .hint = "more microbatches in a step, mesh.chunks, or mesh.schedule = \"zb-h1\"",
-                    .is = Advice::Is::design});
+                    .is = Advice::Is::design,
+                    .cause = "bubble"});
     return;
   }
   list.push_back({.cost_share = measured,
@@ -135,7 +145,8 @@ void add_bubble(std::vector<Advice>& list, const Bubble& bubble, double measured
                                           "transfers are late",
                                           rough_percent(measured), bubble.schedule->name, bubble.microbatches,
                                           rough_percent(expected)),
-                  .hint = "ms-tracepp stragglers shows whose sections are long"});
+                  .hint = "ms-tracepp stragglers shows whose sections are long",
+                  .cause = "bubble"});
 }
 
 // The words for a cause of idle time, behind "ranks are idle in 5 % of their time", and a hint.
@@ -184,17 +195,26 @@ void add_idle(std::vector<Advice>& list, const RunTrace& trace, const std::vecto
                   .sentence = {},
                   .hint = std::string(kIdleWords[c].hint),
                   .is = kIdleWords[c].is_design ? Advice::Is::design : Advice::Is::lost,
-                  .confidence = confidence_of(cause)};
+                  .confidence = confidence_of(cause),
+                  .cause = to_string(cause),
+                  .rank = is_uneven ? trace.ranks[most].rank : -1};
     const RankIdle& worst = idle[most];
     advice.sentence = is_uneven
                           ? fmt::format("{} is idle in {} of its time {}; other ranks in {}", rank_text(trace, most),
                                         rough_percent(shares[most]), kIdleWords[c].why, rough_percent(of_others))
                           : fmt::format("{} are idle in {} of their time {}", worst.has_device ? "devices" : "ranks",
                                         rough_percent(advice.cost_share), kIdleWords[c].why);
-    const auto place = std::ranges::find(worst.places, cause, [](const IdleTime& time) { return time.place.cause; });
+    std::map<std::uint32_t, std::int64_t> lines;  // a line may be in many places
+    for (const IdleTime& time : worst.places)
+      if (time.place.cause == cause) lines[time.place.line] += time.ns;
+    const auto line = std::ranges::max_element(lines, {}, [](const auto& of) { return of.second; });
+    const auto place = std::ranges::find_if(worst.places, [&](const IdleTime& time) {
+      return time.place.cause == cause && time.place.line == line->first;
+    });
     const std::string where = place == worst.places.end() ? "" : place_text(trace, place->place);
     const double of_place =
-        where.empty() ? 0 : share(static_cast<double>(place->ns), static_cast<double>(worst.length_ns()));
+        where.empty() ? 0 : share(static_cast<double>(line->second), static_cast<double>(worst.length_ns()));
+    if (of_place > 0) advice.line = trace.strings.text(place->place.line);
     if (of_place > 0)
       advice.sentence +=
           fmt::format("; most {}{}: {}", place->place.before != 0 ? "" : "in ", where, rough_percent(of_place));
@@ -217,6 +237,7 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
   const double step_s = share(effective.in_steps_s, static_cast<double>(effective.steps));  // mean, as of the bubble
   const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, step_s) : 0.0;
   double bubble_left = bubble_share;
+  double late_left = analysis.last_comer ? analysis.last_comer->cost_share : 0.0;  // listed already, with its rank
   for (const GroupAxis axis : kWaitOrder) {
     const AxisTime& time = sum.axis(axis);
     double cost = part(time.waiting_ns);
@@ -226,19 +247,24 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
       cost -= of_bubble;
       bubble_left -= of_bubble;
     }
+    const double of_late = std::min(cost, late_left);
+    cost -= of_late;
+    late_left -= of_late;
     list.push_back({.cost_share = cost,
                     .sentence = fmt::format("ranks wait for {} communication in {} of their time; {} of it is hidden "
                                             "under computing",
                                             to_string(axis), rough_percent(cost), rough_percent(time.overlap())),
                     .hint = axis_hint(axis, trace),
-                    .is = Advice::Is::design});
+                    .is = Advice::Is::design,
+                    .cause = "communication"});
   }
   add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));
   list.push_back(
       {.cost_share = part(sum.copy_ns),
        .sentence = fmt::format("devices only copy or set memory in {} of their time", rough_percent(part(sum.copy_ns))),
        .hint = "copy from pinned memory with non_blocking=True while the device computes",
-       .is = Advice::Is::design});
+       .is = Advice::Is::design,
+       .cause = "copies"});
   if (!analysis.idle.empty()) add_idle(list, trace, analysis.idle);
   const bool knows_why = !analysis.idle.empty();
   list.push_back(

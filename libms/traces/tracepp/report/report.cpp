@@ -140,7 +140,10 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
                                   {"is", to_string(advice.is)},
                                   {"sentence", advice.sentence},
                                   {"hint", advice.hint},
-                                  {"confidence", advice.confidence < 0 ? Json(nullptr) : Json(advice.confidence)}});
+                                  {"confidence", advice.confidence < 0 ? Json(nullptr) : Json(advice.confidence)},
+                                  {"cause", advice.cause.empty() ? Json(nullptr) : Json(advice.cause)},
+                                  {"rank", advice.rank < 0 ? Json(nullptr) : Json(advice.rank)},
+                                  {"line", advice.line.empty() ? Json(nullptr) : Json(advice.line)}});
   }
   json["steps_known"] = knows_steps(analysis);
   json["findings"] = Json::array();

@@ -56,6 +56,11 @@ struct Advice {
   std::string hint = {};  // what to do; may be empty
   Is is = Is::lost;
   double confidence = -1;  // of the cause; below 0: the sentence states what was measured
+  // The same for programs: a name of FindingCode or IdleCause, or "communication", "bubble", "copies", "slower",
+  // "hang".
+  std::string_view cause = {};
+  int rank = -1;          // that has it; -1: no one rank
+  std::string line = {};  // where its host was mostly: "train.py(212): step"
 };
 std::string_view to_string(Advice::Is is);
 // Returns at most three: faults, then what was found to be uneven, then other costs, each group with the most expensive

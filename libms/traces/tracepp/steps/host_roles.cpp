@@ -1,7 +1,10 @@
 #include "tracepp/steps/host_roles.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+
+#include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
 namespace {
@@ -10,13 +13,37 @@ bool any_of(std::string_view name, std::initializer_list<std::string_view> parts
   return std::ranges::any_of(parts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
+// Profilers drop what all modules have in common from their paths: "json/encoder.py(224): floatstr". These are the
+// packages and modules that users call, and rarely write, in order: of Python, and of others.
+constexpr std::array<std::string_view, 85> kLibraries{"PIL",         "_weakrefset", "abc",          "accelerate",
+                                                      "aiohttp",     "argparse",    "asyncio",      "bisect",
+                                                      "codecs",      "collections", "concurrent",   "contextlib",
+                                                      "copy",        "copyreg",     "csv",          "ctypes",
+                                                      "cv2",         "dataclasses", "datasets",     "datetime",
+                                                      "deepspeed",   "einops",      "email",        "encodings",
+                                                      "enum",        "fsspec",      "functools",    "gzip",
+                                                      "h5py",        "hashlib",     "http",         "importlib",
+                                                      "inspect",     "io",          "json",         "lightning",
+                                                      "logging",     "matplotlib",  "mlflow",       "multiprocessing",
+                                                      "numpy",       "operator",    "os",           "pandas",
+                                                      "pathlib",     "pickle",      "pkgutil",      "posixpath",
+                                                      "pprint",      "psutil",      "pyarrow",      "pytorch_lightning",
+                                                      "queue",       "random",      "re",           "requests",
+                                                      "runpy",       "s3fs",        "safetensors",  "scipy",
+                                                      "selectors",   "shutil",      "signal",       "sklearn",
+                                                      "socket",      "ssl",         "statistics",   "string",
+                                                      "struct",      "subprocess",  "tempfile",     "tensorboard",
+                                                      "textwrap",    "threading",   "tokenizers",   "torch",
+                                                      "torchvision", "tqdm",        "transformers", "triton",
+                                                      "typing",      "urllib",      "wandb",        "webdataset",
+                                                      "zipfile"};
+static_assert(std::ranges::is_sorted(kLibraries));
+
 bool is_library(std::string_view name) {
-  return name.starts_with('<') || name.starts_with("torch/") || name.find(".py(") == std::string_view::npos ||
-         any_of(name, {"site-packages/", "dist-packages/", "/lib/python", "multiprocessing/", "concurrent/"}) ||
-         std::ranges::any_of(
-             std::initializer_list<std::string_view>{"threading.py(", "contextlib.py(", "functools.py(", "runpy.py(",
-                                                     "queue.py(", "selectors.py(", "copy.py("},
-             [&](std::string_view file) { return name.starts_with(file); });
+  const std::string_view first = name.substr(0, std::min(name.find('/'), name.find(".py(")));
+  return name.starts_with('<') || name.find(".py(") == std::string_view::npos ||
+         std::ranges::binary_search(kLibraries, first) ||
+         any_of(name, {"site-packages/", "dist-packages/", "/lib/python"});
 }
 
 bool collects(std::string_view name) {
@@ -24,21 +51,12 @@ bool collects(std::string_view name) {
          name == "Python GC" || name == "gc.collect";
 }
 
-// Running what was compiled goes through files of torch._dynamo and torch._inductor too: these only compile.
-bool compiles(std::string_view name) {
-  return name.ends_with(" (dynamo_timed)") ||
-         any_of(name,
-                {"torch/_dynamo/convert_frame.py(", "torch/_dynamo/symbolic_convert.py(", "torch/_inductor/graph.py(",
-                 "torch/_inductor/async_compile.py(", "torch/_inductor/scheduler.py(", "triton/compiler/compiler.py(",
-                 "torch/utils/cpp_extension.py("});
-}
-
 }  // namespace
 
 HostRole host_role(const EventInfo& info, std::string_view name) {
   switch (info.origin) {
     case Origin::op:
-      return HostRole::op;
+      return compiles(name) ? HostRole::compilation : HostRole::op;
     case Origin::call:
       // cudaStreamSynchronize, cuCtxSynchronize, hipDeviceSynchronize; a cudaMemcpy that is not asynchronous.
       return name.ends_with("Synchronize") || name == "cudaMemcpy" || name == "hipMemcpy" ||
