@@ -61,6 +61,9 @@ ms_optional(MS_HDF5 "HDF5" "${hdf5_FOUND}")
 pkg_check_modules(munge QUIET IMPORTED_TARGET munge)
 ms_optional(MS_MUNGE "MUNGE" "${munge_FOUND}")
 
+find_package(SQLite3 QUIET)
+ms_optional(MS_SQLITE "SQLite" "${SQLite3_FOUND}")
+
 find_package(CURL QUIET)
 ms_optional(MS_CURL "libcurl" "${CURL_FOUND}")
 

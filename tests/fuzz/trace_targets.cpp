@@ -93,6 +93,18 @@ std::vector<std::string> chrome_seeds() {
       R"([{"name":"params-all-gather","ph":"X","pid":3,"tid":0,"ts":"1e3","dur":1,"args":{"model_chunk":1}}])"};
 }
 
+std::vector<std::string> nsys_seeds() {
+  const std::string events =
+      R"({"Type":79,"CudaEvent":{"startNs":"20","endNs":"90","correlationId":7,"deviceId":0,"streamId":"7",)"
+      R"("globalPid":"281479271677952","kernel":{"demangledName":"1"}}}
+{"Type":48,"TraceProcessEvent":{"startNs":"5","endNs":"9","correlationId":7,"name":"2","globalTid":"281479271677953"}}
+{"Type":59,"NvtxEvent":{"Type":59,"Timestamp":"1","EndTimestamp":"99","Text":"step 5","GlobalTid":"281479271677953"}}
+{"Type":80,"CudaEvent":{"startNs":"91","endNs":"95","memcpy":{"copyKind":"2","srcKind":2,"dstKind":1}}}
+)";
+  return {events + R"({"data":["[Unknown]","gemm","cudaLaunchKernel_v7000"]})",
+          R"({"data":["[Unknown]"]}{"type":"String","id":"1","value":"gemm"})" + events};
+}
+
 std::vector<std::string> flight_seeds() {
   return {
       R"({"version":"2.4","rank":0,"pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1]"}},)"
@@ -132,6 +144,11 @@ const Target kTargets[] = {
      foreign,
      pickle_seeds,
      {"\x8c", "\x94", "\x86", "\x85", "K", "M", "J", "\x8a", "(", "u", "e", "a", "h", "."}},
+    {"trace_nsys",
+     foreign,
+     nsys_seeds,
+     {"\"CudaEvent\":", "\"NvtxEvent\":", "\"startNs\":", "\"Text\":", "\"data\":", "iteration 3",
+      "-9223372036854775808"}},
 };
 
 }  // namespace

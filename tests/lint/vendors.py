@@ -21,6 +21,7 @@ VENDORS = [
     (r"zlib\.h", r"libms/(core/unpack/unpack|traces/tracepp/export/file)\.cpp", 2),
     (r"zstd.*\.h", r"libms/core/unpack/unpack\.cpp", 1),
     (r"simdjson\.h", r"libms/(traces/tracepp/read/json_objects\.h|engine/data/json_lines\.cpp)", 2),
+    (r"sqlite3\.h", r"libms/traces/tracepp/read/nsys_sqlite\.cpp", 1),
     (r"pcre2\.h", r"libms/engine/data/pattern\.cpp", 1),
     (r"utf8proc\.h", r"libms/engine/data/normalize\.cpp", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/engine/ckpt/hdf5\.cpp", 1),

@@ -63,6 +63,12 @@ struct ChromeFile {
 // is.
 EventRow row_of(const ChromeFile& file, const ChromeInfo& info);
 
+// Both of tokens. Returns whether an annotation is a collective of a backend on the CPU. It lasts from this rank's
+// arrival to its end.
+bool is_host_collective(std::string_view name, std::string_view category);
+// Returns whether an operator on the CPU computes: those of c10d only hand a collective to its backend.
+bool is_host_operator(std::string_view name, EventRow row);
+
 class ChromeEvents {
  public:
   explicit ChromeEvents(ChromeFile& file) : file_(file) {}

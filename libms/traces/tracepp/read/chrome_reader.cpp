@@ -18,20 +18,7 @@ namespace {
 constexpr std::string_view kStepPrefix = "\"ProfilerStep#";
 constexpr std::size_t kLanes = 255;  // and one for all beyond
 constexpr int kMostUnlisted = 1 << 20;
-
 constexpr std::string_view kCommParams = "\"record_param_comms\"";
-
-// Returns whether an annotation is a collective of a backend on the CPU. It lasts from this rank's arrival to its end.
-bool is_host_collective(std::string_view name, std::string_view category) {
-  static constexpr std::array<std::string_view, 3> kBackends{"\"gloo:", "\"mpi:", "\"ucc:"};
-  return category == "\"user_annotation\"" &&
-         std::ranges::any_of(kBackends, [&](std::string_view backend) { return name.starts_with(backend); });
-}
-
-// Returns whether an operator on the CPU computes: those of c10d only hand a collective to its backend.
-bool is_host_operator(std::string_view name, EventRow row) {
-  return row == EventRow::host_operator && !name.starts_with("\"c10d::");
-}
 
 // Returns the number of a collective that has none, from its place among those of its step: traces of ranks may begin
 // at different steps.
@@ -326,9 +313,9 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
   return found;
 }
 
-void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::string& path) {
+void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::string& path, bool by_name) {
   Header known = header;
-  if (known.rank < 0) known.rank = rank_of_file(path).value_or(kNoRank);
+  if (known.rank < 0 && by_name) known.rank = rank_of_file(path).value_or(kNoRank);
   if (known.host.empty()) known.host = host_of_file(path);
   std::vector<RankTrace> ranks;
   const std::vector<Meaning> meanings_of = meanings(file, known, ranks);

@@ -23,7 +23,7 @@ namespace ms::tracepp {
 // with keys that are unique to such traces.
 bool is_chrome_trace(std::string_view beginning, bool is_named);
 
-class ChromeReader final : public TraceReader {
+class ChromeReader : public TraceReader {
  public:
   static constexpr int kNoRank = -1;
 
@@ -34,7 +34,7 @@ class ChromeReader final : public TraceReader {
   // run has by the file; 0: it does not say. Unreadable records are counted.
   std::int64_t read(TextInput& input) override;
 
- private:
+ protected:
   struct Header {
     std::int64_t base_ns = 0, world = 0;
     int rank = kNoRank;
@@ -42,6 +42,12 @@ class ChromeReader final : public TraceReader {
     std::string host;
     ProcessGroups groups;
   };
+  // Adds the ranks of what was read. `by_name`: the file's name may tell the rank.
+  void add_ranks(ChromeFile& file, const Header& header, const std::string& path, bool by_name = true);
+
+  RunTrace& trace_;
+
+ private:
   struct Meaning;  // of a ChromeInfo
   // The groups of a file, each made once: one may have a million members, and a million events that name it.
   struct KnownGroup {
@@ -53,12 +59,10 @@ class ChromeReader final : public TraceReader {
   // Returns false if the text ended inside it.
   static bool read_object(JsonText& text, TextInput& input, ChromeFile& file, ChromeEvents& events, Header& header);
   static bool read_distributed(JsonObject& object, Header& header);
-  void add_ranks(ChromeFile& file, const Header& header, const std::string& path);
   std::vector<Meaning> meanings(ChromeFile& file, const Header& header, std::vector<RankTrace>& ranks);
   EventInfo comm_of(const ChromeFile& file, const ChromeInfo& info, const Header& header, int rank,
                     KnownGroups& groups);
 
-  RunTrace& trace_;
   Tables tables_;
 };
 

@@ -1,4 +1,4 @@
-// Implements has_correlation, origin_of and row_of of chrome_events.h.
+// Implements has_correlation, origin_of, row_of, is_host_collective and is_host_operator of chrome_events.h.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -44,6 +44,16 @@ EventRow row_of(const ChromeFile& file, const ChromeInfo& info) {
                               return label->second.starts_with(device);
                             }));
   return is_device ? EventRow::unknown : EventRow::host;
+}
+
+bool is_host_collective(std::string_view name, std::string_view category) {
+  static constexpr std::array<std::string_view, 3> kBackends{"\"gloo:", "\"mpi:", "\"ucc:"};
+  return category == "\"user_annotation\"" &&
+         std::ranges::any_of(kBackends, [&](std::string_view backend) { return name.starts_with(backend); });
+}
+
+bool is_host_operator(std::string_view name, EventRow row) {
+  return row == EventRow::host_operator && !name.starts_with("\"c10d::");
 }
 
 }  // namespace ms::tracepp

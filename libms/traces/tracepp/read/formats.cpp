@@ -8,6 +8,7 @@
 #include "tracepp/read/flight_recorder_reader.h"
 #include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/group_mesh.h"
+#include "tracepp/read/nsys_reader.h"
 #include "tracepp/read/pickle.h"
 #include "tracepp/read/pipeline_timeline.h"
 #include "tracepp/read/trace_reader.h"
@@ -34,7 +35,7 @@ void finish_chrome(RunTrace& trace) {
 
 bool is_any_pickle(std::string_view beginning, bool) { return is_pickle(beginning); }
 
-constexpr std::array<TraceFormat, 4> kFormats{{
+constexpr std::array<TraceFormat, 6> kFormats{{
     {.doc = "ms-train",
      .peek_bytes = 8,
      .recognises = is_trace_file,
@@ -54,6 +55,18 @@ constexpr std::array<TraceFormat, 4> kFormats{{
      .no_ranks = "a Flight Recorder dump without operations",
      .before_order = number_dumps,
      .finish = relate_dumps},
+    {.doc = "nsys export (SQLite, JSON lines)",
+     .peek_bytes = 16,
+     .recognises = is_sqlite,
+     .make = make<NsysSqliteReader>,
+     .no_ranks = "a SQLite database without Nsight Systems' kernels",
+     .finish = finish_chrome},
+    {.doc = "",
+     .peek_bytes = kTextBytes,
+     .recognises = is_nsys_json,
+     .make = make<NsysReader>,
+     .no_ranks = "an export of Nsight Systems without kernels",
+     .finish = finish_chrome},
     // The last one: a file that the user named is taken for a Chrome trace where it is JSON at all.
     {.doc = "PyTorch profiler (also .gz, .zst), NDTimeline, StragglerAnalysis, or any Chrome trace",
      .peek_bytes = kTextBytes,

@@ -102,7 +102,9 @@ class Reader {
     const std::size_t had = trace.ranks.size();
     const std::map<std::string, std::uint64_t> known = trace.problems;
     Facts facts{.path = file.path, .run = {}, .mesh = {}};
-    std::string why = "not a trace";
+    std::string why = file.path.ends_with(".nsys-rep") || file.path.ends_with(".qdrep")
+                          ? "a report of Nsight Systems: give what nsys export --type sqlite makes of it"
+                          : "not a trace";
     try {
       facts.world = dispatch(file, facts.format, why);
     } catch (const Error& error) {

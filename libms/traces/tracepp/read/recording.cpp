@@ -89,9 +89,29 @@ Trace ten steps of job 1234 on its 16 nodes into a directory that they share:
 dynolog adds the number of the process to each name. If ms-tracepp report shows process numbers as ranks, the traces do
 not name their ranks: rename the files to rank-0.json, rank-1.json and so on.)";
 
+constexpr const char* kNsys =
+    R"(For report, diff and merge. Profile each rank into a file with its number, with the steps as
+NVTX ranges, such as torch.cuda.nvtx.range_push(f"step {i}"):
+
+    srun sh -c 'nsys profile --trace=cuda,nvtx \
+      -o traces/rank$SLURM_PROCID python train.py'
+
+Export the reports, and give ms-tracepp the directory of the exports:
+
+    mkdir -p exports
+    for report in traces/*.nsys-rep; do
+      nsys export --type sqlite \
+        -o exports/$(basename $report .nsys-rep).sqlite $report
+    done
+    ms-tracepp report exports
+
+Exports as JSON lines (--type jsonlines) are read, too. A report of several processes has a rank for each process with
+work on a GPU; their numbers are not known then. Exports do not tell the process groups of collectives.)";
+
 constexpr const char* kTested = R"(The tests read dumps and traces that PyTorch 2.15 wrote in gloo jobs, and dumps that
-a script writes in the form of the NCCL backend. Profiler traces of GPU jobs, published with Holistic Trace Analysis, were
-read by hand. Megatron-LM and dynolog have not been run.)";
+a script writes in the form of the NCCL backend. Profiler traces of GPU jobs, published with Holistic Trace Analysis, give
+the same numbers as it. Exports of Nsight Systems are made by a script from its documented tables: none was at hand.
+Megatron-LM, nsys and dynolog have not been run.)";
 
 }  // namespace
 
@@ -104,6 +124,7 @@ ManSection recording_manual() {
                 {"PyTorch flight recorder", kDumpSnippet},
                 {"Flight recorder on demand", kOnDemand},
                 {"PyTorch profiler", kProfiler},
+                {"Nsight Systems", kNsys},
                 {"Megatron-LM", kMegatron},
                 {"A run that has started", kOnline},
                 {"What was tested", kTested}}};
