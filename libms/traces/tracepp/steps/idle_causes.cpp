@@ -292,7 +292,9 @@ class Inquiry {
     } else if (!clocks_agree_) {
       found_.doubt = "kernels begin before their launch: the clocks of host and device do not agree";
     } else if (rank_.launches.empty()) {
-      found_.doubt = "the trace does not tell which call launched which kernel: record ProfilerActivity.CPU too";
+      found_.doubt =
+          "the trace does not tell which call launched which kernel: record ProfilerActivity.CPU too (nsys: "
+          "--trace=cuda)";
     } else {
       found_.doubt = "the launches of these kernels are not in the trace";
     }
