@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "foreign_files.h"
+#include "kineto_job.h"
 #include "tracepp/report/json.h"
 #include "tracepp/report/report.h"
 #include "tracepp/report/text.h"
@@ -19,60 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// The trace of a rank, in microseconds: a main thread, a thread of autograd, streams.
-class KinetoJob {
- public:
-  explicit KinetoJob(int rank = 0) : rank_(rank) {}
-  KinetoJob& step(int number, double begin, double end) {
-    return host("user_annotation", fmt::format("ProfilerStep#{}", number), begin, end);
-  }
-  KinetoJob& host(const std::string& category, const std::string& name, double begin, double end, int thread = 100) {
-    return add(category, name, begin, end, 100, thread, "");
-  }
-  KinetoJob& op(const std::string& name, double begin, double end, int thread = 100) {
-    return host("cpu_op", name, begin, end, thread);
-  }
-  KinetoJob& python(const std::string& name, double begin, double end) {
-    return host("python_function", name, begin, end);
-  }
-  KinetoJob& call(const std::string& name, double begin, double end, int correlation, int thread = 100) {
-    return add("cuda_runtime", name, begin, end, 100, thread, fmt::format(R"("correlation":{})", correlation));
-  }
-  KinetoJob& kernel(const std::string& name, double begin, double end, int correlation, int stream = 7) {
-    const std::string category = name.starts_with("Mem") ? (name[3] == 's' ? "gpu_memset" : "gpu_memcpy") : "kernel";
-    return add(category, name, begin, end, 0, stream,
-               fmt::format(R"("device":0,"stream":{},"correlation":{})", stream, correlation));
-  }
-  // A kernel and its launch, which takes 5 us.
-  KinetoJob& launched(double launch, double begin, double end, int correlation) {
-    return call("cudaLaunchKernel", launch, launch + 5, correlation).kernel("gemm", begin, end, correlation);
-  }
-  std::string text() const {
-    return fmt::format(R"({{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":{},"world_size":4}},)"
-                       R"("traceEvents":[{}]}})",
-                       rank_, events_);
-  }
-
- private:
-  KinetoJob& add(const std::string& category, const std::string& name, double begin, double end, int pid, int tid,
-                 const std::string& args) {
-    events_ += fmt::format(R"({}{{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
-                           R"("args":{{{}}}}})",
-                           events_.empty() ? "" : ",", category, name, pid, tid, begin, end - begin, args);
-    return *this;
-  }
-  int rank_;
-  std::string events_;
-};
-
-RunTrace read(const std::vector<KinetoJob>& ranks) {
-  const ForeignFiles files;
-  for (std::size_t r = 0; r < ranks.size(); ++r) files.put(fmt::format("rank{}.json", r), ranks[r].text());
-  return read_run({files.path()});
-}
-
 struct Told {
-  explicit Told(const KinetoJob& job) : trace(read({job})), ranks(idle_causes(trace)) {}
+  explicit Told(const KinetoJob& job) : trace(read_jobs({job})), ranks(idle_causes(trace)) {}
   double us(IdleCause cause) const { return 1e-3 * static_cast<double>(ranks.at(0).of(cause)); }
   double all_us() const {
     double sum = 0;
@@ -279,13 +228,13 @@ TEST(IdleCauses, TheLineIsTheUsersAndCountsInAllItsPlaces) {
 }
 
 TEST(IdleCauses, CopiesAreNotComputing) {
-  const RunTrace trace = read({KinetoJob()
-                                   .step(1, 0, 1000)
-                                   .launched(0, 0, 300, 1)
-                                   .call("cudaMemcpyAsync", 1, 5, 2)
-                                   .kernel("Memcpy HtoD (Pinned -> Device)", 200, 500, 2, 20)
-                                   .call("cudaMemsetAsync", 6, 9, 3)
-                                   .kernel("Memset (Device)", 900, 1000, 3)});
+  const RunTrace trace = read_jobs({KinetoJob()
+                                        .step(1, 0, 1000)
+                                        .launched(0, 0, 300, 1)
+                                        .call("cudaMemcpyAsync", 1, 5, 2)
+                                        .kernel("Memcpy HtoD (Pinned -> Device)", 200, 500, 2, 20)
+                                        .call("cudaMemsetAsync", 6, 9, 3)
+                                        .kernel("Memset (Device)", 900, 1000, 3)});
   const StepTime step = sum_of(break_down(trace).steps);
   EXPECT_EQ(step.busy_ns, 300'000);
   EXPECT_EQ(step.copy_ns, 300'000) << "without what computing hides";
@@ -304,7 +253,7 @@ TEST(IdleCauses, TheRankThatIsIdleMoreThanOthersIsNamed) {
       job.kernel("ncclDevKernel_AllReduce_Sum", at + late + 590, at + 995, 2 * s + 1, 22);
     }
   }
-  RunTrace trace = read(ranks);
+  RunTrace trace = read_jobs(ranks);
   const Analysis analysis = analyse(trace);
   const std::vector<Advice> list = look_first(trace, analysis);
   const auto named =
@@ -330,7 +279,7 @@ TEST(IdleCauses, AHealthyRunIsNotAccused) {
       }
     }
   }
-  RunTrace trace = read(ranks);
+  RunTrace trace = read_jobs(ranks);
   EXPECT_THAT(look_first(trace, analyse(trace)), IsEmpty());
 }
 

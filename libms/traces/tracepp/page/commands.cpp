@@ -153,7 +153,12 @@ Command report_command() {
           "lines). A wait for the device counts only for the time that it blocked the host. Time is unknown if the "
           "trace does not link a kernel with its launch. Without a device, the time of a rank between operators is "
           "reported as outside. The idle time of streams is also counted as Holistic Trace Analysis does: host wait, "
-          "kernel wait, other, without the last step. If you pass several run.dir, the traces are those of the first. "
+          "kernel wait, other, without the last step. Their critical path leads from the end of a step backwards, "
+          "always to "
+          "what was waited for last: the kernel before on a stream, another stream, the launch, the host thread, the "
+          "last rank of a collective. A step lasts until its work has ended on host and device, and the parts of the "
+          "path add up to it. If ranks of a group were not traced, waiting and transfer of its collectives cannot be "
+          "told apart: the path calls them unsplit. If you pass several run.dir, the traces are those of the first. "
           "The page plots the loss, step time and tokens per second of all of them, from their metrics.jsonl."};
 }
 

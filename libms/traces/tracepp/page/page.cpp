@@ -145,7 +145,7 @@ std::string tables_html(const RunTrace& trace, const Analysis& analysis) {
   const std::string text = info_text(trace) + clocks_text(analysis.clocks) + "\n" + effective_text(analysis.effective) +
                            "\n" + breakdown_text(trace, analysis.breakdown, true) + "\n" +
                            bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) + "\n" +
-                           critical_path_text(trace, analysis.paths);
+                           paths_text(trace, analysis);
   std::string lines;
   for (const auto line : std::views::split(text, '\n'))
     lines += safe_html(std::string_view(line.begin(), line.end())) + "\n";

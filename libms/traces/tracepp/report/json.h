@@ -12,6 +12,7 @@
 #include "tracepp/steps/bubble.h"
 #include "tracepp/steps/communication.h"
 #include "tracepp/steps/critical_path.h"
+#include "tracepp/steps/device_paths.h"
 #include "tracepp/steps/effective.h"
 #include "tracepp/steps/idle_causes.h"
 
@@ -22,6 +23,8 @@ Json idle_json(const RunTrace& trace, const std::vector<RankIdle>& idle);
 Json bubble_json(const Bubble& bubble);
 Json effective_json(const RunTrace& trace, const Effective& effective);
 Json communication_json(const RunTrace& trace, const CommReport& report);
+Json device_paths_json(const RunTrace& trace, const DevicePaths& paths);
+Json path_work_json(const RunTrace& trace, const PathWork& work);
 Json critical_path_json(const RunTrace& trace, const CriticalPaths& paths);
 Json change_points_json(const RunTrace& trace, const ChangePoints& found);
 Json diff_json(const Diff& diff);

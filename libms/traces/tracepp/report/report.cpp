@@ -68,7 +68,9 @@ Analysis analyse(RunTrace& trace, double now_s) {
   analysis.comms = measure_communication(trace, analysis.matches);
   if (!analysis.diagnosis) analysis.last_comer = find_last_comer(trace, analysis.breakdown, analysis.comms);
   analysis.bubble = measure_bubble(trace, analysis.matches, analysis.breakdown);
-  analysis.paths = critical_paths(trace, analysis.matches, analysis.breakdown);
+  analysis.device_paths = device_paths(trace, analysis.matches);
+  if (!analysis.device_paths.unknown.empty())
+    analysis.paths = critical_paths(trace, analysis.matches, analysis.breakdown);
   analysis.changes = find_change_points(trace, analysis.breakdown);
   analysis.effective = measure_effective(trace, analysis.breakdown);
   return analysis;
@@ -120,6 +122,11 @@ std::string first_text(const RunTrace& trace, const Analysis& analysis) {
   return text;
 }
 
+std::string paths_text(const RunTrace& trace, const Analysis& analysis) {
+  return analysis.device_paths.unknown.empty() ? device_paths_text(trace, analysis.device_paths)
+                                               : critical_path_text(trace, analysis.paths);
+}
+
 std::string report_text(const RunTrace& trace, const Analysis& analysis, bool all) {
   std::string text = first_text(trace, analysis) + "\n";
   text += info_text(trace) + clocks_text(analysis.clocks) + "\n";
@@ -127,9 +134,9 @@ std::string report_text(const RunTrace& trace, const Analysis& analysis, bool al
   text += effective_text(analysis.effective) + "\n";
   text += breakdown_text(trace, analysis.breakdown, all);
   if (const std::string idle = idle_text(trace, analysis.idle, all); !idle.empty()) text += "\n" + idle;
-  if (!all) return text;
+  if (!all) return analysis.device_paths.unknown.empty() ? text + "\n" + paths_text(trace, analysis) : text;
   return text + "\n" + bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) + "\n" +
-         critical_path_text(trace, analysis.paths) + "\n" + change_points_text(trace, analysis.changes);
+         paths_text(trace, analysis) + "\n" + change_points_text(trace, analysis.changes);
 }
 
 Json report_json(const RunTrace& trace, const Analysis& analysis) {
@@ -155,7 +162,8 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
   json["idle"] = idle_json(trace, analysis.idle);
   json["bubble"] = bubble_json(analysis.bubble);
   json["messages"] = communication_json(trace, analysis.comms);
-  json["critical_path"] = critical_path_json(trace, analysis.paths);
+  json["critical_path"] = analysis.device_paths.unknown.empty() ? device_paths_json(trace, analysis.device_paths)
+                                                                : critical_path_json(trace, analysis.paths);
   json["change_points"] = change_points_json(trace, analysis.changes);
   json["hang"] = Json::parse(hang_json(analysis.hang, trace));
   return json;

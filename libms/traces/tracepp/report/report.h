@@ -17,6 +17,7 @@
 #include "tracepp/steps/bubble.h"
 #include "tracepp/steps/communication.h"
 #include "tracepp/steps/critical_path.h"
+#include "tracepp/steps/device_paths.h"
 #include "tracepp/steps/effective.h"
 #include "tracepp/steps/idle_causes.h"
 
@@ -30,6 +31,7 @@ struct Analysis {
   CommReport comms;
   Bubble bubble;
   CriticalPaths paths;
+  DevicePaths device_paths;  // instead, where the trace records the host
   ChangePoints changes;
   Effective effective;
   Hang hang;
@@ -78,6 +80,8 @@ std::string report_text(const RunTrace& trace, const Analysis& analysis, bool al
 // Returns the document with a schema version.
 Json report_json(const RunTrace& trace, const Analysis& analysis);
 
+// Returns the critical path, as text for a terminal.
+std::string paths_text(const RunTrace& trace, const Analysis& analysis);
 // Return what was read: ranks, hosts, steps, events, endings, and unusable records.
 std::string info_text(const RunTrace& trace);
 std::string info_json(const RunTrace& trace);

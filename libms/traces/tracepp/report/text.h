@@ -11,6 +11,7 @@
 #include "tracepp/steps/bubble.h"
 #include "tracepp/steps/communication.h"
 #include "tracepp/steps/critical_path.h"
+#include "tracepp/steps/device_paths.h"
 #include "tracepp/steps/effective.h"
 #include "tracepp/steps/idle_causes.h"
 
@@ -25,6 +26,9 @@ std::string place_text(const RunTrace& trace, const IdlePlace& place);
 std::string bubble_text(const Bubble& bubble);
 std::string effective_text(const Effective& effective);
 std::string communication_text(const RunTrace& trace, const CommReport& report);
+// The critical path through host, launches, streams and ranks, the longest parts first; and one part of it.
+std::string device_paths_text(const RunTrace& trace, const DevicePaths& paths);
+std::string path_work_text(const RunTrace& trace, const PathWork& work);
 std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths);
 std::string change_points_text(const RunTrace& trace, const ChangePoints& found);
 // Returns a summary first, then only what changed.
