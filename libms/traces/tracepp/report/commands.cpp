@@ -85,20 +85,29 @@ struct AnalysedRun {
         matches(match_operations(trace)),
         clocks(align(trace, matches)),
         breakdown(break_down(trace)),
+        paths(device_paths(trace, matches)),
         comms(measure_communication(trace, matches)) {}
   Analysed analysed() const { return {trace, breakdown, comms}; }
+  WorkTotals totals() const { return work_totals(trace, paths, breakdown.steps.size()); }
 
   RunTrace trace;
   Matches matches;
   Alignment clocks;
   Breakdown breakdown;
+  DevicePaths paths;
   CommReport comms;
 };
 
 int diff(const Args& args) {
   const AnalysedRun before(args.get("BEFORE")), after(args.get("AFTER"));
   const Diff found = compare(before.analysed(), after.analysed());
-  return print(args.has("json") ? dump(diff_json(found)) : diff_text(found));
+  // Without marked steps, nothing tells how much of a run its trace covers.
+  const WorkDiff work =
+      found.parts.empty() ? WorkDiff{.unknown = "no steps to compare"} : compare_work(before.totals(), after.totals());
+  if (!args.has("json")) return print(diff_text(found, work));
+  Json json = diff_json(found);
+  json["work"] = work_diff_json(work);
+  return print(dump(json));
 }
 
 }  // namespace
@@ -157,7 +166,13 @@ Command diff_command() {
           .positionals = {{.name = "BEFORE", .doc = "File or directory of one run."},
                           {.name = "AFTER", .doc = "File or directory of the other run."}},
           .options = {json_option()},
-          .run = diff};
+          .run = diff,
+          .description =
+              "If both are traces of torch.profiler that record the host, the command compares their critical paths, "
+              "whose parts add up to the step, and names the largest part of the change: kernels, communication, the "
+              "data loader, a host that synchronises. The change of which the traces do not show the cause is called "
+              "unknown. Tables of kernels, operators and Python lines show calls and time per step of a rank, what is "
+              "gone and what is new, and operators that call another one than before."};
 }
 
 Command info_command() {

@@ -59,14 +59,15 @@ std::string most_text(const Diff& diff) {
                      1e3 * most->s.change());
 }
 
-std::string summary_text(const Diff& diff) {
+std::string summary_text(const Diff& diff, bool knows_work) {
   const BeforeAfter& step = diff.mean_step_s;
   const std::string times = fmt::format("{} a step before, {} after; median {}, {}", format_duration(step.before),
                                         format_duration(step.after), format_duration(diff.median_step_s.before),
                                         format_duration(diff.median_step_s.after));
   if (std::abs(relative(step)) < kLeastChange) return fmt::format("no difference in the time of a step: {}\n", times);
-  return fmt::format("{:.3g} ms {} a step ({}); {}\n{}\n", 1e3 * std::abs(step.change()),
-                     step.change() > 0 ? "slower" : "faster", signed_percent(relative(step)), most_text(diff), times);
+  return fmt::format("{:.3g} ms {} a step ({}){}{}\n{}\n", 1e3 * std::abs(step.change()),
+                     step.change() > 0 ? "slower" : "faster", signed_percent(relative(step)), knows_work ? "" : "; ",
+                     knows_work ? "" : most_text(diff), times);
 }
 
 std::string parts_text(const Diff& diff) {
@@ -125,14 +126,15 @@ std::string ranks_text(const Diff& diff) {
 
 }  // namespace
 
-std::string diff_text(const Diff& diff) {
+std::string diff_text(const Diff& diff, const WorkDiff& work) {
   std::string text;
   for (const std::string& why : diff.not_comparable) text += fmt::format("not comparable: {}\n", why);
   if (!has_steps(diff)) return text;
+  const std::string of_work = work_diff_text(work);
   const std::string changed = parts_text(diff) + kinds_text(diff) + communication_text(diff) + ranks_text(diff);
-  if (changed.empty() && diff.not_comparable.empty())
+  if (changed.empty() && of_work.empty() && diff.not_comparable.empty())
     return fmt::format("no difference: a step takes {} in both\n", format_duration(diff.mean_step_s.before));
-  return text + summary_text(diff) + changed;
+  return text + summary_text(diff, work.unknown.empty()) + of_work + changed;
 }
 
 }  // namespace ms::tracepp

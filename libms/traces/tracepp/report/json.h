@@ -8,6 +8,7 @@
 #include "tracepp/findings/change_points.h"
 #include "tracepp/findings/diff.h"
 #include "tracepp/findings/finding.h"
+#include "tracepp/findings/work_diff.h"
 #include "tracepp/steps/breakdown.h"
 #include "tracepp/steps/bubble.h"
 #include "tracepp/steps/communication.h"
@@ -28,6 +29,7 @@ Json path_work_json(const RunTrace& trace, const PathWork& work);
 Json critical_path_json(const RunTrace& trace, const CriticalPaths& paths);
 Json change_points_json(const RunTrace& trace, const ChangePoints& found);
 Json diff_json(const Diff& diff);
+Json work_diff_json(const WorkDiff& diff);
 
 Json finding_json(const Finding& finding);
 // {"rank": 5, "dp": 1, "pp": 0, "tp": 1, "host": "n0003"} of the rank with this index; the place null where the mesh

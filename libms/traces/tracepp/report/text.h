@@ -7,6 +7,7 @@
 
 #include "tracepp/findings/change_points.h"
 #include "tracepp/findings/diff.h"
+#include "tracepp/findings/work_diff.h"
 #include "tracepp/steps/breakdown.h"
 #include "tracepp/steps/bubble.h"
 #include "tracepp/steps/communication.h"
@@ -32,7 +33,9 @@ std::string path_work_text(const RunTrace& trace, const PathWork& work);
 std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths);
 std::string change_points_text(const RunTrace& trace, const ChangePoints& found);
 // Returns a summary first, then only what changed.
-std::string diff_text(const Diff& diff);
+std::string diff_text(const Diff& diff, const WorkDiff& work = {.unknown = "not compared"});
+// Returns the largest part of the change and its cause, then tables of what changed; empty: not known.
+std::string work_diff_text(const WorkDiff& diff);
 
 // Wraps like wrap() of base/text.h, but keeps a number together with the % behind it.
 std::vector<std::string> lines_of(std::string text, std::size_t width);
