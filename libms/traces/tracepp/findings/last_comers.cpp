@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 constexpr std::uint64_t kLeastCollectives = 8;
 constexpr double kSure = 0.9, kMany = 0.95;
 constexpr std::uint64_t kManyCollectives = 64;
+// Equal ranks also differ. One of them comes last in many steps by chance; that costs little.
+constexpr double kMostChance = 0.01, kLittle = 0.01;
 // The most confidence where a rank that is not there may come later still, or it is a guess who meets whom.
 constexpr double kMostInDoubt = 0.5, kMostGuessed = 0.6, kMostBehindOthers = 0.7;
 
@@ -36,9 +39,32 @@ double more_computing(const RunTrace& trace, const Breakdown& breakdown, std::si
   return share(own, length) - median(busy);
 }
 
+// Returns the probability that some of `ranks` equal ranks comes last in this part of the steps, if each is as likely
+// as any other in each step. Collectives of one step depend on each other.
+double chance_of(double part_last, double steps, std::size_t ranks) {
+  const double p = 1 / static_cast<double>(ranks);
+  const double least = std::ceil(part_last * steps - 1e-9);
+  double chance = 0;
+  for (double k = least; k <= steps; ++k) {
+    chance += std::exp(std::lgamma(steps + 1) - std::lgamma(k + 1) - std::lgamma(steps - k + 1) + k * std::log(p) +
+                       (steps - k) * std::log1p(-p));
+  }
+  return std::min(1.0, chance * static_cast<double>(ranks));
+}
+
+// Says what the rank did meanwhile.
+std::string instead_text(const LateRank& late, const LateCause& cause, double steps) {
+  const LateCause* const inside = late.inside(cause);
+  const bool is_named = inside != nullptr && !inside->name.empty() && 2 * inside->more_ns >= cause.more_ns;
+  return fmt::format("meanwhile, {:.3g} ms a step more than the others, it is at: {}{}",
+                     1e3 * seconds(cause.more_ns) / steps, cause.of,
+                     is_named ? " (" + plain_text(inside->name, 100) + ")" : "");
+}
+
 }  // namespace
 
-std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& breakdown, const CommReport& comms) {
+std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& breakdown, const CommReport& comms,
+                                       const std::vector<LateRank>& late) {
   const std::vector<Lateness>& by_rank = comms.by_rank;
   const auto most = std::ranges::max_element(by_rank, {}, &Lateness::caused_ns);
   if (most == by_rank.end() || most->collectives < kLeastCollectives) return std::nullopt;
@@ -70,10 +96,16 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
   found.ranks = {ranks[rank].rank};
   found.cost_share = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
   found.cost_s = seconds(most->caused_ns) / steps / static_cast<double>(std::max<std::size_t>(by_rank.size() - 1, 1));
+  const bool has_steps = breakdown.of_rank(rank).size() > 1;
+  const bool is_chance = ranks.size() > 1 && chance_of(last, has_steps ? steps : static_cast<double>(most->collectives),
+                                                       ranks.size()) > kMostChance;
+  if (is_chance && found.cost_share < kLittle) return std::nullopt;
   if (!breakdown.of_rank(rank).empty()) {
     found.first_step = breakdown.of_rank(rank).front().step;
     found.last_step = breakdown.of_rank(rank).back().step;
   }
+  const auto of_rank = std::ranges::find(late, rank, &LateRank::rank);
+  const LateCause* const cause = of_rank == late.end() ? nullptr : of_rank->cause();
   const double more = more_computing(trace, breakdown, rank);
   const bool computes = more > 0.5 * found.cost_share;
   const std::string& host = ranks[rank].host;
@@ -82,9 +114,14 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
       "{:.0f} % of all they wait for each other; {}",
       ranks[rank].rank, host.empty() ? "" : " (" + plain_text(host, 60) + ")", most->last, most->collectives,
       100 * found.cost_share, 100 * share(static_cast<double>(most->caused_ns), all_ns),
-      computes ? fmt::format("it computes longer, by {:.0f} % of a step", 100 * more)
-               : "it does not compute longer than they do: its device begins late");
+      cause != nullptr ? instead_text(*of_rank, *cause, steps)
+      : computes       ? fmt::format("it computes longer, by {:.0f} % of a step", 100 * more)
+                       : "it does not compute longer than they do: its device begins late");
   found.confidence = (most->collectives >= kManyCollectives ? kMany : kSure) * std::min(1.0, 0.5 + 0.5 * last);
+  if (cause != nullptr && LateRank::waits(*cause)) {
+    found.doubt = "it waits itself for others meanwhile";
+    found.confidence = std::min(found.confidence, kMostInDoubt);
+  }
   if (most->partial > 0) {
     found.doubt = "members of its groups have no trace that could be used: one of them may come later still";
     found.confidence = std::min(found.confidence, kMostInDoubt);

@@ -156,6 +156,10 @@ std::vector<PathDiff> compare_paths(const WorkTotals& before, const WorkTotals& 
 
 }  // namespace
 
+std::pair<std::string, std::string> path_key(const RunTrace& trace, const PathWork& work) {
+  return {class_of(work), name_of(trace, work)};
+}
+
 WorkTotals work_totals(const RunTrace& trace, const DevicePaths& paths, std::size_t rank_steps) {
   WorkTotals totals{.unknown = paths.unknown, .steps = paths.steps.size(), .rank_steps = rank_steps};
   if (totals.unknown.empty() && (totals.steps == 0 || rank_steps == 0)) totals.unknown = "no finished step";
@@ -164,8 +168,7 @@ WorkTotals work_totals(const RunTrace& trace, const DevicePaths& paths, std::siz
   for (const RankTrace& rank : trace.ranks) add_work(trace, rank, HostThreads(trace, roles, rank), totals);
   for (const DevicePath& step : paths.steps) {
     for (const DevicePiece& piece : step.pieces)
-      totals.path[{class_of(piece.work), name_of(trace, piece.work)}][trace.ranks[piece.rank].rank] +=
-          piece.end_ns - piece.begin_ns;
+      totals.path[path_key(trace, piece.work)][trace.ranks[piece.rank].rank] += piece.end_ns - piece.begin_ns;
   }
   return totals;
 }

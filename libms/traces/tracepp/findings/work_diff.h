@@ -30,6 +30,8 @@ struct WorkTotals {
   std::map<std::string, std::string> above = {};  // operators: the operator around the first of them
   std::map<std::pair<std::string, std::string>, std::map<int, std::int64_t>> path = {};  // class, name: ns by rank
 };
+// Returns class and name of a part of a path.
+std::pair<std::string, std::string> path_key(const RunTrace& trace, const PathWork& work);
 WorkTotals work_totals(const RunTrace& trace, const DevicePaths& paths, std::size_t rank_steps);
 
 // A part of the critical path: "data", "enumerate(DataLoader)".

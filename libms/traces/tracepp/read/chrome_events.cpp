@@ -46,7 +46,8 @@ struct ChromeEvents::Fields {
 
 struct ChromeEvents::Args {
   std::string_view label;  // "name" of metadata
-  std::string_view collective, group, description, ranks, type, elements, source, target, sequence, correlation;
+  std::string_view collective, group, description, ranks, type, elements, out_elements, source, target, sequence,
+      correlation;
   std::string_view step, rank, tp, pp, chunk, microbatch, stream;
 };
 
@@ -166,12 +167,13 @@ bool ChromeEvents::read_args(JsonObject& object, Args& args) {
     std::string_view key;
     std::string_view Args::*field;
   };
-  static constexpr std::array<Known, 20> kKnown{{{"correlation", &Args::correlation},
+  static constexpr std::array<Known, 21> kKnown{{{"correlation", &Args::correlation},
                                                  {"Collective name", &Args::collective},
                                                  {"Process Group Name", &Args::group},
                                                  {"Process Group Description", &Args::description},
                                                  {"Process Group Ranks", &Args::ranks},
                                                  {"In msg nelems", &Args::elements},
+                                                 {"Out msg nelems", &Args::out_elements},
                                                  {"dtype", &Args::type},
                                                  {"Seq", &Args::sequence},
                                                  {"seq_id", &Args::sequence},
@@ -267,7 +269,9 @@ std::uint32_t ChromeEvents::thread(std::string_view pid, std::string_view tid) {
 
 std::int32_t ChromeEvents::comm(const Args& args) {
   const auto text = [&](std::string_view token) { return token.empty() ? ChromeComm::kNone : file_.texts.id(token); };
-  const std::optional<std::int64_t> elements = parse_int(args.elements);
+  // The size of an all-gather is that of its result, as nccl-tests counts.
+  const bool gathers = comm_kind(args.collective) == Kind::all_gather && !args.out_elements.empty();
+  const std::optional<std::int64_t> elements = parse_int(gathers ? args.out_elements : args.elements);
   const ChromeComm comm{.collective = text(args.collective),
                         .group = text(args.group),
                         .description = text(args.description),

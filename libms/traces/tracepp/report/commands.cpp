@@ -43,9 +43,11 @@ int last_comers(const Args& args, RunTrace& trace) {
   align(trace, matches);
   const Breakdown breakdown = break_down(trace);
   const CommReport comms = measure_communication(trace, matches);
-  const std::optional<Finding> found = find_last_comer(trace, breakdown, comms);
-  print(args.has("json") ? dump(last_comers_json(trace, breakdown, comms, found))
-                         : last_comers_text(trace, breakdown, comms, found));
+  const std::vector<LateRank> late = late_causes(trace, matches);
+  const std::optional<Finding> found = find_last_comer(trace, breakdown, comms, late);
+  Json json = last_comers_json(trace, breakdown, comms, found);
+  json["late"] = late_causes_json(trace, late);
+  print(args.has("json") ? dump(json) : last_comers_text(trace, breakdown, comms, found));
   return args.has("check") && found && is_costly_fault(*found) ? kFound : kOk;
 }
 
@@ -113,32 +115,37 @@ int diff(const Args& args) {
 }  // namespace
 
 Command stragglers_command() {
-  return {.name = "stragglers",
-          .summary = "find the ranks, links and stages that make others wait, and their cost",
-          .positionals = {paths_argument()},
-          .options = {json_option(),
-                      {.name = "check",
-                       .doc = fmt::format("Exit with 1 if a fault costs at least {} % of a step: {}. Findings about "
-                                          "the layout of the run are not faults: {}. Doubtful findings do not count.",
-                                          100 * kCostly, finding_names(true), finding_names(false))}},
-          .run = stragglers,
-          .description =
-              "The command replays every step with the usual duration of each kind of operation, and again with parts "
-              "of the run at their measured durations. S is the slowdown of a step relative to a step in which no rank "
-              "or communication is slower than usual. M_W is the share of the lost time that disappears if the slowest "
-              "3 % of the workers are as fast as the others. M_S is the share that disappears if the last stage is as "
-              "fast as the others (Lin et al., arXiv 2505.05713).\n\nCosts are in seconds per measured step, averaged "
-              "over all steps; the cost of a single event is in seconds of the run. The step at which a slowdown "
-              "starts is accurate to a few steps. A step is excluded and listed if a rank lacks an operation in it, or "
-              "has an operation that most steps do not have. An incomplete step would otherwise count as fast.\n\nIf "
-              "traces of ranks or pages of events are missing, truncated or damaged, the first line reports it. A "
-              "fault is doubtful if its rank exchanges data with a rank without a trace, or if a stall directly "
-              "follows lost events, because the cause may be in the missing data. If traces of ranks are missing, S is "
-              "printed only if the replayed steps take no longer than the measured ones.\n\nTraces of torch.profiler "
-              "cannot be replayed, because they do not mark forwards and backwards. For them, the command names a rank "
-              "that others wait for in collectives, if the trace has enough collectives to rule out chance: record at "
-              "least eight steps. The mesh is inferred from the process groups where they fit one mesh in the order "
-              "tp, dp, pp; info tells what it rests on."};
+  return {
+      .name = "stragglers",
+      .summary = "find the ranks, links and stages that make others wait, and their cost",
+      .positionals = {paths_argument()},
+      .options = {json_option(),
+                  {.name = "check",
+                   .doc = fmt::format("Exit with 1 if a fault costs at least {} % of a step: {}. Findings about "
+                                      "the layout of the run are not faults: {}. Doubtful findings do not count.",
+                                      100 * kCostly, finding_names(true), finding_names(false))}},
+      .run = stragglers,
+      .description =
+          "The command replays every step with the usual duration of each kind of operation, and again with parts "
+          "of the run at their measured durations. S is the slowdown of a step relative to a step in which no rank "
+          "or communication is slower than usual. M_W is the share of the lost time that disappears if the slowest "
+          "3 % of the workers are as fast as the others. M_S is the share that disappears if the last stage is as "
+          "fast as the others (Lin et al., arXiv 2505.05713).\n\nCosts are in seconds per measured step, averaged "
+          "over all steps; the cost of a single event is in seconds of the run. The step at which a slowdown "
+          "starts is accurate to a few steps. A step is excluded and listed if a rank lacks an operation in it, or "
+          "has an operation that most steps do not have. An incomplete step would otherwise count as fast.\n\nIf "
+          "traces of ranks or pages of events are missing, truncated or damaged, the first line reports it. A "
+          "fault is doubtful if its rank exchanges data with a rank without a trace, or if a stall directly "
+          "follows lost events, because the cause may be in the missing data. If traces of ranks are missing, S is "
+          "printed only if the replayed steps take no longer than the measured ones.\n\nTraces of torch.profiler "
+          "cannot be replayed, because they do not mark forwards and backwards. For them, the command names a rank "
+          "that others wait for in collectives, if the trace has enough collectives to rule out chance: record at "
+          "least eight steps. It also tells what that rank did instead, if the trace records the host: from one "
+          "collective of "
+          "a group to the next it compares the critical path of the last rank with those of the others. A rank that "
+          "waited for others itself is in doubt. The mesh is inferred from the process groups where they fit one mesh "
+          "in the order "
+          "tp, dp, pp; info tells what it rests on."};
 }
 
 Command hang_command() {

@@ -66,7 +66,9 @@ Analysis analyse(RunTrace& trace, double now_s) {
   analysis.clocks = align(trace, analysis.matches);
   analysis.breakdown = break_down(trace);
   analysis.comms = measure_communication(trace, analysis.matches);
-  if (!analysis.diagnosis) analysis.last_comer = find_last_comer(trace, analysis.breakdown, analysis.comms);
+  analysis.late = late_causes(trace, analysis.matches);
+  if (!analysis.diagnosis)
+    analysis.last_comer = find_last_comer(trace, analysis.breakdown, analysis.comms, analysis.late);
   analysis.bubble = measure_bubble(trace, analysis.matches, analysis.breakdown);
   analysis.device_paths = device_paths(trace, analysis.matches);
   if (!analysis.device_paths.unknown.empty())
@@ -164,6 +166,7 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
   json["messages"] = communication_json(trace, analysis.comms);
   json["critical_path"] = analysis.device_paths.unknown.empty() ? device_paths_json(trace, analysis.device_paths)
                                                                 : critical_path_json(trace, analysis.paths);
+  json["late"] = late_causes_json(trace, analysis.late);
   json["change_points"] = change_points_json(trace, analysis.changes);
   json["hang"] = Json::parse(hang_json(analysis.hang, trace));
   return json;

@@ -35,6 +35,7 @@ struct Analysis {
   ChangePoints changes;
   Effective effective;
   Hang hang;
+  std::vector<LateRank> late;          // what ranks did that came last to collectives; empty: not known
   std::optional<Finding> last_comer;   // the finding where there is no diagnosis
   std::optional<Diagnosis> diagnosis;  // absent if the steps cannot be replayed,
   std::string no_diagnosis;            // and the reason
