@@ -158,7 +158,8 @@ Command report_command() {
           "what was waited for last: the kernel before on a stream, another stream, the launch, the host thread, the "
           "last rank of a collective. A step lasts until its work has ended on host and device, and the parts of the "
           "path add up to it. If ranks of a group were not traced, waiting and transfer of its collectives cannot be "
-          "told apart: the path calls them unsplit. If you pass several run.dir, the traces are those of the first. "
+          "told apart: the path calls them unsplit. --all shows for each group and operation how much of it computing "
+          "hides. If you pass several run.dir, the traces are those of the first. "
           "The page plots the loss, step time and tokens per second of all of them, from their metrics.jsonl."};
 }
 

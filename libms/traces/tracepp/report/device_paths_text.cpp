@@ -1,4 +1,4 @@
-// Implements device_paths_text and path_work_text of text.h, and device_paths_json of json.h.
+// Implements device_paths_text, path_work_text and exposed_text of text.h, and their documents of json.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -134,6 +134,38 @@ Json device_paths_json(const RunTrace& trace, const DevicePaths& paths) {
                      {"collectives", move.times}});
   }
   return json;
+}
+
+std::string exposed_text(const RunTrace& trace, const std::vector<ExposedComm>& exposed) {
+  if (exposed.empty()) return {};
+  TextTable table({{"communication"},
+                   {"group"},
+                   {"operations", Align::right},
+                   {"ms", Align::right},
+                   {"exposed", Align::right},
+                   {"hidden", Align::right}});
+  for (std::size_t i = 0; i < std::min(exposed.size(), kMostWork); ++i) {
+    const ExposedComm& of = exposed[i];
+    table.row({std::string(trace::to_string(of.kind)),
+               of.group < 0 ? "-" : plain_text(trace.groups[static_cast<std::size_t>(of.group)].name, 60),
+               std::to_string(of.operations), fmt::format("{:.3f}", ms_of(of.total_ns)),
+               fmt::format("{:.3f}", ms_of(of.exposed_ns)),
+               fmt::format("{:.1f}%", 100 * (1 - part_of(of.exposed_ns, of.total_ns)))});
+  }
+  return "\n" + table.str();
+}
+
+Json exposed_json(const RunTrace& trace, const std::vector<ExposedComm>& exposed) {
+  Json rows = Json::array();
+  for (const ExposedComm& of : exposed) {
+    rows.push_back(
+        {{"kind", trace::to_string(of.kind)},
+         {"group", of.group < 0 ? Json(nullptr) : Json(trace.groups[static_cast<std::size_t>(of.group)].name)},
+         {"operations", of.operations},
+         {"ms", ms_of(of.total_ns)},
+         {"exposed_ms", ms_of(of.exposed_ns)}});
+  }
+  return rows;
 }
 
 }  // namespace ms::tracepp

@@ -15,6 +15,7 @@
 #include "tracepp/steps/critical_path.h"
 #include "tracepp/steps/device_paths.h"
 #include "tracepp/steps/effective.h"
+#include "tracepp/steps/exposed.h"
 #include "tracepp/steps/idle_causes.h"
 
 namespace ms::tracepp {
@@ -27,6 +28,7 @@ Json communication_json(const RunTrace& trace, const CommReport& report);
 Json device_paths_json(const RunTrace& trace, const DevicePaths& paths);
 Json path_work_json(const RunTrace& trace, const PathWork& work);
 Json critical_path_json(const RunTrace& trace, const CriticalPaths& paths);
+Json exposed_json(const RunTrace& trace, const std::vector<ExposedComm>& exposed);
 Json change_points_json(const RunTrace& trace, const ChangePoints& found);
 Json diff_json(const Diff& diff);
 Json work_diff_json(const WorkDiff& diff);

@@ -66,6 +66,7 @@ Analysis analyse(RunTrace& trace, double now_s) {
   analysis.clocks = align(trace, analysis.matches);
   analysis.breakdown = break_down(trace);
   analysis.comms = measure_communication(trace, analysis.matches);
+  if (!analysis.idle.empty()) analysis.exposed = exposed_communication(trace);
   analysis.late = late_causes(trace, analysis.matches);
   if (!analysis.diagnosis)
     analysis.last_comer = find_last_comer(trace, analysis.breakdown, analysis.comms, analysis.late);
@@ -137,8 +138,9 @@ std::string report_text(const RunTrace& trace, const Analysis& analysis, bool al
   text += breakdown_text(trace, analysis.breakdown, all);
   if (const std::string idle = idle_text(trace, analysis.idle, all); !idle.empty()) text += "\n" + idle;
   if (!all) return analysis.device_paths.unknown.empty() ? text + "\n" + paths_text(trace, analysis) : text;
-  return text + "\n" + bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) + "\n" +
-         paths_text(trace, analysis) + "\n" + change_points_text(trace, analysis.changes);
+  return text + "\n" + bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) +
+         exposed_text(trace, analysis.exposed) + "\n" + paths_text(trace, analysis) + "\n" +
+         change_points_text(trace, analysis.changes);
 }
 
 Json report_json(const RunTrace& trace, const Analysis& analysis) {
@@ -166,6 +168,7 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
   json["messages"] = communication_json(trace, analysis.comms);
   json["critical_path"] = analysis.device_paths.unknown.empty() ? device_paths_json(trace, analysis.device_paths)
                                                                 : critical_path_json(trace, analysis.paths);
+  json["exposed"] = exposed_json(trace, analysis.exposed);
   json["late"] = late_causes_json(trace, analysis.late);
   json["change_points"] = change_points_json(trace, analysis.changes);
   json["hang"] = Json::parse(hang_json(analysis.hang, trace));

@@ -19,6 +19,7 @@
 #include "tracepp/steps/critical_path.h"
 #include "tracepp/steps/device_paths.h"
 #include "tracepp/steps/effective.h"
+#include "tracepp/steps/exposed.h"
 #include "tracepp/steps/idle_causes.h"
 
 namespace ms::tracepp {
@@ -29,6 +30,7 @@ struct Analysis {
   Breakdown breakdown;
   std::vector<RankIdle> idle;  // by rank; empty: the trace does not record the host
   CommReport comms;
+  std::vector<ExposedComm> exposed;  // by group and operation; empty: the trace does not record the host
   Bubble bubble;
   CriticalPaths paths;
   DevicePaths device_paths;  // instead, where the trace records the host

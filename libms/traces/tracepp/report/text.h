@@ -14,6 +14,7 @@
 #include "tracepp/steps/critical_path.h"
 #include "tracepp/steps/device_paths.h"
 #include "tracepp/steps/effective.h"
+#include "tracepp/steps/exposed.h"
 #include "tracepp/steps/idle_causes.h"
 
 namespace ms::tracepp {
@@ -31,6 +32,8 @@ std::string communication_text(const RunTrace& trace, const CommReport& report);
 std::string device_paths_text(const RunTrace& trace, const DevicePaths& paths);
 std::string path_work_text(const RunTrace& trace, const PathWork& work);
 std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths);
+// Communication by group and operation, what is hidden of it; empty: not known.
+std::string exposed_text(const RunTrace& trace, const std::vector<ExposedComm>& exposed);
 std::string change_points_text(const RunTrace& trace, const ChangePoints& found);
 // Returns a summary first, then only what changed.
 std::string diff_text(const Diff& diff, const WorkDiff& work = {.unknown = "not compared"});
