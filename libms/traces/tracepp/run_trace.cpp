@@ -1,6 +1,7 @@
 #include "tracepp/run_trace.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace ms::tracepp {
 
@@ -52,6 +53,7 @@ std::size_t Tables::InfoHash::operator()(const EventInfo& info) const {
   mix(static_cast<std::uint64_t>(info.name) << 32 | info.type);
   mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(info.group)) << 32 | static_cast<std::uint32_t>(info.root));
   mix(static_cast<std::uint64_t>(info.size_bytes));
+  mix(std::bit_cast<std::uint64_t>(info.flops));
   mix(static_cast<std::uint32_t>(info.timeout_s));
   return hash;
 }

@@ -74,12 +74,15 @@ struct EventInfo {
   Kind kind = Kind::other;
   Origin origin = Origin::unknown;
   Purpose purpose = Purpose::none;
-  std::int16_t chunk = -1;       // -1: none
-  std::int32_t group = -1;       // in RunTrace::groups; -1: none, or not known
-  std::uint32_t name = 0;        // string: as recorded; empty: the kind says it
-  std::uint32_t type = 0;        // string: must agree among all members besides kind and size: "f32 sum"
+  std::int16_t chunk = -1;  // -1: none
+  std::int32_t group = -1;  // in RunTrace::groups; -1: none, or not known
+  std::uint32_t name = 0;   // string: as recorded; empty: the kind says it
+  // String. Communication: must agree among all members besides kind and size: "f32 sum". Operators of torch.profiler:
+  // of the first operand.
+  std::uint32_t type = 0;
   std::int32_t root = -1;        // member that a broadcast comes from
-  std::int64_t size_bytes = -1;  // of communication; -1: not known
+  std::int64_t size_bytes = -1;  // of communication, of a copy; of an operator, what it moves; -1: not known
+  double flops = 0;              // of an operator with shapes; 0: none, or not known
   std::int32_t timeout_s = 0;    // of communication, after which it is given up; 0: not known
   bool operator==(const EventInfo&) const = default;
 };

@@ -33,6 +33,14 @@ std::optional<Expected> expected_of(const Args& args, const std::vector<std::str
   return compare_with_expected(paths, args.get("expected"), trace, analysis);
 }
 
+// Takes the peak of the devices that the user gave.
+void take_peak(const Args& args, RunTrace& trace) {
+  if (!args.has("peak-tflops")) return;
+  const double tflops = args.get_double("peak-tflops");
+  if (!(tflops > 0 && tflops < 1e6)) throw user_error("cli.value", "--peak-tflops: a number above 0 is needed");
+  trace.peak_flops = 1e12 * tflops;
+}
+
 // Writes the page, and prints its first sentences.
 int write_page(const Args& args) {
   const std::string path = output_of(args);
@@ -41,6 +49,7 @@ int write_page(const Args& args) {
   const NamedRuns named = named_runs(args.list("PATH"));
   RunTrace trace = read_with_progress(named.traces);
   count_chosen(args, trace, asked);
+  take_peak(args, trace);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
   const std::optional<Expected> expected = expected_of(args, named.traces, trace, analysis);
   const std::string page =
@@ -94,6 +103,7 @@ int report(const Args& args) {
     if (args.has(option)) throw user_error("cli.value", fmt::format("--{} needs --output: it is of the page", option));
   const NamedRuns named = named_runs(args.list("PATH"));
   RunTrace trace = read_with_progress(named.traces);
+  take_peak(args, trace);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
   const std::optional<Expected> expected = expected_of(args, named.traces, trace, analysis);
   if (args.has("json")) {
@@ -138,9 +148,15 @@ Command report_command() {
                   with_doc(ranks_option(),
                            "Ranks in the timeline of the page, as in 0-7,16. Without --steps and --ranks, the page of "
                            "a large run shows the most informative ones."),
+                  {.name = "peak-tflops",
+                   .value = "TFLOPS",
+                   .doc = "Peak of a device's dense GEMMs in TFLOP/s, the denominator of MFU. Default: known by the "
+                          "device's name."},
                   {.name = "all",
                    .doc = "Print all kinds of work instead of the longest, and also the pipeline bubble, communication "
-                          "by group, the critical path, and when steps became slower."}},
+                          "by group, the critical path, and when steps became slower; all kernels, kinds of kernels, "
+                          "operators and "
+                          "queues of streams."}},
       .run = report,
       .description =
           "Aligns the clocks of all ranks, then runs all analyses. The JSON document has the full results: time by "
@@ -159,7 +175,16 @@ Command report_command() {
           "last rank of a collective. A step lasts until its work has ended on host and device, and the parts of the "
           "path add up to it. If ranks of a group were not traced, waiting and transfer of its collectives cannot be "
           "told apart: the path calls them unsplit. --all shows for each group and operation how much of it computing "
-          "hides. If you pass several run.dir, the traces are those of the first. "
+          "hides. "
+          "Kernels that were launched in the recorded steps are listed by "
+          "name and kind, with launch delays, queue lengths and the rate of copies; whether a GEMM ran on tensor cores "
+          "is known by the kernel's name. With record_shapes=True the report has TFLOP/s, GB/s and the MFU of the "
+          "steps: "
+          "the FLOPs of GEMMs, convolutions and attention by the shapes of each forward and backward operator, without "
+          "recomputation, over the peak of dense 16-bit GEMMs (FP8 operands: of FP8 GEMMs), for operands of other "
+          "types "
+          "too. MFU is a lower bound if shapes are missing for more than 5 % of the time of such kernels, and withheld "
+          "if for more than 80 %. If you pass several run.dir, the traces are those of the first. "
           "The page plots the loss, step time and tokens per second of all of them, from their metrics.jsonl."};
 }
 

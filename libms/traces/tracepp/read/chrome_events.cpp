@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tracepp/read/op_shapes.h"
 #include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
@@ -26,20 +27,12 @@ constexpr std::array<std::string_view, 10> kPlain{
     "\"cpu_op\"",     "\"python_function\"", "\"cuda_runtime\"", "\"cuda_driver\"",         "\"gpu_memcpy\"",
     "\"gpu_memset\"", "\"user_annotation\"", "\"overhead\"",     "\"gpu_user_annotation\"", "\"ac2g\""};
 
-// Returns the number behind a key of an object that is skipped as a whole: parsing it takes several times as long.
-std::string_view number_behind(std::string_view object, std::string_view key) {
-  std::size_t at = object.find(key);
-  if (at == std::string_view::npos) return {};
-  at = object.find_first_not_of(" :\"", at + key.size());
-  return at == std::string_view::npos ? std::string_view()
-                                      : object.substr(at, object.find_first_not_of("0123456789", at) - at);
-}
-
 }  // namespace
 
 // The fields of one event, as written in the file.
 struct ChromeEvents::Fields {
   std::string_view name = "\"\"", category = "\"\"", pid = "0", tid = "0", begin, duration, correlation, id;
+  std::string_view sizes;  // of an operator or a copy: the args, unread
   char phase = 0;
   const Args* args = nullptr;
 };
@@ -121,9 +114,11 @@ bool ChromeEvents::take(JsonObject& object) {
           if (token.empty() || token[0] != '{') break;
           if (is_plain(fields)) {
             std::string_view skipped;
-            if (!is_linked(fields)) break;
+            const bool sized = is_sized(fields);
+            if (!sized && !is_linked(fields)) break;
             if (value.get_object().get(inner) || inner.raw_json().get(skipped)) return false;
-            fields.correlation = number_behind(skipped, "\"correlation\"");
+            if (is_linked(fields)) fields.correlation = digits_behind(skipped, "\"correlation\"");
+            if (sized) fields.sizes = skipped;
             break;
           }
           if (value.get_object().get(inner) || !read_args(inner, args.emplace())) return false;
@@ -221,7 +216,9 @@ std::uint32_t ChromeEvents::category(std::string_view token) {
                          .text = file_.texts.id(token),
                          .is_plain = std::ranges::find(kPlain, token) != kPlain.end(),
                          .is_kernel = token == "\"kernel\"",
-                         .is_linked = has_correlation(token)});
+                         .is_linked = has_correlation(token),
+                         .is_op = token == "\"cpu_op\"",
+                         .is_copy = token == "\"gpu_memcpy\"" || token == "\"gpu_memset\""});
   return last_category_;
 }
 
@@ -233,11 +230,17 @@ bool ChromeEvents::is_plain(const Fields& fields) {
 
 bool ChromeEvents::is_linked(const Fields& fields) { return categories_[category(fields.category)].is_linked; }
 
+bool ChromeEvents::is_sized(const Fields& fields) {
+  const Category& of = categories_[category(fields.category)];
+  return of.is_copy ||
+         (of.is_op && fields.name.size() > 2 && has_formula(fields.name.substr(1, fields.name.size() - 2)));
+}
+
 std::size_t ChromeEvents::InfoHash::operator()(const ChromeInfo& info) const {
   // Mixes the fields one after the other: names and threads that rise together must not cancel out.
   std::uint64_t hash = mix(0, std::uint64_t{info.name} << 32 | info.category);
   hash = mix(hash, std::uint64_t{info.thread} << 32 | static_cast<std::uint32_t>(info.comm));
-  return mix(hash, static_cast<std::uint16_t>(info.chunk));
+  return mix(hash, std::uint64_t{info.shape} << 16 | static_cast<std::uint16_t>(info.chunk));
 }
 
 std::size_t ChromeEvents::CommHash::operator()(const ChromeComm& comm) const {
@@ -336,6 +339,10 @@ void ChromeEvents::add(const Fields& fields) {
                   .category = categories_[category(fields.category)].text,
                   .thread = thread_index};
   if (fields.args != nullptr) read_args(*fields.args, event, info, file_.threads[thread_index]);
+  if (!fields.sizes.empty()) {
+    const std::string shape = shape_of(fields.sizes, categories_[category(fields.category)].is_copy);
+    if (!shape.empty()) info.shape = file_.texts.id(shape);
+  }
   if (is_linked(fields)) {
     const std::int64_t correlation = parse_int(fields.correlation).value_or(-1);
     event.step = correlation >= 0 && correlation < 0x7fffffff ? static_cast<std::int32_t>(correlation) : kNoStep;

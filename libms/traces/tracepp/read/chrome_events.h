@@ -45,6 +45,9 @@ struct ChromeInfo {
   std::uint32_t name = 0, category = 0;  // texts: tokens, with quotes and escapes
   std::uint32_t thread = 0;
   std::int32_t comm = -1;
+  // A text, kNone if absent: of an operator with a formula (op_shapes.h) its shapes, types and values, a line each; of
+  // a copy its bytes.
+  std::uint32_t shape = ChromeComm::kNone;
   std::int16_t chunk = -1;
   bool operator==(const ChromeInfo&) const = default;
 };
@@ -58,6 +61,17 @@ struct ChromeFile {
   TextIds texts;
   Problems problems;
 };
+
+// Returns the number behind a key of an object that is skipped as a whole: parsing it takes several times as long.
+std::string_view digits_behind(std::string_view object, std::string_view key);
+// Returns ChromeInfo::shape of such args, of an operator or of a copy; empty: they have none.
+std::string shape_of(std::string_view args, bool is_copy);
+// Sets what an operator computes, or a copy moves, by its shape.
+void add_work(EventInfo& made, std::string_view op, std::string_view shape, Strings& strings);
+// Returns the names in "deviceProperties", and of these that of the device with this number. Of equal names the number
+// does not matter. Empty: not known.
+std::vector<std::string> device_names(std::string_view list);
+std::string device_name(const std::vector<std::string>& names, std::string_view number);
 
 // Returns how the events of an info are to be taken. One of no known category is of a device if its thread or process
 // is.
@@ -85,7 +99,7 @@ class ChromeEvents {
   struct Category {
     std::string token;
     std::uint32_t text = 0;
-    bool is_plain = false, is_kernel = false, is_linked = false;
+    bool is_plain = false, is_kernel = false, is_linked = false, is_op = false, is_copy = false;
   };
   static constexpr std::size_t kCategories = 256;
   struct InfoHash {
@@ -100,6 +114,8 @@ class ChromeEvents {
   std::int32_t comm(const Args& args);
   bool is_plain(const Fields& fields);
   bool is_linked(const Fields& fields);
+  // Returns whether the args of a plain event tell what it computes or copies.
+  bool is_sized(const Fields& fields);
   std::uint32_t category(std::string_view token);  // in categories_
   std::uint32_t index(const ChromeInfo& info);
   void add(const Fields& fields);

@@ -124,6 +124,7 @@ bool ChromeReader::read_object(JsonText& text, TextInput& input, ChromeFile& fil
       throw user_error("trace.export", "it was made by ms-tracepp export: read the traces that it was made of");
     }
     if (key == "\"schemaVersion\"" || key == "\"deviceProperties\"") header.is_kineto = true;
+    if (key == "\"deviceProperties\"") header.devices = device_names(*value);
     if (key == "\"baseTimeNanoseconds\"") {
       header.is_kineto = true;
       const auto base_ns = parse_int(*value);
@@ -277,6 +278,8 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
     } else if (meaning.on_device && !annotates) {
       const bool comm = info.comm >= 0 || is_comm_kernel(unescaped(name));
       if (row == EventRow::unknown && !comm) meaning.unknown = unescaped(category);
+      if (std::string& device = ranks[meaning.rank].device; device.empty())
+        device = device_name(header.devices, file.threads[info.thread].pid);
       // Other events in a row of communication are parts of its operations.
       if (row != EventRow::communication || comm)
         made = comm ? comm_of(file, info, header, ranks[meaning.rank].rank, groups)
@@ -298,6 +301,7 @@ std::vector<ChromeReader::Meaning> ChromeReader::meanings(ChromeFile& file, cons
     }
     made.origin = origin;
     made.chunk = info.chunk;
+    if (info.shape != ChromeComm::kNone) add_work(made, unescaped(name), file.texts.text(info.shape), trace_.strings);
     meaning.is_linked = has_correlation(category);
     if (made.kind != Kind::step) made.name = trace_.strings.id(unescaped(name));
     meaning.counted = meaning.by_step || trace::is_point_to_point(made.kind);

@@ -40,6 +40,7 @@ class ChromeReader : public TraceReader {
     int rank = kNoRank;
     bool is_kineto = false;
     std::string host;
+    std::vector<std::string> devices;  // their names, by number
     ProcessGroups groups;
   };
   // Adds the ranks of what was read. `by_name`: the file's name may tell the rank.

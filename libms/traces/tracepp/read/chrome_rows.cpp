@@ -1,11 +1,32 @@
-// Implements has_correlation, origin_of, row_of, is_host_collective and is_host_operator of chrome_events.h.
+// Implements what chrome_events.h declares of categories, args and devices.
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "tracepp/read/chrome_events.h"
+#include "tracepp/read/op_shapes.h"
 
 namespace ms::tracepp {
+namespace {
+
+// Returns the array behind a key of such an object; empty: there is none.
+std::string_view array_behind(std::string_view object, std::string_view key) {
+  std::size_t at = object.find(key);
+  if (at == std::string_view::npos) return {};
+  at = object.find_first_not_of(" :", at + key.size());
+  if (at == std::string_view::npos || object[at] != '[') return {};
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t end = at; end < object.size(); ++end) {
+    if (object[end] == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (object[end] == '[') ++depth;
+    if (object[end] == ']' && --depth == 0) return object.substr(at, end + 1 - at);
+  }
+  return {};
+}
+
+}  // namespace
 
 bool has_correlation(std::string_view category) {
   return category.ends_with("_runtime\"") || category.ends_with("_driver\"") || category == "\"kernel\"" ||
@@ -54,6 +75,62 @@ bool is_host_collective(std::string_view name, std::string_view category) {
 
 bool is_host_operator(std::string_view name, EventRow row) {
   return row == EventRow::host_operator && !name.starts_with("\"c10d::");
+}
+
+std::string_view digits_behind(std::string_view object, std::string_view key) {
+  std::size_t at = object.find(key);
+  if (at == std::string_view::npos) return {};
+  at = object.find_first_not_of(" :\"", at + key.size());
+  return at == std::string_view::npos ? std::string_view()
+                                      : object.substr(at, object.find_first_not_of("0123456789", at) - at);
+}
+
+std::string shape_of(std::string_view args, bool is_copy) {
+  if (is_copy) return std::string(digits_behind(args, "\"bytes\""));
+  std::string shape;
+  for (const std::string_view key : {"\"Input Dims\"", "\"Input type\"", "\"Concrete Inputs\""}) {
+    const std::string_view list = array_behind(args, key);
+    if (list.empty() && shape.empty()) return {};
+    shape += list;
+    shape += '\n';
+  }
+  return shape;
+}
+
+std::vector<std::string> device_names(std::string_view list) {
+  constexpr std::string_view kKey = "\"name\"";
+  constexpr std::size_t kMost = 1024;
+  std::vector<std::string> names;
+  for (std::size_t at = list.find(kKey); at != std::string_view::npos && names.size() < kMost;
+       at = list.find(kKey, at)) {
+    at = list.find('"', at + kKey.size());
+    const std::size_t end = at == std::string_view::npos ? at : list.find('"', at + 1);
+    if (end == std::string_view::npos) break;
+    names.push_back(unescaped(list.substr(at, end + 1 - at)));
+    at = end + 1;
+  }
+  return names;
+}
+
+std::string device_name(const std::vector<std::string>& names, std::string_view number) {
+  if (names.empty()) return {};
+  if (std::ranges::count(names, names.front()) == std::ssize(names)) return names.front();
+  const auto at = parse_int(number);
+  return at && *at >= 0 && *at < std::ssize(names) ? names[static_cast<std::size_t>(*at)] : std::string();
+}
+
+void add_work(EventInfo& made, std::string_view op, std::string_view shape, Strings& strings) {
+  if (made.origin == Origin::copy) {
+    made.size_bytes = parse_int(shape).value_or(-1);
+    return;
+  }
+  const std::size_t types = std::min(shape.size(), shape.find('\n') + 1);
+  const std::size_t values = std::min(shape.size(), shape.find('\n', types) + 1);
+  const auto work = op_work(op, shape.substr(0, types), shape.substr(types, values - types), shape.substr(values));
+  if (!work) return;
+  made.flops = work->flops;
+  made.size_bytes = work->bytes;
+  made.type = strings.id(work->type);
 }
 
 }  // namespace ms::tracepp

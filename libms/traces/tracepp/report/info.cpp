@@ -119,9 +119,10 @@ std::int64_t world_of(const RunTrace& trace) { return trace.has_mesh ? trace.mes
 
 // "cpu"; of unlike ranks "cpu, sim"; empty: not known.
 std::string devices(const RunTrace& trace) {
-  std::set<std::string_view> names;
+  constexpr std::size_t kName = 64;
+  std::set<std::string> names;
   for (const RankTrace& rank : trace.ranks)
-    if (!rank.device.empty()) names.insert(rank.device);
+    if (!rank.device.empty()) names.insert(plain_text(rank.device, kName));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

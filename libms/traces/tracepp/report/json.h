@@ -17,11 +17,13 @@
 #include "tracepp/steps/effective.h"
 #include "tracepp/steps/exposed.h"
 #include "tracepp/steps/idle_causes.h"
+#include "tracepp/steps/kernels.h"
 
 namespace ms::tracepp {
 
 Json breakdown_json(const RunTrace& trace, const Breakdown& breakdown);
 Json idle_json(const RunTrace& trace, const std::vector<RankIdle>& idle);
+Json kernels_json(const RunTrace& trace, const std::vector<RankKernels>& ranks);
 Json bubble_json(const Bubble& bubble);
 Json effective_json(const RunTrace& trace, const Effective& effective);
 Json communication_json(const RunTrace& trace, const CommReport& report);

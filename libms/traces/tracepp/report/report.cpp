@@ -63,6 +63,7 @@ Analysis analyse(RunTrace& trace, double now_s) {
   analysis.hang = find_hang(trace, now_s);
   find_diagnosis(trace, analysis);
   analysis.idle = idle_causes(trace);
+  analysis.kernels = measure_kernels(trace);
   analysis.clocks = align(trace, analysis.matches);
   analysis.breakdown = break_down(trace);
   analysis.comms = measure_communication(trace, analysis.matches);
@@ -137,6 +138,7 @@ std::string report_text(const RunTrace& trace, const Analysis& analysis, bool al
   text += effective_text(analysis.effective) + "\n";
   text += breakdown_text(trace, analysis.breakdown, all);
   if (const std::string idle = idle_text(trace, analysis.idle, all); !idle.empty()) text += "\n" + idle;
+  if (const std::string kernels = kernels_text(trace, analysis.kernels, all); !kernels.empty()) text += "\n" + kernels;
   if (!all) return analysis.device_paths.unknown.empty() ? text + "\n" + paths_text(trace, analysis) : text;
   return text + "\n" + bubble_text(analysis.bubble) + "\n" + communication_text(trace, analysis.comms) +
          exposed_text(trace, analysis.exposed) + "\n" + paths_text(trace, analysis) + "\n" +
@@ -164,6 +166,7 @@ Json report_json(const RunTrace& trace, const Analysis& analysis) {
   json["effective"] = effective_json(trace, analysis.effective);
   json["breakdown"] = breakdown_json(trace, analysis.breakdown);
   json["idle"] = idle_json(trace, analysis.idle);
+  json["kernels"] = kernels_json(trace, analysis.kernels);
   json["bubble"] = bubble_json(analysis.bubble);
   json["messages"] = communication_json(trace, analysis.comms);
   json["critical_path"] = analysis.device_paths.unknown.empty() ? device_paths_json(trace, analysis.device_paths)

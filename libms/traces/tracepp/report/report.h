@@ -21,6 +21,7 @@
 #include "tracepp/steps/effective.h"
 #include "tracepp/steps/exposed.h"
 #include "tracepp/steps/idle_causes.h"
+#include "tracepp/steps/kernels.h"
 
 namespace ms::tracepp {
 
@@ -28,7 +29,8 @@ struct Analysis {
   Matches matches;
   Alignment clocks;
   Breakdown breakdown;
-  std::vector<RankIdle> idle;  // by rank; empty: the trace does not record the host
+  std::vector<RankIdle> idle;        // by rank; empty: the trace does not record the host
+  std::vector<RankKernels> kernels;  // by rank; empty: not a trace of torch.profiler
   CommReport comms;
   std::vector<ExposedComm> exposed;  // by group and operation; empty: the trace does not record the host
   Bubble bubble;

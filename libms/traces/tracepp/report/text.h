@@ -16,6 +16,7 @@
 #include "tracepp/steps/effective.h"
 #include "tracepp/steps/exposed.h"
 #include "tracepp/steps/idle_causes.h"
+#include "tracepp/steps/kernels.h"
 
 namespace ms::tracepp {
 
@@ -25,6 +26,22 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bo
 std::string idle_text(const RunTrace& trace, const std::vector<RankIdle>& idle, bool all = false);
 // "aten::item below clip_grad_norm_ (train.py(212): step)"; empty: the trace does not say.
 std::string place_text(const RunTrace& trace, const IdlePlace& place);
+// The longest kernels and copies, launches, queues, and MFU; or `all`. Empty: not known.
+std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& ranks, bool all = false);
+// "yes", "no", "?".
+std::string_view cores_text(TensorCores cores);
+// "MFU 38.2 %: ... TFLOP/s of 989 (NVIDIA H100, dense 16-bit)", or why there is none.
+std::string mfu_text(const RunTrace& trace, const std::vector<RankKernels>& ranks);
+// The kernels of all ranks, by short names, the longest first.
+struct NamedKernel {
+  std::string name;
+  KernelTime of;
+};
+std::vector<NamedKernel> named_kernels(const RunTrace& trace, const std::vector<RankKernels>& ranks);
+std::vector<CopyTime> all_copies(const std::vector<RankKernels>& ranks);
+// "aten::linear"; without what autograd puts before the names of backward operators.
+std::string op_text(const RunTrace& trace, const OpTime& op);
+std::vector<OpTime> all_ops(const std::vector<RankKernels>& ranks);
 std::string bubble_text(const Bubble& bubble);
 std::string effective_text(const Effective& effective);
 std::string communication_text(const RunTrace& trace, const CommReport& report);
