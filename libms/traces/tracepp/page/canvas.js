@@ -134,9 +134,12 @@ function differenceColours() {
 const kindColours = {
   forward: "#3b82c4", backward: "#8b5fbf", backward_input: "#8b5fbf", backward_weight: "#b48ad6", optimizer: "#4f9d69",
   tp: "#c9a227", dp: "#d9792b", pp: "#2a9d8f", world: "#7d8590", data_wait: "#d62828", save: "#a16207",
-  step: "#9aa4af", other: "#7d8590",
+  step: "#9aa4af", other: "#7d8590", matmul: "#3b82c4", attention: "#0e7490", norm: "#2a9d8f", elementwise: "#4f9d69",
+  activation: "#4f9d69", update: "#a16207", other_compute: "#57708a", op: "#8b5fbf", call: "#d9792b", python: "#3b82c4",
+  annotation: "#4f9d69", copy: "#c9a227",
 };
-const colourOf = (info) => kindColours[info.kind] ?? kindColours[info.axis] ?? kindColours.other;
+const colourOf = (info) => kindColours[info.kind === "other" ? info.row ?? "other" : info.kind] ??
+  kindColours[info.axis] ?? kindColours.other;
 
 // Returns as much of a text as is `wide`, with its end: ends tell the tracks of a rank apart.
 function fitting(context, text, wide) {

@@ -6,7 +6,7 @@ const kCells = ["neither waits nor is suspected", "waits for others", "suspect",
 
 function gridView(run, selection) {
   const { dp, pp, tp } = run.mesh;
-  if (run.world === 1 || !(run.knows_mesh || run.hang)) return;
+  if (run.world === 1 || !(run.hang || (run.knows_mesh && run.ranks.length > 1))) return;
   const left = 60, top = 16;
   // The depth of a plane, and the distance from plane to plane.
   const deep = Math.max(10, Math.min(90, tp * 14)), slant = 0.8;

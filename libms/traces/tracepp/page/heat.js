@@ -4,7 +4,7 @@
 // Rows are measures, columns are ranks; where ranks are narrower than a pixel, the largest difference among them shows.
 function rankMap(run, selection) {
   const count = run.ranks.length;
-  if (count === 0 || run.measures.length === 0) return;
+  if (count < 2 || run.measures.length === 0) return;  // one rank has nothing to be compared with
   const left = 190, top = 20, row = 18, bottom = 18;
   const range = new Range(0, count, Math.min(4, count));
   const rows = run.measures.map((measure) => ({ measure, above: aboveStage(measure) }));
@@ -78,7 +78,7 @@ function rankMap(run, selection) {
 function meshMaps(run, selection) {
   const { dp, pp } = run.mesh;
   const shown = run.maps;
-  if (shown.length === 0 || run.world === 1 || !run.knows_mesh) return;
+  if (shown.length === 0 || run.ranks.length < 2 || !run.knows_mesh) return;
   const top = 22, gap = 24, left = 36;
   const cellHigh = Math.max(6, Math.min(28, Math.floor(200 / pp)));
   const box = (width, m) => ({ x: left + m * (width + gap) / shown.length,

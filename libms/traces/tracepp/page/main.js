@@ -40,6 +40,8 @@ function drawRun(run) {
   rankMap(run, selection);
   meshMaps(run, selection);
   gridView(run, selection);
+  idleView(run, selection);
+  flameView(run, selection);
   const search = document.getElementById("search");
   search.hidden = false;
   search.addEventListener("submit", (event) => {

@@ -17,7 +17,8 @@ namespace ms {
 
 // The files beside this one.
 extern const PagePart kReportStyle, kReportDataScript, kReportCanvasScript, kReportStepsScript, kReportCurvesScript,
-    kReportHeatScript, kReportTimelineScript, kReportGridScript, kReportMainScript;
+    kReportHeatScript, kReportIdleScript, kReportFlameScript, kReportTimelineScript, kReportGridScript,
+    kReportMainScript;
 
 namespace tracepp {
 namespace {
@@ -60,8 +61,17 @@ constexpr ViewOf kRanksView{
     "Above: the parts of a step; below, in grey: kinds of work, which overlap.",
     "Arrows choose a rank. "};
 constexpr ViewOf kTimelineView{"timeline", "Timeline",
-                               "An arrow leads from a send to the end of its receive. Framed in red: never ended.",
+                               "An arrow leads from a send to the end of its receive. Framed in red: never ended. "
+                               "Select an operator to see the kernels that it launched, a kernel to see its launch.",
                                "Arrows choose an event. "};
+
+constexpr ViewOf kIdleView{"idle", "Why the device is idle",
+                           "Idle time of the selected rank in each step, by cause. Without a device: of the rank.",
+                           "Arrows choose a step. "};
+constexpr ViewOf kFlameView{"flame", "Where the host is",
+                            "The main thread of the selected rank in all steps: Python functions and modules in blue, "
+                            "operators in violet, calls of the device's runtime in orange. ",
+                            "Arrows choose a function. "};
 
 std::string view_html(const ViewOf& view, bool zooms) {
   const std::string keys = fmt::format("{}{}", zooms ? kZoomKeys : "", view.keys);
@@ -185,10 +195,13 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   run["usual_step_s"] = analysis.effective.median_step_s;
   run["steps"] = steps_data(analysis);
   run["curves"] = curves_data(curves, columns);
+  run["idle"] = idle_data(analysis.idle, columns);
+  const ExportOptions shown = choose_timeline(trace, marks, asked);
+  run["flame"] = flame_data(trace, shown, columns);
   run["hang"] = hang_data(trace, analysis.hang, columns);
   // The events are most of the page: the other views are drawn before they are there.
   Columns events;
-  Json& timeline = run["timeline"] = timeline_data(trace, choose_timeline(trace, marks, asked), events);
+  Json& timeline = run["timeline"] = timeline_data(trace, shown, events);
   timeline["columns"] = events.directory();
   Json& marked = run["marks"] = Json::array();
   for (const Mark& mark : marks) marked.push_back({{"rank", mark.rank}, {"why", mark.why}, {"step", mark.first_step}});
@@ -206,13 +219,15 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   if (trace.has_mesh) body += view_html(kMeshView, false);
   body += view_html(kRanksView, true);
   if (!hangs && trace.has_mesh) body += view_html(kGridView, false);
-  body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kTimelineView, true);
+  body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kIdleView, false) +
+          kernels_html(trace, analysis.kernels) + view_html(kTimelineView, true) + view_html(kFlameView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
   return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),
                     .body = std::move(body),
                     .styles = {&kReportStyle},
                     .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
-                                &kReportHeatScript, &kReportTimelineScript, &kReportGridScript, &kReportMainScript},
+                                &kReportHeatScript, &kReportIdleScript, &kReportFlameScript, &kReportTimelineScript,
+                                &kReportGridScript, &kReportMainScript},
                     .late = page_bytes("events", gzip(events.bytes()))});
 }
 

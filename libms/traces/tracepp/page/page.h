@@ -35,6 +35,12 @@ ExportOptions choose_timeline(const RunTrace& trace, const std::vector<Mark>& ma
 Json measures_data(const RunTrace& trace, const Analysis& analysis, Columns& columns);
 Json timeline_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns);
 Json hang_data(const RunTrace& trace, const Hang& hang, Columns& columns);
+// Return idle time by step and cause, and the stacks of the main threads, in traces of torch.profiler; null: not
+// recorded.
+Json idle_data(const std::vector<RankIdle>& idle, Columns& columns);
+Json flame_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns);
+// A section with the longest kernels and operators; empty: not recorded.
+std::string kernels_html(const RunTrace& trace, const std::vector<RankKernels>& ranks);
 
 // `asked`: the ranks and steps of the timeline that the user chose. `curves`: of this run and of others. `sections`:
 // HTML of further sections.

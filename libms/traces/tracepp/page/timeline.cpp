@@ -1,5 +1,6 @@
 // Implements timeline_data of page.h: the events of the shown ranks by track, and the arrows between them.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -43,6 +44,7 @@ class TimelineData {
     columns.add("event.microbatch", std::span<const std::uint16_t>(microbatch_));
     columns.add("event.step", std::span<const std::int32_t>(step_));
     columns.add("event.open", std::span<const std::uint8_t>(open_));
+    columns.add("launches", std::span<const std::uint32_t>(launches_));
     columns.add("arrows", std::span<const std::uint32_t>(pairs_of_arrows()));
     // As text: a number of JavaScript is not that exact.
     return {{"tracks", std::move(tracks)}, {"infos", std::move(infos_)}, {"origin_ns", std::to_string(origin_ns_)}};
@@ -63,8 +65,18 @@ class TimelineData {
                         {"name", short_name(picture.tracks[t].name)},
                         {"first", begin_.size()},
                         {"count", by_track[t].size()}});
-      for (const Event* event : by_track[t]) add(*event);
+      for (const Event* event : by_track[t]) {
+        places_[event] = static_cast<std::uint32_t>(begin_.size());
+        add(*event);
+      }
     }
+    const RankTrace& rank = trace_.ranks[r];
+    for (const Launch& launch : rank.launches) {
+      const auto call = places_.find(&rank.events[launch.call]), work = places_.find(&rank.events[launch.event]);
+      if (call != places_.end() && work != places_.end())
+        launches_.insert(launches_.end(), {call->second, work->second});
+    }
+    places_.clear();
   }
 
   void add(const Event& event) {
@@ -91,7 +103,9 @@ class TimelineData {
       const ProcessGroup& group = trace_.groups[static_cast<std::size_t>(info.group)];
       json.update({{"group", short_name(group.name)}, {"axis", trace::to_string(group.axis)}});
     }
-    if (info.size_bytes >= 0) json["bytes"] = info.size_bytes;
+    if (info.size_bytes >= 0 && info.origin != Origin::op) json["bytes"] = info.size_bytes;
+    static constexpr std::array<std::string_view, 8> kRows{"", "", "copy", "", "op", "annotation", "python", "call"};
+    if (const std::string_view row = kRows[static_cast<std::size_t>(info.origin)]; !row.empty()) json["row"] = row;
     infos_.push_back(std::move(json));
     return at->second;
   }
@@ -116,6 +130,8 @@ class TimelineData {
   std::vector<std::uint16_t> microbatch_;
   std::vector<std::int32_t> step_;
   std::vector<std::uint8_t> open_;
+  std::unordered_map<const Event*, std::uint32_t> places_;  // of the rank in hand
+  std::vector<std::uint32_t> launches_;                     // pairs: the call, and the kernel or copy
   std::map<std::uint64_t, std::uint32_t> sends_, receives_;
   std::unordered_map<std::uint32_t, std::uint32_t> ids_;  // by index in RunTrace::infos
   Json infos_ = Json::array();

@@ -1,4 +1,5 @@
-// The timeline of chosen ranks: a row a track, an arrow from each send to its receive.
+// The timeline of chosen ranks: a row a track, an arrow from each send to its receive, and from the chosen event's
+// launches to their kernels.
 "use strict";
 
 function timelineView(run, selection) {
@@ -9,10 +10,10 @@ function timelineView(run, selection) {
   const { column } = run.timeline;
   const begin = column("event.begin"), length = column("event.length"), info = column("event.info");
   const microbatch = column("event.microbatch"), stepOf = column("event.step"), open = column("event.open");
-  const arrows = column("arrows");
+  const arrows = column("arrows"), launches = column("launches");
   const kMostArrows = 1500;  // more than that hide the events
   const kNoMicrobatch = 0xffff;
-  const left = 190, top = 22, row = tracks.length > 120 ? 9 : 14;
+  const left = 230, top = 22, row = tracks.length > 120 ? 9 : 14;
 
   // Where each event lies, and how far the events of a track up to each one reach: they nest.
   const trackOf = new Uint32Array(begin.length), reach = new Float64Array(begin.length);
@@ -37,6 +38,7 @@ function timelineView(run, selection) {
   showStep(run.marks[0]?.step ?? -1);
   range.moved = false;
   let chosen = -1;
+  let launched = [];  // of the chosen event: [call, kernel]
   const y = (t) => top + t * row;
 
   const view = new View("timeline", top + tracks.length * row + 4, (context, width) => {
@@ -56,12 +58,12 @@ function timelineView(run, selection) {
         context.fillStyle = theme(run.whyMarked.has(rank) ? "bad" : "ink");
         context.textAlign = "left";
         const why = run.whyMarked.get(rank);
-        context.fillText(`rank ${rank}${why ? " " + why : ""}`, 0, y(t) + row / 2, left - 70);
+        context.fillText(`rank ${rank}${why ? " " + why : ""}`, 0, y(t) + row / 2, left - 155);
       }
       if (row > 10) {
         context.fillStyle = theme("quiet");
         context.textAlign = "right";
-        context.fillText(fitting(context, track.name, 70), left - 6, y(t) + row / 2);
+        context.fillText(fitting(context, track.name, 150), left - 6, y(t) + row / 2);
       }
       let narrow = -1;
       for (let e = firstAfter(track, range.low); e < track.first + track.count && begin[e] < range.high; ++e) {
@@ -87,6 +89,7 @@ function timelineView(run, selection) {
       }
     });
     drawArrows(context, x, width);
+    drawLaunches(context, x, width);
     if (chosen >= 0) {
       context.strokeStyle = theme("ink");
       context.lineWidth = 2;
@@ -120,6 +123,49 @@ function timelineView(run, selection) {
     context.restore();
   }
 
+  // A kernel's launch; of an event of the host, all launches inside it.
+  function launchesOf(e) {
+    const pairs = [], end = begin[e] + length[e];
+    for (let l = 0; l < launches.length; l += 2) {
+      const call = launches[l], work = launches[l + 1];
+      if (work === e || (trackOf[call] === trackOf[e] && begin[call] >= begin[e] && begin[call] <= end))
+        pairs.push([call, work]);
+    }
+    return pairs;
+  }
+  function drawLaunches(context, x, width) {
+    context.save();
+    context.beginPath();
+    context.rect(left, top, width - left, tracks.length * row);
+    context.clip();
+    context.strokeStyle = context.fillStyle = theme("accent");
+    for (const [call, work] of launched.slice(0, kMostArrows)) {
+      context.globalAlpha = launched.length > 40 ? 0.35 : 0.9;
+      const far = trackOf[work] > trackOf[call] ? [row - 2, 0] : [0, row - 2];
+      drawArrow(context, x(begin[call]), y(trackOf[call]) + far[0], x(begin[work]), y(trackOf[work]) + far[1], 1);
+      context.globalAlpha = 1;
+      context.lineWidth = 2;
+      context.strokeRect(x(begin[work]), y(trackOf[work]) - 1, Math.max(2, length[work] * (width - left) / (range.high - range.low)), row);
+    }
+    context.restore();
+  }
+  // Returns the names of the events around a call, the innermost first.
+  function around(call) {
+    const track = tracks[trackOf[call]], names = [];
+    for (let e = track.first; e < call; ++e)
+      if (begin[e] + length[e] >= begin[call] + length[call]) names.unshift(nameOf(e));
+    return names.slice(0, 6);
+  }
+  function launchText(e) {
+    if (launched.length === 1 && launched[0][1] === e) {
+      const call = launched[0][0], wait = begin[e] - begin[call] - length[call];
+      return `\nlaunched ${duration(Math.max(0, wait))} before by ${[nameOf(call), ...around(call)].join(" in ")}`;
+    }
+    if (launched.length === 0) return "";
+    const sum = launched.reduce((total, [, work]) => total + length[work], 0);
+    return `\nlaunched ${launched.length} kernel${launched.length > 1 ? "s and copies" : ""} of ${duration(sum)}`;
+  }
+
   // Shows a step of the first rank; where it has no such step, its newest.
   function showStep(step) {
     const events = [];
@@ -141,11 +187,12 @@ function timelineView(run, selection) {
   function choose(e, follow) {
     if (e < 0) return;
     chosen = e;
+    launched = launchesOf(e);
     const of = infos[info[e]];
     const details = [stepOf[e] >= 0 ? "step " + stepOf[e] : "", of.group ? "group " + of.group : "",
       of.bytes === undefined ? "" : of.bytes + " bytes",
       open[e] ? "never ended" : duration(length[e])].filter((text) => text !== "");
-    view.say(`${rankName(run, run.ranks[tracks[trackOf[e]].rank])}: ${nameOf(e)}, ${details.join(", ")}, at +${duration(begin[e])}`);
+    view.say(`${rankName(run, run.ranks[tracks[trackOf[e]].rank])}: ${nameOf(e)}, ${details.join(", ")}, at +${duration(begin[e])}${launchText(e)}`);
     const middle = begin[e] + length[e] / 2;
     if (follow && (middle < range.low || middle > range.high))
       range.show(middle - (range.high - range.low) / 2, range.high - range.low);

@@ -1,0 +1,193 @@
+// Implements kernels_html, idle_data and flame_data of page.h: what torch.profiler tells of a device and its host.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/escape.h"
+#include "base/html.h"
+#include "base/text.h"
+#include "tracepp/page/page.h"
+#include "tracepp/report/text.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr std::size_t kMostRows = 25, kKernelName = 90;
+constexpr std::size_t kMostDepth = 40, kMostNodes = 4000;  // of a rank's flame graph
+constexpr std::size_t kFlameName = 80;                     // bytes
+
+std::string table_html(std::initializer_list<std::string_view> titles, const std::string& rows) {
+  std::string head;
+  for (const std::string_view title : titles) head += fmt::format("<th>{}</th>", title);
+  return fmt::format("<table>\n<tr>{}</tr>\n{}</table>\n", head, rows);
+}
+
+// The stacks of the main thread, summed: a node is a call path.
+class Flame {
+ public:
+  Flame(const RunTrace& trace, const RankTrace& rank) : trace_(trace) {
+    std::vector<std::uint32_t> counts(256);
+    for (const Event& event : rank.events)
+      if (trace.info(event).kind == Kind::step)
+        counts[event.lane] += 1U << 20;
+      else if (is_shown(event))
+        ++counts[event.lane];
+    const auto main = static_cast<std::uint8_t>(std::ranges::max_element(counts) - counts.begin());
+    std::vector<const Event*> events;
+    for (const Event& event : rank.events)
+      if (event.lane == main && is_shown(event)) events.push_back(&event);
+    std::ranges::stable_sort(events, [](const Event* a, const Event* b) {
+      return a->begin_ns != b->begin_ns ? a->begin_ns < b->begin_ns : a->duration_ns > b->duration_ns;
+    });
+    std::vector<std::pair<std::int64_t, std::size_t>> open;  // end, node
+    for (const Event* event : events) {
+      while (!open.empty() && open.back().first <= event->begin_ns) open.pop_back();
+      if (open.size() >= kMostDepth) continue;
+      const std::size_t at = child(open.empty() ? 0 : open.back().second, trace.info(*event).name);
+      nodes_[at].ns += event->duration_ns;
+      ++nodes_[at].times;
+      open.emplace_back(event->end_ns(), at);
+    }
+  }
+
+  // Calls `add(name, depth, begin_ns, ns, times)` for nodes that are large enough to be seen.
+  template <typename Add>
+  void each(const Add& add) {
+    constexpr double kLeast = 0.0005;  // of the whole
+    std::int64_t whole = 0;
+    for (const auto& [name, node] : nodes_[0].children) whole += nodes_[node].ns;
+    left_ = kMostNodes;
+    walk(0, 0, 0, static_cast<std::int64_t>(kLeast * static_cast<double>(whole)), add);
+  }
+
+ private:
+  struct Node {
+    std::map<std::uint32_t, std::size_t> children = {};  // by name
+    std::int64_t ns = 0;
+    std::uint32_t times = 0;
+  };
+  bool is_shown(const Event& event) const {
+    const EventInfo& info = trace_.info(event);
+    return event.state == State::ended && info.origin >= Origin::op && info.kind != Kind::step;
+  }
+  std::size_t child(std::size_t parent, std::uint32_t name) {
+    const auto [at, is_new] = nodes_[parent].children.try_emplace(name, nodes_.size());
+    const std::size_t node = at->second;
+    if (is_new) nodes_.emplace_back();
+    return node;
+  }
+  template <typename Add>
+  void walk(std::size_t parent, std::uint32_t depth, std::int64_t begin_ns, std::int64_t least_ns, const Add& add) {
+    std::vector<std::pair<std::uint32_t, std::size_t>> children(nodes_[parent].children.begin(),
+                                                                nodes_[parent].children.end());
+    std::ranges::stable_sort(children,
+                             [&](const auto& a, const auto& b) { return nodes_[a.second].ns > nodes_[b.second].ns; });
+    for (const auto& [name, node] : children) {
+      if (nodes_[node].ns <= least_ns || left_ == 0) return;
+      --left_;
+      add(name, depth, begin_ns, nodes_[node].ns, nodes_[node].times);
+      walk(node, depth + 1, begin_ns, least_ns, add);
+      begin_ns += nodes_[node].ns;
+    }
+  }
+
+  const RunTrace& trace_;
+  std::vector<Node> nodes_{1};
+  std::size_t left_ = 0;
+};
+
+}  // namespace
+
+std::string kernels_html(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
+  std::size_t steps = 0;
+  for (const RankKernels& rank : ranks) steps += rank.steps.size();
+  const std::vector<OpTime> ops = all_ops(ranks);
+  if (steps == 0 || ops.empty()) return "";
+  const auto of_step = [&](std::int64_t ns) { return format_duration(seconds(ns) / static_cast<double>(steps)); };
+  const auto us = [](double ns) { return fmt::format("{:.1f}", 1e-3 * ns); };
+  const auto rate = [](double value) { return value > 0 ? fmt::format("{:.3g}", value) : std::string("-"); };
+  std::string rows;
+  const std::vector<NamedKernel> kernels = named_kernels(trace, ranks);
+  double whole_ns = 0;
+  for (const NamedKernel& kernel : kernels) whole_ns += static_cast<double>(kernel.of.time.ns);
+  for (std::size_t i = 0; i < std::min(kMostRows, kernels.size()); ++i) {
+    const auto& [name, of] = kernels[i];
+    rows += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
+        "<td>{}</td><td>{}</td></tr>\n",
+        page_text(name, kKernelName), to_string(of.kind), cores_text(of.cores), of_step(of.time.ns),
+        100 * static_cast<double>(of.time.ns) / std::max(whole_ns, 1.0), of.time.count,
+        us(static_cast<double>(of.time.least_ns)), us(of.time.mean_ns()), us(static_cast<double>(of.time.most_ns)),
+        rate(of.achieved.tflops()), rate(of.achieved.gb_s()));
+  }
+  std::string html = "<section id=\"kernels\">\n<h2>Kernels and operators</h2>\n<p class=\"quiet\">" +
+                     page_text(mfu_text(trace, ranks), 1000) + ".</p>\n";
+  if (!rows.empty())
+    html += table_html({"kernel", "kind", "tensor cores", "of a step", "share", "count", "min us", "mean us", "max us",
+                        "TFLOP/s", "GB/s"},
+                       rows);
+  rows.clear();
+  for (std::size_t i = 0; i < std::min(kMostRows, ops.size()); ++i) {
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        safe_html(op_text(trace, ops[i])), of_step(ops[i].device_ns), of_step(ops[i].host.ns),
+                        ops[i].host.count, ops[i].kernels);
+  }
+  return html + table_html({"operator", "on the device, of a step", "on the host", "calls", "kernels"}, rows) +
+         "</section>\n";
+}
+
+Json idle_data(const std::vector<RankIdle>& idle, Columns& columns) {
+  if (idle.empty()) return nullptr;
+  Json causes = Json::array();
+  for (std::size_t c = 0; c < kIdleCauses; ++c) causes.push_back(to_string(static_cast<IdleCause>(c)));
+  std::vector<std::uint32_t> first{0};
+  std::vector<std::int32_t> steps;
+  std::vector<float> length, of_cause;
+  for (const RankIdle& rank : idle) {
+    for (const IdleStep& step : rank.steps) {
+      steps.push_back(step.step);
+      length.push_back(static_cast<float>(seconds(step.length_ns)));
+      for (const std::int64_t ns : step.ns) of_cause.push_back(static_cast<float>(seconds(ns)));
+    }
+    first.push_back(static_cast<std::uint32_t>(steps.size()));
+  }
+  columns.add("idle.first", std::span<const std::uint32_t>(first));
+  columns.add("idle.step", std::span<const std::int32_t>(steps));
+  columns.add("idle.length", std::span<const float>(length));
+  columns.add("idle.seconds", std::span<const float>(of_cause));
+  return {{"causes", std::move(causes)}};
+}
+
+Json flame_data(const RunTrace& trace, const ExportOptions& shown, Columns& columns) {
+  std::vector<std::uint32_t> first{0}, names, depths, times;
+  std::vector<double> begins, lengths;
+  std::map<std::uint32_t, std::uint32_t> ids;
+  Json texts = Json::array();
+  for (const RankTrace& rank : trace.ranks) {
+    if (shown.has_rank(rank.rank)) {
+      Flame(trace, rank)
+          .each([&](std::uint32_t name, std::uint32_t depth, std::int64_t begin_ns, std::int64_t ns,
+                    std::uint32_t count) {
+            const auto [at, is_new] = ids.try_emplace(name, static_cast<std::uint32_t>(ids.size()));
+            if (is_new) texts.push_back(plain_text(trace.strings.text(name), kFlameName));
+            names.push_back(at->second);
+            depths.push_back(depth);
+            begins.push_back(seconds(begin_ns));
+            lengths.push_back(seconds(ns));
+            times.push_back(count);
+          });
+    }
+    first.push_back(static_cast<std::uint32_t>(names.size()));
+  }
+  if (names.empty()) return nullptr;
+  columns.add("flame.first", std::span<const std::uint32_t>(first));
+  columns.add("flame.name", std::span<const std::uint32_t>(names));
+  columns.add("flame.depth", std::span<const std::uint32_t>(depths));
+  columns.add("flame.begin", std::span<const double>(begins));
+  columns.add("flame.length", std::span<const double>(lengths));
+  columns.add("flame.times", std::span<const std::uint32_t>(times));
+  return {{"names", std::move(texts)}};
+}
+
+}  // namespace ms::tracepp
