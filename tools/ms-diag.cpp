@@ -373,8 +373,8 @@ ms::Tool tool() {
                 "reports errors in these lines."}},
       .description =
           "ms-diag checks the hardware and the system of a node: GPUs, kernel log, disks and mounts, network links. "
-            "Only undrain, requeue, avoid --apply, repair --apply and, in mode act, prolog, epilog and health change the "
-            "state of Slurm. "
+          "Only undrain, requeue, avoid --apply, repair --apply and, in mode act, prolog, epilog and health change the "
+          "state of Slurm. "
           "ms-checks(7) explains the findings.",
       .examples = {{.command = "ms-diag run", .doc = "Check this node:"},
                    {.command = "ms-diag run -w 'node[01-16]' --only 'gpu.*'",

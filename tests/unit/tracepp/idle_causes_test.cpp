@@ -218,7 +218,7 @@ TEST(IdleCauses, TheLineIsTheUsersAndCountsInAllItsPlaces) {
   job.step(1, 0, 1000).python("train.py(30): main", 0, 1000).op("aten::mm", 0, 100);
   job.python("train.py(8): log", 100, 700).python("json/encoder.py(224): floatstr", 110, 300);
   job.python("logging/__init__.py(1500): info", 400, 690).python("jsonx/a.py(3): put", 750, 950);
-  RunTrace trace = read({job});
+  RunTrace trace = read_jobs({job});
   const std::vector<Advice> list = look_first(trace, analyse(trace));
   ASSERT_THAT(list, SizeIs(1));
   EXPECT_EQ(list[0].cause, "outside");
