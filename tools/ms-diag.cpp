@@ -359,23 +359,11 @@ ms::Tool tool() {
             .summary = "check this node between jobs (for Slurm's HealthCheckProgram)",
             .options = {{.name = "config", .value = "FILE", .doc = "Policy file.", .default_text = kPolicyPath}},
             .run = health_command,
-            .description =
-                "The checks of level 1 run within the time limit of a prolog. In mode act, a critical finding of "
-                "act.allow drains the node; jobs that run there go on. The node stays drained until ms-diag undrain or "
-                "an administrator returns it. Always exits 0, since Slurm ignores the status; the system log says what "
-                "was done.\n\n"
-                "HealthCheckProgram takes no arguments, so name the script that runs this command. In slurm.conf:\n\n"
-                "HealthCheckProgram=/usr/local/libexec/ms/ms-health\n\n"
-                "HealthCheckInterval=300\n\n"
-                "HealthCheckNodeState=ANY,CYCLE\n\n"
-                "CYCLE spreads the nodes over the interval. To check only when slurmd starts (Slurm 25.11) or after a "
-                "reboot (26.05), set HealthCheckNodeState to START_ONLY or REBOOT_ONLY instead. ms-diag check-site "
-                "reports errors in these lines."}},
+            .description = health_text()}},
       .description =
           "ms-diag checks the hardware and the system of a node: GPUs, kernel log, disks and mounts, network links. "
           "Only undrain, requeue, avoid --apply, repair --apply and, in mode act, prolog, epilog and health change the "
-          "state of Slurm. "
-          "ms-checks(7) explains the findings.",
+          "state of Slurm. ms-checks(7) explains the findings.",
       .examples = {{.command = "ms-diag run", .doc = "Check this node:"},
                    {.command = "ms-diag run -w 'node[01-16]' --only 'gpu.*'",
                     .doc = "Check the GPUs of sixteen nodes:"},

@@ -145,6 +145,20 @@ std::string checks_page(const std::vector<Check>& checks) {
 std::string policy_page() { return policy_text(man::config_page); }
 std::string sample_policy() { return policy_text(man::sample_config); }
 
+std::string health_text() {
+  return "The checks of level 1 run within the time limit of a prolog. In mode act, a critical finding of "
+         "act.allow drains the node; jobs that run there go on. The node stays drained until ms-diag undrain or "
+         "an administrator returns it. Always exits 0, since Slurm ignores the status; the system log says what "
+         "was done.\n\n"
+         "HealthCheckProgram takes no arguments, so name the script that runs this command. In slurm.conf:\n\n"
+         "HealthCheckProgram=/usr/local/libexec/ms/ms-health\n\n"
+         "HealthCheckInterval=300\n\n"
+         "HealthCheckNodeState=ANY,CYCLE\n\n"
+         "CYCLE spreads the nodes over the interval. To check only when slurmd starts (Slurm 25.11) or after a "
+         "reboot (26.05), set HealthCheckNodeState to START_ONLY or REBOOT_ONLY instead. ms-diag check-site "
+         "reports errors in these lines.";
+}
+
 std::string explain(const std::vector<Check>& checks, std::string_view code) {
   const Check* check = find_check(checks, code);
   const Check* const gpu_xid = find_check(checks, "gpu.xid");

@@ -12,6 +12,7 @@ namespace ms::health {
 
 std::string checks_page(const std::vector<Check>& checks);
 std::string policy_page();
+std::string health_text();    // of ms-diag health
 std::string sample_policy();  // TOML with every key commented out
 // Throws Error("check.unknown", user) with the nearest name.
 std::string explain(const std::vector<Check>& checks, std::string_view code);

@@ -13,11 +13,6 @@
 namespace ms::tracepp {
 namespace {
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
-  return hash ^ hash >> 32;
-}
-
 int small(std::optional<std::int64_t> value) {
   return value && *value >= 0 && *value <= 1'000'000'000 ? static_cast<int>(*value) : -1;
 }
@@ -234,22 +229,6 @@ bool ChromeEvents::is_sized(const Fields& fields) {
   const Category& of = categories_[category(fields.category)];
   return of.is_copy ||
          (of.is_op && fields.name.size() > 2 && has_formula(fields.name.substr(1, fields.name.size() - 2)));
-}
-
-std::size_t ChromeEvents::InfoHash::operator()(const ChromeInfo& info) const {
-  // Mixes the fields one after the other: names and threads that rise together must not cancel out.
-  std::uint64_t hash = mix(0, std::uint64_t{info.name} << 32 | info.category);
-  hash = mix(hash, std::uint64_t{info.thread} << 32 | static_cast<std::uint32_t>(info.comm));
-  return mix(hash, std::uint64_t{info.shape} << 16 | static_cast<std::uint16_t>(info.chunk));
-}
-
-std::size_t ChromeEvents::CommHash::operator()(const ChromeComm& comm) const {
-  std::uint64_t hash = mix(0, std::uint64_t{comm.collective} << 32 | comm.group);
-  hash = mix(hash, comm.description);
-  hash = mix(hash, std::uint64_t{comm.ranks} << 32 | comm.type);
-  hash = mix(hash, static_cast<std::uint64_t>(comm.elements));
-  return mix(hash,
-             std::uint64_t{static_cast<std::uint32_t>(comm.source)} << 32 | static_cast<std::uint32_t>(comm.target));
 }
 
 std::uint32_t ChromeEvents::thread(std::string_view pid, std::string_view tid) {

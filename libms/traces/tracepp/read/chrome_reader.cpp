@@ -34,11 +34,6 @@ std::vector<int> all_ranks(int count) {
   return ranks;
 }
 
-// "rank 12 ..." -> 12: processes that are ranks.
-int rank_of_process(const std::string& name) {
-  return name.starts_with("rank ") ? rank_of_file(name.substr(0, name.find(' ', 5))).value_or(-1) : -1;
-}
-
 }  // namespace
 
 // The interpretation of all events with one ChromeInfo.

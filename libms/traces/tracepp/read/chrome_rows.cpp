@@ -1,4 +1,4 @@
-// Implements what chrome_events.h declares of categories, args and devices.
+// Implements what chrome_events.h declares of categories, args and devices, and its hashes.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,6 +8,11 @@
 
 namespace ms::tracepp {
 namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 32;
+}
 
 // Returns the array behind a key of such an object; empty: there is none.
 std::string_view array_behind(std::string_view object, std::string_view key) {
@@ -131,6 +136,22 @@ void add_work(EventInfo& made, std::string_view op, std::string_view shape, Stri
   made.flops = work->flops;
   made.size_bytes = work->bytes;
   made.type = strings.id(work->type);
+}
+
+std::size_t ChromeEvents::InfoHash::operator()(const ChromeInfo& info) const {
+  // Mixes the fields one after the other: names and threads that rise together must not cancel out.
+  std::uint64_t hash = mix(0, std::uint64_t{info.name} << 32 | info.category);
+  hash = mix(hash, std::uint64_t{info.thread} << 32 | static_cast<std::uint32_t>(info.comm));
+  return mix(hash, std::uint64_t{info.shape} << 16 | static_cast<std::uint16_t>(info.chunk));
+}
+
+std::size_t ChromeEvents::CommHash::operator()(const ChromeComm& comm) const {
+  std::uint64_t hash = mix(0, std::uint64_t{comm.collective} << 32 | comm.group);
+  hash = mix(hash, comm.description);
+  hash = mix(hash, std::uint64_t{comm.ranks} << 32 | comm.type);
+  hash = mix(hash, static_cast<std::uint64_t>(comm.elements));
+  return mix(hash,
+             std::uint64_t{static_cast<std::uint32_t>(comm.source)} << 32 | static_cast<std::uint32_t>(comm.target));
 }
 
 }  // namespace ms::tracepp

@@ -261,6 +261,10 @@ std::optional<int> rank_of_file(std::string_view path) {
   return at < stem.size() ? number(at) : std::nullopt;
 }
 
+int rank_of_process(const std::string& name) {
+  return name.starts_with("rank ") ? rank_of_file(name.substr(0, name.find(' ', 5))).value_or(-1) : -1;
+}
+
 std::string host_of_file(std::string_view path) {
   std::string_view name = file_name(path);
   const std::size_t end = name.find(".pt.trace.json");

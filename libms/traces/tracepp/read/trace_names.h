@@ -45,6 +45,8 @@ std::vector<int> parse_ranks(std::string_view text);
 
 // The rank a file is of, by its name: behind the last "rank", or at the end: "trace_rank3.json.gz", "dump_12".
 std::optional<int> rank_of_file(std::string_view path);
+// "rank 12 ..." -> 12: processes that are ranks. Otherwise -1.
+int rank_of_process(const std::string& name);
 // "node7_4711.1700000000000.pt.trace.json.gz" -> "node7": what torch.profiler makes of a host; empty: not so named.
 std::string host_of_file(std::string_view path);
 
