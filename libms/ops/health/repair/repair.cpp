@@ -109,7 +109,7 @@ class RepairSite {
     return after(step, verdict.outcome, plain_text(verdict.why, kMaxWhy), policy_.repair, SystemClock().wall_s());
   }
 
-  // A state that cannot be read is nobody's word for what was done there: that node is left alone.
+  // Without a readable state file it is unknown what was done on the node: leave it alone.
   std::map<std::string, Repair> load(const std::vector<slurm::Node>& nodes) {
     std::map<std::string, Repair> repairs;
     for (const slurm::Node& node : nodes) {

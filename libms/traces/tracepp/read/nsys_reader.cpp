@@ -213,7 +213,7 @@ std::int64_t NsysReader::read(TextInput& input) {
     });
     if (!sound) return false;
     if (type == "\"String\"" && value) report.strings.try_emplace(number(id, 0), *value);
-    // Calls of other libraries, marks and ranges that do not end have none of these.
+    // Calls of other libraries, markers, and ranges without an end lack these fields.
     if (event.what == NsysEvent::What::call && event.correlation <= 0) is_known = false;
     if (is_known && event.end_ns != 0) report.events.push_back(event);
     return true;
