@@ -257,6 +257,11 @@ std::vector<std::string> nccl_log_seeds() {
       "START\n"
       "n1:7:8 [0] NCCL INFO + PCI[24.0] - GPU/0-7000 (0)\nn1:7:8 [0] NCCL INFO   + NVL[240.0] - GPU/0-8000\n"
       "n1:7:8 [0] NCCL INFO Channel 00 : 1[1] -> 2[0] via SHM/direct/direct\n",
+      "[1,3]<stdout>:n1:7:8 [0] NCCL INFO AllReduce: opCount 29b count 256 datatype 7 op 0 root 0 comm 0x1 [nranks=2]\n"
+      "\x1b[36m[default0]:n2:9:9 [0] NCCL INFO Reduce: opCount 29b count 1 datatype 7 op 0 root 1 comm 0x1 [nranks=2]\n"
+      "n2:9:9 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>\n"
+      "n2:9:9 [0] net.cc:1 NCCL WARN Got completion from peer 10.2.0.36<30152> with status=12 opcode=1 len=0 vendor "
+      "err 129",
       "<system><gpu dev=\"0\" sm=\"90\"><nvlink count=\"2\"/></gpu><net name=\"a\" gdr=\"1\"/></system>",
       "<graphs><graph pattern=\"4\" nchannels=\"8\" typeintra=\"NVL\" typeinter=\"PIX\"/></graphs>"};
 }

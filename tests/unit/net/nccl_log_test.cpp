@@ -214,6 +214,121 @@ TEST(NcclLog, LabelsAndTimesBeforeTheHostDoNotMatter) {
   EXPECT_TRUE(log.hosts().contains("n7.site"));
 }
 
+TEST(NcclLog, LabelsOfLaunchersAreNoPartOfTheHost) {
+  for (const char* label :
+       {"", "[1,3]<stdout>:", "[1,3]<stderr>:", "[default3]:", "[default0]:[rank0]:", "3: ", "12: node07: ", "node07: ",
+        "\x1b[36m(RayTrainWorker pid=8213, ip=10.0.0.7)\x1b[0m ", "\x1b[36m(pid=8213)\x1b[0m", "[pod/worker-1/main] ",
+        "2025-06-01T12:00:00.123456789Z ", "[2025-06-01 12:00:00] ", "worker_1  | ", "worker_1|", "12:00:01 "}) {
+    const NcclLog log = log_of({fmt::format("{}n7_a.b-c:5:6 [1] NCCL INFO Using network IB\r\n", label)});
+    ASSERT_EQ(log.hosts().size(), 1U) << label;
+    EXPECT_EQ(log.hosts().begin()->first, "n7_a.b-c") << label;
+  }
+  EXPECT_THAT(log_of({"[1,3]<stdout>::5:6 [1] NCCL INFO Using network IB\n", "\x1b[31"}).hosts(), IsEmpty());
+}
+
+TEST(NcclLog, AdaptersThatOneHostLacks) {
+  Speaker fewer{.host = "n3"};
+  fewer.says("NCCL_IGNORE_NET_MISMATCH set by environment to 1.");
+  fewer.says("NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.3<0>").says("Using network IB").opens(8);
+  fewer.says("Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA");
+  Speaker staged = healthy("n1");  // its second adapter has no counterpart
+  staged.says("Channel 01/0 : 1[1] -> 8[0] [send] via NET/IB/1");
+  const auto lacks = HasSubstr(
+      "warning nccl.adapters n3: uses 1 adapter, and other hosts use 2: it lacks mlx5_1:1/RoCE "
+      "(NCCL_IGNORE_NET_MISMATCH=1 is set)");
+  EXPECT_THAT(judged({staged, healthy("n2"), fewer}), ElementsAre(lacks));
+  EXPECT_THAT(judged({staged, fewer}), ElementsAre(lacks));
+  EXPECT_THAT(judged({fewer}), IsEmpty());
+  // One that has more than the others is no fault of theirs.
+  Speaker more = healthy("n4");
+  more.says("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [2]mlx5_2:1/RoCE [RO]; OOB eth0:10.0.0.4<0>");
+  EXPECT_THAT(judged({healthy("n1"), healthy("n2"), more}), IsEmpty());
+  // Without such a host the adapter's place is the cause: its module is there.
+  EXPECT_THAT(judged({staged, healthy("n2")}),
+              ElementsAre(testing::AllOf(HasSubstr("warning nccl.gdr n1"), HasSubstr("adapter 1"),
+                                         Not(HasSubstr("nvidia_peermem")))));
+}
+
+TEST(NcclLog, LoopbackToOtherHostsAndAdaptersThatAreSwitchedOff) {
+  const auto speaker = [](const std::string& host, const std::string& interface) {
+    Speaker of{.host = host};
+    of.says("NCCL_SOCKET_IFNAME set by environment to lo").says("NET/Socket : Using [0]" + interface + "<0>");
+    of.says("Using network Socket").says("Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0");
+    return of;
+  };
+  const Speaker a = speaker("n1", "lo:127.0.0.1"), b = speaker("n2", "lo:127.0.0.1");
+  EXPECT_THAT(judged({a, b}), ElementsAre(HasSubstr("warning nccl.loopback n[1-2]: announces lo:127.0.0.1")));
+  EXPECT_THAT(judged({a}), IsEmpty());  // a job of one node
+  EXPECT_THAT(judged({a, speaker("n2", "eth0:10.0.0.2")}), ElementsAre(HasSubstr("nccl.loopback n1")));
+  Speaker within{.host = "n3"};  // a job of one node beside it: no connection leads out
+  within.says("NET/Socket : Using [0]lo:127.0.0.1<0>").says("Channel 00 : 0[0] -> 1[1] via P2P/IPC");
+  EXPECT_THAT(judged({within, speaker("n2", "eth0:10.0.0.2")}), IsEmpty());
+
+  Speaker off = speaker("n4", "eth0:10.0.0.4"), allowed = off;
+  off.says("NCCL_IB_DISABLE set by environment to 1.");
+  allowed.says("NCCL_IB_DISABLE set by environment to 0.");
+  EXPECT_THAT(judged({off}), ElementsAre(HasSubstr("note nccl.socket n4")));
+  EXPECT_THAT(judged({allowed}), IsEmpty());
+}
+
+TEST(NcclLog, OneFaultThatIsLoggedOftenIsOneFinding) {
+  Speaker bad{.host = "n1"};
+  for (int i = 0; i < 300; ++i) {
+    bad.says(fmt::format("NET/IB : Got completion from {}10.2.0.36<{}> with status=12 opcode={} len=0 vendor err 129 "
+                         "(Recv) localGid fd00::{} remoteGidsfd00:2::ff1f",
+                         i % 2 == 0 ? "peer " : "", 30000 + i, 7 * i, i),
+             "WARN");
+    bad.says(fmt::format("Call to ibv_reg_mr failed: addr 0x7f{:04x} length={} request {}", i, i, 1000 + i), "WARN");
+  }
+  bad.says("NET/IB : Got completion from peer 10.2.0.37<30001> with status=5 opcode=0 len=0", "WARN");
+  EXPECT_THAT(
+      judged({bad}),
+      ElementsAre(HasSubstr("note nccl.completion n1: lost a connection with 10.2.0.37: status 5"),
+                  testing::AllOf(HasSubstr("warning nccl.completion n1: lost a connection with 10.2.0.36: "
+                                           "status 12"),
+                                 HasSubstr("(300 times)")),
+                  testing::AllOf(HasSubstr("nccl.warning n1: Call to ibv_reg_mr failed"), HasSubstr("(300 times)"))));
+  EXPECT_EQ(nccl_warning_of("rank 1024 of peer fe80::1<9> status=12 id=77 error 110"),
+            "rank 1024 of peer fe80::1 status=12 id=* error 110");
+}
+
+// What a process says that calls a collective.
+std::string calls(const std::string& kind, int op, int count, const std::string& comm = "0x5") {
+  return fmt::format(
+      "{}: opCount {:x} sendbuff 0x7 recvbuff 0x8 count {} datatype 7 op 0 root 0 comm {} [nranks=4] "
+      "stream 0x9",
+      kind, op, count, comm);
+}
+
+TEST(NcclLog, CollectivesThatTheProcessesCallDifferently) {
+  std::vector<Speaker> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    Speaker& speaker = ranks.emplace_back(Speaker{.host = "n1", .process = 100 + rank});
+    for (int op = 9; op < 20; ++op) speaker.says(calls("AllReduce", op, 8 * op));
+    speaker.says(calls("Send", 20, rank)).says(calls("AllGather", 20, 3)).says(calls("AllGather", 20, 4));
+  }
+  EXPECT_THAT(judged(ranks), IsEmpty());
+  std::vector<Speaker> one = ranks, two = ranks;
+  one[2].says(calls("AllGather", 21, 1));
+  for (int rank : {0, 1, 3}) one[rank].says(calls("AllReduce", 21, 256));
+  EXPECT_THAT(judged(one), ElementsAre(testing::AllOf(HasSubstr("critical nccl.calls n1: at opCount 15"),
+                                                      HasSubstr("1 of 4 called AllGather of 1, datatype 7 (n1:102)"))));
+  // Two against two: which is right is not known.
+  for (int rank = 0; rank < 4; ++rank) two[rank].says(calls("AllReduce", 21, rank % 2));
+  EXPECT_THAT(judged(two), ElementsAre(HasSubstr("which is right is not known")));
+  // A second communicator of this size, and no line that tells which is which.
+  std::vector<Speaker> unknown = one;
+  for (Speaker& speaker : unknown) speaker.lines = Speaker{speaker}.says(calls("Reduce", 1, 1, "0x6")).lines;
+  EXPECT_THAT(judged(unknown), IsEmpty());
+  std::vector<std::string> texts;
+  for (const Speaker& speaker : unknown) texts.push_back(speaker.lines);
+  EXPECT_THAT(judge_nccl(log_of(texts)).not_run, testing::Contains(HasSubstr("INIT,COLL")));
+  // The next attempt in the same log counts anew.
+  std::vector<Speaker> again = ranks;
+  again[0].says(calls("Reduce", 9, 1));
+  EXPECT_THAT(judged(again), IsEmpty());
+}
+
 TEST(NcclLog, DumpedTopologiesAndGraphs) {
   const std::string topology =
       R"(<system version="1"><cpu numaid="0" arch="x86_64"><pci busid="0000:11:00.0" class="0x030200">
@@ -244,7 +359,7 @@ TEST(NcclLog, HostileTextIsBoundedAndEscaped) {
       "n1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via \nn1:1:2 [0] NCCL INFO 99999999999999999999 coll channels, "
       "x\n";
   text += "n1:1:2 [0] NCCL INFO Pattern 4, nChannels -5, type";
-  for (int i = 0; i < 6000; ++i) text += fmt::format("\nn1:1:2 [0] NCCL WARN number {}", i);
+  for (int i = 0; i < 6000; ++i) text += fmt::format("\nn1:1:2 [0] NCCL WARN number n{}", i);
   const NcclLog log = log_of({text});
   EXPECT_EQ(log.hosts().at("n1").warnings.size(), NcclLog::kMostOfAHost);
   EXPECT_TRUE(log.is_cut());

@@ -1,8 +1,14 @@
 #include "net/judge/nccl_choices.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/text.h"
 #include "slurm/hostlist.h"
@@ -36,6 +42,32 @@ std::string set_here(const NcclHost& host, std::initializer_list<std::string_vie
   return text.empty() ? text : fmt::format(" ({} is set)", text);
 }
 
+// Meanings of a completion's status, and where to look: enum ibv_wc_status of rdma-core.
+struct Completion {
+  std::string_view status, meaning, remedy;
+  Severity severity = Severity::warning;
+};
+constexpr std::array<Completion, 5> kCompletions{
+    {{"5", "ended by an earlier error of the same connection", "look at the first error of this connection",
+      Severity::note},
+     {"10", "the peer refused access to its memory", "see the last error of the peer's process"},
+     {"11", "the peer could not complete the request", "see the last error of the peer's process"},
+     {"12", "no answer after all retries",
+      "see whether the peer's process and node are alive, then its port, this port and the path: ms-netcheck locate"},
+     {"13", "the peer had no buffer ready", "see whether the peer's process is alive and not stopped"}}};
+
+// "Got completion from peer 10.0.0.2 with status=12 ...": the peer and the status; two empty texts of another warning.
+std::pair<std::string, std::string> completion_in(const std::string& warning) {
+  std::pair<std::string, std::string> completion;
+  const std::size_t at = warning.find("Got completion from ");
+  if (at == std::string::npos) return completion;
+  for (const std::string& word : split(std::string_view(warning).substr(at + 20), ' ')) {
+    if (completion.first.empty() && word != "peer") completion.first = word;
+    if (word.starts_with("status=") && completion.second.empty()) completion.second = word.substr(7);
+  }
+  return completion;
+}
+
 class ChoiceJudge {
  public:
   explicit ChoiceJudge(const NcclLog& log) : log_(log), hosts_(log.hosts()) {}
@@ -47,8 +79,11 @@ class ChoiceJudge {
       direct(name, host);
       multicast(name, host);
       dumped(name, host);
-      for (const auto& [text, times] : host.warnings) find(name, "nccl.warning", Severity::warning, text, "");
+      adapters(name, host);
+      loopback(name, host);
+      for (const auto& [text, times] : host.warnings) warning(name, text, times);
     }
+    calls();
     if (unknown_adapters_)
       not_run_.emplace_back("whether adapters are left unused: no host took or found one, 'ms-netcheck config' looks");
     rings();
@@ -81,8 +116,82 @@ class ChoiceJudge {
                        host.found_no_adapter ? ": it found no adapter" : "", set),
            "see that the process has /dev/infiniband and libibverbs, in its container too, and a port that is up");
     } else {
+      if (const auto disabled = host.settings.find("NCCL_IB_DISABLE");
+          disabled != host.settings.end() && disabled->second != "0") {
+        find(name, "nccl.socket", Severity::note, fmt::format("sends over sockets{}, as the other hosts do", set),
+             "unset NCCL_IB_DISABLE if the hosts have InfiniBand or RoCE adapters");
+      }
       unknown_adapters_ = true;
     }
+  }
+
+  // NCCL opens fewer adapters on one host: what the others send over the missing ones has no counterpart.
+  void adapters(const std::string& name, const NcclHost& host) {
+    if (!has_fewer_adapters(host) || host.networks.contains("Socket")) return;
+    std::vector<std::string> missing;
+    std::ranges::set_difference(usual_adapters_, host.adapters, std::back_inserter(missing));
+    const bool are_named_alike = std::ranges::includes(usual_adapters_, host.adapters);
+    find(name, "nccl.adapters", Severity::warning,
+         fmt::format("uses {}, and other hosts use {}{}{}", plural(host.adapters.size(), "adapter"),
+                     usual_adapters_.size(),
+                     are_named_alike ? fmt::format(": it lacks {}", fmt::join(missing, ", ")) : "",
+                     set_here(host, {"NCCL_IB_HCA", "NCCL_IGNORE_NET_MISMATCH"})),
+         "see that the port is up and that the process sees the device, in its container too: ibv_devinfo");
+  }
+
+  // The address of a loopback leads every other host to itself. A host without connections to others may use it.
+  void loopback(const std::string& name, const NcclHost& host) {
+    const bool is_loopback = !host.interfaces.empty() && std::ranges::all_of(host.interfaces, [](const auto& of) {
+      return of.find(":127.") != std::string::npos || of.ends_with(":::1");
+    });
+    if (!is_loopback || hosts_.size() < 2 || !(has_way(host, "NET/") || host.ways.empty())) return;
+    find(name, "nccl.loopback", Severity::warning,
+         fmt::format("announces {} to the other hosts, which leads each of them to itself{}", *host.interfaces.begin(),
+                     set_here(host, {"NCCL_SOCKET_IFNAME"})),
+         "unset NCCL_SOCKET_IFNAME, or name the interface that leads to the other hosts");
+  }
+
+  void warning(const std::string& name, const std::string& text, std::int64_t times) {
+    const auto& [peer, status] = completion_in(text);
+    if (peer.empty() || status.empty()) {
+      find(name, "nccl.warning", Severity::warning, text, "", times);
+      return;
+    }
+    const auto known = std::ranges::find(kCompletions, status, &Completion::status);
+    const bool is_known = known != kCompletions.end();
+    find(name, "nccl.completion", is_known ? known->severity : Severity::warning,
+         fmt::format("lost a connection with {}: status {}{}{}", peer, status, is_known ? ", " : "",
+                     is_known ? known->meaning : ""),
+         is_known ? std::string(known->remedy) : "", times);
+  }
+
+  // Processes of a communicator that call different collectives: the program's fault. Which of two is right is not
+  // known.
+  void calls() {
+    for (const NcclDifference& difference : log_.calls().differences()) {
+      std::vector<std::string> said;
+      std::size_t all = 0;
+      for (const NcclDifference::Called& called : difference.called) all += called.count;
+      for (const NcclDifference::Called& called : difference.called) {
+        said.push_back(fmt::format("{} of {} called {} ({}{})", called.count, all, called.what,
+                                   fmt::join(called.processes, ", "),
+                                   called.count > called.processes.size() ? ", ..." : ""));
+      }
+      const std::size_t others = difference.called[1].count;  // the next most frequent
+      const bool is_clear = difference.called[0].count > others * 2;
+      std::set<std::string> odd;
+      for (std::size_t at = is_clear ? 1 : 0; at < difference.called.size(); ++at) {
+        for (const std::string& process : difference.called[at].processes)
+          odd.insert(process.substr(0, process.rfind(':')));
+      }
+      find(slurm::fold_hostlist(std::vector<std::string>(odd.begin(), odd.end())), "nccl.calls", Severity::critical,
+           fmt::format("at opCount {:x} of a communicator, of its processes {}{}", difference.op, fmt::join(said, "; "),
+                       is_clear ? "" : "; which is right is not known"),
+           "compare the program's calls before this one: the processes took different branches");
+    }
+    if (log_.calls().unknown() > 0)
+      not_run_.emplace_back(
+          "calls of several communicators: NCCL_DEBUG_SUBSYS=INIT,COLL names the communicator of each");
   }
 
   // NCCL goes through the host's memory wherever it finds no other way between two GPUs, which is right for those that
@@ -117,12 +226,20 @@ class ChoiceJudge {
     if (nowhere || (sends_direct_ && reads)) staged += sends.staged, all += sends.staged + sends.direct;
     if (nowhere || receives_direct_) staged += receives.staged, all += receives.staged + receives.direct;
     if (staged == 0) return;
+    // Some of its adapters have it: neither a module nor the driver is missing.
+    const bool is_partial = !host.direct_over.empty() && std::ranges::none_of(host.staged, [&](const auto& of) {
+      return host.direct_over.contains(of);
+    });
+    if (is_partial && lacks_adapters_) return;  // what goes to the host that lacks the adapter: nccl.adapters says it
     find(name, "nccl.gdr", nowhere ? Severity::note : Severity::warning,
          fmt::format("{} of {} over InfiniBand or RoCE without GPUDirect RDMA: bytes go through the host's memory{}{}",
                      staged, plural(static_cast<std::size_t>(all), "connection"),
                      nowhere ? "; no host has it, so it may not be there to have" : "",
                      set_here(host, {"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"})),
-         "load nvidia_peermem, or use a kernel and driver with DMA-BUF; GPU and adapter below one PCIe switch");
+         is_partial ? fmt::format("see how adapter {} is connected: GPU and adapter belong below one PCIe switch",
+                                  fmt::join(host.staged, ", "))
+                    : "load nvidia_peermem, or use a kernel and driver with DMA-BUF; GPU and adapter below one PCIe "
+                      "switch");
   }
 
   void multicast(const std::string& name, const NcclHost& host) {
@@ -168,20 +285,23 @@ class ChoiceJudge {
     }
   }
 
-  void find(const std::string& name, std::string code, Severity severity, std::string message, std::string remedy) {
-    std::vector<std::string>& hosts = found_[{
+  void find(const std::string& name, std::string code, Severity severity, std::string message, std::string remedy,
+            std::int64_t times = 0) {
+    Found& found = found_[{
         .code = std::move(code), .severity = severity, .message = std::move(message), .remedy = std::move(remedy)}];
-    if (hosts.empty() || hosts.back() != name) hosts.push_back(name);
+    if (found.hosts.empty() || found.hosts.back() != name) found.hosts.push_back(name);
+    found.times += times;
   }
   std::vector<Finding> folded() const {
     std::vector<Finding> findings;
-    for (const auto& [said, hosts] : found_) {
-      findings.push_back({.code = said.code,
-                          .severity = said.severity,
-                          .blame = Blame::fabric,
-                          .entity = slurm::fold_hostlist(hosts),
-                          .message = said.message,
-                          .remedy = said.remedy});
+    for (const auto& [said, found] : found_) {
+      findings.push_back(
+          {.code = said.code,
+           .severity = said.severity,
+           .blame = said.code == "nccl.calls" ? Blame::user : Blame::fabric,
+           .entity = slurm::fold_hostlist(found.hosts),
+           .message = found.times > 1 ? fmt::format("{} ({} times)", said.message, found.times) : said.message,
+           .remedy = said.remedy});
     }
     return findings;
   }
@@ -192,6 +312,24 @@ class ChoiceJudge {
     std::string message, remedy;
     auto operator<=>(const Said&) const = default;
   };
+  struct Found {
+    std::vector<std::string> hosts;
+    std::int64_t times = 0;  // that it was logged; 0: it is not a line of a log
+  };
+  // The adapters of most hosts that have any; of as many hosts, the larger set.
+  std::set<std::string> usual_adapters() const {
+    std::map<std::set<std::string>, std::size_t> sets;
+    for (const auto& [name, host] : hosts_)
+      if (!host.adapters.empty()) ++sets[host.adapters];
+    const auto usual =
+        std::ranges::max_element(sets, {}, [](const auto& set) { return std::pair(set.second, set.first.size()); });
+    return usual == sets.end() ? std::set<std::string>() : usual->first;
+  }
+
+  bool has_fewer_adapters(const NcclHost& host) const {
+    return !host.adapters.empty() && host.adapters.size() < usual_adapters_.size();
+  }
+
   const NcclLog& log_;
   const Hosts& hosts_;
   // Whether any host has or does it: found once, as there may be 10,000 hosts.
@@ -204,7 +342,9 @@ class ChoiceJudge {
   const bool receives_direct_ = any_host([](const NcclHost& host) { return rdma_of(host.receives).direct > 0; });
   const bool has_multicast_ =
       any_host([](const NcclHost& host) { return host.has_multicast && !host.lacks_multicast; });
-  std::map<Said, std::vector<std::string>> found_;
+  const std::set<std::string> usual_adapters_ = usual_adapters();
+  const bool lacks_adapters_ = any_host([this](const NcclHost& host) { return has_fewer_adapters(host); });
+  std::map<Said, Found> found_;
   std::vector<std::string> not_run_;
   bool unknown_adapters_ = false;
 };
@@ -221,7 +361,13 @@ const std::vector<NcclChoiceCode>& nccl_choice_codes() {
       {"nccl.nvlink", "A GPU has fewer NVLinks than another GPU of its host."},
       {"nccl.nvls", "A host reports no NVLink multicast, but others have it."},
       {"nccl.channels", "A host found fewer rings than the others of its group, which limits the whole group."},
-      {"nccl.warning", "A warning of NCCL."}};
+      {"nccl.adapters", "A host uses fewer InfiniBand or RoCE adapters than most other hosts."},
+      {"nccl.loopback", "A host announces the address of its loopback interface to other hosts."},
+      {"nccl.calls",
+       "Processes of a communicator called different collectives, or with different sizes: an error of the program."},
+      {"nccl.completion", "A connection over InfiniBand or RoCE failed. The message names the peer and the status."},
+      {"nccl.warning",
+       "A warning of NCCL. Numbers that differ each time (ports, ids, lengths) are folded into an asterisk."}};
   return kCodes;
 }
 

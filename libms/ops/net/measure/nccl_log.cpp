@@ -14,7 +14,9 @@ namespace ms::net {
 namespace {
 
 constexpr std::size_t kLongestName = 64;
-constexpr std::size_t kLongestWarning = 160;
+constexpr std::size_t kLongestWarning = 240;
+// The characters of host names. NCCL cuts a name at its first dot.
+constexpr std::string_view kHostCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
 // Elements of topologies and of graphs.
 constexpr std::array<std::string_view, 9> kElements{"system", "cpu", "pci",    "gpu",  "nvlink",
                                                     "nic",    "net", "graphs", "graph"};
@@ -43,8 +45,8 @@ struct Writer {
   std::string_view host, thread;  // thread: "host:process:thread"
   std::int64_t process = 0;
 };
-// Who wrote a line: the last word "host:process:thread" of what is before "NCCL INFO", which may begin with a time or
-// with srun's label.
+// Who wrote a line: the last word "host:process:thread" of what is before "NCCL INFO". It may follow a time or a
+// launcher's label, with a space between them or without: "[1,3]<stdout>:node:7:8", "[default3]:node:7:8".
 std::optional<Writer> writer_in(std::string_view prefix) {
   std::optional<Writer> writer;
   while (!prefix.empty()) {
@@ -55,8 +57,10 @@ std::optional<Writer> writer_in(std::string_view prefix) {
     const std::size_t middle = word.rfind(':', last - 1);
     if (middle == std::string_view::npos || middle == 0) continue;
     if (word.find_first_not_of("0123456789", last + 1) != std::string_view::npos) continue;
+    const std::size_t first = word.substr(0, middle).find_last_not_of(kHostCharacters) + 1;  // npos + 1 is 0
+    if (first == middle) continue;
     if (const auto process = number_of<std::int64_t>(word.substr(middle + 1)))
-      writer = {.host = word.substr(0, middle), .thread = word, .process = *process};
+      writer = {.host = word.substr(first, middle - first), .thread = word.substr(first), .process = *process};
   }
   return writer;
 }
@@ -74,8 +78,23 @@ std::optional<std::int64_t> gpu_in(std::string_view text) {
   return number_of<std::int64_t>(id.substr(id.rfind('-') + 1), 16);
 }
 
-// "Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB ..."
-std::vector<std::string> adapters_in(std::string_view text) {
+// The line without the colours that Ray and others put around labels: ESC [ numbers letter.
+std::string_view without_colours(std::string_view line, std::string& kept) {
+  if (line.find('\x1b') == std::string_view::npos) return line;
+  kept.clear();
+  for (std::size_t at = 0; at < line.size();) {
+    if (line.substr(at).starts_with("\x1b[")) {
+      at = line.find_first_not_of("0123456789;", at + 2);
+      at = at == std::string_view::npos ? line.size() : at + 1;
+    } else {
+      kept += line[at++];
+    }
+  }
+  return kept;
+}
+
+// "Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB ...", "Using [0]eth0:10.0.0.1<0> [1]..."
+std::vector<std::string> devices_in(std::string_view text) {
   std::vector<std::string> adapters;
   for (const std::string& word : split(text.substr(0, text.find(';')), ' ')) {
     const std::size_t bracket = word.find(']');
@@ -93,6 +112,31 @@ std::string way_of(std::string_view via) {
   if (parts.size() > 1 && (way == "P2P" || way == "NET")) way += "/" + name_in(parts[1]);
   if (std::ranges::any_of(parts, [](const std::string& part) { return part.starts_with("GDRDMA"); })) way += "/GDRDMA";
   return way;
+}
+
+std::string nccl_warning_of(std::string_view text) {
+  constexpr std::array<std::string_view, 8> kMeaningful{"rank", "status", "error",  "err",
+                                                        "code", "dev",    "device", "GPU"};
+  constexpr std::string_view kDigits = "0123456789";
+  std::string warning, before;
+  for (const std::string& word : split(text.substr(0, kLongestWarning), ' ')) {
+    const std::size_t port = word.find('<'), value = word.find('='), end = word.find_last_not_of(",.;:)") + 1;
+    const std::string_view body = std::string_view(word).substr(0, end);
+    std::string said = word;
+    if (port != std::string::npos && port > 0 && word.find_first_not_of(kDigits, port + 1) == word.find('>')) {
+      said = word.substr(0, port);
+    } else if (value != std::string::npos && value + 1 < word.size()) {
+      const bool is_kept = std::ranges::find(kMeaningful, body.substr(0, value)) != kMeaningful.end();
+      if (!is_kept && word.find_first_of(kDigits, value) != std::string::npos) said = word.substr(0, value + 1) + "*";
+    } else if (word.starts_with("0x") || word.find("::") != std::string::npos ||
+               (body.size() > 2 && body.find_first_not_of(kDigits) == std::string_view::npos &&
+                std::ranges::find(kMeaningful, before) == kMeaningful.end())) {
+      said = "*";
+    }
+    warning += (warning.empty() ? "" : " ") + said;
+    before = word;
+  }
+  return warning;
 }
 
 std::optional<bool> NcclHost::are_joined(int nvml, int other_nvml) const {
@@ -171,7 +215,9 @@ std::int64_t NcclLog::read_xml(std::string_view text, const std::string& file) {
   return elements;
 }
 
-bool NcclLog::take(std::string_view line) {
+bool NcclLog::take(std::string_view coloured) {
+  std::string plain;
+  const std::string_view line = without_colours(coloured, plain);
   std::size_t at = line.find(kInfoMark);
   const bool warns = at == std::string_view::npos;
   if (warns) at = line.find(kWarnMark);
@@ -183,7 +229,7 @@ bool NcclLog::take(std::string_view line) {
   if (host->processes.size() < kMostOfAHost) host->processes.insert(writer->process);
   const std::string_view text = trim(line.substr(at + kInfoMark.size()));
   if (warns) {
-    if (std::int64_t* times = kept(host->warnings, name_in(text, kLongestWarning), kMostOfAHost)) ++*times;
+    if (std::int64_t* times = kept(host->warnings, nccl_warning_of(text), kMostOfAHost)) ++*times;
   } else if (Thread* thread = kept(threads_, std::string(writer->thread), kMostHosts * 8)) {
     choice(*host, *thread, std::string(writer->thread.substr(0, writer->thread.rfind(':'))), text);
   }
@@ -220,6 +266,10 @@ void NcclLog::connection(NcclHost& host, std::string_view text, std::string_view
   const std::string way = way_of(via);
   const bool receives = text.find("[receive]") != std::string_view::npos;
   if (std::int64_t* connections = kept(receives ? host.receives : host.ways, way, kMostOfAHost)) ++*connections;
+  if (const auto device = behind(via, "NET/IB/")) {
+    std::set<std::string>& devices = way.ends_with("/GDRDMA") ? host.direct_over : host.staged;
+    if (devices.size() < kMostOfAHost) devices.insert(name_in(device->substr(0, device->find_first_of("/("))));
+  }
   const auto from = number_behind(text, "["), to = number_behind(behind(text, " -> ").value_or(""), "[");
   if (way != "SHM" || !from || !to) return;
   if (std::int64_t* connections = kept(host.shared, std::pair(*from, *to), kMostOfAHost)) ++*connections;
@@ -244,6 +294,9 @@ void NcclLog::topology(NcclHost& host, Thread& thread, std::string_view text) {
 void NcclLog::choice(NcclHost& host, Thread& thread, const std::string& process, std::string_view text) {
   if (text.ends_with("Init START")) {
     opens(host, thread, process, text);
+  } else if (behind(text, ": opCount ")) {
+    const auto comm = comms_.find(fmt::format("{} {}", process, name_in(word_of(behind(text, " comm ").value_or("")))));
+    calls_.take(process, comm == comms_.end() ? std::string_view() : comm->second, text);
   } else if (const auto via = behind(text, " via "); via && text.starts_with("Channel ")) {
     connection(host, text, *via);
   } else if (text.starts_with("Pattern 4,")) {  // NCCL_TOPO_PATTERN_RING
@@ -264,8 +317,11 @@ void NcclLog::choice(NcclHost& host, Thread& thread, const std::string& process,
   } else if (text.starts_with("Using network ")) {
     if (host.networks.size() < kMostOfAHost) host.networks.insert(name_in(text.substr(14)));
   } else if (const auto used = behind(text, "NET/IB : Using "); used) {
-    for (const std::string& adapter : adapters_in(*used))
-      if (host.adapters.size() < kMostOfAHost) host.adapters.insert(adapter);
+    for (std::string& adapter : devices_in(*used))
+      if (host.adapters.size() < kMostOfAHost) host.adapters.insert(std::move(adapter));
+  } else if (const auto interfaces = behind(text, "NET/Socket : Using "); interfaces) {
+    for (const std::string& interface : devices_in(*interfaces))
+      if (host.interfaces.size() < kMostOfAHost) host.interfaces.insert(interface.substr(0, interface.find('<')));
   } else if (text.starts_with("NET/IB : No device found")) {
     host.found_no_adapter = true;
   } else if (text.starts_with("+ ") || text.starts_with("CPU/")) {

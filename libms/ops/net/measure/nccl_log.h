@@ -1,7 +1,7 @@
 // Reads what NCCL writes about its own choices: the lines of its log with NCCL_DEBUG=INFO and
-// NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV (transport/*.cc, graph/search.cc and init.cc of NCCL 2.18 to 2.31), and
-// the files of NCCL_TOPO_DUMP_FILE and NCCL_GRAPH_DUMP_FILE (graph/xml.cc). Everything read is another program's text:
-// lines and counts are bounded, and what is not understood is passed over.
+// NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV,COLL (transport/*.cc, graph/search.cc, init.cc and enqueue.cc of NCCL
+// 2.12 to 2.31), and the files of NCCL_TOPO_DUMP_FILE and NCCL_GRAPH_DUMP_FILE (graph/xml.cc). Everything read is
+// another program's text: lines and counts are bounded, and what is not understood is passed over.
 #pragma once
 
 #include <compare>
@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "net/measure/nccl_calls.h"
 
 namespace ms::net {
 
@@ -38,16 +40,18 @@ struct NcclHost {
   std::set<std::string> adapters;            // that the IB transport found: "mlx5_0:1/RoCE"
   std::map<std::string, std::int64_t> ways;  // connections by what they go over: "P2P/CUMEM", "NET/IB/GDRDMA", "SHM"
   std::map<std::string, std::int64_t> receives;        // as ways, of what other hosts send to this one
+  std::set<std::string> staged, direct_over;           // devices of "NET/IB" without and with GPUDirect RDMA: "0", "1"
+  std::set<std::string> interfaces;                    // of the socket transport: "eth0:10.0.0.1"
   std::map<std::pair<int, int>, std::int64_t> shared;  // connections over "SHM", by the two GPUs' NVML numbers
   std::map<int, std::int64_t> gpus;                    // PCI bus id, or kSeveral, by NVML number
   std::map<std::int64_t, NcclNvlinks> links;           // by PCI bus id: GPUs of the topology that processes print
   std::map<std::string, NcclRings> rings;              // by communicator, the least of its ranks
   std::optional<NcclRings> dumped_rings;               // of a dumped graph, which does not name its communicator
   std::map<std::string, std::string> settings;         // NCCL's variables that were set
-  std::map<std::string, std::int64_t> warnings;
-  int channels = 0, ranks = 0;                  // of the largest communicator: of collectives, as NCCL took them
-  std::map<std::string, std::int64_t> nvlinks;  // by GPU ("0"), of a dumped topology
-  std::map<std::string, bool> direct;           // by adapter, likewise: GPUDirect RDMA
+  std::map<std::string, std::int64_t> warnings;        // how often, by nccl_warning_of()
+  int channels = 0, ranks = 0;                         // of the largest communicator: of collectives, as NCCL took them
+  std::map<std::string, std::int64_t> nvlinks;         // by GPU ("0"), of a dumped topology
+  std::map<std::string, bool> direct;                  // by adapter, likewise: GPUDirect RDMA
   bool has_nvlink = false, found_no_adapter = false;
   bool has_multicast = false, lacks_multicast = false;  // both: of some GPUs; neither: no line tells
 
@@ -67,9 +71,10 @@ class NcclLog {
   // beginning. Returns the number of lines or elements that are NCCL's.
   std::int64_t read(std::istream& in, const std::string& file);
   const std::map<std::string, NcclHost>& hosts() const { return hosts_; }
+  const NcclCalls& calls() const { return calls_; }
   bool has_graphs() const { return has_graphs_; }
   bool has_ways() const { return has_ways_; }
-  bool is_cut() const { return is_cut_; }  // there was more than is kept
+  bool is_cut() const { return is_cut_ || calls_.is_cut(); }  // there was more than is kept
 
  private:
   struct Thread {      // of a process: the communicator that it opens
@@ -89,8 +94,13 @@ class NcclLog {
   std::map<std::string, NcclHost> hosts_;
   std::map<std::string, Thread> threads_;     // by "host:process:thread"
   std::map<std::string, std::string> comms_;  // communicators by "host:process" and their addresses there
+  NcclCalls calls_;
   bool has_graphs_ = false, has_ways_ = false, is_cut_ = false;
 };
+
+// A warning without what differs each time the same fault is met: ports, ids, lengths and memory addresses become "*".
+// Kept are the peer's address, ranks, devices, status and error numbers.
+std::string nccl_warning_of(std::string_view text);
 
 // "P2P/CUMEM", "SHM", "NET/IB/GDRDMA", "NET/Socket" of what follows "via ": without devices and ways of sharing.
 std::string way_of(std::string_view via);
