@@ -11,13 +11,24 @@ _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
 
 
 def beat(step, **numbers):
-    """Reports the steps done by this rank, and numbers to show, such as loss=2.5. Never blocks, never raises."""
-    words = [f"rank={os.environ.get('RANK', os.environ.get('SLURM_PROCID', '0'))}", f"step={step}"]
-    words += [f"{name}={value:.9g}" for name, value in numbers.items()]
+    """Reports the steps done by this rank, and numbers to show, such as loss=2.5. Never blocks, never raises. What is no
+    number is left out: None, as on ranks without the last pipeline stage, and tensors on a GPU, for which the host would
+    have to wait."""
     try:
+        words = [f"rank={int(os.environ.get('RANK', os.environ.get('SLURM_PROCID', '0')))}", f"step={int(step)}"]
+        words += [f"{name.lower()}={value:.9g}" for name, value in _on_host(numbers)]
         _socket.sendto(" ".join(words).encode(), os.environ["MS_HEARTBEAT"])
-    except (KeyError, OSError):
+    except Exception:
         pass  # no driver, or its agent is restarting
+
+
+def _on_host(numbers):
+    for name, value in numbers.items():
+        try:
+            if getattr(getattr(value, "device", None), "type", "cpu") == "cpu":
+                yield name, float(value)
+        except Exception:
+            pass
 
 
 def answer_driver():

@@ -9,7 +9,7 @@ if [[ -z $python ]]; then
   python=$here/../../build/peer/bin/python
   if [[ ! -x $python ]]; then
     python3 -m venv "$here/../../build/peer"
-    "$here/../../build/peer/bin/pip" install --quiet torch numpy || { echo "skipped: pip cannot install torch" && exit 77; }
+    "$here/../../build/peer/bin/pip" install --quiet torch numpy transformers accelerate lightning || { echo "skipped: pip cannot install torch" && exit 77; }
   fi
 fi
 dir=$(mktemp -d)
@@ -20,4 +20,5 @@ for kind in flight_recorder profiler causes; do
   PYTHONDONTWRITEBYTECODE=1 "$python" "$here/$kind.py" make "$dir/$kind" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
   "$python" -B "$here/$kind.py" judge "$tracepp" "$dir/$kind" || status=1
 done
+PYTHONDONTWRITEBYTECODE=1 "$python" "$here/heartbeats.py" "$dir" || status=1
 exit $status
