@@ -13,6 +13,7 @@
 #include "ckpt/directory.h"
 #include "ckpt/load.h"
 #include "support/files.h"
+#include "support/zero_pieces.h"
 
 namespace ms::ckpt::testing {
 
@@ -57,11 +58,11 @@ Rank::Rank(comm::World& world, tensor::Device& device, tensor::Device& host, con
     : world_(world), device_(device), host_(host) {
   std::vector<std::int64_t> sizes;
   for (const Parameter& parameter : parameters) sizes.push_back(parameter.rows * parameter.cols);
-  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  const mesh::Range own = mesh::zero_range(total, world.size(), (world.rank() + rotate) % world.size());
+  const std::vector<test::ZeroPiece> own =
+      test::zero_pieces(sizes, world.size(), (world.rank() + rotate) % world.size());
   std::int64_t bytes = 0;
   for (const auto& [state, dtype] : kHeld) {
-    for (const mesh::SpanPiece& part : mesh::pieces_of(sizes, own)) {
+    for (const test::ZeroPiece& part : own) {
       const Parameter& parameter = parameters[part.index];
       Piece piece{state, dtype, whole(parameter.name, parameter.rows, parameter.cols)};
       piece.slice.elements = part.elements;

@@ -4,8 +4,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "base/escape.h"
 #include "base/log.h"

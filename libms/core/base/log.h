@@ -76,14 +76,6 @@ void info(std::string_view room, fmt::format_string<Args...> format, Args&&... a
   }
 }
 
-// Written by every rank.
-template <class... Args>
-void info_all(std::string_view room, fmt::format_string<Args...> format, Args&&... args) {
-  if (enabled(Level::info, room)) {
-    detail::write(Level::info, room, fmt::format(format, std::forward<Args>(args)...), true);
-  }
-}
-
 template <class... Args>
 void debug(std::string_view room, fmt::format_string<Args...> format, Args&&... args) {
   if (enabled(Level::debug, room)) {

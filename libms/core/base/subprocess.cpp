@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"

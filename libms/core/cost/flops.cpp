@@ -13,39 +13,6 @@ constexpr double kAttentionGemms = 2.0;  // the scores, and probabilities times 
 
 }  // namespace
 
-ModelShape gpt_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
-                     std::int64_t seq) {
-  MS_ASSERT(heads >= 1 && hidden % heads == 0, "hidden {} over {} heads", hidden, heads);
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .kv_heads = heads,
-          .head_dim = hidden / heads,
-          .ffn = 4 * hidden,
-          .vocab = vocab,
-          .seq = seq,
-          .tied = true,
-          .norm_bias = true,
-          .qkv_bias = true,
-          .out_bias = true,
-          .mlp_bias = true,
-          .learned_positions = true};
-}
-
-ModelShape llama_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
-                       std::int64_t ffn, std::int64_t vocab, std::int64_t seq) {
-  MS_ASSERT(heads >= 1 && hidden % heads == 0, "hidden {} over {} heads", hidden, heads);
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .kv_heads = kv_heads,
-          .head_dim = hidden / heads,
-          .ffn = ffn,
-          .vocab = vocab,
-          .seq = seq,
-          .gated_mlp = true};
-}
-
 Parameters count_parameters(const ModelShape& shape) {
   const std::int64_t q = shape.heads * shape.head_dim;
   const std::int64_t kv = shape.kv_heads * shape.head_dim;

@@ -35,13 +35,6 @@ struct ModelShape {
   bool learned_positions = false;  // a table of seq x hidden
 };
 
-// The two families, with everything else given: GPT has biases, learned positions, a plain MLP of 4 hidden and tied
-// embeddings; Llama has none of these, and a gated MLP.
-ModelShape gpt_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
-                     std::int64_t seq);
-ModelShape llama_shape(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads,
-                       std::int64_t ffn, std::int64_t vocab, std::int64_t seq);
-
 struct Parameters {
   std::int64_t embedding = 0;  // token table and, if learned, positions
   std::int64_t per_layer = 0;

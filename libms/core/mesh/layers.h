@@ -11,7 +11,6 @@
 namespace ms::mesh {
 
 constexpr int pp_rank_of(int stage, int pp) { return stage % pp; }
-constexpr int chunk_of(int stage, int pp) { return stage / pp; }
 constexpr int stage_of(int pp_rank, int chunk, int pp) { return chunk * pp + pp_rank; }
 
 // The layers of virtual stage `stage` of pp * chunks. Where the layers do not divide, the first stages have one more.

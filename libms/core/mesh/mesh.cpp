@@ -18,20 +18,6 @@ std::string_view to_string(Axis axis) {
   return "?";
 }
 
-std::string_view to_string(Channel channel) {
-  switch (channel) {
-    case Channel::forward_in:
-      return "forward-in";
-    case Channel::forward_out:
-      return "forward-out";
-    case Channel::backward_in:
-      return "backward-in";
-    case Channel::backward_out:
-      return "backward-out";
-  }
-  return "?";
-}
-
 std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
   MS_ASSERT(rank_in_world >= 0 && rank_in_world < size(), "rank {} of a mesh of {}", rank_in_world, size());
   Coord at = coord(rank_in_world);

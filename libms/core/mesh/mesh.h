@@ -39,7 +39,6 @@ Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t w
 // pp rank and go out to the next, gradients the other way round. With chunks the pipeline closes to a ring.
 enum class Channel : std::uint8_t { forward_in, forward_out, backward_in, backward_out };
 inline constexpr int kChannels = 4;
-std::string_view to_string(Channel channel);
 
 struct GroupSpec {
   std::string name;        // for humans: "tp[dp 0 pp 1]", "pp.fwd[dp 0 tp 1] 0>1"

@@ -62,25 +62,4 @@ std::int64_t zero_part(std::int64_t n, int d) {
 
 std::int64_t zero_padded(std::int64_t n, int d) { return d * zero_part(n, d); }
 
-Range zero_range(std::int64_t n, int d, int i) {
-  MS_ASSERT(i >= 0 && i < d, "part {} of {}", i, d);
-  const std::int64_t part = zero_part(n, d);
-  return {.begin = std::min(n, i * part), .end = std::min(n, (i + 1) * part)};
-}
-
-std::vector<SpanPiece> pieces_of(const std::vector<std::int64_t>& sizes, Range range) {
-  std::vector<SpanPiece> pieces;
-  std::int64_t start = 0;  // of the parameter in the span
-  for (std::size_t index = 0; index < sizes.size(); ++index) {
-    const std::int64_t begin = std::max(start, range.begin);
-    const std::int64_t end = std::min(start + sizes[index], range.end);
-    if (begin < end) {
-      pieces.push_back(
-          {.index = index, .elements = {.begin = begin - start, .end = end - start}, .offset = begin - range.begin});
-    }
-    start += sizes[index];
-  }
-  return pieces;
-}
-
 }  // namespace ms::mesh

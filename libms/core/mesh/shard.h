@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "mesh/range.h"
 
@@ -47,15 +46,5 @@ ShardSpec shard_rows_padded(std::string name, std::int64_t rows, std::int64_t co
 inline constexpr std::int64_t kZeroAlign = 64;
 std::int64_t zero_part(std::int64_t n, int d);    // elements of a part, padding included
 std::int64_t zero_padded(std::int64_t n, int d);  // d * zero_part
-Range zero_range(std::int64_t n, int d, int i);   // what rank i owns
-
-// The pieces of a range of a flat span that is parameters laid end to end: which elements of which parameter.
-struct SpanPiece {
-  std::size_t index;    // of the parameter
-  Range elements;       // within the parameter
-  std::int64_t offset;  // of the first of them within the range
-  bool operator==(const SpanPiece&) const = default;
-};
-std::vector<SpanPiece> pieces_of(const std::vector<std::int64_t>& sizes, Range range);
 
 }  // namespace ms::mesh

@@ -63,7 +63,6 @@ TEST_F(Log, InfoSpeaksForRankZeroAndThoseWithoutRank) {
     {
       const log::RankScope one(1);
       log::info("comm", "hidden one");
-      log::info_all("comm", "all one");
       log::error("comm", "error one");
     }
     log::info("comm", "zero again");
@@ -71,7 +70,6 @@ TEST_F(Log, InfoSpeaksForRankZeroAndThoseWithoutRank) {
   EXPECT_THAT(text, HasSubstr("comm: no rank\n"));
   EXPECT_THAT(text, HasSubstr("rank 0 "));
   EXPECT_THAT(text, Not(HasSubstr("hidden one")));
-  EXPECT_THAT(text, HasSubstr("all one"));
   EXPECT_THAT(text, HasSubstr("error one"));
   EXPECT_THAT(text, HasSubstr("zero again"));
   EXPECT_THAT(log::recent_lines(), ::testing::Contains(HasSubstr("hidden one"))) << "but the ring has it";

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "ckpt/piece.h"
 #include "mesh/shard.h"
+#include "support/zero_pieces.h"
 
 namespace ms::ckpt::layouts {
 
@@ -56,14 +57,12 @@ inline mesh::ShardSpec shard(const Param& param, int tp, int i) {
 inline std::vector<Slice> owned(const std::vector<Param>& params, int tp, int tp_rank, int dp, int dp_rank) {
   std::vector<mesh::ShardSpec> shards;
   std::vector<std::int64_t> sizes;
-  std::int64_t numel = 0;
   for (const Param& param : params) {
     shards.push_back(shard(param, tp, tp_rank));
     sizes.push_back(shards.back().size());
-    numel += sizes.back();
   }
   std::vector<Slice> slices;
-  for (const mesh::SpanPiece& part : mesh::pieces_of(sizes, mesh::zero_range(numel, dp, dp_rank))) {
+  for (const test::ZeroPiece& part : test::zero_pieces(sizes, dp, dp_rank)) {
     Slice slice = slice_of(shards[part.index], part.elements);
     if (slice.size() > 0) slices.push_back(std::move(slice));
   }

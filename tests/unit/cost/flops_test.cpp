@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/mfu.h"
+#include "support/model_shapes.h"
 
 namespace ms::cost {
 namespace {

@@ -61,7 +61,7 @@ TEST(Shard, PaddedVocabularyIsNotPartOfTheParameter) {
   EXPECT_EQ(shard_rows_padded("embed", 1, 16, 8, 7).logical_rows(), 0);
 }
 
-TEST(Zero, PartsCoverOnceAndFitOneCollective) {
+TEST(Zero, PartsFitOneCollective) {
   for (const std::int64_t n : {0, 1, 63, 64, 65, 127, 128, 1000, 4096, 99999, 1 << 20}) {
     for (const int d : {1, 2, 3, 4, 7, 8, 64, 100}) {
       const std::int64_t part = zero_part(n, d);
@@ -69,27 +69,8 @@ TEST(Zero, PartsCoverOnceAndFitOneCollective) {
       EXPECT_EQ(zero_padded(n, d), part * d);
       EXPECT_GE(zero_padded(n, d), n);
       EXPECT_LT(part - (n + d - 1) / d, kZeroAlign) << "no more padding than alignment asks for";
-      std::int64_t next = 0;
-      for (int i = 0; i < d; ++i) {
-        const Range range = zero_range(n, d, i);
-        EXPECT_EQ(range.begin, next) << n << " over " << d << ", part " << i;
-        EXPECT_LE(range.size(), part);
-        EXPECT_GE(range.size(), 0);
-        if (!range.empty()) { EXPECT_EQ(range.begin, i * part); }  // where the collective puts it
-        next = range.end;
-      }
-      EXPECT_EQ(next, n) << n << " over " << d;
     }
   }
-}
-
-TEST(Zero, PiecesOfParameters) {
-  const std::vector<std::int64_t> sizes{10, 0, 5, 100};
-  EXPECT_EQ(pieces_of(sizes, {0, 115}), (std::vector<SpanPiece>{{0, {0, 10}, 0}, {2, {0, 5}, 10}, {3, {0, 100}, 15}}));
-  EXPECT_EQ(pieces_of(sizes, {8, 12}), (std::vector<SpanPiece>{{0, {8, 10}, 0}, {2, {0, 2}, 2}}));
-  EXPECT_EQ(pieces_of(sizes, {20, 30}), (std::vector<SpanPiece>{{3, {5, 15}, 0}}));
-  EXPECT_TRUE(pieces_of(sizes, {64, 64}).empty());
-  EXPECT_TRUE(pieces_of({}, {0, 0}).empty());
 }
 
 TEST(Layers, EveryStageHasConsecutiveLayers) {
@@ -120,9 +101,8 @@ TEST(Layers, EveryStageHasConsecutiveLayers) {
 }
 
 TEST(Layers, StagesGoRoundTheRanks) {
-  for (int stage = 0; stage < 24; ++stage) EXPECT_EQ(stage_of(pp_rank_of(stage, 4), chunk_of(stage, 4), 4), stage);
+  for (int stage = 0; stage < 24; ++stage) EXPECT_EQ(stage_of(pp_rank_of(stage, 4), stage / 4, 4), stage);
   EXPECT_EQ(pp_rank_of(5, 4), 1);
-  EXPECT_EQ(chunk_of(5, 4), 1);
 }
 
 }  // namespace

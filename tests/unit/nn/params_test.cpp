@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-#include "cost/flops.h"
+#include "support/model_shapes.h"
 
 namespace ms::nn {
 namespace {
