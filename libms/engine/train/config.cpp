@@ -261,6 +261,7 @@ Loaded load_with(const std::vector<std::string>& assignments, std::optional<std:
   const std::int64_t dp = loaded.settings.mesh.dp;
   if (is_auto && !world) loaded.settings.mesh.dp = kWord;
   loaded.resolved = schema.dump(true);
+  loaded.values = schema.dump(false);
   loaded.settings.mesh.dp = dp;
   return loaded;
 }

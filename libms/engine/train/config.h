@@ -350,6 +350,7 @@ std::string to_toml(const Settings& settings);
 struct Loaded {
   Settings settings;
   std::string resolved;                     // as TOML, every key, with who set it
+  std::string values;                       // the same without who set it
   std::vector<std::string> warnings;        // of keys that have no effect, or another than their value says
   std::vector<std::int64_t> dp_sizes = {};  // what mesh.dp = "auto" may be; empty: mesh.dp is a number
 };

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "ckpt/directory.h"
 #include "ckpt/saver.h"

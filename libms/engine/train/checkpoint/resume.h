@@ -1,7 +1,6 @@
 // Going on: the newest checkpoint that can be loaded, from the memory of the nodes or from storage, into any layout.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 
 #include "base/json.h"
 #include "base/text.h"

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <numeric>
 #include <string_view>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"

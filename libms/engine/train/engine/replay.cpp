@@ -3,7 +3,6 @@
 // gradients' buffers, and leaves nothing behind: the next step clears or sets them.
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "base/hash.h"

@@ -2,8 +2,6 @@
 // the ring that it fills (data/loader_process.h); the others open nothing. Batches come in the order of the run.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

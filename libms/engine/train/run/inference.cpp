@@ -23,7 +23,8 @@ Loaded load_for_inference(const ckpt::Found& checkpoint, const std::vector<std::
                             });
   check_model(loaded.settings.model, *checkpoint.manifest, checkpoint.path, true);
   // Ranks compare it: they must have chosen the same one.
-  loaded.resolved += fmt::format("[inference]\ncheckpoint = \"{}\"\n", checkpoint.path);
+  for (std::string* text : {&loaded.resolved, &loaded.values})
+    *text += fmt::format("[inference]\ncheckpoint = \"{}\"\n", checkpoint.path);
   return loaded;
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -121,7 +120,7 @@ Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const Trai
         comm::World* const world = worlds[index].get();
         try {
           Process::Devices devices = process.make_devices(*world);
-          StartUp start_up(*world, loaded.resolved, trainer.deadline);
+          StartUp start_up(*world, loaded.values, trainer.deadline);
           outcomes[index] = process.run_rank(*world, devices, start_up, steps[index], {});
         } catch (const std::exception& thrown) {
           // The hub keeps the first cause, which run_rank() has passed on where it came so far.
@@ -237,7 +236,7 @@ ExitCode run_mpi(const Loaded& loaded, const LaunchOptions& options, const Train
   });
   report.begin(shutdown);
   try {
-    StartUp start_up(*world, loaded.resolved, trainer.deadline);
+    StartUp start_up(*world, loaded.values, trainer.deadline);
     Process process(check_together(loaded, nonce, options, *world, start_up, report, directory), trainer,
                     options.inference, 1, world->ranks_on_node());
     log::info("train", "{} as {} processes, {} on this node, {} an op, {}", plural(world->size(), "rank"),

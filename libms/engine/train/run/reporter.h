@@ -3,10 +3,8 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/progress.h"

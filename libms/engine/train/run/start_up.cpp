@@ -21,19 +21,6 @@ comm::Group everybody(const comm::World& world) {
   return group;
 }
 
-// The lines of a resolved configuration without who set them.
-std::vector<std::string> value_lines(const std::string& resolved) {
-  std::vector<std::string> lines = split(resolved, '\n');
-  for (std::string& line : lines) line.resize(std::min(line.size(), line.rfind("  # set by ")));
-  return lines;
-}
-
-std::string values_of(const std::string& resolved) {
-  std::string values;
-  for (const std::string& line : value_lines(resolved)) values += (values.empty() ? "" : "\n") + line;
-  return values;
-}
-
 // As many whole lines as the store takes.
 std::string publishable(std::string values) {
   if (values.size() > comm::kMaxStoreValueBytes) values.resize(values.rfind('\n', comm::kMaxStoreValueBytes));
@@ -43,7 +30,7 @@ std::string publishable(std::string values) {
 }  // namespace
 
 std::string first_difference(const std::string& here, const std::string& there) {
-  const std::vector<std::string> mine = value_lines(here), theirs = value_lines(there);
+  const std::vector<std::string> mine = split(here, '\n'), theirs = split(there, '\n');
   std::string section;
   for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
     if (mine[i] != theirs[i]) {
@@ -59,18 +46,16 @@ std::string first_difference(const std::string& here, const std::string& there) 
   return "";  // as far as both go
 }
 
-std::uint64_t configuration_hash(const std::string& resolved) { return xxh64(values_of(resolved)); }
-
-StartUp::StartUp(comm::World& world, const std::string& resolved, std::chrono::milliseconds deadline)
+StartUp::StartUp(comm::World& world, const std::string& values, std::chrono::milliseconds deadline)
     : world_(world),
-      resolved_(resolved),
+      values_(values),
       deadline_(deadline),
       store_(world.store()),
-      ids_(store_, world.rank(),
-           {.configuration = configuration_hash(resolved), .deadline = deadline, .difference = [this](int rank) {
-              return rank == 0 ? first_difference(resolved_, store_.get(0, kTextKey, deadline_)) : std::string();
-            }}) {
-  if (world.rank() == 0) store_.put(kTextKey, publishable(values_of(resolved)));  // read only by who is refused
+      ids_(store_, world.rank(), {.configuration = xxh64(values), .deadline = deadline, .difference = [this](int rank) {
+                                    return rank == 0 ? first_difference(values_, store_.get(0, kTextKey, deadline_))
+                                                     : std::string();
+                                  }}) {
+  if (world.rank() == 0) store_.put(kTextKey, publishable(values));  // read only by who is refused
   ids_.create({everybody(world)});
 }
 
@@ -100,8 +85,8 @@ void StartUp::create_groups(const mesh::Groups& groups) {
   for (const comm::Group& group : mine) ids_.of(group);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const comm::StoreCounts& counts = store_.counts();
-  log::debug("train", "{} groups of {} in {:.3f} s; the store saw {} puts, {} commits, {} gets and {} barriers of it",
-             mine.size(), groups.count(), seconds.count(), counts.puts, counts.commits, counts.gets, counts.barriers);
+  log::debug("train", "{} groups of {} in {:.3f} s; the store saw {} puts, {} commits and {} gets of it", mine.size(),
+             groups.count(), seconds.count(), counts.puts, counts.commits, counts.gets);
 }
 
 }  // namespace ms::train

@@ -11,16 +11,14 @@
 
 namespace ms::train {
 
-// Returns the first difference between the values of two resolved configurations (Loaded::resolved), "[train] steps is
-// 20 there and 10 here"; empty if there is none. Provenance is ignored.
+// Returns the first difference between two configurations (Loaded::values), "[train] steps is 20 there and 10 here";
+// empty if there is none.
 std::string first_difference(const std::string& here, const std::string& there);
-// Hashes the values, without their provenance.
-std::uint64_t configuration_hash(const std::string& resolved);
 
 class StartUp {
  public:
-  // `resolved` outlives this. Publishes what the others will ask for; waits for nobody.
-  StartUp(comm::World& world, const std::string& resolved, std::chrono::milliseconds deadline);
+  // `values`, of Loaded, outlives this. Publishes what the others will ask for; waits for nobody.
+  StartUp(comm::World& world, const std::string& values, std::chrono::milliseconds deadline);
   StartUp(const StartUp&) = delete;
   StartUp& operator=(const StartUp&) = delete;
 
@@ -34,7 +32,7 @@ class StartUp {
 
  private:
   comm::World& world_;
-  const std::string& resolved_;
+  const std::string& values_;
   std::chrono::milliseconds deadline_;
   comm::CountedStore store_;
   comm::GroupIds ids_;

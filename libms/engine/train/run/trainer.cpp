@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdlib>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <string_view>
 
 #include "cost/cluster.h"
 #include "tensor/tensor.h"

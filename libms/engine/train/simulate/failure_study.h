@@ -2,7 +2,6 @@
 // nodes would give. The same seeds serve every choice, so that choices differ by what they are. Pure.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 

@@ -6,7 +6,6 @@
 // every rank is there. Pure, but for the traces that are written.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>
