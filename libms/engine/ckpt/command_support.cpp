@@ -1,7 +1,6 @@
 #include "ckpt/command_support.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/error.h"

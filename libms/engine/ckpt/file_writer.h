@@ -2,7 +2,6 @@
 // The skeleton that HDF5 makes is the same every time, so it is made once and its bytes are kept in the image.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <stop_token>
 #include <string>

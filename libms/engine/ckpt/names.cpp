@@ -1,7 +1,6 @@
 #include "ckpt/names.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <system_error>

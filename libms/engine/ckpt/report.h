@@ -2,7 +2,6 @@
 // results to text.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 

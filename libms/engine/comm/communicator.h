@@ -22,7 +22,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "comm/group.h"
 #include "tensor/cpu_kernels.h"

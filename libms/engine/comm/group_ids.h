@@ -22,7 +22,6 @@ inline constexpr std::size_t kMaxGroupIdBytes = 128;  // the size of ncclUniqueI
 
 struct StoreCounts {
   std::int64_t puts = 0, commits = 0, gets = 0;
-  std::int64_t barriers = 0;  // over all ranks; not used here, counted by benchmarks that compare
 
   std::int64_t operations() const { return puts + commits + gets; }
 };
@@ -32,7 +31,6 @@ class CountedStore final : public Store {
  public:
   explicit CountedStore(Store& store) : store_(store) {}
   const StoreCounts& counts() const { return counts_; }
-  void count_barrier() { ++counts_.barriers; }
 
   void put(std::string_view key, std::string_view value) override {
     ++counts_.puts;

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "comm/exchange_communicator.h"

@@ -1,7 +1,6 @@
 #include "data/balance.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <queue>

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "base/clock.h"

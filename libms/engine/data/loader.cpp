@@ -97,7 +97,6 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     require_window(file, train.back(), shape_.seq);
     if (hold_out) valid.push_back({index, end, file.num_tokens()});
     num_weighted += source.weights.empty() ? 0 : 1;
-    num_train_tokens_ += end;
   }
   for (const std::string& entry : config.valid) {
     const int index = open(parse_source(entry).prefix, first_note);

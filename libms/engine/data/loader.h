@@ -93,11 +93,8 @@ class Loader final : public BatchSource {
   // files, the part held out, the sequence length, and the batch where weights change by step. Equal fingerprints mean
   // the same samples, as far as can be known without reading them all.
   const std::string& fingerprint() const { return fingerprint_; }
-  // Samples that the training files hold: an epoch, where they are not weighted.
-  std::int64_t num_train_samples() const { return train_->size(); }
   // 0 where nothing is held out.
   std::int64_t num_validation_samples() const { return valid_->size(); }
-  std::int64_t num_train_tokens() const { return num_train_tokens_; }
 
  private:
   int open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note);
@@ -110,7 +107,6 @@ class Loader final : public BatchSource {
   std::vector<WeightStage> stages_;
   std::optional<Sampler> train_;
   std::optional<WindowPool> valid_;
-  std::int64_t num_train_tokens_ = 0;
   std::string fingerprint_;
 };
 

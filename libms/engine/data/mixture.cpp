@@ -1,7 +1,6 @@
 #include "data/mixture.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 

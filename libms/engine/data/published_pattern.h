@@ -1,7 +1,6 @@
 // The patterns of GPT-2, Llama 3 and Qwen 2, matched by code instead of PCRE2, which takes several times as long.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>

@@ -48,10 +48,4 @@ Window Sampler::sample(std::int64_t global_sample) const {
   return pool[static_cast<std::int64_t>(order(static_cast<std::uint64_t>(draw.ordinal % pool.size())))];
 }
 
-std::int64_t Sampler::size() const {
-  std::int64_t total = 0;
-  for (const WindowPool& pool : pools_) total += pool.size();
-  return total;
-}
-
 }  // namespace ms::data

@@ -58,8 +58,6 @@ class Sampler {
   void set_mixture(Mixture mixture) { mixture_ = std::move(mixture); }
 
   Window sample(std::int64_t global_sample) const;
-  // Windows of all pools: the samples of one epoch where there is one pool.
-  std::int64_t size() const;
 
  private:
   std::vector<WindowPool> pools_;

@@ -1,7 +1,6 @@
 // Hugging Face tokenizer.json files of byte-level BPE: what they say, checked, and written anew.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

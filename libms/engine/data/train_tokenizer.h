@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "data/pattern.h"
 #include "data/tokenizer_json.h"

@@ -1,6 +1,5 @@
 // The command train-tokenizer of ms-data.
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

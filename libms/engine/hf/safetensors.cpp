@@ -2,7 +2,6 @@
 #include "hf/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>

@@ -1,7 +1,6 @@
 #include "tensor/op_checks.h"
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 
 namespace ms::tensor {

@@ -2,7 +2,6 @@
 // addresses that must not be accessed (host memory is real: the engine writes its input there, and reads zeros).
 #pragma once
 
-#include <map>
 #include <memory>
 #include <unordered_map>
 

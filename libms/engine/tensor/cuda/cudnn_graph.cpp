@@ -1,7 +1,5 @@
 #include "tensor/cuda/cudnn_graph.h"
 
-#include <optional>
-
 #include "tensor/cuda/cuda_check.h"
 
 namespace ms::tensor {

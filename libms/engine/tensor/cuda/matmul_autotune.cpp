@@ -2,8 +2,6 @@
 // part of CudaMatmul.
 #include <fmt/ranges.h>
 
-#include <array>
-
 #include "tensor/cuda/autotune.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_matmul.h"

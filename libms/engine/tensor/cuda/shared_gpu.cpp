@@ -1,7 +1,5 @@
 #include "tensor/cuda/shared_gpu.h"
 
-#include <optional>
-
 #include "kernels/launch.h"
 #include "tensor/cuda/cuda_check.h"
 
