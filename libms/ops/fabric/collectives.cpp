@@ -1,7 +1,6 @@
 #include "fabric/collectives.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <map>
 #include <memory>

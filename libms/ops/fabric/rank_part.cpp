@@ -1,7 +1,6 @@
 #include "fabric/rank_part.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>

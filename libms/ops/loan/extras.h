@@ -2,7 +2,6 @@
 // same. Pure.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

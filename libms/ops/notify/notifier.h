@@ -6,7 +6,6 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>

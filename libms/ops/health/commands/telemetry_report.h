@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/json.h"
 #include "health/telemetry/sample.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <climits>
 #include <map>
 
 #include "slurm/hostlist.h"

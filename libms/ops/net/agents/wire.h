@@ -1,7 +1,6 @@
 // The protocol between the coordinator and its agents, as lines of JSON.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

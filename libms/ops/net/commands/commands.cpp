@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <map>
 
 #include "base/clock.h"
 #include "base/file.h"

@@ -2,8 +2,6 @@
 // explain it. Pure.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "net/judge/judge.h"

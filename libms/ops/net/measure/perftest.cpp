@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <future>
-#include <thread>
 #include <vector>
 
 #include "base/subprocess.h"
