@@ -7,6 +7,7 @@
 #include "base/cli.h"
 #include "base/tool_exits.h"
 #include "net/commands/commands.h"
+#include "net/judge/inspector_judge.h"
 #include "net/judge/nccl_choices.h"
 #include "net/measure/counters.h"
 #include "net/report/report.h"
@@ -23,7 +24,8 @@ std::vector<std::pair<std::string, std::string>> code_items() {
 }
 std::vector<std::pair<std::string, std::string>> choice_items() {
   std::vector<std::pair<std::string, std::string>> items;
-  for (const net::NcclChoiceCode& code : net::nccl_choice_codes()) items.emplace_back(code.code, code.summary);
+  for (const auto* codes : {&net::nccl_choice_codes(), &net::inspector_codes()})
+    for (const net::NcclChoiceCode& code : *codes) items.emplace_back(code.code, code.summary);
   return items;
 }
 std::vector<std::pair<std::string, std::string>> counter_items() {
@@ -44,7 +46,8 @@ Tool tool() {
       .name = "ms-netcheck",
       .summary = "test the network of a job and locate faulty nodes and links",
       .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(),
-                   net::counters_command(), net::config_command(), net::nccl_log_command(), net::agent_command()},
+                   net::counters_command(), net::config_command(), net::nccl_log_command(), net::inspector_command(),
+                   net::agent_command()},
       .description =
           "Run ms-netcheck in a job of its own, because it loads the network that it measures. Before it starts, it "
           "prints how long it will take and how much each node will send at most. Start the job with --no-kill; "

@@ -12,6 +12,7 @@
 #include "health/run/result_wire.h"
 #include "link/http_server.h"
 #include "net/agents/wire.h"
+#include "net/judge/inspector_judge.h"
 #include "net/judge/nccl_choices.h"
 #include "net/measure/facts_json.h"
 #include "slurm/hostfile.h"
@@ -246,6 +247,28 @@ void nccl_log(std::string_view text) {
   for (const Finding& finding : net::judge_nccl(log).findings)
     expect(safe_line(finding.str()) == finding.str(), "a finding is safe to print");
 }
+void inspector(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  net::InspectorLog log;
+  log.read(in);
+  for (const Finding& finding : net::judge_inspector(log).judged.findings)
+    expect(safe_line(finding.str()) == finding.str(), "a finding is safe to print");
+}
+std::vector<std::string> inspector_seeds() {
+  const auto record = [](int rank, const std::string& op) {
+    return fmt::format(
+        R"({{"header":{{"id":"0x1","rank":{},"n_ranks":2,"nnodes":2}},"metadata":{{"hostname":"n{}","pid":7}},{}}})"
+        "\n",
+        rank, rank, op);
+  };
+  const std::string coll =
+      R"("coll_perf":{"coll":"AllReduce","coll_sn":1,"coll_msg_size_bytes":64,"coll_exec_time_us":50,)"
+      R"("coll_timing_source":"kernel_gpu","coll_busbw_gbs":1.5})";
+  const std::string p2p =
+      R"("p2p_perf":{"p2p":"Send","p2p_sn":1,"p2p_peer":1,"p2p_msg_size_bytes":64,"p2p_exec_time_us":5,)"
+      R"("p2p_timing_source":"kernel_gpu","p2p_busbw_gbs":1e3})";
+  return {record(0, coll) + record(1, coll), record(0, p2p) + record(1, p2p) + "{\"header\":"};
+}
 std::vector<std::string> nccl_log_seeds() {
   return {
       "n1:7:8 [0] NCCL INFO comm 0x1 rank 0 nranks 16 cudaDev 0 commId 0xfeed - Init START\n"
@@ -299,6 +322,7 @@ const Target kTargets[] = {
      slurm_records,
      slurm_seeds,
      {"NodeName=", " State=", " Reason=", " Partitions=", "[root@", "\x1f", "\x1e"}},
+    {"inspector", inspector, inspector_seeds, {"\"coll_perf\":", "\"p2p_perf\":", "e308", "\"n_ranks\":1048576"}},
     {"nccl_log", nccl_log, nccl_log_seeds, {"\x1b[2J", "NCCL WARN ", " via ", "99999999999", " nchannels=\""}},
     {"kernel_log", kernel_log, kernel_log_seeds, {",-;", "\\x0a", "NVRM: Xid", "\n "}},
     {"result_wire", result_wire, result_seeds, {"\xff\xff\xff\xff"}},

@@ -43,6 +43,7 @@ Command agent_command();  // started by the others on every node
 Command collectives_command();
 Command counters_command();
 Command config_command();
+Command inspector_command();
 Command nccl_log_command();
 
 }  // namespace ms::net
