@@ -171,7 +171,9 @@ Tool tool() {
           "sends heartbeats by itself. Other programs can send a line such as \"rank=3 step=17 loss=2.41\" after each "
           "step to the UNIX datagram socket in MS_HEARTBEAT. Without heartbeats, the driver sees only exits and "
           "whether there is output. \"section=save\" in a line marks the start of a section, which gets a deadline of "
-          "its own.",
+          "its own. A node whose agent cannot make the socket, because another user's file is in the way or /tmp is "
+          "full, runs without heartbeats: status and report show that, and status.json and ledger.json have it as "
+          "\"unheard\". It is not blamed for it.",
       .examples = {{.command = "ms-driver run --spares 1 -- ms-train run run.toml",
                     .doc = "In a job script for five nodes, train on four:"},
                    {.command = "ms-driver status --watch runs/1234", .doc = "Follow the run from a login node:"},

@@ -48,6 +48,23 @@ BASH
 BASH
 }
 
+# Whoever has processes on two nodes sees the directory of heartbeats on one, and lays it on the other before its agent starts.
+@test "another user's directory in the place of heartbeats costs them, and neither the node nor the run" {
+  inside 2 0 <<'BASH'
+  driven_config train.steps=400
+  drive_training
+  wait-until 30 at_step 2
+  path=$(on-node node02 bash -c 'echo /tmp/ms-driver-*')
+  on-node node02 bash -c "rm -r $path && setpriv --reuid 65534 --regid 65534 --clear-groups mkdir -m 777 $path &&
+    pkill -KILL -f 'ms-driver agen[t]'"
+  wait-until 60 grep -q 'no heartbeats of node02' job.log
+  wait-until 10 grep -q '"unheard"' r/driver/status.json
+  ends_with 0
+  [ "$(python3 -c 'import json; l = json.load(open("r/driver/ledger.json")); print(len(l["attempts"]), *l["excluded"], *l["strikes"], *l["unheard"])')" = '1 node02' ]
+  [ "$(on-node node02 stat -c %u "$path")" = 65534 ]
+BASH
+}
+
 @test "a guard that rolls back gets another attempt without the data that spoiled the run" {
   inside 2 0 <<'BASH'
   driven_config train.steps=30 'guard.nonfinite="rollback"'

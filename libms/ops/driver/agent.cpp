@@ -85,6 +85,7 @@ bool serve(link::Channel& driver, Observed& observed, const AgentOptions& option
     const bool ended = beats.take(clock.now_s());
     if (ended || clock.now_s() >= next_s) {
       Report report = beats.report(clock.now_s());
+      if (number == 0) report.unheard = beats.unheard();
       report.number = number++;
       report.finding = observed.health.finding();
       add_losses(observed.losses, clock.now_s(), report);

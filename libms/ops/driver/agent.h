@@ -24,12 +24,12 @@ struct AgentOptions {
   Sysroot root = Sysroot();
 };
 
-// Returns a path for the socket of heartbeats, to be the same on every node. Nobody can guess it, and lay something of
-// theirs there to keep agents away.
+// Returns a path for the socket of heartbeats, to be the same on every node. Nobody can guess it; but who
+// has processes on two nodes can see it on one and lay something of theirs at it on the other.
 std::string new_heartbeat_path();
 
-// Returns true when the driver says so, false when none was there for patience_s. Throws Error("driver.agent") where
-// the socket cannot be had, and what join() throws of unauthenticated peers.
+// Returns true when the driver says so, false when none was there for patience_s. Where the socket cannot be had, the
+// agent does all but hear heartbeats, and says so. Throws Error("driver.agent") of an address that is none.
 bool run_agent(const AgentOptions& options, const Credentials& credentials);
 
 }  // namespace ms::driver

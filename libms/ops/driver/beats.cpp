@@ -23,40 +23,41 @@ namespace {
 
 constexpr std::size_t kMostProcesses = 4096;
 
-Error beat_error(const std::string& path, std::string_view what) {
-  return Error("driver.agent", Blame::node, fmt::format("heartbeats cannot be heard at {}: {}", path, what));
-}
-
-// A directory of this user, for this user alone: others could lay a socket of their own there.
-void own_directory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0) return;
+// Returns whether there is a directory of this user alone: in another one, others could lay a socket of their own.
+bool own_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0) return true;
   struct stat status {};
-  if (errno != EEXIST || lstat(path.c_str(), &status) != 0) throw beat_error(path, errno_text(errno));
-  if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
-    throw beat_error(path, "it is not a directory of this user alone");
-  }
+  if (errno != EEXIST || lstat(path.c_str(), &status) != 0) return false;
+  errno = EPERM;
+  return S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 077) == 0;
 }
 
 }  // namespace
 
-Beats::Beats(const std::string& path, Sysroot root)
-    : path_(path), root_(std::move(root)), fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+Beats::Beats(const std::string& path, Sysroot root) : path_(path), root_(std::move(root)), unheard_(listen()) {}
+
+std::string Beats::listen() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) throw beat_error(path, "the name is too long");
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  own_directory(parent_directory(path));
+  const std::string directory = parent_directory(path_);
+  if (path_.size() >= sizeof address.sun_path) return path_ + " is too long for a socket";
+  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+  if (!own_directory(directory)) return fmt::format("{} is not this user's alone: {}", directory, errno_text(errno));
   struct stat before {};  // of an agent before this one
-  if (lstat(path.c_str(), &before) == 0 && S_ISSOCK(before.st_mode)) unlink(path.c_str());
+  if (lstat(path_.c_str(), &before) == 0 && S_ISSOCK(before.st_mode)) unlink(path_.c_str());
+  UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1, room = 1 << 20;
-  if (!fd_ || bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
-    throw beat_error(path, errno_text(errno));
+  if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
+    return fmt::format("{}: {}", path_, errno_text(errno));
   }
-  setsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+  fd_ = std::move(fd);
+  return "";
 }
 
 Beats::~Beats() {
+  if (!fd_) return;
   unlink(path_.c_str());
   rmdir(parent_directory(path_).c_str());
 }

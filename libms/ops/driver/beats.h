@@ -14,12 +14,15 @@ namespace ms::driver {
 
 class Beats {
  public:
-  // Makes the socket in a directory of this user that nobody else may enter. Throws Error("driver.agent", node).
+  // Makes the socket in a directory of this user that nobody else may enter.
   Beats(const std::string& path, Sysroot root);
   ~Beats();
   Beats(const Beats&) = delete;
   Beats& operator=(const Beats&) = delete;
 
+  // Why no heartbeat can be heard; empty: they can. Another user of the node may lay something at the path or fill the
+  // disk, so it tells nothing of the node.
+  const std::string& unheard() const { return unheard_; }
   // That become readable when there is something new.
   std::vector<int> fds() const;
   // Takes in what has come. Returns whether a process ended since the last call.
@@ -43,12 +46,14 @@ class Beats {
     double since_s = 0;
     std::map<std::string, double> numbers;
   };
+  std::string listen();  // returns unheard()
   Process* process(int pid, double now_s);
   void hear(int pid, std::string_view text, double now_s);
 
   std::string path_;
   Sysroot root_;
-  UniqueFd fd_;
+  UniqueFd fd_;  // none where heartbeats cannot be heard
+  std::string unheard_;
   int attempt_ = -1;
   std::map<int, Process> processes_;
   std::map<int, Rank> ranks_;

@@ -226,6 +226,10 @@ void Driver::finish_attempt(double now_s) {
                            .flight = flight,
                            .lossy = attempt_->lossy,
                            .lines = attempt_->lines()};
+  // A rank of a node that is not heard may have died before those that are.
+  if (std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return ledger_.unheard.contains(node); })) {
+    evidence.died_on.clear();
+  }
   const bool well = attempt_->ended_well();
   // Where slurmd is gone, ranks outlive srun.
   if (!well) agents_.order(attempt_->nodes, {.what = "kill", .attempt = entry().number});

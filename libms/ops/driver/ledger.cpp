@@ -108,6 +108,7 @@ std::string to_json(const Ledger& ledger, double now_s) {
   json["effective"] = ledger.effective(now_s);
   json["strikes"] = ledger.strikes;
   json["excluded"] = ledger.excluded;
+  json["unheard"] = ledger.unheard;
   json["attempts"] = std::move(attempts);
   return json.dump(2) + "\n";
 }
@@ -121,6 +122,7 @@ Ledger read_ledger(std::string_view text, const std::string& path) {
     json.get_to("began_s", ledger.began_s);
     json.get_to("strikes", ledger.strikes);
     json.get_to("excluded", ledger.excluded);
+    if (json.contains("unheard")) json.get_to("unheard", ledger.unheard);
     for (const Json& entry : json.at("attempts")) {
       AttemptEntry& attempt = ledger.attempts.emplace_back();
       each_field(attempt, [&](const char* name, auto& field) {

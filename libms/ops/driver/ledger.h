@@ -46,6 +46,7 @@ struct Ledger {
   std::vector<AttemptEntry> attempts;
   std::map<std::string, int> strikes;           // by node
   std::map<std::string, std::string> excluded;  // by node, why
+  std::map<std::string, std::string> unheard;   // nodes whose agents cannot hear heartbeats, why
 
   // The furthest that any attempt came; -1: none said.
   std::int64_t best_step() const;

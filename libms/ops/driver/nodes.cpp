@@ -39,6 +39,13 @@ std::vector<std::string> Nodes::gone() const {
 void Nodes::hear(const std::string& node, const Report& report, double now_s) {
   heard_s_[node] = now_s;
   losses_.hear(node, report);
+  if (report.number != 0) return;
+  if (report.unheard.empty()) {
+    changed_ = ledger_.unheard.erase(node) != 0 || changed_;
+  } else if (ledger_.unheard.insert_or_assign(node, plain_text(report.unheard, 200)).second) {
+    log::warn("driver", "no heartbeats of {}: {}", node, ledger_.unheard[node]);
+    changed_ = true;
+  }
 }
 
 void Nodes::stop() {

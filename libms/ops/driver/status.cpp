@@ -42,6 +42,7 @@ std::string status_json(const Status& s, double wall_s, double now_s) {
              {"role", to_string(node.role)},
              {"strikes", strikes == s.ledger.strikes.end() ? 0 : strikes->second}};
     if (!node.why.empty()) row["why"] = node.why;
+    if (const auto why = s.ledger.unheard.find(name); why != s.ledger.unheard.end()) row["unheard"] = why->second;
     nodes.push_back(std::move(row));
   }
   Json json{{"schema", 1}, {"phase", s.phase}, {"job", s.job}, {"written_s", wall_s}};
@@ -130,9 +131,10 @@ std::string status_text(std::string_view document, double age_s) {
                 : fmt::format("{} {}", rank->get<int>("rank"),
                               rank->get<bool>("alive") ? plain_text(rank->get<std::string>("section"), 32) : "dead"));
       }
+      const Json* why = node.contains("why") ? node.find("why") : node.find("unheard");
       table.row({plain_text(name, 60), plain_text(node.get<std::string>("role"), 20),
                  std::to_string(node.get<int>("strikes")), fmt::format("{}", fmt::join(ranks, ", ")),
-                 node.contains("why") ? plain_text(node.get<std::string>("why"), 60) : ""});
+                 why != nullptr ? plain_text((node.contains("why") ? "" : "no heartbeats: ") + why->text(), 60) : ""});
     }
     return text + table.str();
   } catch (const JsonError& error) {
@@ -177,6 +179,9 @@ std::string report_text(const Ledger& ledger, double seen_s, double wall_s) {
   }
   for (const auto& [node, why] : ledger.excluded) {
     text += fmt::format("{} is left out: {}\n", plain_text(node, 60), plain_text(why, 200));
+  }
+  for (const auto& [node, why] : ledger.unheard) {
+    text += fmt::format("no heartbeats of {}: {}\n", plain_text(node, 60), plain_text(why, 200));
   }
   return text;
 }

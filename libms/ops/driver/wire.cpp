@@ -63,6 +63,7 @@ std::string to_json(const Report& report) {
     json["losses"].push_back({{"peer", loss.peer}, {"sent", loss.sent}, {"again", loss.again}, {"looks", loss.looks}});
   }
   if (!report.addresses.empty()) json["addresses"] = report.addresses;
+  if (!report.unheard.empty()) json["unheard"] = report.unheard;
   if (!report.finding.empty()) json["finding"] = report.finding;
   return json.dump();
 }
@@ -106,6 +107,7 @@ AgentSays read_agent(const std::string& line) {
                                    .looks = loss.get<int>("looks")});
         }
       }
+      if (json.contains("unheard")) json.get_to("unheard", report.unheard);
       if (json.contains("finding")) json.get_to("finding", report.finding);
       check_size(json.at("ranks"));
       for (const Json& rank : json.at("ranks")) {

@@ -57,6 +57,7 @@ struct Report {
   std::int64_t segments = 0;                // that TCP sent to other nodes in the last seconds
   std::vector<net::PeerLoss> losses = {};   // of them, to peers that were sent some again: the worst kMostLosses
   std::vector<std::string> addresses = {};  // of the node; only in the first report
+  std::string unheard = {};                 // why no heartbeat can be heard there; only in the first report
   std::string finding = {};                 // what ms-diag finds critical on the node; empty: nothing
 };
 

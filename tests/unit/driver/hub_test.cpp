@@ -312,6 +312,7 @@ TEST(Wire, ComesBackAsItWasSent) {
   report.segments = 70;
   report.losses = {{.peer = "10.0.0.2", .sent = 50, .again = 3, .looks = 2}};
   report.addresses = {"10.0.0.1"};
+  report.unheard = "/tmp/x is not this user's alone";
   report.finding = "gpu.ecc gpu 3: 4 errors";
   EXPECT_EQ(to_json(*read_agent(to_json(report)).report), to_json(report));
   const Answer answer{.to = "look",

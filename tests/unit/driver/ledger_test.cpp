@@ -74,6 +74,7 @@ TEST(Ledger, ComesBackAsItWasWritten) {
   ledger.command = {"ms-train", "run", "a b"};
   ledger.strikes = {{"n1", 2}};
   ledger.excluded = {{"n2", "critical gpu.ecc"}};
+  ledger.unheard = {{"n1", "another's"}};
   AttemptEntry entry = attempt(0, 40, 1000, 1010, 1050);
   entry.number = 3;
   entry.job = "7.1";
@@ -234,8 +235,11 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   EXPECT_THAT(metrics, HasSubstr("\nms_driver_nodes{role=\"spare\"} 1\n"));
   pool.suspect("n2", "of all");
   ledger.strikes = {{"n1", 3}};
+  ledger.unheard = {{"n1", "another's"}};
   EXPECT_THAT(status_text(status_json(status, 1100, 3), 1),
-              AllOf(HasSubstr("n1    works          3  0 step"), HasSubstr("n2    suspect        0 ")));
+              AllOf(HasSubstr("n1    works          3  0 step  no heartbeats: another's"),
+                    HasSubstr("n2    suspect        0 ")));
+  EXPECT_THAT(report_text(ledger, 1100, 1100), HasSubstr("no heartbeats of n1: another's"));
   EXPECT_THROW(status_text("{}", 0), Error);
   EXPECT_THAT(report_text(ledger, 1100, 1100), HasSubstr("0 to 40"));
   ledger.attempts.back().ended_s = 0;
