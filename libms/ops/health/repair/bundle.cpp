@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kRemoved = "(removed)";
 constexpr std::size_t kBlock = 512;
-constexpr std::size_t kLongestWord = 16 << 10;
+constexpr std::string_view kWordEnds(" \t\0\\\"',;", 8);
 
 constexpr std::string_view kSecretNames[] = {"token",         "passw",   "secret",     "credential",  "apikey",
                                              "api_key",       "api-key", "access_key", "private_key", "webhook",
@@ -58,45 +58,50 @@ class Line {
  private:
   std::string_view rest() const { return line_.substr(at_); }
 
-  std::size_t end_of_word(std::size_t from) const {
-    const std::size_t most = std::min(line_.size(), from + kLongestWord);  // or a line without blanks took for ever
-    while (from < most && !is_blank(line_[from]) && line_[from] != '"' && line_[from] != '\'' && line_[from] != ',' &&
-           line_[from] != ';') {
-      ++from;
+  // Users write such lines: no part of one is read again and again. `from` only grows.
+  std::size_t end_of_word(std::size_t from) {
+    if (from > end_of_word_ || from == 0) end_of_word_ = std::min(line_.find_first_of(kWordEnds, from), line_.size());
+    return end_of_word_;
+  }
+  bool has_hook(std::size_t from, std::size_t end) {
+    if (end != hook_end_) {
+      hook_end_ = end;
+      hook_ = -1;
+      for (const std::string_view hook : kHooks) {
+        const std::size_t found = line_.substr(from, end - from).rfind(hook);
+        if (found != std::string_view::npos) hook_ = std::max(hook_, static_cast<std::ptrdiff_t>(from + found));
+      }
     }
-    return from;
+    return hook_ >= static_cast<std::ptrdiff_t>(from);
   }
 
   // "scheme://user:password@host/path", also without the scheme
   bool url() {
     const std::size_t end = end_of_word(at_);
-    const std::string_view word = line_.substr(at_, end - at_);
-    const std::size_t slashes = word.find("//");
-    if (slashes == std::string_view::npos) return false;
-    const std::string_view before = word.substr(0, slashes);
+    if (slashes_ < at_ || at_ == 0) slashes_ = std::min(line_.find("//", at_), line_.size());
+    if (slashes_ + 2 > end) return false;
+    const std::string_view before = line_.substr(at_, slashes_ - at_);
     if (!before.empty() && !std::ranges::all_of(before.substr(0, before.size() - 1), is_name_char)) return false;
     if (!before.empty() && before.back() != ':') return false;
-    const std::size_t host = slashes + 2, path = std::min(word.find_first_of("/?#", host), word.size());
-    const std::size_t user = word.substr(0, path).rfind('@');
-    const bool has_user = user != std::string_view::npos;
-    const std::size_t name = has_user ? user + 1 : host;
-    out_ += fmt::format("{}{}{}", word.substr(0, host), has_user ? "(removed)@" : "", word.substr(name, path - name));
-    const auto in_word = [&](std::string_view hook) { return word.find(hook, slashes) != std::string_view::npos; };
+    const std::size_t host = slashes_ + 2, path = std::min(line_.substr(0, end).find_first_of("/?#", host), end);
+    const std::size_t user = line_.substr(host, path - host).rfind('@');
+    out_ += line_.substr(at_, host - at_);
+    if (user != std::string_view::npos) out_ += fmt::format("{}@", kRemoved);
+    const std::size_t name = user == std::string_view::npos ? host : host + user + 1;
+    out_ += line_.substr(name, path - name);
+    at_ = path;  // a query may carry a token
+    if (!has_hook(slashes_, end)) return true;
+    out_ += fmt::format("/{}", kRemoved);
     at_ = end;
-    if (std::ranges::any_of(kHooks, in_word)) {
-      out_ += fmt::format("/{}", kRemoved);
-    } else {
-      // A query may carry a token.
-      out_ += Line(word.substr(path)).clean();
-    }
     return true;
   }
 
   bool known_token() {
     for (const std::string_view token : kTokens) {
       constexpr std::size_t kLeast = 16;
+      if (!rest().starts_with(token)) continue;
       const std::size_t end = end_of_word(at_);
-      if (!rest().starts_with(token) || end - at_ < kLeast) continue;
+      if (end - at_ < kLeast) continue;
       out_ += kRemoved;
       at_ = end;
       return true;
@@ -134,8 +139,9 @@ class Line {
     // A header's value, and what stands in quotes, may have blanks.
     std::size_t stop = quoted ? line_.find(quote, value + 1) : end_of_word(value);
     if (stop == std::string_view::npos) stop = line_.size();
-    if (!quoted && assigns && lower(line_.substr(value)).starts_with("bearer ")) stop = end_of_word(value + 7);
-    if (!quoted && assigns && lower(line_.substr(value)).starts_with("basic ")) stop = end_of_word(value + 6);
+    const std::string head = lower(line_.substr(value, 7));
+    if (!quoted && assigns && head == "bearer ") stop = end_of_word(value + 7);
+    if (!quoted && assigns && head.starts_with("basic ")) stop = end_of_word(value + 6);
     out_ += line_.substr(at_, value - at_);
     if (quoted) out_ += quote;
     out_ += kRemoved;
@@ -145,6 +151,9 @@ class Line {
 
   std::string_view line_;
   std::size_t at_ = 0;
+  std::size_t end_of_word_ = 0, slashes_ = 0;  // the next of each, as far as it has been looked for
+  std::size_t hook_end_ = std::string_view::npos;
+  std::ptrdiff_t hook_ = -1;  // the last one in the word that ends there
   std::string out_;
 };
 
