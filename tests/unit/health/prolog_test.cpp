@@ -186,18 +186,28 @@ TEST_F(FlowTest, WhereNothingIsDrainedTheJobIsToldWhy) {
   EXPECT_EQ(note(), "");
 }
 
-// The clock went back. Old lines of the log, which the undrain answered, must not count again; new ones must.
-TEST_F(FlowTest, AnUndrainInTheFutureHidesTheLogOnlyUpToNow) {
-  StateDirectory(policy_.paths.state).update([](State& state) { state.last_undrain_wall_s = 4e9; });
-  const double seen_wall_s = clock_.wall_s();
-  prolog();
-  EXPECT_NEAR(runs_.at(0).not_before_wall_s, seen_wall_s, 1);
+// Whatever is done to the clock, lines of the log that the undrain answered do not count again, and new ones do.
+TEST_F(FlowTest, AnUndrainHidesTheLogOfBeforeWhereverTheClockIsSet) {
+  policy_.paths.sysroot = directory_ / "root";
+  const std::string boot = directory_ / "root/proc/sys/kernel/random/boot_id";
+  std::filesystem::create_directories(directory_ / "root/proc/sys/kernel/random");
+  test::spill(boot, "one\n");
+  clock_.advance_s(1000);
+  const StateDirectory directory(policy_.paths.state);
+  directory.update([&](State& state) { note_undrain(state, Sysroot(policy_.paths.sysroot), clock_); });
   clock_.advance_s(3600);
+  for (const double set_wall_s : {1.5e9, 4e9}) {
+    directory.update([&](State& state) { state.last_undrain_wall_s = set_wall_s; });
+    prolog();
+    EXPECT_NEAR(runs_.back().not_before_wall_s, clock_.wall_s() - 3600, 1);
+  }
+  test::spill(boot, "two\n");
   prolog();
-  EXPECT_NEAR(runs_.at(1).not_before_wall_s, seen_wall_s, 1);
-  StateDirectory(policy_.paths.state).update([](State& state) { state.last_undrain_wall_s = 1.5e9; });
+  EXPECT_EQ(runs_.back().not_before_wall_s, 0) << "the log of a later boot is all new";
+  directory.update([&](State& state) { state.undrain_boot.clear(); });
   prolog();
-  EXPECT_EQ(runs_.at(2).not_before_wall_s, 1.5e9);
+  EXPECT_NEAR(runs_.back().not_before_wall_s, clock_.wall_s(), 1)
+      << "a boot that is not known, and the clock went back";
 }
 
 TEST_F(FlowTest, AWithdrawnDrainIsToldAndCountsNoStrike) {

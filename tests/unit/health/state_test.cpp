@@ -30,6 +30,8 @@ State some_state() {
   State state;
   state.counters["net.flaps eth0"] = {17, 1.8e9};
   state.last_undrain_wall_s = 1.8e9 + 0.25;
+  state.last_undrain_s = 7.5;
+  state.undrain_boot = "one";
   state.last_epilog_wall_s = 1.8e9 + 10;
   state.strikes = 2;
   return state;
@@ -58,6 +60,8 @@ TEST_F(StateTest, IsMadeForItsOwnerAloneAndKeepsWhatItIsGiven) {
   EXPECT_EQ(state.counters.at("net.flaps eth0").value, 17);
   EXPECT_EQ(state.counters.at("net.flaps eth0").wall_s, 1.8e9);
   EXPECT_EQ(state.last_undrain_wall_s, 1.8e9 + 0.25);
+  EXPECT_EQ(state.last_undrain_s, 7.5);
+  EXPECT_EQ(state.undrain_boot, "one");
   EXPECT_EQ(state.last_epilog_wall_s, 1.8e9 + 10);
   EXPECT_EQ(state.strikes, 2);
 }

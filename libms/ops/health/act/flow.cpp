@@ -35,11 +35,13 @@ struct Examination {
   std::vector<Finding> findings;
 };
 
-// One run of level 1 on this node.
-Examination look_at_node(const Policy& policy, const World& world, const State& state, double not_before_wall_s) {
+// One run of level 1 on this node. The kernel's log counts since this time and the last undrain.
+Examination look_at_node(const Policy& policy, const World& world, const State& state, double not_before_wall_s = 0) {
+  const double undrained_wall_s = since_undrain(state, Sysroot(policy.paths.sysroot), world.clock);
   Examination seen;
-  seen.results = world.run_checks(
-      {.deadline_s = policy.prolog.deadline_s, .not_before_wall_s = not_before_wall_s, .before = state.counters});
+  seen.results = world.run_checks({.deadline_s = policy.prolog.deadline_s,
+                                   .not_before_wall_s = std::max(not_before_wall_s, undrained_wall_s),
+                                   .before = state.counters});
   for (const Result& result : seen.results) {
     if (result.outcome == Outcome::broken) {
       world.say(Level::warn, fmt::format("the check {} is broken: {}", result.code, result.note));
@@ -69,15 +71,6 @@ void keep_counters(State& state, const std::vector<Result>& results) {
   }
 }
 
-// Returns the time from which the kernel's log counts. A time in the future was written before the clock went back:
-// what is in the log by now was there before the undrain, as far as is known, and must not drain the node once more.
-double since_undrain(const Memory& memory, const State& state, const World& world) {
-  const double now_wall_s = world.clock.wall_s();
-  if (state.last_undrain_wall_s <= now_wall_s) return state.last_undrain_wall_s;
-  memory.change([&](State& kept) { kept.last_undrain_wall_s = now_wall_s; });
-  return now_wall_s;
-}
-
 // Slurm and the machine may have its name with and without the domain.
 bool same_host(const std::string& a, const std::string& b) {
   const std::size_t dot_a = a.find('.'), dot_b = b.find('.');
@@ -102,7 +95,7 @@ void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
 // Looks at the node, and drains it where the policy says so; fails no job.
 void look_and_drain(const Policy& policy, const slurm::JobEnv& job, const World& world, const Memory& memory,
                     const State& state) {
-  const Examination seen = look_at_node(policy, world, state, since_undrain(memory, state, world));
+  const Examination seen = look_at_node(policy, world, state);
   const std::vector<Finding> bad = draining(seen.findings, policy, &job);
   if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
   keep(memory, seen, job.job_id);
@@ -164,7 +157,7 @@ int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wor
   }
   const Memory memory(policy, world, job.node);
   const State state = memory.state();
-  const Examination seen = look_at_node(policy, world, state, since_undrain(memory, state, world));
+  const Examination seen = look_at_node(policy, world, state);
   const std::vector<Finding> bad = draining(seen.findings, policy, &job);
   Acted acted;
   if (!bad.empty()) acted = act_on(bad, When::before_start, policy, job, world, memory);
@@ -223,9 +216,7 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   if (verified) {
     // Kernel messages before the drain led to it; only later ones count.
     const double drained_wall_s = memory.last_wall_s("drain", "").value_or(0);
-    seen = look_at_node(
-        policy, world, state,
-        std::max(drained_wall_s <= world.clock.wall_s() ? drained_wall_s : 0, since_undrain(memory, state, world)));
+    seen = look_at_node(policy, world, state, drained_wall_s <= world.clock.wall_s() ? drained_wall_s : 0);
     const std::vector<Finding> bad = draining(seen.findings, policy, nullptr);
     for (const Finding& finding : bad) text += plain_text(finding.str(), std::string::npos) + "\n";
     if (!bad.empty()) {
@@ -239,10 +230,9 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
     text += fmt::format("{} checks ran, none found anything that drains\n", seen.results.size());
   }
   // Stored before the undrain: otherwise old log lines would still count, and the node would be drained again.
-  const double now_wall_s = world.clock.wall_s();
   const bool kept = memory.change([&](State& changed) {
     keep_counters(changed, seen.results);
-    changed.last_undrain_wall_s = now_wall_s;
+    note_undrain(changed, Sysroot(policy.paths.sysroot), world.clock);
   });
   if (!kept) {
     throw Error("undrain.state", Blame::node,

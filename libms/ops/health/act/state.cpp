@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/lock_file.h"
@@ -39,7 +40,22 @@ std::string_view newest_lines(std::string_view text, std::size_t max_bytes) {
   return end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
 }
 
+std::string this_boot(const Sysroot& root) {
+  return std::string(trim(root.read("/proc/sys/kernel/random/boot_id").value_or("")));
+}
+
 }  // namespace
+
+void note_undrain(State& state, const Sysroot& root, const Clock& clock) {
+  state.last_undrain_wall_s = clock.wall_s();
+  state.last_undrain_s = clock.now_s();
+  state.undrain_boot = this_boot(root);
+}
+
+double since_undrain(const State& state, const Sysroot& root, const Clock& clock) {
+  if (state.undrain_boot.empty()) return std::min(state.last_undrain_wall_s, clock.wall_s());
+  return state.undrain_boot == this_boot(root) ? clock.wall_s() - (clock.now_s() - state.last_undrain_s) : 0;
+}
 
 StateDirectory::StateDirectory(const std::string& path)
     : directory_(open_own_directory(path, 0700, 0077, {.kind = "state.directory", .blame = Blame::node})) {}

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/handle.h"
+#include "base/sysroot.h"
 #include "health/evidence/evidence.h"
 
 namespace ms::health {
@@ -17,10 +19,18 @@ namespace ms::health {
 struct State {
   Counters counters;
   double last_undrain_wall_s = 0;
+  double last_undrain_s = 0;      // the same, as the monotonic clock of that boot counts
+  std::string undrain_boot = {};  // of which boot that is; empty: not known
   double last_epilog_wall_s = 0;
   double last_active_wall_s = 0;  // when the checks of level 2 last ran here, as root
   int strikes = 0;                // drains since the node was new; a relapse after an undrain counts
 };
+
+// That the node is undrained now.
+void note_undrain(State& state, const Sysroot& root, const Clock& clock);
+// Returns since when the kernel's log counts, by the clock as it is set now: the last undrain, whatever was done to the
+// clock since. 0: all of this boot's log counts.
+double since_undrain(const State& state, const Sysroot& root, const Clock& clock);
 
 struct HistoryEntry {
   double wall_s = 0;

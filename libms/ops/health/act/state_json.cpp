@@ -45,6 +45,8 @@ std::string state_to_json(const State& state) {
   }
   return dump({{"schema", kSchema},
                {"last_undrain_wall_s", state.last_undrain_wall_s},
+               {"last_undrain_s", state.last_undrain_s},
+               {"undrain_boot", state.undrain_boot},
                {"last_epilog_wall_s", state.last_epilog_wall_s},
                {"last_active_wall_s", state.last_active_wall_s},
                {"strikes", state.strikes},
@@ -57,6 +59,8 @@ State state_from_json(std::string_view data) {
   const std::optional<Json> json = object(data);
   if (!json || whole<int>(*json, "schema") != kSchema) return state;
   state.last_undrain_wall_s = number(*json, "last_undrain_wall_s");
+  state.last_undrain_s = number(*json, "last_undrain_s");
+  state.undrain_boot = text(*json, "undrain_boot");
   state.last_epilog_wall_s = number(*json, "last_epilog_wall_s");
   state.last_active_wall_s = number(*json, "last_active_wall_s");
   state.strikes = whole<int>(*json, "strikes");

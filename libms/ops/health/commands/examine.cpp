@@ -53,8 +53,9 @@ Report examine_here(const RunRequest& request, const std::vector<Check>& checks)
   const bool has_state = ::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0;
   const State state = has_state ? state_or_none(policy) : State{};
   options.before = state.counters;
-  options.not_before_wall_s = std::max(state.last_undrain_wall_s, request.since_wall_s);
   SystemClock clock;
+  const double undrained_wall_s = since_undrain(state, Sysroot(policy.paths.sysroot), clock);
+  options.not_before_wall_s = std::max(undrained_wall_s, request.since_wall_s);
   const double before_s = clock.now_s();
   Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
   report.wall_s = clock.now_s() - before_s;
