@@ -47,6 +47,32 @@ TEST_F(HealthTest, AHealthCheckDrainsByTheSameRulesAndTouchesNoJob) {
   EXPECT_EQ(state().strikes, 1);
 }
 
+// A job that loads a file system makes it slow for everybody.
+TEST_F(HealthTest, WhatTookTooLongDrainsNoNodeOnWhichJobsRun) {
+  Finding slow = critical("disk.mounts", "/data", "did not answer within 2 s");
+  slow.blame = Blame::node;
+  slow.unit = "s";
+  results_ = {judged({slow})};
+  for (const char* state : {"ALLOCATED", "MIXED", "COMPLETING"}) {
+    slurm_.nodes.at("node02").states = {state};
+    health();
+    EXPECT_FALSE(slurm_.is_drained("node02")) << state;
+  }
+  results_ = {judged({slow, critical("gpu.ecc", "gpu 3", "4 errors")})};
+  health();
+  EXPECT_EQ(slurm_.nodes.at("node02").reason, kReason);
+  fresh();
+  results_ = {judged({slow})};
+  slurm_.before = [](const std::string& call) {
+    if (call.starts_with("node ")) throw Error("slurm.command", Blame::slurm, "no answer");
+  };
+  health();
+  EXPECT_FALSE(slurm_.is_drained("node02")) << "it is not known whether jobs run";
+  fresh();
+  health();
+  EXPECT_TRUE(slurm_.is_drained("node02"));
+}
+
 TEST_F(HealthTest, AHealthCheckLeavesOthersNodesAlone) {
   slurm_.set_drained("node02", "rack is moved", "alice");
   health();

@@ -76,14 +76,22 @@ std::string_view without_prefix(std::string_view reason) {
 
 }  // namespace
 
-std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job) {
+std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job,
+                              bool jobs_run) {
   std::vector<Finding> result;
   for (const std::string& code : policy.act.allow) {
     for (const Finding& finding : findings) {
-      if (finding.code == code && may_drain(finding, job)) result.push_back(finding);
+      const bool took_too_long = finding.unit == "s";
+      if (finding.code == code && may_drain(finding, job) && !(jobs_run && took_too_long)) result.push_back(finding);
     }
   }
   return result;
+}
+
+bool has_jobs(const slurm::Node& node) {
+  return std::ranges::any_of(node.states, [](const std::string& state) {
+    return state.starts_with("ALLOC") || state.starts_with("MIX") || state == "COMPLETING";
+  });
 }
 
 std::string drain_reason(const std::vector<Finding>& findings) {

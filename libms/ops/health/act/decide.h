@@ -23,8 +23,11 @@ inline constexpr std::size_t kMaxComment = 1024;
 
 // The findings that may drain: critical, of a check of the node or its GPUs, on the allow-list, nothing that a user can
 // cause, and, where the job has only some of the node's GPUs, not of another's GPU. In the order of the allow-list.
-// `job` nullptr: the whole node.
-std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job);
+// `job` nullptr: the whole node. `jobs_run`: at work there; they may be what is waited for, and nothing that took too
+// long counts.
+std::vector<Finding> draining(const std::vector<Finding>& findings, const Policy& policy, const slurm::JobEnv* job,
+                              bool jobs_run = false);
+bool has_jobs(const slurm::Node& node);
 
 // "ms-diag:gpu.ecc gpu 3: 4 uncorrectable errors; also gpu.lost gpu 5": at most kMaxReason characters, printable ASCII
 // without quotes, brackets, backslashes, '=' or '|'. Of no findings: a bug of the caller.

@@ -96,7 +96,13 @@ void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
 void look_and_drain(const Policy& policy, const slurm::JobEnv& job, const World& world, const Memory& memory,
                     const State& state) {
   const Examination seen = look_at_node(policy, world, state);
-  const std::vector<Finding> bad = draining(seen.findings, policy, &job);
+  std::vector<Finding> bad = draining(seen.findings, policy, &job);
+  if (job.job_id == 0) {  // a health check, while jobs may run
+    std::vector<Finding> sure = draining(seen.findings, policy, &job, true);
+    bool jobs_run = sure.size() < bad.size();
+    if (jobs_run) world.attempt("asking for jobs", [&] { jobs_run = has_jobs(world.slurm.node(job.node)); });
+    if (jobs_run) bad = std::move(sure);
+  }
   if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
   keep(memory, seen, job.job_id);
 }

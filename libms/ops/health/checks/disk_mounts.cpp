@@ -204,7 +204,8 @@ extern constinit const Check kDiskMounts = {
         "judged and the check is skipped. Mounts that users control are checked only if they are in expect.mounts: "
         "FUSE, everything at and below an autofs mount point, user mounts of /etc/fstab, and udisks mounts.\n\n"
         "Paths in expect.mounts must be written as in /proc/self/mountinfo, without symbolic links. Permission denied "
-        "counts as a response.",
+        "counts as a response.\n\nWhile jobs run on the node, ms-diag health and ms-diag repair do not drain it for a "
+        "mount that is too slow: a job may have loaded it.",
     .remedy =
         "mount PATH prints the reason. If other nodes cannot reach the server either, the server is down: contact the "
         "storage team. Otherwise check this node's disks or network, then mount it again or reboot the node.",

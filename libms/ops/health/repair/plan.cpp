@@ -35,7 +35,6 @@ bool has_any(const slurm::Node& node, std::initializer_list<std::string_view> be
     return std::ranges::any_of(beginnings, [&](std::string_view beginning) { return state.starts_with(beginning); });
   });
 }
-bool has_jobs(const slurm::Node& node) { return has_any(node, {"ALLOC", "MIX", "COMPLETING"}); }
 bool reboots(const slurm::Node& node) { return has_any(node, {"REBOOT"}); }
 bool is_slurms(const slurm::Node& node) { return has_any(node, {"POWER", "MAINT", "FUTURE", "INVAL", "BLOCKED"}); }
 

@@ -147,7 +147,8 @@ class RepairSite {
     }
     bool any = false;
     for (const Report& report : run_remote(names, {.ssh_config = ssh_config_})) {
-      const std::vector<Finding> bad = draining(report.findings(), policy_, nullptr);
+      const auto node = std::ranges::find(nodes, report.node, &slurm::Node::name);
+      const std::vector<Finding> bad = draining(report.findings(), policy_, nullptr, has_jobs(*node));
       if (bad.empty()) continue;
       const std::string reason = drain_reason(bad);
       if (!apply_ || !policy_.may_act()) {
@@ -164,11 +165,10 @@ class RepairSite {
 
   static bool may_be_looked_at(const slurm::Node& node) {
     slurm::Node at_rest = node;
-    std::erase_if(at_rest.states, [](const std::string& state) { return state != "IDLE" && may_have_jobs(state); });
+    std::erase_if(at_rest.states, [](const std::string& state) {
+      return state == "MIXED" || state == "ALLOCATED" || state == "COMPLETING";
+    });
     return may_be_loaded(at_rest);
-  }
-  static bool may_have_jobs(const std::string& state) {
-    return state == "MIXED" || state == "ALLOCATED" || state == "COMPLETING";
   }
 
   // Each step in a thread: tests take minutes, and other nodes need not wait for them.
