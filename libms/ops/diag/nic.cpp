@@ -24,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPatience_ms = 3000;  // of every wait for the other end
+constexpr int kMostOthers = 4096;   // connections of others, before ours
 constexpr std::size_t kMostInterfaces = 16;
 constexpr std::size_t kBlock = 256 << 10;
 
@@ -62,7 +63,7 @@ Connection connect_to_self(const NicAddress& nic) {
   connection.from = UniqueFd(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener || !connection.from) throw network_error("socket");
   if (::bind(listener.get(), plain(address), length) != 0) throw network_error("bind");
-  if (::listen(listener.get(), 8) != 0) throw network_error("listen");
+  if (::listen(listener.get(), SOMAXCONN) != 0) throw network_error("listen");
   if (::getsockname(listener.get(), plain(address), &length) != 0) throw network_error("getsockname");
   set_patience(connection.from.get());
   if (::connect(connection.from.get(), plain(address), length) != 0) {
@@ -72,7 +73,7 @@ Connection connect_to_self(const NicAddress& nic) {
   sockaddr_storage own{};
   socklen_t own_length = sizeof own;
   if (::getsockname(connection.from.get(), plain(own), &own_length) != 0) throw network_error("getsockname");
-  for (int others = 0; others < 8; ++others) {
+  for (int others = 0; others < kMostOthers; ++others) {
     pollfd polled{listener.get(), POLLIN, 0};
     if (::poll(&polled, 1, kPatience_ms) <= 0) break;
     sockaddr_storage peer{};
