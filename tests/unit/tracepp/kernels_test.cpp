@@ -211,7 +211,7 @@ TEST(Kernels, OfAMadeTrace) {
   EXPECT_THAT(of.kernels[0].achieved.tflops(), DoubleNear(2e-12 * 64e6 / 100e-6, 1e-9));
   EXPECT_THAT(of.kernels[1].achieved.gb_s(), DoubleNear(1e-9 * 3 * 2e6 / 4e-6, 1e-6));
   ASSERT_THAT(of.copies, SizeIs(1));
-  EXPECT_THAT(of.copies[0].moved.gb_s(), DoubleNear(1e-9 * 1e6 / 100e-6, 1e-9));
+  EXPECT_THAT(of.copies[0].achieved.gb_s(), DoubleNear(1e-9 * 1e6 / 100e-6, 1e-9));
   EXPECT_EQ(of.short_ones.count, 2);
   EXPECT_EQ(of.short_ones.ns, 8'000);
   EXPECT_EQ(of.short_ones.idle_before_ns, 2 * 70'000);
@@ -307,7 +307,7 @@ TEST(Kernels, AreThoseOfHta) {
     ASSERT_THAT(ranks, SizeIs(1)) << of.file;
     Lengths all;
     for (const KernelTime& kernel : ranks[0].kernels) all.add(kernel.time);
-    for (const CopyTime& copy : ranks[0].copies) all.add(copy.time);
+    for (const KernelTime& copy : ranks[0].copies) all.add(copy.time);
     EXPECT_EQ(ranks[0].kernels.size() + ranks[0].copies.size(), of.names) << of.file;
     EXPECT_EQ(all.count, of.count) << of.file;
     EXPECT_THAT(1e-3 * static_cast<double>(all.ns), DoubleNear(of.us, 0.01)) << of.file;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/text.h"
@@ -28,31 +29,19 @@ std::size_t steps_of(const std::vector<RankKernels>& ranks) {
   return std::max<std::size_t>(steps, 1);
 }
 
-// The rows of all ranks with the same name, by `time`, the longest first.
-template <typename Row, typename Rows, typename Join, typename Time>
-std::vector<Row> joined_rows(const std::vector<RankKernels>& ranks, const Rows& rows, const Join& join,
-                             const Time& time) {
-  std::map<std::uint32_t, Row> by_name;
+// The rows of all ranks with the same name, the longest first.
+std::vector<KernelTime> all_of(const std::vector<RankKernels>& ranks, std::vector<KernelTime> RankKernels::*rows) {
+  std::map<std::uint32_t, KernelTime> by_name;
   for (const RankKernels& rank : ranks) {
-    for (const Row& row : rows(rank)) {
+    for (const KernelTime& row : rank.*rows) {
       const auto [at, is_new] = by_name.try_emplace(row.name, row);
-      if (!is_new) join(at->second, row);
+      if (!is_new) at->second.add(row);
     }
   }
-  std::vector<Row> all;
+  std::vector<KernelTime> all;
   for (const auto& [name, row] : by_name) all.push_back(row);
-  std::ranges::stable_sort(all, [&](const Row& a, const Row& b) { return time(a) > time(b); });
+  std::ranges::stable_sort(all, std::greater<>{}, [](const KernelTime& kernel) { return kernel.time.ns; });
   return all;
-}
-
-std::vector<KernelTime> all_kernels(const std::vector<RankKernels>& ranks) {
-  return joined_rows<KernelTime>(
-      ranks, [](const RankKernels& rank) -> const auto& { return rank.kernels; },
-      [](KernelTime& into, const KernelTime& from) {
-        into.time.add(from.time);
-        into.achieved.add(from.achieved);
-      },
-      [](const KernelTime& kernel) { return kernel.time.ns; });
 }
 
 std::string kernel_kinds_text(const std::vector<RankKernels>& ranks, double steps, double whole_ns) {
@@ -62,7 +51,7 @@ std::string kernel_kinds_text(const std::vector<RankKernels>& ranks, double step
     Achieved achieved;
   };
   std::map<Kind, OfKind> kinds;
-  for (const KernelTime& kernel : all_kernels(ranks)) {
+  for (const KernelTime& kernel : all_of(ranks, &RankKernels::kernels)) {
     OfKind& of = kinds[kernel.kind];
     of.time.add(kernel.time);
     of.achieved.add(kernel.achieved);
@@ -157,11 +146,11 @@ Json rank_kernels_json(const RunTrace& trace, std::size_t r, const RankKernels& 
     kernels.push_back(std::move(row));
   }
   Json& copies = rank["copies"] = Json::array();
-  for (const CopyTime& copy : of.copies) {
+  for (const KernelTime& copy : of.copies) {
     Json row = lengths_json(copy.time);
     row["name"] = text(copy.name);
-    row["bytes"] = copy.moved.bytes_ns > 0 ? Json(copy.moved.bytes) : Json(nullptr);
-    row["gb_s"] = known_cell(copy.moved.gb_s());
+    row["bytes"] = copy.achieved.bytes_ns > 0 ? Json(copy.achieved.bytes) : Json(nullptr);
+    row["gb_s"] = known_cell(copy.achieved.gb_s());
     copies.push_back(std::move(row));
   }
   Json& ops = rank["operators"] = Json::array();
@@ -220,13 +209,12 @@ std::string_view cores_text(TensorCores cores) {
 
 std::vector<NamedKernel> named_kernels(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
   std::map<std::string, NamedKernel> by_name;
-  for (const KernelTime& kernel : all_kernels(ranks)) {
+  for (const KernelTime& kernel : all_of(ranks, &RankKernels::kernels)) {
     std::string name = short_kernel_name(trace.strings.text(kernel.name));
     const auto [at, is_new] = by_name.try_emplace(name, NamedKernel{name, kernel});
     if (is_new) continue;
     KernelTime& of = at->second.of;
-    of.time.add(kernel.time);
-    of.achieved.add(kernel.achieved);
+    of.add(kernel);
     if (of.cores != kernel.cores) of.cores = TensorCores::unknown;
   }
   std::vector<NamedKernel> kernels;
@@ -235,27 +223,24 @@ std::vector<NamedKernel> named_kernels(const RunTrace& trace, const std::vector<
   return kernels;
 }
 
-std::vector<CopyTime> all_copies(const std::vector<RankKernels>& ranks) {
-  return joined_rows<CopyTime>(
-      ranks, [](const RankKernels& rank) -> const auto& { return rank.copies; },
-      [](CopyTime& into, const CopyTime& from) {
-        into.time.add(from.time);
-        into.moved.add(from.moved);
-      },
-      [](const CopyTime& copy) { return copy.time.ns; });
-}
-
 std::vector<OpTime> all_ops(const std::vector<RankKernels>& ranks) {
   const bool has_device = std::ranges::any_of(ranks, &RankKernels::has_device);
-  return joined_rows<OpTime>(
-      ranks, [](const RankKernels& rank) -> const auto& { return rank.ops; },
-      [](OpTime& into, const OpTime& from) {
-        into.host.add(from.host);
-        into.kernels += from.kernels;
-        into.device_ns += from.device_ns;
-        into.flops += from.flops;
-      },
-      [&](const OpTime& op) { return has_device ? op.device_ns : op.host.ns; });
+  std::map<std::uint32_t, OpTime> by_name;
+  for (const RankKernels& rank : ranks) {
+    for (const OpTime& op : rank.ops) {
+      OpTime& into = by_name[op.name];
+      into.name = op.name;
+      into.host.add(op.host);
+      into.kernels += op.kernels;
+      into.device_ns += op.device_ns;
+      into.flops += op.flops;
+    }
+  }
+  std::vector<OpTime> ops;
+  for (const auto& [name, op] : by_name) ops.push_back(op);
+  std::ranges::stable_sort(ops, std::greater<>{},
+                           [&](const OpTime& op) { return has_device ? op.device_ns : op.host.ns; });
+  return ops;
 }
 
 std::string mfu_text(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
@@ -334,16 +319,16 @@ std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& 
     if (all) text += "\n" + kernel_kinds_text(ranks, steps, whole_ns);
     text += "\n" + launches_text(trace, ranks, steps, all);
   }
-  if (const std::vector<CopyTime> copies = all_copies(ranks); !copies.empty()) {
+  if (const std::vector<KernelTime> copies = all_of(ranks, &RankKernels::copies); !copies.empty()) {
     TextTable table({{"copies"},
                      {"ms a step", Align::right},
                      {"count", Align::right},
                      {"size", Align::right},
                      {"GB/s", Align::right}});
-    for (const CopyTime& copy : copies) {
+    for (const KernelTime& copy : copies) {
       table.row({plain_text(trace.strings.text(copy.name), kKernelBytes),
                  ms_cell(static_cast<double>(copy.time.ns) / steps), count_cell(copy.time.count),
-                 copy.moved.bytes_ns > 0 ? format_size(copy.moved.bytes) : "?", rate_cell(copy.moved.gb_s())});
+                 copy.achieved.bytes_ns > 0 ? format_size(copy.achieved.bytes) : "?", rate_cell(copy.achieved.gb_s())});
     }
     text += "\n" + table.str();
   }
@@ -372,7 +357,7 @@ std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& 
 Json kernels_json(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
   Json json{{"names", Json::array()}, {"ranks", Json::array()}};
   std::map<std::uint32_t, std::size_t> places;
-  for (const KernelTime& kernel : all_kernels(ranks)) {
+  for (const KernelTime& kernel : all_of(ranks, &RankKernels::kernels)) {
     Json row = lengths_json(kernel.time);
     const std::string_view name = trace.strings.text(kernel.name);
     row.update({{"name", name},

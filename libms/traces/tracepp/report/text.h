@@ -38,7 +38,6 @@ struct NamedKernel {
   KernelTime of;
 };
 std::vector<NamedKernel> named_kernels(const RunTrace& trace, const std::vector<RankKernels>& ranks);
-std::vector<CopyTime> all_copies(const std::vector<RankKernels>& ranks);
 // "aten::linear"; without what autograd puts before the names of backward operators.
 std::string op_text(const RunTrace& trace, const OpTime& op);
 std::vector<OpTime> all_ops(const std::vector<RankKernels>& ranks);

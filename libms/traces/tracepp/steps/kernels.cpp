@@ -150,12 +150,12 @@ class Measurement {
         op.kernels += of.origin == Origin::kernel ? 1 : 0;
       }
       if (of.origin == Origin::copy) {
-        CopyTime& copy = copies_[of.name];
+        KernelTime& copy = copies_[of.name];
         copy.name = of.name;
         copy.time.add(event.duration_ns);
         if (of.size_bytes >= 0) {
-          copy.moved.bytes += static_cast<double>(of.size_bytes);
-          copy.moved.bytes_ns += event.duration_ns;
+          copy.achieved.bytes += static_cast<double>(of.size_bytes);
+          copy.achieved.bytes_ns += event.duration_ns;
         }
       } else {
         KernelTime& kernel = kernels_[of.name];
@@ -302,8 +302,7 @@ class Measurement {
   std::vector<Owner> owners_;          // by event, of operators and calls
   std::vector<bool> holds_shaped_;     // by event: operators with a formula around another one
   std::unordered_map<std::uint32_t, Launched> launched_;
-  std::unordered_map<std::uint32_t, KernelTime> kernels_;  // by name
-  std::unordered_map<std::uint32_t, CopyTime> copies_;
+  std::unordered_map<std::uint32_t, KernelTime> kernels_, copies_;  // by name
   std::unordered_map<std::uint32_t, OpTime> ops_;
   RankKernels found_;
 };

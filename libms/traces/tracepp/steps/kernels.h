@@ -34,19 +34,17 @@ struct Achieved {
   double gb_s() const { return bytes_ns == 0 ? 0 : bytes / static_cast<double>(bytes_ns); }
 };
 
+// Kernels of one name, or copies and settings of memory: "Memcpy HtoD (Pageable -> Device)".
 struct KernelTime {
   std::uint32_t name = 0;  // string
   Kind kind = Kind::other_compute;
   TensorCores cores = TensorCores::unknown;
   Lengths time;
   Achieved achieved;
-};
-
-// Copies and settings of memory of one name: "Memcpy HtoD (Pageable -> Device)".
-struct CopyTime {
-  std::uint32_t name = 0;  // string
-  Lengths time;
-  Achieved moved;  // bytes
+  void add(const KernelTime& other) {
+    time.add(other.time);
+    achieved.add(other.achieved);
+  }
 };
 
 // An operator that no other one encloses.
@@ -87,7 +85,7 @@ struct StepFlops {
 struct RankKernels {
   bool has_device = false;
   std::vector<KernelTime> kernels;  // the longest first
-  std::vector<CopyTime> copies;
+  std::vector<KernelTime> copies;
   std::vector<OpTime> ops;  // by time of the device; without one, of the host
   LaunchTimes launches;
   std::vector<QueueLength> queues;
