@@ -140,5 +140,26 @@ TEST(Communication, TheSlowRankComesLast) {
     EXPECT_LT(report.by_rank[r].caused_ns, report.by_rank[2].caused_ns) << r;
 }
 
+TEST(SizeBuckets, AreOfPowersOfTwoWithTheFormulaOfNcclTests) {
+  CommReport report;
+  report.classes = {{.axis = GroupAxis::dp, .kind = Kind::all_reduce, .size_bytes = 5000, .members = 4},
+                    {.axis = GroupAxis::dp, .kind = Kind::all_reduce, .size_bytes = 8191, .members = 4},
+                    {.axis = GroupAxis::dp, .kind = Kind::all_reduce, .size_bytes = 8192, .members = 4},
+                    {.axis = GroupAxis::dp, .kind = Kind::all_gather, .size_bytes = 8192, .members = 4},
+                    {.axis = GroupAxis::dp, .kind = Kind::all_reduce, .size_bytes = -1, .members = 4}};
+  for (std::uint32_t c = 0; c < report.classes.size(); ++c)
+    report.rows.push_back({.of_class = c, .operations = 2, .complete = 2, .transfer_ns = 2000});
+  const std::vector<SizeBucket> buckets = size_buckets(report);
+  ASSERT_EQ(buckets.size(), 3U);
+  const auto bucket = [&](Kind kind, std::int64_t bytes) {
+    return *std::ranges::find_if(buckets,
+                                 [&](const SizeBucket& b) { return b.kind == kind && b.least_bytes == bytes; });
+  };
+  EXPECT_EQ(bucket(Kind::all_reduce, 4096).operations, 4U);
+  EXPECT_DOUBLE_EQ(bucket(Kind::all_reduce, 4096).bus_bandwidth, 2 * (5000.0 + 8191) / 4e-6 * 1.5);
+  EXPECT_DOUBLE_EQ(bucket(Kind::all_reduce, 8192).bus_bandwidth, 8192 / 1e-6 * 1.5);
+  EXPECT_DOUBLE_EQ(bucket(Kind::all_gather, 8192).bus_bandwidth, 8192 / 1e-6 * 0.75);
+}
+
 }  // namespace
 }  // namespace ms::tracepp

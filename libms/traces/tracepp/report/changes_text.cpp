@@ -109,7 +109,18 @@ std::string communication_text(const RunTrace& trace, const CommReport& report) 
                s.complete > 0 ? us_text(s.transfer_p50_s) : "-", s.complete > 0 ? us_text(s.transfer_p99_s) : "-",
                gb_text(s.bus_bandwidth)});
   }
-  return table.str() + edges_text(report) + lateness_text(trace, report) + "\n" + suspects_text(trace, report);
+  TextTable sizes({{"bus GB/s of"},
+                   {"size from", Align::right},
+                   {"ranks", Align::right},
+                   {"operations", Align::right},
+                   {"bus GB/s", Align::right}});
+  const std::vector<SizeBucket> buckets = size_buckets(report);
+  for (const SizeBucket& of : buckets) {
+    sizes.row({class_text({.axis = of.axis, .kind = of.kind}), size_text(of.least_bytes), std::to_string(of.members),
+               std::to_string(of.operations), gb_text(of.bus_bandwidth)});
+  }
+  return table.str() + (buckets.empty() ? "" : "\n" + sizes.str()) + edges_text(report) + lateness_text(trace, report) +
+         "\n" + suspects_text(trace, report);
 }
 
 std::string change_points_text(const RunTrace& trace, const ChangePoints& found) {

@@ -141,11 +141,8 @@ Json effective_json(const RunTrace& trace, const Effective& e) {
 }
 
 Json communication_json(const RunTrace& trace, const CommReport& report) {
-  Json json{{"classes", Json::array()},
-            {"edges", Json::array()},
-            {"groups", Json::array()},
-            {"suspects", Json::array()},
-            {"ranks", Json::array()}};
+  Json json{{"classes", Json::array()}, {"sizes", Json::array()},    {"edges", Json::array()},
+            {"groups", Json::array()},  {"suspects", Json::array()}, {"ranks", Json::array()}};
   for (std::size_t c = 0; c < report.classes.size(); ++c) {
     const ClassSummary& s = report.summaries[c];
     Json row = class_json(report.classes[c]);
@@ -157,6 +154,14 @@ Json communication_json(const RunTrace& trace, const CommReport& report) {
                 {"transfer_p99_s", s.transfer_p99_s},
                 {"bus_bytes_per_s", known_or_null(s.bus_bandwidth)}});
     json["classes"].push_back(std::move(row));
+  }
+  for (const SizeBucket& of : size_buckets(report)) {
+    json["sizes"].push_back({{"axis", to_string(of.axis)},
+                             {"kind", to_string(of.kind)},
+                             {"members", of.members},
+                             {"from_bytes", of.least_bytes},
+                             {"operations", of.operations},
+                             {"bus_bytes_per_s", of.bus_bandwidth}});
   }
   for (const EdgeSummary& edge : report.edges) {
     json["edges"].push_back({{"from_stage", edge.from_stage},

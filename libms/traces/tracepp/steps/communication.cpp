@@ -1,6 +1,7 @@
 #include "tracepp/steps/communication.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -180,6 +181,7 @@ class Meter {
     }
     ++lateness[last].last;
     lateness[last].caused_ns += waits_ns;
+    if (is_foreign_) lateness[last].caused_in[event(members[0]).step] += waits_ns;
   }
 
   void close(std::uint32_t row, Samples& samples) const {
@@ -290,6 +292,30 @@ double bus_factor(Kind kind, int members) {
   }
 }
 
+std::vector<SizeBucket> size_buckets(const CommReport& report) {
+  struct Sum {
+    std::uint64_t operations = 0;
+    double bytes = 0, transfer_s = 0;
+  };
+  std::map<std::tuple<GroupAxis, Kind, int, std::int64_t>, Sum> sums;
+  for (const CommRow& row : report.rows) {
+    const CommClass& of = report.classes[row.of_class];
+    if (of.size_bytes <= 0 || row.transfer_ns <= 0) continue;
+    const auto least = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(of.size_bytes)));
+    Sum& sum = sums[{of.axis, of.kind, of.members, least}];
+    sum.operations += row.complete;
+    sum.bytes += static_cast<double>(of.size_bytes) * static_cast<double>(row.complete);
+    sum.transfer_s += seconds(row.transfer_ns);
+  }
+  std::vector<SizeBucket> buckets;
+  for (const auto& [key, sum] : sums) {
+    const auto& [axis, kind, members, least] = key;
+    buckets.push_back(
+        {axis, kind, members, least, sum.operations, sum.bytes / sum.transfer_s * bus_factor(kind, members)});
+  }
+  return buckets;
+}
+
 CommReport measure_communication(const RunTrace& trace, const Matches& matches) {
   const Plan plan = plan_rows(trace);
   const std::size_t count = plan.group_of_row.size();
@@ -311,6 +337,7 @@ CommReport measure_communication(const RunTrace& trace, const Matches& matches) 
       report.by_rank[r].guessed += lateness[r].guessed;
       report.by_rank[r].caused_ns += lateness[r].caused_ns;
       report.by_rank[r].waited_ns += lateness[r].waited_ns;
+      for (const auto& [step, ns] : lateness[r].caused_in) report.by_rank[r].caused_in[step] += ns;
     }
   });
 

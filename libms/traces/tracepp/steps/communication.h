@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "tracepp/matching.h"
@@ -62,6 +63,17 @@ struct Lateness {
   std::uint64_t partial = 0, guessed = 0;   // of them: members were not traced; who meets in them is a guess
   std::int64_t caused_ns = 0;               // waiting of the others when it was the last one
   std::int64_t waited_ns = 0;               // its own
+  std::map<std::int32_t, std::int64_t> caused_in = {};  // caused_ns by step; in traces of other programs
+};
+
+// Operations of a power of two of bytes, up to twice as many, on one axis.
+struct SizeBucket {
+  GroupAxis axis = GroupAxis::other;
+  Kind kind = Kind::other;
+  int members = 0;
+  std::int64_t least_bytes = 0;
+  std::uint64_t operations = 0;
+  double bus_bandwidth = 0;  // bytes per second, of all their bytes and transfers: large ones weigh more
 };
 
 struct CommReport {
@@ -72,6 +84,9 @@ struct CommReport {
   std::vector<std::uint32_t> suspects;  // rows that may be on a slow link, the slowest first
   std::vector<Lateness> by_rank;        // [rank's index]
 };
+
+// Returns them by axis, kind, members and size; without operations of unknown size or transfer.
+std::vector<SizeBucket> size_buckets(const CommReport& report);
 
 CommReport measure_communication(const RunTrace& trace, const Matches& matches);
 
