@@ -250,7 +250,8 @@ TEST(LastComer, HasTheConfidenceOfWhatItRestsOn) {
       {"older traces: the one group that is listed", {.has_arguments = false}, true, 0.85, 0.95, false},
       {"no groups at all: by order", {.has_arguments = false, .has_config = false}, true, 0.3, 0.6, false},
       {"a rank without a trace", {.traced = {0, 2, 3}}, true, 0.2, 0.5, true},
-      {"too few steps", {.steps = 4}, false, 0, 0, false},
+      {"too few steps", {.steps = 4}, true, 0.2, 0.5, true},
+      {"one step", {.steps = 1}, false, 0, 0, false},
       {"no slow rank", {.slow = -1}, true, 0, 1, false},  // the last by 10 us: of no cost
   };
   for (const Row& row : rows) {

@@ -23,6 +23,10 @@ class KinetoJob {
   KinetoJob& op(const std::string& name, double begin, double end, int thread = 100) {
     return host("cpu_op", name, begin, end, thread);
   }
+  KinetoJob& shaped(const std::string& name, double begin, double end, const std::string& dims) {
+    return add("cpu_op", name, begin, end, 100, 100,
+               fmt::format(R"("Input Dims":{},"Input type":["float","float"],"Concrete Inputs":["",""])", dims));
+  }
   KinetoJob& python(const std::string& name, double begin, double end) {
     return host("python_function", name, begin, end);
   }

@@ -43,6 +43,8 @@ struct Finding {
   double confidence = 0;   // 0 .. 1
   std::string evidence;    // a sentence
   std::string doubt = {};  // why the cause may lie in what is missing of the traces; empty: it does not
+  std::string hint = {};   // what to do; may be empty
+  std::string line = {};   // of the host, where most of it is: "train.py(212): step"; may be empty
 };
 
 inline bool is_fault(const Finding& finding) { return kind_of(finding.code).is_fault; }

@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "base/text.h"
+#include "tracepp/findings/slow_work.h"
 #include "tracepp/robust.h"
 
 namespace ms::tracepp {
 namespace {
 
-constexpr std::uint64_t kLeastCollectives = 8;
+constexpr std::uint64_t kLeastCollectives = 2, kFewCollectives = 8;
 constexpr double kSure = 0.9, kMany = 0.95;
 constexpr std::uint64_t kManyCollectives = 64;
 // Equal ranks also differ. One of them comes last in many steps by chance; that costs little.
-constexpr double kMostChance = 0.01, kLittle = 0.01;
+constexpr double kMostChance = 0.01, kLittle = 0.01, kMuch = 0.05;
 // The most confidence where a rank that is not there may come later still, or it is a guess who meets whom.
 constexpr double kMostInDoubt = 0.5, kMostGuessed = 0.6, kMostBehindOthers = 0.7;
 
@@ -50,6 +51,21 @@ double chance_of(double part_last, double steps, std::size_t ranks) {
                        (steps - k) * std::log1p(-p));
   }
   return std::min(1.0, chance * static_cast<double>(ranks));
+}
+
+// Returns the part of the rank's steps in which others waited longest for it.
+double led_steps(const std::vector<Lateness>& by_rank, std::size_t rank, double steps) {
+  double led = 0;
+  for (const auto& [step, ns] : by_rank[rank].caused_in) {
+    led += std::ranges::none_of(by_rank,
+                                [&](const Lateness& other) {
+                                  const auto of = other.caused_in.find(step);
+                                  return of != other.caused_in.end() && of->second > ns;
+                                })
+               ? 1
+               : 0;
+  }
+  return std::min(1.0, led / steps);
 }
 
 // Says what the rank did meanwhile.
@@ -97,9 +113,13 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
   found.cost_share = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
   found.cost_s = seconds(most->caused_ns) / steps / static_cast<double>(std::max<std::size_t>(by_rank.size() - 1, 1));
   const bool has_steps = breakdown.of_rank(rank).size() > 1;
-  const bool is_chance = ranks.size() > 1 && chance_of(last, has_steps ? steps : static_cast<double>(most->collectives),
-                                                       ranks.size()) > kMostChance;
+  const bool is_chance =
+      ranks.size() > 1 &&
+      (has_steps ? chance_of(led_steps(by_rank, rank, steps), steps, ranks.size())
+                 : chance_of(last, static_cast<double>(most->collectives), ranks.size())) > kMostChance;
+  const bool is_short = most->collectives < kFewCollectives;
   if (is_chance && found.cost_share < kLittle) return std::nullopt;
+  if (is_short && (most->last < most->collectives || found.cost_share < kMuch)) return std::nullopt;
   if (!breakdown.of_rank(rank).empty()) {
     found.first_step = breakdown.of_rank(rank).front().step;
     found.last_step = breakdown.of_rank(rank).back().step;
@@ -117,9 +137,22 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
       cause != nullptr ? instead_text(*of_rank, *cause, steps)
       : computes       ? fmt::format("it computes longer, by {:.0f} % of a step", 100 * more)
                        : "it does not compute longer than they do: its device begins late");
+  if (cause == nullptr ? computes : cause->of == to_string(PathOf::kernel) || cause->of == to_string(PathOf::host)) {
+    const double least_s =
+        cause == nullptr ? more * seconds(sum_of(breakdown.of_rank(rank)).length_ns) : seconds(cause->more_ns);
+    SlowWork work = find_slow_work(trace, rank, 500 * least_s / steps);
+    if (!work.sentence.empty()) found.evidence += "; " + work.sentence;
+    found.hint = std::move(work.hint);
+    found.line = std::move(work.line);
+  }
   found.confidence = (most->collectives >= kManyCollectives ? kMany : kSure) * std::min(1.0, 0.5 + 0.5 * last);
   if (cause != nullptr && LateRank::waits(*cause)) {
     found.doubt = "it waits itself for others meanwhile";
+    found.confidence = std::min(found.confidence, kMostInDoubt);
+  }
+  if (is_chance || is_short) {
+    found.doubt =
+        fmt::format("it may be chance in {}: record more steps", plural(breakdown.of_rank(rank).size(), "step"));
     found.confidence = std::min(found.confidence, kMostInDoubt);
   }
   if (most->partial > 0) {

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <set>
+#include <numeric>
 #include <string_view>
+#include <unordered_map>
 
 #include "tracepp/steps/host_threads.h"
 
@@ -40,73 +41,62 @@ std::string name_of(const RunTrace& trace, const PathWork& work) {
   return name;
 }
 
-void add_work(const RunTrace& trace, const RankTrace& rank, const HostThreads& host, WorkTotals& totals) {
-  const auto name = [&](std::uint32_t event) {
-    return std::string(trace.strings.text(trace.info(rank.events[event]).name));
-  };
+// Totals by string of the trace.
+struct WorkIds {
+  std::unordered_map<std::uint32_t, WorkTotal> kernels, ops, lines;
+  std::unordered_map<std::uint32_t, std::uint32_t> above;
+};
+
+void add_rank(const RunTrace& trace, const RankTrace& rank, const HostThreads& host, bool one_run, WorkIds& ids) {
+  const auto name = [&](std::uint32_t event) { return trace.info(rank.events[event]).name; };
+  std::vector<std::uint32_t> seen;
   // Adds work below the operators around an event, each name once, and the innermost line.
   const auto add = [&](std::uint32_t below, std::int64_t time_ns) {
-    std::set<std::string> seen;
-    for (std::uint32_t at = below; at != kAbsentEvent; at = host.around(at))
-      if (host.role(at) == HostRole::op && seen.insert(name(at)).second) totals.ops[name(at)].time_ns += time_ns;
+    seen.clear();
+    for (std::uint32_t at = below; at != kAbsentEvent; at = host.around(at)) {
+      if (host.role(at) != HostRole::op || std::ranges::find(seen, name(at)) != seen.end()) continue;
+      seen.push_back(name(at));
+      ids.ops[name(at)].time_ns += time_ns;
+    }
     const IdlePlace place = host.place(below, IdleCause::late);
     if (place.line == 0) return;
-    WorkTotal& line = totals.lines[without_number(trace.strings.text(place.line))];
+    WorkTotal& line = ids.lines[place.line];
     ++line.calls;
     line.time_ns += time_ns;
-  };
-  const auto add_kernel = [&](std::uint32_t event) {
-    WorkTotal& kernel = totals.kernels[name(event)];
-    ++kernel.calls;
-    kernel.time_ns += rank.events[event].duration_ns;
   };
   std::size_t launch = 0;
   for (std::uint32_t i = 0; i < rank.events.size(); ++i) {
     const Event& event = rank.events[i];
     const EventInfo& info = trace.info(event);
-    if (event.state != State::ended) continue;
+    if (event.state != State::ended || (one_run && trace::is_comm(info.kind))) continue;
     if (is_device_work(info)) {
       while (launch < rank.launches.size() && rank.launches[launch].event < i) ++launch;
       const bool is_linked = launch < rank.launches.size() && rank.launches[launch].event == i;
       const std::uint32_t call = is_linked ? rank.launches[launch].call : kAbsentEvent;
       if ((is_linked ? rank.events[call].step : event.step) == kNoStep) continue;
-      add_kernel(i);
+      WorkTotal& kernel = ids.kernels[info.name];
+      ++kernel.calls;
+      kernel.time_ns += event.duration_ns;
       if (is_linked) add(call, event.duration_ns);
     } else if (host.role(i) == HostRole::op && event.step != kNoStep) {
-      ++totals.ops[name(i)].calls;
+      WorkTotal& op = ids.ops[info.name];
+      ++op.calls;
+      op.flops += info.flops;
       std::uint32_t above = host.around(i);
       while (above != kAbsentEvent && host.role(above) != HostRole::op) above = host.around(above);
-      totals.above.try_emplace(name(i), above == kAbsentEvent ? "" : name(above));
+      ids.above.try_emplace(info.name, above == kAbsentEvent ? 0 : name(above));
       // Without a device, operators are the work.
       if (host.has_device()) continue;
       if (above == kAbsentEvent) {
         add(i, event.duration_ns);
       } else {
-        totals.ops[name(i)].time_ns += event.duration_ns;
+        op.time_ns += event.duration_ns;
       }
     }
   }
 }
 
 using Totals = std::map<std::string, WorkTotal>;
-
-std::vector<NameDiff> compare_names(const Totals& before, std::size_t steps_before, const Totals& after,
-                                    std::size_t steps_after) {
-  std::map<std::string, NameDiff> names;
-  const auto add = [&](const Totals& totals, std::size_t steps, double BeforeAfter::*side) {
-    for (const auto& [name, total] : totals) {
-      NameDiff& diff = names.try_emplace(name, NameDiff{.name = name}).first->second;
-      diff.calls.*side = static_cast<double>(total.calls) / static_cast<double>(steps);
-      diff.ms.*side = 1e-6 * static_cast<double>(total.time_ns) / static_cast<double>(steps);
-    }
-  };
-  add(before, steps_before, &BeforeAfter::before);
-  add(after, steps_after, &BeforeAfter::after);
-  std::vector<NameDiff> found;
-  for (auto& [name, diff] : names) found.push_back(std::move(diff));
-  std::ranges::stable_sort(found, std::greater<>{}, [](const NameDiff& d) { return std::abs(d.ms.change()); });
-  return found;
-}
 
 // Pairs operators that vanished with those that appeared below the same operator, which both runs call.
 std::vector<OpSwap> find_swaps(const WorkDiff& diff, const WorkTotals& before, const WorkTotals& after) {
@@ -160,12 +150,49 @@ std::pair<std::string, std::string> path_key(const RunTrace& trace, const PathWo
   return {class_of(work), name_of(trace, work)};
 }
 
+std::vector<NameDiff> compare_names(const Totals& before, std::size_t steps_before, const Totals& after,
+                                    std::size_t steps_after) {
+  std::map<std::string, NameDiff> names;
+  const auto add = [&](const Totals& totals, std::size_t steps, double BeforeAfter::*side) {
+    for (const auto& [name, total] : totals) {
+      NameDiff& diff = names.try_emplace(name, NameDiff{.name = name}).first->second;
+      diff.calls.*side = static_cast<double>(total.calls) / static_cast<double>(steps);
+      diff.ms.*side = 1e-6 * static_cast<double>(total.time_ns) / static_cast<double>(steps);
+    }
+  };
+  add(before, steps_before, &BeforeAfter::before);
+  add(after, steps_after, &BeforeAfter::after);
+  std::vector<NameDiff> found;
+  for (auto& [name, diff] : names) found.push_back(std::move(diff));
+  std::ranges::stable_sort(found, std::greater<>{}, [](const NameDiff& d) { return std::abs(d.ms.change()); });
+  return found;
+}
+
+void add_work(const RunTrace& trace, std::span<const std::size_t> ranks, bool one_run, WorkTotals& totals) {
+  const std::vector<HostRole> roles = host_roles(trace);
+  WorkIds ids;
+  for (const std::size_t r : ranks)
+    add_rank(trace, trace.ranks[r], HostThreads(trace, roles, trace.ranks[r]), one_run, ids);
+  const auto text = [&](std::uint32_t id) { return std::string(trace.strings.text(id)); };
+  for (const auto& [of, into] : {std::pair(&ids.kernels, &totals.kernels), std::pair(&ids.ops, &totals.ops),
+                                 std::pair(&ids.lines, &totals.lines)}) {
+    for (const auto& [id, total] : *of) {
+      WorkTotal& sum = (*into)[of == &ids.lines && !one_run ? without_number(text(id)) : text(id)];
+      sum.calls += total.calls;
+      sum.time_ns += total.time_ns;
+      sum.flops += total.flops;
+    }
+  }
+  for (const auto& [id, above] : ids.above) totals.above.try_emplace(text(id), text(above));
+}
+
 WorkTotals work_totals(const RunTrace& trace, const DevicePaths& paths, std::size_t rank_steps) {
   WorkTotals totals{.unknown = paths.unknown, .steps = paths.steps.size(), .rank_steps = rank_steps};
   if (totals.unknown.empty() && (totals.steps == 0 || rank_steps == 0)) totals.unknown = "no finished step";
   if (!totals.unknown.empty()) return totals;
-  const std::vector<HostRole> roles = host_roles(trace);
-  for (const RankTrace& rank : trace.ranks) add_work(trace, rank, HostThreads(trace, roles, rank), totals);
+  std::vector<std::size_t> all(trace.ranks.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  add_work(trace, all, false, totals);
   for (const DevicePath& step : paths.steps) {
     for (const DevicePiece& piece : step.pieces)
       totals.path[path_key(trace, piece.work)][trace.ranks[piece.rank].rank] += piece.end_ns - piece.begin_ns;

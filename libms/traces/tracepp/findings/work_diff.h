@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ namespace ms::tracepp {
 struct WorkTotal {
   std::uint64_t calls = 0;
   std::int64_t time_ns = 0;
+  double flops = 0;  // of operators with shapes
 };
 
 // The work of one run. Names are texts, and lines are without their numbers: code that moved is the same code.
@@ -33,6 +35,9 @@ struct WorkTotals {
 // Returns class and name of a part of a path.
 std::pair<std::string, std::string> path_key(const RunTrace& trace, const PathWork& work);
 WorkTotals work_totals(const RunTrace& trace, const DevicePaths& paths, std::size_t rank_steps);
+// Adds the kernels, operators and lines of some ranks, by their indices. To compare ranks of `one_run`: lines keep
+// their numbers, and communication is left out.
+void add_work(const RunTrace& trace, std::span<const std::size_t> ranks, bool one_run, WorkTotals& totals);
 
 // A part of the critical path: "data", "enumerate(DataLoader)".
 struct PathDiff {
@@ -62,6 +67,9 @@ struct WorkDiff {
   std::vector<OpSwap> swaps = {};      // the largest change of time first, as below
   std::vector<NameDiff> kernels = {}, ops = {}, lines = {};
 };
+// Returns the names of both, the largest change of time first.
+std::vector<NameDiff> compare_names(const std::map<std::string, WorkTotal>& before, std::size_t steps_before,
+                                    const std::map<std::string, WorkTotal>& after, std::size_t steps_after);
 WorkDiff compare_work(const WorkTotals& before, const WorkTotals& after);
 
 }  // namespace ms::tracepp

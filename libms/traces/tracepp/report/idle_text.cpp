@@ -158,7 +158,7 @@ Json idle_json(const RunTrace& trace, const std::vector<RankIdle>& idle) {
                         {"ms", 1e-6 * static_cast<double>(ns)},
                         {"share", share_of(ns, of.length_ns())},
                         {"times", times},
-                        {"confidence", confidence_of(place.cause)}});
+                        {"confidence", confidence_of(place)}});
     }
     Json& streams = rank["hta_us"] = Json::array();
     for (const StreamIdle& stream : of.streams) {

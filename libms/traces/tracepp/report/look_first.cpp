@@ -94,11 +94,12 @@ void add_slow_groups(std::vector<Advice>& list, const RunTrace& trace, const Ana
 void add_last_comer(std::vector<Advice>& list, const Finding& found) {
   list.push_back({.cost_share = found.cost_share,
                   .sentence = found.evidence + (found.doubt.empty() ? "" : "; in doubt: ") + found.doubt,
-                  .hint = "ms-tracepp stragglers shows it by rank",
+                  .hint = found.hint.empty() ? "ms-tracepp stragglers shows it by rank" : found.hint,
                   .is = found.doubt.empty() ? Advice::Is::fault : Advice::Is::lost,
                   .confidence = found.confidence,
                   .cause = to_string(found.code),
-                  .rank = found.ranks.front()});
+                  .rank = found.ranks.front(),
+                  .line = found.line});
 }
 
 std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
@@ -174,7 +175,8 @@ constexpr std::array<IdleWords, kIdleCauses> kIdleWords{
 // Adds the largest causes of idle time: of one rank if it has much more of it than the others.
 void add_idle(std::vector<Advice>& list, const RunTrace& trace, const std::vector<RankIdle>& idle) {
   constexpr std::size_t kMostCauses = 2;
-  constexpr double kUneven = 2, kUnevenShare = 0.02;
+  constexpr double kUneven = 2, kUnevenShare = 0.02, kNearlyAll = 0.9, kMostOnce = 0.7;
+  constexpr std::size_t kFewSteps = 3;
   std::vector<Advice> found;
   for (std::size_t c = 0; c < kIdleCauses; ++c) {
     const auto cause = static_cast<IdleCause>(c);
@@ -195,15 +197,18 @@ void add_idle(std::vector<Advice>& list, const RunTrace& trace, const std::vecto
                   .sentence = {},
                   .hint = std::string(kIdleWords[c].hint),
                   .is = kIdleWords[c].is_design ? Advice::Is::design : Advice::Is::lost,
-                  .confidence = confidence_of(cause),
                   .cause = to_string(cause),
                   .rank = is_uneven ? trace.ranks[most].rank : -1};
     const RankIdle& worst = idle[most];
-    advice.sentence = is_uneven
-                          ? fmt::format("{} is idle in {} of its time {}; other ranks in {}", rank_text(trace, most),
-                                        rough_percent(shares[most]), kIdleWords[c].why, rough_percent(of_others))
-                          : fmt::format("{} are idle in {} of their time {}", worst.has_device ? "devices" : "ranks",
-                                        rough_percent(advice.cost_share), kIdleWords[c].why);
+    advice.sentence =
+        is_uneven
+            ? fmt::format("{} is idle in {} of its time {}; other ranks in {}", rank_text(trace, most),
+                          rough_percent(shares[most]), kIdleWords[c].why, rough_percent(of_others))
+            : fmt::format("{} idle in {} of {} time {}",
+                          idle.size() == 1   ? worst.has_device ? "the device is" : "the rank is"
+                          : worst.has_device ? "devices are"
+                                             : "ranks are",
+                          rough_percent(advice.cost_share), idle.size() == 1 ? "its" : "their", kIdleWords[c].why);
     std::map<std::uint32_t, std::int64_t> lines;  // a line may be in many places
     for (const IdleTime& time : worst.places)
       if (time.place.cause == cause) lines[time.place.line] += time.ns;
@@ -212,6 +217,8 @@ void add_idle(std::vector<Advice>& list, const RunTrace& trace, const std::vecto
       return time.place.cause == cause && time.place.line == line->first;
     });
     const std::string where = place == worst.places.end() ? "" : place_text(trace, place->place);
+    advice.confidence =
+        confidence_of(is_uneven || place == worst.places.end() ? IdlePlace{.cause = cause} : place->place);
     const double of_place =
         where.empty() ? 0 : share(static_cast<double>(line->second), static_cast<double>(worst.length_ns()));
     if (of_place > 0) advice.line = trace.strings.text(place->place.line);
@@ -221,6 +228,13 @@ void add_idle(std::vector<Advice>& list, const RunTrace& trace, const std::vecto
     if (of_place > 0 && place->place.before != 0) {
       advice.hint = "the trace shows nothing of the host then: record with_stack=True";
     }
+    // One rank alone may have it by chance in few steps, or in one.
+    const auto longest = std::ranges::max_element(worst.steps, {}, [&](const IdleStep& step) { return step.ns[c]; });
+    const bool is_once = worst.steps.size() >= kFewSteps &&
+                         static_cast<double>(longest->ns[c]) > kNearlyAll * static_cast<double>(worst.of(cause));
+    if (is_once) advice.sentence += fmt::format("; nearly all of it in step {}", longest->step);
+    if (is_once || (is_uneven && worst.steps.size() < kFewSteps))
+      advice.confidence = std::min(advice.confidence, kMostOnce);
     if (cause == IdleCause::unknown && !worst.doubt.empty()) advice.hint = worst.doubt;
     found.push_back(std::move(advice));
   }
@@ -238,6 +252,8 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
   const double bubble_share = bubble.unknown.empty() ? share(bubble.measured_s, step_s) : 0.0;
   double bubble_left = bubble_share;
   double late_left = analysis.last_comer ? analysis.last_comer->cost_share : 0.0;  // listed already, with its rank
+  const std::int64_t world = trace.has_mesh ? trace.mesh.size() : trace.world;
+  const bool lacks_ranks = std::ssize(trace.ranks) > 1 && std::ssize(trace.ranks) < world;
   for (const GroupAxis axis : kWaitOrder) {
     const AxisTime& time = sum.axis(axis);
     double cost = part(time.waiting_ns);
@@ -250,13 +266,14 @@ void add_symptoms(std::vector<Advice>& list, const RunTrace& trace, const Analys
     const double of_late = std::min(cost, late_left);
     cost -= of_late;
     late_left -= of_late;
-    list.push_back({.cost_share = cost,
-                    .sentence = fmt::format("ranks wait for {} communication in {} of their time; {} of it is hidden "
-                                            "under computing",
-                                            to_string(axis), rough_percent(cost), rough_percent(time.overlap())),
-                    .hint = axis_hint(axis, trace),
-                    .is = Advice::Is::design,
-                    .cause = "communication"});
+    list.push_back(
+        {.cost_share = cost,
+         .sentence = fmt::format("ranks wait for {} communication in {} of their time; {} of it is hidden "
+                                 "under computing",
+                                 to_string(axis), rough_percent(cost), rough_percent(time.overlap())),
+         .hint = lacks_ranks ? "some ranks have no trace: the others may wait for one of them" : axis_hint(axis, trace),
+         .is = Advice::Is::design,
+         .cause = "communication"});
   }
   add_bubble(list, bubble, bubble_share, share(bubble.expected_s, step_s));
   list.push_back(

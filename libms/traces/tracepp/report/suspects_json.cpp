@@ -21,11 +21,18 @@ Json parts_json(const std::vector<Contribution>& parts, bool known) {
 }  // namespace
 
 Json finding_json(const Finding& finding) {
-  return {{"code", to_string(finding.code)},  {"ranks", finding.ranks},
-          {"first_step", finding.first_step}, {"last_step", finding.last_step},
-          {"cost_s", number(finding.cost_s)}, {"cost_share", number(finding.cost_share)},
-          {"fault", is_fault(finding)},       {"confidence", number(finding.confidence)},
-          {"evidence", finding.evidence},     {"doubt", finding.doubt.empty() ? Json() : Json(finding.doubt)}};
+  return {{"code", to_string(finding.code)},
+          {"ranks", finding.ranks},
+          {"first_step", finding.first_step},
+          {"last_step", finding.last_step},
+          {"cost_s", number(finding.cost_s)},
+          {"cost_share", number(finding.cost_share)},
+          {"fault", is_fault(finding)},
+          {"confidence", number(finding.confidence)},
+          {"evidence", finding.evidence},
+          {"doubt", finding.doubt.empty() ? Json() : Json(finding.doubt)},
+          {"hint", finding.hint.empty() ? Json() : Json(finding.hint)},
+          {"line", finding.line.empty() ? Json() : Json(finding.line)}};
 }
 
 std::string suspects_json(const Diagnosis& diagnosis) {

@@ -216,9 +216,10 @@ std::string_view to_string(IdleCause cause) {
   return kNames[static_cast<std::size_t>(cause)];
 }
 
-double confidence_of(IdleCause cause) {
+double confidence_of(const IdlePlace& place) {
+  constexpr double kUnseen = 0.5;
   constexpr std::array<double, kIdleCauses> kSure{0.85, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.6, 0.9, 0.7, 0};
-  return kSure[static_cast<std::size_t>(cause)];
+  return place.before != 0 ? kUnseen : kSure[static_cast<std::size_t>(place.cause)];
 }
 
 std::int64_t RankIdle::of(IdleCause cause) const {

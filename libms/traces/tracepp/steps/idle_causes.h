@@ -34,10 +34,6 @@ enum class IdleCause : std::uint8_t {
 };
 inline constexpr std::size_t kIdleCauses = 12;
 std::string_view to_string(IdleCause cause);
-// Returns how sure the cause is, from 0 to 1: whether a launch came late is measured, what a queued kernel waits for is
-// not.
-double confidence_of(IdleCause cause);
-
 struct IdleStep {
   std::int32_t step = kNoStep;
   std::int64_t length_ns = 0;
@@ -54,6 +50,9 @@ struct IdlePlace {
   std::uint32_t before = 0;  // where nothing else is known: what was launched next
   auto operator<=>(const IdlePlace&) const = default;
 };
+// Returns how sure the cause is, from 0 to 1: whether a launch came late is measured, what a queued kernel waits for is
+// not, nor why a launch came late of whose thread the trace shows nothing.
+double confidence_of(const IdlePlace& place);
 struct IdleTime {
   IdlePlace place;
   std::int64_t ns = 0;
