@@ -57,9 +57,14 @@ void HostThreads::nest(Thread& thread) {
 }
 
 std::size_t HostThreads::begun(const Thread& thread, std::int64_t time_ns) const {
-  const auto later = std::ranges::upper_bound(thread.events, time_ns, {},
-                                              [&](std::uint32_t event) { return rank_.events[event].begin_ns; });
-  return static_cast<std::size_t>(later - thread.events.begin());
+  const auto begin_ns = [&](std::uint32_t event) { return rank_.events[event].begin_ns; };
+  std::size_t& count = thread.begun;  // most searches repeat the time of the one before
+  const bool has_begun = count == 0 || begin_ns(thread.events[count - 1]) <= time_ns;
+  if (!has_begun || (count < thread.events.size() && begin_ns(thread.events[count]) <= time_ns)) {
+    const auto later = std::ranges::upper_bound(thread.events, time_ns, {}, begin_ns);
+    count = static_cast<std::size_t>(later - thread.events.begin());
+  }
+  return count;
 }
 
 std::uint32_t HostThreads::innermost(std::size_t lane, std::int64_t time_ns) const {

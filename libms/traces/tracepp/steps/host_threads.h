@@ -64,6 +64,7 @@ class HostThreads {
   struct Thread {
     std::vector<std::uint32_t> events;  // by begin; of those that begin together, the outer one first
     std::vector<std::uint32_t> waits;
+    mutable std::size_t begun = 0;  // the result of the newest search
   };
   std::uint32_t info_of(std::uint32_t event) const { return rank_.events[event].info; }
   void nest(Thread& thread);
