@@ -6,13 +6,15 @@ causes.py plan DIR              writes the traces that such jobs on GPUs would l
 causes.py judge MS_TRACEPP DIR  asks ms-tracepp report about every case of DIR
 
 Right: every cause that is expected is among the first three answers, with its rank and its Python function, and no
-answer with a confidence of 0.8 or more blames anything else. Exits 1 if fewer than nine in ten are right, or one of
+answer with a confidence of 0.8 or more blames anything else. In the VARIANTS only the latter. Exits 1 if fewer than nine in ten are right, or one of
 these is wrong. Only making needs PyTorch.
 """
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import gpu_jobs
 
 SURE = 0.8
 MUCH = 0.1  # of the time: an answer below says nothing of a job that is healthy otherwise
@@ -42,7 +44,7 @@ CASES = {
     "healthy-computes": ("Computes", 2, []),
 }
 
-# The same of planned jobs on GPUs: a function of Gpu.
+# The same of planned jobs on GPUs: a method of gpu_jobs.Gpu.
 PLANNED = {
     "gpu-pageable": ("pageable", 2, [("synchronises", None, "load_batch")]),
     "gpu-items": ("items", 2, [("synchronises", None, "log_loss")]),
@@ -53,117 +55,94 @@ PLANNED = {
     "gpu-healthy": ("healthy", 4, []),
 }
 
+# Mixtures of causes, and jobs that look slow and are not, each also as VARIANTS. There, nothing must be found.
+MIXED = {
+    "mix-item-one": ("item_one", 4, [("slow_rank", 2, None), ("synchronises", 2, "log_metrics")]),
+    "mix-loader-one": ("loader_one", 4, [("slow_rank", 1, None), ("data", 1, None)]),
+    "mix-loader-and-launches": ("loader_and_launches", 4, [("data", 1, None), ("late", None, "train_step")]),
+    "mix-loader-and-items": ("loader_and_items", 4, [("data", 0, None), ("late", None, "log_loss")]),
+    "mix-compute-and-item": ("compute_and_item", 4, [("slow_rank", 3, "train_step"), ("synchronises", 1, "log_loss")]),
+    "mix-saves-and-loader": ("saves_and_loader", 4, [("data", 3, None), ("save", 0, None)]),
+    "mix-pageable-and-loader": ("pageable_and_loader", 2, [("data", None, None), ("synchronises", None, "load_batch")]),
+    "mix-launches-one": ("launches_one", 4, [("slow_rank", 1, None), ("late", 1, "train_step"), ("launch", 1, None)]),
+    "mix-throttled": ("throttled", 4, [("slow_rank", 1, None)]),
+    "mix-other-kernel": ("other_kernel", 4, [("slow_rank", 2, "train_step")]),
+    "mix-validates": ("validates", 4, [("slow_rank", 0, "validate")]),
+    "mix-hot-expert": ("hot_expert", 4, [("slow_rank", 2, "train_step")]),
+    "mix-imbalanced-experts": ("imbalanced_experts", 4, [("communication", None, None)]),
+    "mix-collections": ("collections", 4, [("collection", None, None)]),
+    "mix-network": ("slow_network", 4, [("communication", None, None)]),
+    "mix-first": ("first_is_long", 4, [("compilation", None, None)]),
+    "mix-item-at-end": ("item_at_end", 4, []),
+    "mix-saves-in-thread": ("saves_in_thread", 2, []),
+    "mix-loads-in-thread": ("loads_in_thread", 2, []),
+    "mix-loader-hidden": ("loader_hidden", 2, []),
+    "mix-graphs": ("graphs", 2, []),
+}
 
-class Gpu:
-    """Writes the trace of a rank in microseconds: a host thread and two streams."""
 
-    def __init__(self, rank, ranks):
-        self.rank, self.ranks, self.events, self.now, self.free, self.calls = rank, ranks, [], 0.0, {7: 0.0, 20: 0.0}, 0
+def without(key, *values):
+    """The traces without events of which a field begins so."""
+    def changed(documents):
+        for document in documents:
+            document["traceEvents"] = [event for event in document["traceEvents"]
+                                       if not str(event.get(key, "")).startswith(values)]
+        return documents
+    return changed
 
-    def add(self, category, name, begin, end, pid=100, tid=100, **args):
-        self.events.append({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": round(begin, 3),
-                            "dur": round(end - begin, 3), "args": args})
 
-    def python(self, function, line, body, *args):
-        begin = self.now
-        self.now += 1
-        body(*args)
-        self.now += 1
-        self.add("python_function", f"train.py({line}): {function}", begin, self.now)
+def device_early(documents):
+    """The clock of the device is behind: kernels begin before their launch."""
+    for event in (event for document in documents for event in document["traceEvents"]):
+        event["ts"] -= 300 if event["pid"] == 0 else 0
+    return documents
 
-    def host(self, us):
-        self.now += us
 
-    def launch(self, name, us, stream=7, category="kernel", call="cudaLaunchKernel", after=None):
-        self.calls += 1
-        self.add("cuda_runtime", call, self.now, self.now + 4, correlation=self.calls)
-        begin = max(self.free[stream], self.now + 6, self.free[after] if after else 0)
-        self.free[stream] = begin + us
-        more = {"Collective name": "allreduce", "Group size": self.ranks, "In msg nelems": 1 << 20, "dtype": "Float",
-                "Process Group Name": "0", "Process Group Description": "default_pg",
-                "Process Group Ranks": str(list(range(self.ranks)))} if name.startswith("nccl") else {}
-        self.add(category, name, begin, begin + us, 0, stream, device=0, stream=stream, correlation=self.calls, **more)
-        self.now += 5
+def clocks_apart(documents):
+    for index, document in enumerate(documents):
+        for event in document["traceEvents"]:
+            event["ts"] += 7777 * index
+    return documents
 
-    def reduce(self, us, after=7):
-        self.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", us, 20, after=after)
 
-    def wait(self, call="cudaStreamSynchronize", stream=7, correlation=None):
-        begin = self.now
-        self.now = max(self.now, self.free[stream]) + 3
-        self.add("cuda_runtime", call, begin, self.now, correlation=correlation or self.calls + 100_000)
+def no_groups(documents):
+    for document in documents:
+        del document["distributedInfo"]["pg_config"]
+        for event in document["traceEvents"]:
+            event["args"] = {key: value for key, value in event["args"].items() if not key.startswith(("Process Group", "Group"))}
+    return documents
 
-    def layers(self, count, us):
-        for _ in range(count):
-            self.add("cpu_op", "aten::mm", self.now, self.now + 6)
-            self.launch("ampere_sgemm_128x64", us)
 
-    def write(self, body, path):
-        for step in range(8):
-            begin = self.now
-            self.python("train_step", 90, body, self)
-            self.now = max(self.now, self.free[7] - 600)  # the host is at most so far ahead
-            self.add("user_annotation", f"ProfilerStep#{step}", begin, self.now)
-        groups = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": self.ranks, "ranks": list(range(self.ranks))}]
-        path.write_text(json.dumps({
-            "schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": self.ranks,
-                                                    "pg_config": groups}, "traceEvents": self.events}))
-
-    def healthy(self):
-        self.layers(20, 200)
-        self.reduce(900, None)
-        self.layers(20, 200)
-
-    def pageable(self):
-        def load_batch():
-            self.launch("Memcpy HtoD (Pageable -> Device)", 900, category="gpu_memcpy", call="cudaMemcpyAsync")
-            self.wait("cudaStreamSynchronize")
-            self.host(700)
-        self.python("load_batch", 20, load_batch)
-        self.layers(10, 200)
-
-    def items(self):
-        def log_loss():
-            begin = self.now
-            self.launch("Memcpy DtoH (Device -> Pinned)", 1, category="gpu_memcpy", call="cudaMemcpyAsync")
-            self.wait()
-            self.add("cpu_op", "aten::item", begin, self.now)
-            self.host(60)
-        for _ in range(10):
-            self.layers(1, 90)
-            self.python("log_loss", 31, log_loss)
-
-    def launches(self):
-        def forward():
-            for _ in range(200):
-                self.host(12)
-                self.launch("elementwise_kernel", 3)
-        self.python("forward", 41, forward)
-
-    def logs(self):
-        self.layers(10, 200)
-        if self.rank == 2:
-            self.now = max(self.now, self.free[7] - 50)
-            self.python("log_metrics", 52, self.host, 1500)
-        self.layers(10, 200)
-
-    def no_overlap(self):
-        self.layers(10, 200)
-        self.reduce(1500)
-        self.free[7] = self.free[20]
-        self.layers(2, 200)
-
-    def copies(self):
-        self.launch("Memcpy HtoD (Pinned -> Device)", 1500, category="gpu_memcpy", call="cudaMemcpyAsync")
-        self.layers(10, 200)
+# What is done to the traces, and how many steps they have.
+VARIANTS = {
+    "one-step": (list, 1),
+    "two-steps": (list, 2),
+    "without-first": (lambda documents: documents[1:], 8),
+    "without-second": (lambda documents: documents[:1] + documents[2:], 8),
+    "no-python": (without("cat", "python_function"), 8),
+    "no-host": (without("cat", "python_function", "cpu_op", "cuda_runtime"), 8),
+    "no-steps": (without("name", "ProfilerStep"), 8),
+    "device-early": (device_early, 8),
+    "clocks-apart": (clocks_apart, 8),
+    "no-groups": (no_groups, 8),
+}
 
 
 def plan(directory):
-    for name, (body, ranks, _) in PLANNED.items():
+    def write(name, documents):
         place = Path(directory) / name
         place.mkdir(parents=True, exist_ok=True)
-        for rank in range(ranks):
-            Gpu(rank, ranks).write(getattr(Gpu, body), place / f"trace_rank{rank}.json")
+        for document in documents:
+            rank = document["distributedInfo"]["rank"]
+            (place / f"trace_rank{rank}.json").write_text(json.dumps(document))
+
+    def documents_of(body, ranks, steps):
+        return [gpu.document() for gpu in gpu_jobs.meet(ranks, getattr(gpu_jobs.Gpu, body), steps)]
+    for name, (body, ranks, _) in {**PLANNED, **MIXED}.items():
+        write(name, documents_of(body, ranks, 8))
+    for name, (body, ranks, _) in MIXED.items():
+        for variant, (change, steps) in VARIANTS.items():
+            write(f"{name}.{variant}", change(documents_of(body, ranks, steps)))
     return 0
 
 
@@ -196,30 +175,32 @@ def is_met(expected, answer):
             (function is None or line.endswith("): " + function)))
 
 
-def blames(answer, expected):
+def blames(answer, expected, variant):
     """Whether the answer is a wrong one: sure, of a cost that matters, and of another cause or rank than is there."""
     if answer["confidence"] is None or answer["confidence"] < SURE or answer["cost_share"] < MUCH:
         return False
     if answer["cause"] == "slow_rank":
         return not any(answer["rank"] == rank for _, rank, _ in expected)
-    return not any(is_met(one, answer) for one in expected)
+    if answer["cause"] == "launch":  # what comes of launches that are late
+        answer = {**answer, "cause": "late"}
+    return not any(is_met((cause, rank, None if variant else function), answer) for cause, rank, function in expected)
 
 
 def judge(program, directory):
     right = wrong = count = 0
-    for name, (_, _, expected) in {**CASES, **PLANNED}.items():
-        place = Path(directory) / name
-        if not place.is_dir():
-            continue
+    cases = {**CASES, **PLANNED, **MIXED}
+    for place in sorted(Path(directory).iterdir()):
+        name, _, variant = place.name.partition(".")
+        expected = cases[name][2]
         count += 1
         done = subprocess.run([program, "report", "--json", place], capture_output=True, text=True, timeout=60, check=True)
         answers = json.loads(done.stdout)["look_first"]
-        missed = [one for one in expected if not any(is_met(one, answer) for answer in answers)]
-        blamed = [answer for answer in answers if blames(answer, expected)]
+        missed = [one for one in expected if not variant and not any(is_met(one, answer) for answer in answers)]
+        blamed = [answer for answer in answers if blames(answer, expected, variant)]
         right += not missed and not blamed
         wrong += bool(blamed)
         if missed or blamed:
-            print(f"{name}: {'WRONG' if blamed else 'not found'}, expected {expected}")
+            print(f"{place.name}: {'WRONG' if blamed else 'not found'}, expected {expected}")
             for answer in answers:
                 print(f"    {answer['cause']} rank {answer['rank']} line {answer['line']} share {answer['cost_share']:.2f} "
                       f"confidence {answer['confidence']}: {answer['sentence']}")

@@ -38,6 +38,8 @@ class Export:
         self.strings = ["[Unknown]"]
         self.kernels, self.copies, self.calls, self.ranges = [], [], [], []
         for event in trace["traceEvents"]:
+            if event["ph"] != "X":
+                continue
             begin, args = round(1000 * event["ts"]), event["args"]
             end = round(1000 * (event["ts"] + event["dur"]))
             if event["cat"] == "kernel":

@@ -10,6 +10,9 @@ import time
 
 import browser
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+import gpu_jobs
+
 VIEWS = ("steps", "curves", "mesh", "ranks", "grid", "timeline")
 ATTACK = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>\"'\x1b[2J\u202e" + "\u05d0\u05d1"
 # The least contrast that WCAG 2 asks of text is 4.5.
@@ -75,7 +78,7 @@ def is_quiet(window, page):
     check(window.requests() == ["file://" + os.path.abspath(page)], f"{page} asks for {window.requests()[1:]}")
 
 
-def walk(window):
+def walk(window, views):
     """Every view is reached by Tab, and answers to keys."""
     reached = []
     for _ in range(20):
@@ -90,7 +93,10 @@ def walk(window):
             window.key(key)
             said.add(window.evaluate(output))
         check(len(said) > 1, f"the view {view} does not answer to keys")
-    check(sorted(reached) == sorted(VIEWS), f"Tab reaches {reached}")
+    check(sorted(reached) == sorted(views), f"Tab reaches {reached}")
+
+
+def walk_curves(window):
     window.evaluate("document.querySelector('#curves canvas').focus()")
     said = set()
     for _ in range(2):
@@ -114,7 +120,8 @@ def look(page, screenshots, dark):
         check(frame_ms < 100, f"a frame takes {frame_ms:.0f} ms")
         print(f"drawn after {drawn_ms} ms, the timeline after {whole_ms} ms, a frame of zooming {frame_ms:.1f} ms, "
               f"{os.path.getsize(page)} bytes")
-        walk(window)
+        walk(window, VIEWS)
+        walk_curves(window)
         with open(os.path.join(screenshots, "report.pdf"), "wb") as file:
             file.write(browser.base64.b64decode(window.call("Page.printToPDF")["data"]))
     window.close()
@@ -148,6 +155,61 @@ def attack(tool, directory):
     window.close()
 
 
+def said(window, view):
+    return window.evaluate(f"document.querySelector('#{view} output').textContent")
+
+
+# The job, its ranks, and those that are traced; whom and what the page names; the colour of most of the idle time.
+JOBS = {
+    "eight": ("item_one", 8, range(8), "rank 2 ", "aten::item (train.py(52): log_metrics)", "synchronises", "log_metrics"),
+    "loader": ("loader_one", 4, range(4), "rank 1 ", "for the data loader", "data", "__next__"),
+    "one": ("item_one", 8, [2], "the device is idle", "aten::item (train.py(52): log_metrics)", "synchronises", "log_metrics"),
+}
+
+
+def look_at_job(tool, directory, name, screenshots):
+    """The page of a PyTorch job on GPUs: its cause is named, idle time and the host are drawn, kernels listed."""
+    job, ranks, traced, rank, where, cause, function = JOBS[name]
+    traces = os.path.join(directory, name)
+    os.makedirs(traces)
+    for gpu in gpu_jobs.meet(ranks, getattr(gpu_jobs.Gpu, job), 5):
+        if gpu.rank in traced:
+            with open(os.path.join(traces, f"rank{gpu.rank}.json"), "w", encoding="utf-8") as file:
+                json.dump(gpu.document(), file)
+    page = os.path.join(directory, name + ".html")
+    make_page(tool, [traces], page)
+    views = ["steps", "idle", "timeline", "flame"] + ([] if len(traced) == 1 else ["mesh", "ranks", "grid"])
+    for dark in (False, True):
+        window, *_ = opened(page, dark)
+        theme = "dark" if dark else "light"
+        is_quiet(window, page)
+        check(window.evaluate(CONTRAST) == [], f"{name}, {theme}: contrast of {window.evaluate(CONTRAST)}")
+        check(window.evaluate(NAMELESS) == 0, f"{name}: drawings or fields without a name")
+        first = window.evaluate("document.querySelector('ol.first').textContent")
+        check(rank in first and where in first, f"{name}: look first at {first}")
+        shown = window.evaluate("[...document.querySelectorAll('section:not([hidden]):has(canvas)')].map((s) => s.id)")
+        check(sorted(shown) == sorted(views), f"{name}: shows {shown}")
+        idle = said(window, "idle")
+        check("step 0: " in idle and (len(traced) == 1 or idle.startswith(rank)), f"{name}: idle time is told of {idle}")
+        check(idle.split("step 0: ")[1].startswith(cause), f"{name}: most idle time is {idle}")
+        kernels = window.evaluate("document.querySelector('#kernels table').textContent")
+        check("ampere_bf16_s16816gemm" in kernels and "ncclDevKernel" in kernels, f"{name}: kernels are {kernels}")
+        window.evaluate("document.querySelector('#timeline canvas').focus()")
+        window.key("ArrowDown")
+        check("step 4" in said(window, "timeline"), f"{name}: the timeline begins at {said(window, 'timeline')}")
+        window.evaluate("document.querySelector('#flame canvas').focus()")
+        functions = []
+        for _ in range(3):
+            window.key("ArrowRight")
+            functions.append(said(window, "flame"))
+        check(any(function in text for text in functions), f"{name}: the flame graph has {functions}")
+        for view in (*views, "kernels"):
+            window.screenshot(os.path.join(screenshots, f"{name}-{view}-{theme}.png"), "#" + view)
+        if not dark:
+            walk(window, views)
+        window.close()
+
+
 def main():
     tool, *paths, screenshots = sys.argv[1:]
     os.makedirs(screenshots, exist_ok=True)
@@ -157,6 +219,8 @@ def main():
         for dark in (False, True):
             look(page, screenshots, dark)
         attack(tool, directory)
+        for name in JOBS:
+            look_at_job(tool, directory, name, screenshots)
     sys.exit(1 if failures else 0)
 
 

@@ -141,10 +141,10 @@ const kindColours = {
 const colourOf = (info) => kindColours[info.kind === "other" ? info.row ?? "other" : info.kind] ??
   kindColours[info.axis] ?? kindColours.other;
 
-// Returns as much of a text as is `wide`, with its end: ends tell the tracks of a rank apart.
-function fitting(context, text, wide) {
-  if (context.measureText(text).width <= wide) return text;
-  let rest = text;
-  while (rest.length > 1 && context.measureText("\u2026" + rest).width > wide) rest = rest.slice(1);
-  return "\u2026" + rest;
+// Returns as much of a text as is `wide`: its end, which tells the tracks of a rank apart, or its begin.
+function fitting(context, text, wide, keepsEnd = true) {
+  const whole = context.measureText(text).width;
+  if (whole <= wide) return text;
+  const kept = Math.max(1, Math.floor(text.length * wide / whole) - 1);
+  return keepsEnd ? "\u2026" + text.slice(-kept) : text.slice(0, kept) + "\u2026";
 }

@@ -64,10 +64,10 @@ function rankName(run, rank) {
   return `rank ${rank}` + (where ? ` (${where})` : "");
 }
 
-// "1.23 s", "45.6 ms", "7.8 \u00b5s".
+// "1.23 s", "45.6 ms", "7.8 \u00b5s", "9.1 ns".
 function duration(seconds) {
   const size = Math.abs(seconds);
   if (size >= 1) return seconds.toPrecision(4) + " s";
   if (size >= 1e-3) return (seconds * 1e3).toPrecision(4) + " ms";
-  return (seconds * 1e6).toPrecision(3) + " \u00b5s";
+  return size === 0 || size >= 1e-6 ? (seconds * 1e6).toPrecision(3) + " \u00b5s" : (seconds * 1e9).toPrecision(3) + " ns";
 }

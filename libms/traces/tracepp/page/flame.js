@@ -19,7 +19,7 @@ function flameView(run, selection) {
   };
   const range = new Range(0, whole(), whole() * 1e-6);
   let chosen = -1;
-  const colour = (name) => kindColours[/^(nn\.Module|.*\.py\()/.test(name) ? "python" : /^(cuda|cu[A-Z]|hip)/.test(name) ? "call"
+  const colour = (name) => kindColours[/^(nn\.Module|<built-in|.*\.py\()/.test(name) ? "python" : /^(cuda|cu[A-Z]|hip)/.test(name) ? "call"
     : /^(aten|autograd|c10d|.*Backward)/.test(name) ? "op" : "annotation"];
   const view = new View("flame", (deepest + 1) * row + 4, (context, width) => {
     const { from, to } = nodes(), scale = (width - left) / (range.high - range.low);

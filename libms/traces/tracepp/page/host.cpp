@@ -127,13 +127,17 @@ std::string kernels_html(const RunTrace& trace, const std::vector<RankKernels>& 
     html += table_html({"kernel", "kind", "tensor cores", "of a step", "share", "count", "min us", "mean us", "max us",
                         "TFLOP/s", "GB/s"},
                        rows);
+  const bool has_device = !kernels.empty();
   rows.clear();
   for (std::size_t i = 0; i < std::min(kMostRows, ops.size()); ++i) {
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                        safe_html(op_text(trace, ops[i])), of_step(ops[i].device_ns), of_step(ops[i].host.ns),
-                        ops[i].host.count, ops[i].kernels);
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td>", safe_html(op_text(trace, ops[i])),
+                        of_step(ops[i].host.ns), ops[i].host.count);
+    if (has_device) rows += fmt::format("<td>{}</td><td>{}</td>", of_step(ops[i].device_ns), ops[i].kernels);
+    rows += "</tr>\n";
   }
-  return html + table_html({"operator", "on the device, of a step", "on the host", "calls", "kernels"}, rows) +
+  return html +
+         (has_device ? table_html({"operator", "on the host, of a step", "calls", "on the device", "kernels"}, rows)
+                     : table_html({"operator", "on the host, of a step", "calls"}, rows)) +
          "</section>\n";
 }
 

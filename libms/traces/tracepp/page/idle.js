@@ -13,7 +13,7 @@ function idleView(run, selection) {
   if (most === 0) return;
   const used = causes.map((name, c) => ({ name, c })).filter(({ c }) =>
     seconds.some((value, i) => i % causes.length === c && value > 0));
-  const left = 60, line = 18, tall = 170, legend = 8 + line * Math.ceil(used.length / 4);
+  const left = 72, line = 18, tall = 170, legend = 8 + line * Math.ceil(used.length / 4);
   let chosen = -1;
   const of = () => {
     const index = run.indexOf.get(selection.rank) ?? 0;

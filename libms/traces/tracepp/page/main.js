@@ -43,7 +43,7 @@ function drawRun(run) {
   idleView(run, selection);
   flameView(run, selection);
   const search = document.getElementById("search");
-  search.hidden = false;
+  search.hidden = run.ranks.length < 2;
   search.addEventListener("submit", (event) => {
     event.preventDefault();
     const rank = search.elements.rank.valueAsNumber;

@@ -58,7 +58,7 @@ function timelineView(run, selection) {
         context.fillStyle = theme(run.whyMarked.has(rank) ? "bad" : "ink");
         context.textAlign = "left";
         const why = run.whyMarked.get(rank);
-        context.fillText(`rank ${rank}${why ? " " + why : ""}`, 0, y(t) + row / 2, left - 155);
+        context.fillText(fitting(context, `rank ${rank}${why ? " " + why : ""}`, left - 155, false), 0, y(t) + row / 2);
       }
       if (row > 10) {
         context.fillStyle = theme("quiet");
@@ -84,7 +84,7 @@ function timelineView(run, selection) {
         if (wide > 50 && row > 10) {
           context.fillStyle = "#ffffff";
           context.textAlign = "left";
-          context.fillText(nameOf(e), from + 3, y(t) + row / 2 - 1, wide - 6);
+          context.fillText(fitting(context, nameOf(e), wide - 6, false), from + 3, y(t) + row / 2 - 1);
         }
       }
     });
@@ -172,7 +172,7 @@ function timelineView(run, selection) {
     for (const track of tracks.filter(({ rank }) => rank === tracks[0].rank))
       for (let e = track.first; e < track.first + track.count; ++e) events.push(e);
     const newest = events.reduce((most, e) => Math.max(most, stepOf[e]), -1);
-    const wanted = events.some((e) => stepOf[e] === step) ? step : newest;
+    const wanted = step >= 0 && events.some((e) => stepOf[e] === step) ? step : newest;
     let low = Infinity, high = -Infinity;
     for (const e of events.filter((event) => stepOf[event] === wanted)) {
       low = Math.min(low, begin[e]);
