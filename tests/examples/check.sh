@@ -124,6 +124,20 @@ check_06-slow-rank() {
   json run.json 'len(j["traceEvents"]) > 1000'
 }
 
+check_14-pytorch-trace() {
+  run
+  ms-tracepp report --json "$repo/examples/$example/traces" >report.json || fail "ms-tracepp report"
+  json report.json 'j["look_first"][0]["cause"] == "slow_rank" and j["look_first"][0]["rank"] == 2'
+  json report.json '("synchronises", 2, "train.py(52): log_metrics") in [(a["cause"], a["rank"], a["line"]) for a in j["look_first"]]'
+  grep -q '<section id="kernels">' report.html || fail "report.html has no kernels"
+  mkdir again
+  python3 -B "$repo/tests/pytorch/gpu_jobs.py" item_one 4 5 again
+  for rank in 0 1 2 3; do
+    cmp <(gzip -dc "again/rank$rank.json.gz") <(gzip -dc "$repo/examples/$example/traces/rank$rank.json.gz") ||
+      fail "rank $rank is not as README.md says it was made"
+  done
+}
+
 check_07-check-node() {
   run
   prints 'critical disk.mounts /mnt/no-such-disk'
