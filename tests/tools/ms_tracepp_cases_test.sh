@@ -11,7 +11,7 @@ cd "$dir" || exit 1
 
 # Calls ms-tracepp COMMAND --json on a case, and compares what the expression finds in its document.
 expect_json() {  # COMMAND CASE EXPRESSION
-  [ -d "$cases/$2" ] || { fail "the case $2 is not here" && return; }
+  [ -e "$cases/$2" ] || { fail "the case $2 is not here" && return; }
   "$tool" "$1" --json "$cases/$2" >document 2>err || { fail "$1 $2: $(cat err)" && return; }
   python3 -c "import json; d = json.load(open('document')); assert $3" 2>err || fail "$1 $2: $3: $(tail -n 1 err)"
 }
@@ -26,6 +26,13 @@ done
 expect_json stragglers 36-host-late-one-rank "$slow and d['by_rank'][0]['idle_s'] > 5 * d['by_rank'][1]['idle_s']"
 expect_json stragglers 33-no-profiler-step "$slow"
 expect_json info 33-no-profiler-step 'd["first_step"] == -1'
+# Numbers of ranks are made up: the host tells which it is.
+expect_json stragglers 24-no-rank-host-names "$slow and d['by_rank'][0]['host'] == 'r1t05'"
+expect_json info 24-no-rank-host-names 'any("number" in problem for problem in d["problems"])'
+# No JSON: nothing is accused.
+expect_json report 31-nccl-profiler-plugin 'd["findings"] == [] and d["look_first"] == [] and d["info"]["problems"]'
+expect_json report 38-nsys-exports/report1.json 'd["kernels"]["names"]'
+expect 2 'a report of Nsight Systems: give what nsys export' report "$cases/38-nsys-exports/report1.nsys-rep"
 # Rank 1 has no events: who is slow is in doubt.
 expect_json stragglers 34-metadata-only "$slow and d['findings'][0]['confidence'] <= 0.5 and d['findings'][0]['doubt']"
 expect_json report 34-metadata-only 'any("rank1" in file for file in d["info"]["gaps"]["files"])'
@@ -37,6 +44,8 @@ expect_json report 37-legacy-array 'd["breakdown"]["mean"]["busy_s"] > 0'
 for dumps in dumps dumps-only-pg-id; do
   expect_json hang 41-no-pg-config/$dumps 'd["suspects"][0]["rank"] == 3'
 done
+expect_json hang 43-uneven-batches/dumps 'd["suspects"][0]["rank"] == 1 and d["suspects"][0]["confidence"] >= 0.8'
+expect_json hang 50-gloo-loader 'd["suspects"][0]["rank"] == 1 and d["suspects"][0]["reason"] == "not_issuing"'
 expect_json hang 42-a-node-without-dumps 'd["missing_ranks"] == list(range(16, 24))'
 
 [ "$failures" -eq 0 ] && echo "all as expected"
