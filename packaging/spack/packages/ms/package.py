@@ -25,6 +25,7 @@ class Ms(CMakePackage):
     variant("cuda", default=False, description="the CUDA device, with cuDNN and NCCL")
     variant("slurm", default=True, description="the SPANK plugin, for the Slurm that it is built with")
     variant("curl", default=True, description="ms-diag notify")
+    variant("sqlite", default=True, description="ms-tracepp reads SQLite exports of Nsight Systems")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -36,6 +37,7 @@ class Ms(CMakePackage):
         depends_on(library)
     depends_on("slurm", when="+slurm")
     depends_on("curl", when="+curl")
+    depends_on("sqlite", when="+sqlite")
     depends_on("cuda@12.4:", when="+cuda")
     depends_on("cudnn@9.8:", when="+cuda")
     depends_on("nccl", when="+cuda")
@@ -48,7 +50,7 @@ class Ms(CMakePackage):
     def cmake_args(self):
         args = [self.define("MS_TESTS", False), self.define("MS_WERROR", False)]
         args += [self.define(f"MS_{name.upper()}", "ON" if f"+{name}" in self.spec else "OFF")
-                 for name in ("cuda", "slurm", "curl")]
+                 for name in ("cuda", "slurm", "curl", "sqlite")]
         args += [self.define(f"MS_{name}", "ON") for name in ("MPI", "PMIX", "HDF5", "MUNGE")]
         if "+slurm" in self.spec:
             args.append(self.define("MS_SLURM_INCLUDE", self.spec["slurm"].prefix.include))
