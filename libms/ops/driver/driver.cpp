@@ -9,16 +9,13 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/lock_file.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "base/safe_file.h"
-#include "base/text.h"
 #include "driver/agent.h"
 #include "driver/status.h"
 #include "net/measure/interface.h"
-#include "slurm/hostlist.h"
 
 namespace ms::driver {
 namespace {
@@ -186,53 +183,6 @@ void Driver::handle(const Hub::Event& event) {
   if (attempt_->watcher) attempt_->watcher->heard(event.node, now_s);
   attempt_->awaited.erase(event.node);
   attempt_->take_answer(event.node, *says->answer);
-}
-
-void Driver::answer_client(const Hub::Event& event) {
-  if (event.kind != Hub::Kind::line) return;
-  const std::optional<Json> json = Json::try_parse(event.text, {.max_depth = 4});
-  const auto word = [&](const char* key) {
-    const Json* value = json ? json->find(key) : nullptr;
-    return value != nullptr && value->is_string() ? value->text() : std::string();
-  };
-  const std::string node = word("node");
-  std::string said = "unknown request";
-  if (word("ask") == "evict") {
-    if (!nodes_.pool().nodes().contains(node)) {
-      said = fmt::format("{} is not a node of this job", plain_text(node, 80));
-    } else if (nodes_.pool().nodes().at(node).role == NodeRole::excluded) {
-      said = fmt::format("{} is out already", node);
-    } else {
-      const bool works = nodes_.pool().nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
-      nodes_.leave_out(node, "evicted by a person");
-      said = works ? fmt::format("{} is out, the run continues without it", node) : fmt::format("{} is out", node);
-      if (works) {
-        alarm({.kind = AlarmKind::evicted,
-               .nodes = {node},
-               .ranks = {},
-               .fault_s = clock_.now_s(),
-               .why = fmt::format("{} was evicted by a person", node)},
-              clock_.now_s());
-      }
-    }
-  } else if (word("ask") == "give-back") {
-    const std::optional<std::vector<std::string>> nodes = slurm::expand_hostlist(word("nodes"));
-    said = nodes ? give_back(*nodes) : fmt::format("'{}' is no list of nodes", plain_text(word("nodes"), 80));
-  } else if (word("ask") == "resize") {
-    const Json* number = json->find("number");
-    if (number != nullptr && number->is_number_unsigned()) {
-      const Sizes::Answer answer =
-          sizes_.resize(number->get<std::size_t>(), nodes_.pool().usable(), attempt_->nodes.size());
-      if (answer.continues) save_and_go_on();
-      said = answer.said;
-    }
-  } else if (word("ask") == "stop") {
-    asked_to_stop_ = true;
-    if (attempt_->command) attempt_->command->signal(SIGUSR2);
-    said = attempt_->command ? "the run was told to save and stop" : "no attempt runs: the driver stops";
-    if (!attempt_->command) stop_with(static_cast<int>(ExitCode::stopped), "stopped by a person");
-  }
-  hub_.send(event.id, Json{{"answer", said}}.dump());
 }
 
 void Driver::read_signals() {

@@ -1,0 +1,119 @@
+// What people and Slurm ask of a run: nodes taken out or given back, another size, a stop.
+#include <algorithm>
+#include <csignal>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "driver/driver.h"
+#include "slurm/hostlist.h"
+
+namespace ms::driver {
+
+void Driver::answer_client(const Hub::Event& event) {
+  if (event.kind != Hub::Kind::line) return;
+  const std::optional<Json> json = Json::try_parse(event.text, {.max_depth = 4});
+  const auto word = [&](const char* key) {
+    const Json* value = json ? json->find(key) : nullptr;
+    return value != nullptr && value->is_string() ? value->text() : std::string();
+  };
+  const std::string node = word("node");
+  std::string said = "unknown request";
+  if (word("ask") == "evict") {
+    if (!nodes_.pool().nodes().contains(node)) {
+      said = fmt::format("{} is not a node of this job", plain_text(node, 80));
+    } else if (nodes_.pool().nodes().at(node).role == NodeRole::excluded) {
+      said = fmt::format("{} is out already", node);
+    } else {
+      const bool works = nodes_.pool().nodes().at(node).role == NodeRole::works && phase_ == Phase::running;
+      nodes_.leave_out(node, "evicted by a person");
+      said = works ? fmt::format("{} is out, the run continues without it", node) : fmt::format("{} is out", node);
+      if (works) {
+        alarm({.kind = AlarmKind::evicted,
+               .nodes = {node},
+               .ranks = {},
+               .fault_s = clock_.now_s(),
+               .why = fmt::format("{} was evicted by a person", node)},
+              clock_.now_s());
+      }
+    }
+  } else if (word("ask") == "give-back") {
+    const std::optional<std::vector<std::string>> nodes = slurm::expand_hostlist(word("nodes"));
+    said = nodes ? give_back(*nodes) : fmt::format("'{}' is no list of nodes", plain_text(word("nodes"), 80));
+  } else if (word("ask") == "resize") {
+    const Json* number = json->find("number");
+    if (number != nullptr && number->is_number_unsigned()) {
+      const Sizes::Answer answer =
+          sizes_.resize(number->get<std::size_t>(), nodes_.pool().usable(), attempt_->nodes.size());
+      if (answer.continues) save_and_go_on();
+      said = answer.said;
+    }
+  } else if (word("ask") == "stop") {
+    asked_to_stop_ = true;
+    if (attempt_->command) attempt_->command->signal(SIGUSR2);
+    said = attempt_->command ? "the run was told to save and stop" : "no attempt runs: the driver stops";
+    if (!attempt_->command) stop_with(static_cast<int>(ExitCode::stopped), "stopped by a person");
+  }
+  hub_.send(event.id, Json{{"answer", said}}.dump());
+}
+
+// The run saves, and its job is queued again.
+std::string Driver::leave() {
+  if (phase_ != Phase::running || resizes_) return "no attempt runs that could save now";
+  leaves_ = true;
+  save_and_go_on();
+  return "the run saves, and the job is queued again";
+}
+
+// Returns whether the job is queued; if it cannot be, the run continues with the nodes that it has.
+bool Driver::queue_after_save() {
+  std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes
+  entry().cause = kResizesCause;
+  save();
+  if (slurm_job_.queue_again(bad_nodes(), nodes_.gone(), 0)) {
+    result_ = static_cast<int>(ExitCode::stopped);
+    return true;
+  }
+  std::signal(SIGTERM, SIG_DFL);
+  entry().cause = "stopped";
+  return false;
+}
+
+// The run ends after its step with a checkpoint, and decide() begins the next attempt.
+void Driver::save_and_go_on() {
+  if (phase_ != Phase::running) return;  // the attempt that comes next has the new size anyway
+  resizes_ = true;
+  begin_recovery(clock_.now_s());
+  attempt_->command->signal(SIGUSR2);
+}
+
+std::string Driver::give_back(const std::vector<std::string>& nodes) {
+  std::vector<std::string> taken;
+  const Sizes::Answer answer = sizes_.give_back(nodes, nodes_.pool(), taken);
+  if (!answer.said.empty()) return answer.said;
+  leaves_ = false;
+  save();
+  const std::string names = slurm::fold_hostlist(taken);
+  if (!answer.continues || phase_ != Phase::running) {
+    slurm_job_.let_go(sizes_.given_back());
+    return fmt::format("the job lets go of {}", names);
+  }
+  save_and_go_on();
+  return fmt::format("the run saves, and continues without {}", names);
+}
+
+// SIGUSR1 came: something has changed in the job's partition, and only Slurm says what in a way that can be trusted.
+void Driver::look_at_partition() {
+  const std::optional<SlurmJob::Change> change = slurm_job_.change(sizes_.given_back());
+  if (!change) return;
+  if (change->gone.empty()) {
+    const Sizes::Answer answer = sizes_.grow(change->idle, attempt_->nodes.size());
+    return log::warn("driver", "SIGUSR1 was received: {}", answer.continues ? leave() : answer.said);
+  }
+  // Without the node of its script the job has to go.
+  const bool all = change->gone.front() == options_.nodes.front();
+  log::warn("driver", "{} {} asked back: {}", slurm::fold_hostlist(change->gone),
+            change->gone.size() == 1 ? "is" : "are", all ? leave() : give_back(change->gone));
+}
+
+}  // namespace ms::driver
