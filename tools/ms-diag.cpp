@@ -386,7 +386,9 @@ ms::Tool tool() {
                       {.option = "--sample-policy", .text = sample_policy},
                       {.option = "--sample-notify", .text = [] { return load_notify_extension().sample(); }},
                       {.option = "--man-notify", .text = [] { return load_notify_extension().page(); }}},
-      .sections = {{.title = "REMEDIES", .items = remedy_terms()}, {.title = "SAMPLES", .items = column_terms()}}};
+      .sections = {{.title = "SITE CHECKS", .items = site_check_terms()},
+                   {.title = "REMEDIES", .items = remedy_terms()},
+                   {.title = "SAMPLES", .items = column_terms()}}};
 }
 
 }  // namespace

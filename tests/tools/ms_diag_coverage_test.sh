@@ -8,7 +8,7 @@ scratch=$(mktemp -d) && cd "$scratch" || exit 1
 trap 'rm -rf "$scratch"' EXIT
 "$tool" list --json 2>/dev/null | sed -n 's/.*"code":"\([^"]*\)".*/\1/p' | sort >codes
 grep -v '^#' "$table" >rows
-cut -d'|' -f3 rows | grep -oE '\b(gpu|host|disk|net|slurm|perf|soak|env)\.[a-z0-9]+' | sort -u >named
+cut -d'|' -f3 rows | grep -oE '\b(gpu|host|disk|net|slurm|site|perf|soak|env)\.[a-z0-9]+' | sort -u >named
 # slurm.gres is our own: no tool of the table has it.
 comm -13 codes named >unknown
 comm -23 codes named | grep -v '^slurm.gres$' >missing

@@ -191,9 +191,9 @@ class TemporaryAt {
 
 }  // namespace
 
-std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t max_bytes, const Refusal& refusal) {
+UniqueFd open_trusted_file(const std::string& path, uid_t owner, const Refusal& refusal) {
   const Place place = walk(path, owner, refusal);
-  const UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  UniqueFd fd = open_at(place.parent.get(), place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!fd) throw cannot(refusal, "open", path, errno);
   const struct stat status = status_of(fd, path, refusal);
   if (!S_ISREG(status.st_mode)) throw refuse(refusal, fmt::format("'{}' is not a regular file", path));
@@ -203,7 +203,11 @@ std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t 
   if ((status.st_mode & 022) != 0) {
     throw refuse(refusal, fmt::format("'{}' may be written by others (mode {:04o})", path, status.st_mode & 07777));
   }
-  return read_all(fd, path, max_bytes, refusal);
+  return fd;
+}
+
+std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t max_bytes, const Refusal& refusal) {
+  return read_all(open_trusted_file(path, owner, refusal), path, max_bytes, refusal);
 }
 
 UniqueFd open_run_directory(const std::string& path, const Refusal& refusal) {

@@ -24,7 +24,9 @@ struct Refusal {
   Blame blame = Blame::node;
 };
 
-// The text of a regular file of `owner` (or of root) that nobody else may write, in directories of the same.
+// Opens for reading a regular file of `owner` (or of root) that nobody else may write, in directories of the same.
+UniqueFd open_trusted_file(const std::string& path, uid_t owner, const Refusal& refusal);
+// The text of such a file.
 std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t max_bytes, const Refusal& refusal);
 
 // Opens a directory that is the caller's and has no bit of `forbidden_mode`; makes it, as `mode` says, if it is not

@@ -70,6 +70,10 @@ constexpr Field<PathsConfig> kPathsFields[] = {
     {.key = "gres_conf",
      .member = &PathsConfig::gres_conf,
      .doc = "Slurm's gres.conf, which defines the number of GPUs of this node."},
+    {.key = "checks",
+     .member = &PathsConfig::checks,
+     .doc = "Directory of the site's own checks, see SITE CHECKS in ms-diag(1). It and all files in it must belong to "
+            "root and be writable only by root. Empty: none."},
     {.key = "nvml",
      .member = &PathsConfig::nvml,
      .doc = "NVIDIA's management library (NVML), loaded if it exists. Empty: the first libnvidia-ml.so.1 in "

@@ -42,7 +42,8 @@ struct PathsConfig {
   std::string scontrol = "/usr/bin/scontrol";
   std::string slurm_conf;  // SLURM_CONF for scontrol; empty: Slurm's default
   std::string gres_conf = "/etc/slurm/gres.conf";
-  std::string nvml;  // empty: where distributions have it (gpus.h)
+  std::string checks;  // empty: none
+  std::string nvml;    // empty: where distributions have it (gpus.h)
   std::string perftest = "/usr/bin/ib_write_bw";
   std::string smartctl = "/usr/sbin/smartctl";
   std::string ipmitool = "/usr/bin/ipmitool";

@@ -42,6 +42,7 @@ void validate(const Policy& policy, ConfigSchema& schema) {
   absolute("paths.scontrol", policy.paths.scontrol);
   if (!policy.paths.slurm_conf.empty()) absolute("paths.slurm_conf", policy.paths.slurm_conf);
   absolute("paths.gres_conf", policy.paths.gres_conf);
+  if (!policy.paths.checks.empty()) absolute("paths.checks", policy.paths.checks);
   if (!policy.paths.nvml.empty()) absolute("paths.nvml", policy.paths.nvml);
   absolute("paths.sysroot", policy.paths.sysroot);
   absolute("paths.nvidia_smi", policy.paths.nvidia_smi);

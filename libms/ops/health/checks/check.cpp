@@ -50,6 +50,7 @@ std::string_view proof(const Check& check) {
       return "a fake NVML";
     case Lane::active:
     case Lane::mounts:
+    case Lane::site:
       return "a real node";
     case Lane::kernel:
     case Lane::files:

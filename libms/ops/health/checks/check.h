@@ -39,7 +39,7 @@ struct Result {
 
 // Checks of one lane share a process and its evidence, and run one after the other; lanes run at the same time. Active
 // checks have a process each, which begins when what it takes is free.
-enum class Lane { gpu, kernel, files, mounts, active };
+enum class Lane { gpu, kernel, files, mounts, site, active };
 
 // The parts of a node that an active check loads, as bits: checks that have one in common never run at the same time. A
 // check that loads every core takes the node, since each of the others needs a core, too.

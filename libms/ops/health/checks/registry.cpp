@@ -59,6 +59,7 @@
   X(kNetMtu)                 \
   X(kNetHcas)                \
   X(kSlurmGres)              \
+  X(kSiteChecks)             \
   X(kHostKmsg)
 
 namespace ms::health {

@@ -159,6 +159,36 @@ std::string health_text() {
          "reports errors in these lines.";
 }
 
+std::vector<std::pair<std::string, std::string>> site_check_terms() {
+  return {
+      {"files",
+       "Every file in paths.checks of ms-diag.toml(5) is a check, of at most 32. It must be executable, belong to "
+       "root, "
+       "be writable only by root, and be no link; the same holds for the directory. Names that begin with a dot are "
+       "ignored. Every other file is reported as broken and not run."},
+      {"run",
+       "In ms-diag run, prolog, epilog and health, by root only; a user's ms-diag run skips them. All run at the same "
+       "time, without arguments, as root. The environment is PATH=/usr/sbin:/usr/bin:/sbin:/bin, LC_ALL=C and, if "
+       "Slurm set it, SLURMD_NODENAME. Standard input is empty; at most 64 KiB of output are read. The time limit is "
+       "16 s, and about two thirds of prolog.deadline in prolog, epilog and health. After it, the check gets SIGTERM, "
+       "then SIGKILL."},
+      {"exit 0", "The node passed, or there is nothing to check on it."},
+      {"exit 1", "A warning, if the first line of standard output is a finding."},
+      {"exit 2",
+       "A critical finding, if the first line of standard output is one. It drains the node only if act.allow has "
+       "site.checks."},
+      {"exit 3", "The check cannot tell. It counts as skipped."},
+      {"other",
+       "Another status, a signal, a timeout, or a status without a finding: the check is broken. That does "
+       "not count against the node."},
+      {"finding",
+       "A line of text with the word WARNING for exit 1 or CRITICAL for exit 2, as Nagios plugins print it; the part "
+       "after '|' is ignored. Or one line of JSON with severity (warning or critical, as the exit status) and message, "
+       "optionally entity and remedy, all strings. Its code is site.checks, and its entity begins with the name of "
+       "the file."},
+  };
+}
+
 std::string explain(const std::vector<Check>& checks, std::string_view code) {
   const Check* check = find_check(checks, code);
   const Check* const gpu_xid = find_check(checks, "gpu.xid");
