@@ -141,7 +141,7 @@ const std::vector<ManSection> kSections{
            "another value. The driver writes to RUN_DIR/driver; all other files are the command's. checkpoint.dir is "
            "not changed."},
           {"ledger.json", "Every attempt with cause, nodes, suspects and times. ms-driver report prints it."},
-          {"status.json, metrics.prom", "Current state, for ms-driver status and Prometheus."},
+          {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},
           {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks, attempt-N.NODE.devices",
            "Output of an attempt; the evidence for its verdict; stacks of a hung run; state of its nodes' devices."},
           {"events",

@@ -10,7 +10,6 @@
 #include "data/json_lines.h"
 #include "health/evidence/kernel_log.h"
 #include "health/run/result_wire.h"
-#include "link/http_server.h"
 #include "net/agents/wire.h"
 #include "net/judge/inspector_judge.h"
 #include "net/judge/nccl_choices.h"
@@ -289,16 +288,6 @@ std::vector<std::string> nccl_log_seeds() {
       "<graphs><graph pattern=\"4\" nchannels=\"8\" typeintra=\"NVL\" typeinter=\"PIX\"/></graphs>"};
 }
 
-void http_request(std::string_view head) {
-  const std::optional<link::HttpRequest> request = link::parse_http_request(head);
-  if (!request) return;
-  for (const std::string* part : {&request->method, &request->target, &request->host})
-    expect(head.find(*part) != head.npos, "a request says what was sent");
-}
-std::vector<std::string> http_seeds() {
-  return {"GET / HTTP/1.1\r\nHost: localhost:8000\r\n", "POST /state?token=1 HTTP/1.0\nhost : [::1]\nAccept: */*\n"};
-}
-
 const Target kTargets[] = {
     {"toml",
      toml,
@@ -317,7 +306,6 @@ const Target kTargets[] = {
      topology_seeds,
      {"SwitchName=", "Nodes=", "Switches=", "BlockName=", "[0-65535]", "LinkSpeed="}},
     {"hostfile", hostfile, hostfile_seeds, {"slots=", "[0-65535]", ":4096", "#"}},
-    {"http", http_request, http_seeds, {"HTTP/1.1", "\r\n", "Host:", "GET ", " /"}},
     {"slurm",
      slurm_records,
      slurm_seeds,

@@ -210,10 +210,6 @@ Command run_command() {
             .doc = "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
                    "bad ones. 0: do not check.",
             .default_text = "0"},
-           {.name = "metrics-port",
-            .value = "PORT",
-            .doc = "Serve the run's metrics to Prometheus at this port of the batch node's loopback interface, or at "
-                   "ADDRESS:PORT. DIR/driver/metrics.prom has them in any case."},
            {.name = "comment", .doc = "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
            {.name = "notify",
             .value = "FILE",

@@ -96,7 +96,7 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       slurm_({.conf = options_.slurm_conf, .deadline_s = kSlurm_s}),
       slurm_job_(options_, slurm_, clock),
       flight_(files_.dir),
-      publisher_(options_, clock, earlier_.has_value()),
+      publisher_(options_, clock),
       phase_s_(clock.now_s()),
       deadlines_(options_.limits.hang_s) {
   if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
@@ -146,7 +146,6 @@ int Driver::run() {
     read_output(false);
     nodes_.check(now_s, phase_ == Phase::running, attempt_->nodes.size());
     if (nodes_.take_changed()) save();
-    publisher_.serve();
     watch(now_s);
     for (Phase before = phase_;; before = phase_) {  // what follows at once need not wait for the next look
       step(now_s);

@@ -105,7 +105,6 @@ DriverOptions options_of(const Args& args) {
     throw user_error("driver.shrink", "--shrink works only with ms-train run, because it changes mesh.dp",
                      "use --min-nodes for a command that can run on fewer nodes");
   }
-  options.metrics_port = args.get("metrics-port");
   options.comment = args.has("comment");
   options.notify = args.get("notify");
   if (!options.notify.empty() && geteuid() == 0) {

@@ -33,10 +33,9 @@ struct DriverOptions {
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one
   std::string diag = "ms-diag", netcheck = "ms-netcheck";
-  std::string metrics_port;  // of MetricsPort; empty: none
-  std::string notify;        // an ms-notify.toml(5); empty: no messages are sent
-  bool comment = false;      // the job's comment in Slurm says how the run does
-  int max_requeues = 0;      // the job is queued again at most so often; 0: never
+  std::string notify;    // an ms-notify.toml(5); empty: no messages are sent
+  bool comment = false;  // the job's comment in Slurm says how the run does
+  int max_requeues = 0;  // the job is queued again at most so often; 0: never
   std::string slurm_conf;
   int signals = -1;  // a signalfd: TERM, INT, HUP, USR2
 };

@@ -14,19 +14,11 @@ constexpr double kRejectedEvery_s = 3600;
 
 }  // namespace
 
-Publisher::Publisher(const DriverOptions& options, Clock& clock, bool resumes)
+Publisher::Publisher(const DriverOptions& options, Clock& clock)
     : options_(options),
       clock_(clock),
       files_(options.run_dir),
-      events_(options.run_dir, options.diag, options.notify) {
-  if (options_.metrics_port.empty()) return;
-  try {
-    metrics_port_.emplace(options_.metrics_port, clock_);
-  } catch (const Error& error) {
-    if (!resumes) throw;
-    log::warn("driver", "{}", error.message());
-  }
-}
+      events_(options.run_dir, options.diag, options.notify) {}
 
 void Publisher::comment(const std::string& text, const std::string& elastic) {
   if (!options_.comment && elastic.empty()) return;
@@ -61,17 +53,12 @@ void Publisher::flush_log(const std::string& output) {
   log_was_full_ = full;
 }
 
-void Publisher::serve() {
-  if (metrics_port_) metrics_port_->serve(metrics_);
-}
-
 void Publisher::send(double now_s) { events_.send(now_s); }
 
 void Publisher::show(const Status& status, double now_s) {
   try {
     write_file_atomic(files_.status(), status_json(status, clock_.wall_s(), now_s));
-    metrics_ = status_metrics(status, clock_.wall_s(), now_s);
-    write_file_atomic(files_.metrics(), metrics_);
+    write_file_atomic(files_.metrics(), status_metrics(status, clock_.wall_s(), now_s));
   } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
 }
 

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "driver/hub.h"
 #include "driver/job_comment.h"
-#include "driver/metrics_port.h"
 #include "driver/options.h"
 #include "driver/run_events.h"
 #include "driver/state.h"
@@ -18,9 +17,8 @@ namespace ms::driver {
 
 class Publisher {
  public:
-  // `options` and `clock` outlive it. `resumes`: a driver before this one was killed; a port that is taken is a refusal
-  // in the beginning only. Throws what MetricsPort throws.
-  Publisher(const DriverOptions& options, Clock& clock, bool resumes);
+  // `options` and `clock` outlive it.
+  Publisher(const DriverOptions& options, Clock& clock);
 
   // Writes an event of the run for people.
   void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
@@ -34,7 +32,6 @@ class Publisher {
   // Flushes the job's log, which may lie on a disk that is full for a while: that must not end a run. `output`: the
   // file that has the lines that are lost.
   void flush_log(const std::string& output);
-  void serve();             // answers Prometheus
   void send(double now_s);  // events that wait
   void finish() { events_.finish(clock_); }
 
@@ -44,8 +41,6 @@ class Publisher {
   const DriverFiles files_;
   RunEvents events_;
   std::optional<JobComment> comment_;
-  std::optional<MetricsPort> metrics_port_;
-  std::string metrics_;       // as shown last
   std::size_t rejected_ = 0;  // not yet in the log
   double rejected_s_ = -1e9;  // when the log named some last
   bool log_was_full_ = false;
