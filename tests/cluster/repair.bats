@@ -193,3 +193,55 @@ wait-until 20 is_idle node02
 [[ $(reason_of node03) == 'mine: wait for the vendor' ]]
 TEXT
 }
+
+@test "a job that begins while leftovers have their seconds is not touched, nor are they" {
+  inside 1 <<'TEXT'
+set_up 'remedies = ["kill-leftovers"]'
+cat >stay <<'END'
+#!/bin/bash
+trap 'touch /tmp/asked' TERM
+until [ -e /tmp/enough ]; do sleep 0.1; done
+END
+chmod 755 stay
+user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+on-node node01 sh -c "SLURM_JOB_ID=7 ${user[*]} setsid $PWD/stay >/dev/null 2>&1 </dev/null &"
+drained node01 "gpu.ecc gpu 3: 4 errors"
+on-node node01 sh -c 'ms-diag repair --here kill-leftovers; echo $? >/tmp/ended' & # by a shell: nsenter stops with its child
+remedy=$!
+wait-until 20 on-node node01 test -e /tmp/asked
+on-node node01 pkill -STOP -x ms-diag
+scontrol update nodename=node01 state=resume
+job=$("${user[@]}" sbatch --parsable -N1 --output /dev/null --wrap 'exec sleep 1234')
+wait-until 20 state_is "$job" RUNNING
+wait-until 20 on-node node01 pgrep -f 'sleep 1234'
+on-node node01 pkill -CONT -x ms-diag
+wait "$remedy"
+[[ $(on-node node01 cat /tmp/ended) == 3 ]]
+state_is "$job" RUNNING
+on-node node01 pgrep -f 'sleep 1234'
+on-node node01 pgrep -f "$PWD/stay"
+on-node node01 touch /tmp/enough
+TEXT
+}
+
+# Slurm calls a drained node that has nothing but suspended jobs idle.
+@test "a node with a suspended job is left alone until that has ended" {
+  inside 1 <<'TEXT'
+set_up 'remedies = ["kill-leftovers", "gpu-reset"]'
+gpus node01 "gpu 3 ecc_uncorrectable=4"
+job=$(setpriv --reuid=65534 --regid=65534 --clear-groups sbatch --parsable -N1 --exclusive --output /dev/null --wrap 'exec sleep 1234')
+wait-until 20 on-node node01 pgrep -f 'sleep 1234'
+drained node01 "gpu.ecc gpu 3: 4 errors"
+scontrol suspend "$job"
+wait-until 20 state_is "$job" SUSPENDED
+once && once && once
+status=0; on-node node01 ms-diag repair --here gpu-reset || status=$?
+[[ $status == 3 && $(stage node01) == choose ]]
+no on-node node01 test -e /run/fake/done
+on-node node01 pgrep -f 'sleep 1234'
+scancel "$job"
+wait-until 30 state_is "$job" CANCELLED
+until_stage node01 well
+[[ $(on-node node01 cat /run/fake/done) == reset ]]
+TEXT
+}

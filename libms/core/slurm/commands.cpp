@@ -133,6 +133,10 @@ Node Commands::node(const std::string& name) const {
   throw command_error("scontrol show node " + name, "the answer does not name this node");
 }
 
+bool Commands::has_jobs_on(const std::string& node) const {
+  return !trim(squeue({"--noheader", "--local", "--all", "--nodelist=" + one_node(node), "--format=%A"})).empty();
+}
+
 std::vector<Node> Commands::nodes() const { return parse_nodes(scontrol({"--oneliner", "--all", "show", "node"})); }
 
 Job Commands::job(std::uint32_t id) const {

@@ -308,6 +308,8 @@ TEST(Repair, ANodeThatDoesNotAnswerIsAskedAgainUntilPatienceEnds) {
   step.repair.since_wall_s = 1000;
   EXPECT_EQ(after(step, Outcome3::unknown, "", policy, 1000 + policy.patience_s).stage, Stage::test2);
   EXPECT_EQ(after(step, Outcome3::unknown, "", policy, 1001 + policy.patience_s).stage, Stage::choose);
+  EXPECT_EQ(after(step, Outcome3::unknown, "", policy, 999).stage, Stage::test2) << "a clock that went back a little";
+  EXPECT_EQ(after(step, Outcome3::unknown, "", policy, 999 - policy.patience_s).stage, Stage::choose);
   EXPECT_EQ(after(step, Outcome3::good, "", policy, 1001).stage, Stage::test3);
   policy.level = 2;
   EXPECT_EQ(after(step, Outcome3::good, "", policy, 1001).stage, Stage::returning);

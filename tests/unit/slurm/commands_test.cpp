@@ -60,6 +60,15 @@ class CommandsTest : public testing::Test {
   const fs::path dir_ = temporary_.path();
 };
 
+TEST_F(CommandsTest, ANodeHasJobsWhereSqueueNamesOne) {
+  EXPECT_FALSE(Commands(options()).has_jobs_on("node02"));
+  write("squeue", "echo 7");
+  EXPECT_TRUE(Commands(options()).has_jobs_on("node02"));
+  EXPECT_NE(read("calls").find("<--nodelist=node02>"), std::string::npos);
+  EXPECT_EQ(failure([](const Commands& slurm) { slurm.has_jobs_on("node[01-02]"); }),
+            "node: 'node[01-02]' is not one node");
+}
+
 TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
   write_job("7", "N/A");
   const Commands slurm(options());

@@ -1,12 +1,15 @@
 #include "health/repair/local.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <functional>
 #include <set>
 
+#include "base/handle.h"
 #include "base/lock_file.h"
 #include "base/print.h"
 #include "base/subprocess.h"
@@ -20,12 +23,13 @@
 #include "health/evidence/processes.h"
 #include "health/repair/plan.h"
 #include "health/run/runner.h"
+#include "slurm/commands.h"
 
 namespace ms::health {
 namespace {
 
 constexpr int kMended = 0, kFailed = 2, kNotNow = 3;
-constexpr double kTermPatience_s = 5, kKillLook_s = 0.1;
+constexpr double kTermPatience_s = 5, kKillLook_s = 0.1, kSlurm_s = 10;
 constexpr std::size_t kMaxSaid = 300;
 
 // A process of a user's that a job began, by its environment or cgroup. Slurm says that no job is on this node.
@@ -39,29 +43,38 @@ bool is_leftover(const Sysroot& root, const std::string& pid, const Policy& poli
          environment.find('\0' + std::string(kJobVariable)) != std::string::npos;
 }
 
-std::vector<pid_t> leftovers(const Policy& policy) {
+// Sends a signal to each, 0 for none; returns how many there are. A process is opened before it is looked at: its
+// number may be another's when it is signalled.
+int signal_leftovers(const Policy& policy, int signal) {
   const Sysroot root;
-  std::vector<pid_t> found;
+  int found = 0;
   for (const std::string& name : root.list("/proc")) {
     pid_t pid = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc() || end != name.data() + name.size() || pid <= 1 || pid == ::getpid()) continue;
-    if (is_leftover(root, name, policy)) found.push_back(pid);
+    const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!is_leftover(root, name, policy)) continue;
+    ++found;
+    if (process) {
+      ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+    } else {  // an old kernel
+      ::kill(pid, signal);
+    }
   }
   return found;
 }
 
-int end_leftovers(const Policy& policy) {
+// Seconds pass before SIGKILL: `may_touch` is asked again.
+int end_leftovers(const Policy& policy, const std::function<bool()>& may_touch) {
   SystemClock clock;
-  const std::vector<pid_t> first = leftovers(policy);
-  for (const pid_t pid : first) ::kill(pid, SIGTERM);
-  std::vector<pid_t> left = first;
-  for (const double end_s = clock.now_s() + kTermPatience_s; !left.empty() && clock.now_s() < end_s;) {
+  const int first = signal_leftovers(policy, SIGTERM);
+  const double end_s = clock.now_s() + kTermPatience_s;
+  for (int left = first; left > 0 && clock.now_s() < end_s; left = signal_leftovers(policy, 0)) {
     clock.sleep_s(kKillLook_s);
-    left = leftovers(policy);
   }
-  for (const pid_t pid : left) ::kill(pid, SIGKILL);
-  if (!first.empty()) print_out("{} of ended jobs ended\n", plural(first.size(), "process"));
+  if (first > 0 && !may_touch()) return kNotNow;
+  if (first > 0) signal_leftovers(policy, SIGKILL);
+  if (first > 0) print_out("{} of ended jobs ended\n", plural(first, "process"));
   return kMended;
 }
 
@@ -123,14 +136,18 @@ int use_remedy_here(const Policy& policy, const std::string& node, const std::st
     return kNotNow;
   }
   SystemClock clock;
-  const slurm::Node record = own_node(node, operators_world(policy, clock));
-  if (!is_ours(record) || !may_be_loaded(record)) {
-    print_out("{} has jobs, or is not drained by ms-diag\n", node);
-    return kNotNow;
-  }
+  const auto may_touch = [&] {
+    const slurm::Node record = own_node(node, operators_world(policy, clock));
+    const slurm::Commands slurm(
+        {.scontrol = policy.paths.scontrol, .conf = policy.paths.slurm_conf, .deadline_s = kSlurm_s});
+    const bool may = is_ours(record) && may_be_loaded(record) && !slurm.has_jobs_on(node);
+    if (!may) print_out("{} has jobs, or is not drained by ms-diag\n", node);
+    return may;
+  };
+  if (!may_touch()) return kNotNow;
   const bool may_end = name == kLeftovers || (remedy->ends_leftovers && contains(policy.repair.remedies, kLeftovers));
-  if (may_end) end_leftovers(policy);
-  if (name == kLeftovers) return kMended;
+  const int ended = may_end ? end_leftovers(policy, may_touch) : kMended;
+  if (ended != kMended || name == kLeftovers) return ended;
   return name == "remount" ? remount(policy, remedy->deadline_s) : run_commands(*remedy, policy);
 }
 

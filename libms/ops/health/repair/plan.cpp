@@ -51,6 +51,11 @@ bool is_left_down(const Repair& repair, const slurm::Node& node) {
 
 bool is_rebooting(const Repair& repair) { return repair.stage == Stage::remedy && repair.remedy == kReboot; }
 
+// Also where the clock was set back by more: a stage would else last until it has caught up.
+bool is_late(const Repair& repair, const RepairConfig& policy, double now_wall_s) {
+  return std::abs(now_wall_s - repair.since_wall_s) > policy.patience_s;
+}
+
 bool is_active(const Repair& repair) { return repair.stage >= Stage::remedy && repair.stage <= Stage::returning; }
 
 Repair at(Repair repair, Stage stage, double now_wall_s, std::string why = {}) {
@@ -159,7 +164,7 @@ class Planner {
   }
 
   std::optional<Step> reboot(const Repair& kept, const slurm::Node& node) {
-    const bool late = now_wall_s_ - kept.since_wall_s > policy_.patience_s;
+    const bool late = is_late(kept, policy_, now_wall_s_);
     if (reboots(node) && !late) return std::nullopt;
     if (kept.tries > 0 && node.reason.ends_with(kRebooted)) {
       if (!is_ours(node)) return step(Act::redrain, "drained again", kept);
@@ -263,7 +268,7 @@ Repair after(const Step& step, Outcome3 outcome, const std::string& why, const R
     std::erase_if(next.attempts, [&](const Attempt& attempt) { return now_wall_s - attempt.wall_s > keep_s; });
     return next;
   };
-  const bool late = now_wall_s - repair.since_wall_s > policy.patience_s;
+  const bool late = is_late(repair, policy, now_wall_s);
   if (outcome == Outcome3::unknown && !late) return to(repair.stage);
   const bool good = outcome == Outcome3::good;
   switch (step.act) {
