@@ -40,7 +40,7 @@ class Commands {
   virtual Config config() const;
   virtual Node node(const std::string& name) const;
   virtual std::vector<Node> nodes() const;
-  // Of a node with nothing but suspended jobs Slurm says that it is idle.
+  // Returns whether squeue names a job there. The state of a node with nothing but suspended jobs is idle.
   bool has_jobs_on(const std::string& node) const;
   virtual Job job(std::uint32_t id) const;  // two calls; also Error where there is no such job
 
