@@ -244,7 +244,7 @@ TEST(Json, HasStableKeys) {
   EXPECT_EQ(breakdown["ranks"][3]["pp"], 1);
 
   const ordered_json comms = parsed(communication_json(run.trace, run.comms));
-  EXPECT_THAT(keys(comms), ElementsAre("classes", "edges", "groups", "suspects", "ranks"));
+  EXPECT_THAT(keys(comms), ElementsAre("classes", "sizes", "edges", "groups", "suspects", "ranks"));
   EXPECT_THAT(keys(comms["edges"][0]), ElementsAre("from_stage", "to_stage", "purpose", "channels", "complete",
                                                    "transfer_p50_s", "transfer_p99_s", "bus_bytes_per_s", "ratio"));
   const ordered_json path =

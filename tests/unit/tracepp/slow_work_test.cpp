@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "kineto_job.h"
 #include "tracepp/report/report.h"

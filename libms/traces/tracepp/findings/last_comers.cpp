@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "tracepp/findings/slow_work.h"
 #include "tracepp/robust.h"
+#include "tracepp/steps/device_paths.h"
 
 namespace ms::tracepp {
 namespace {
@@ -113,10 +114,10 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
   found.cost_share = share(static_cast<double>(most->caused_ns), static_cast<double>(sum.length_ns));
   found.cost_s = seconds(most->caused_ns) / steps / static_cast<double>(std::max<std::size_t>(by_rank.size() - 1, 1));
   const bool has_steps = breakdown.of_rank(rank).size() > 1;
-  const bool is_chance =
-      ranks.size() > 1 &&
-      (has_steps ? chance_of(led_steps(by_rank, rank, steps), steps, ranks.size())
-                 : chance_of(last, static_cast<double>(most->collectives), ranks.size())) > kMostChance;
+  const double led = most->caused_in.empty() ? last : led_steps(by_rank, rank, steps);
+  const bool is_chance = ranks.size() > 1 && (has_steps ? chance_of(led, steps, ranks.size())
+                                                        : chance_of(last, static_cast<double>(most->collectives),
+                                                                    ranks.size())) > kMostChance;
   const bool is_short = most->collectives < kFewCollectives;
   if (is_chance && found.cost_share < kLittle) return std::nullopt;
   if (is_short && (most->last < most->collectives || found.cost_share < kMuch)) return std::nullopt;
@@ -128,23 +129,25 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
   const LateCause* const cause = of_rank == late.end() ? nullptr : of_rank->cause();
   const double more = more_computing(trace, breakdown, rank);
   const bool computes = more > 0.5 * found.cost_share;
+  const double longer_s = cause != nullptr ? seconds(cause->more_ns)
+                          : computes       ? more * seconds(sum_of(breakdown.of_rank(rank)).length_ns)
+                                           : 0.0;
+  SlowWork work;
+  if (cause == nullptr ? computes : cause->of == to_string(PathOf::kernel) || cause->of == to_string(PathOf::host))
+    work = find_slow_work(trace, rank, 500 * longer_s / steps);  // half of it, in ms
+  found.hint = work.hint;
+  found.line = work.line;
   const std::string& host = ranks[rank].host;
   found.evidence = fmt::format(
       "rank {}{} comes last to {} of {} collectives; others wait for it in {:.0f} % of their time, "
       "{:.0f} % of all they wait for each other; {}",
       ranks[rank].rank, host.empty() ? "" : " (" + plain_text(host, 60) + ")", most->last, most->collectives,
       100 * found.cost_share, 100 * share(static_cast<double>(most->caused_ns), all_ns),
-      cause != nullptr ? instead_text(*of_rank, *cause, steps)
-      : computes       ? fmt::format("it computes longer, by {:.0f} % of a step", 100 * more)
-                       : "it does not compute longer than they do: its device begins late");
-  if (cause == nullptr ? computes : cause->of == to_string(PathOf::kernel) || cause->of == to_string(PathOf::host)) {
-    const double least_s =
-        cause == nullptr ? more * seconds(sum_of(breakdown.of_rank(rank)).length_ns) : seconds(cause->more_ns);
-    SlowWork work = find_slow_work(trace, rank, 500 * least_s / steps);
-    if (!work.sentence.empty()) found.evidence += "; " + work.sentence;
-    found.hint = std::move(work.hint);
-    found.line = std::move(work.line);
-  }
+      !work.sentence.empty()
+          ? fmt::format("it computes {:.3g} ms a step longer: {}", 1e3 * longer_s / steps, work.sentence)
+      : cause != nullptr ? instead_text(*of_rank, *cause, steps)
+      : computes         ? fmt::format("it computes longer, by {:.0f} % of a step", 100 * more)
+                         : "it does not compute longer than they do: its device begins late");
   found.confidence = (most->collectives >= kManyCollectives ? kMany : kSure) * std::min(1.0, 0.5 + 0.5 * last);
   if (cause != nullptr && LateRank::waits(*cause)) {
     found.doubt = "it waits itself for others meanwhile";

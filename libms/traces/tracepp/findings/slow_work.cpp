@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <numeric>
 #include <vector>
 
 #include "base/text.h"
@@ -43,27 +44,18 @@ std::vector<std::size_t> others_of(const RunTrace& trace, std::size_t rank) {
   return chosen;
 }
 
-// The time that a rank has more: `by_length` in calls that both make, `by_calls` in more of them, `by_name` in kernels
-// that only one of them calls.
-struct Excess {
-  double by_length_ms = 0, by_calls_ms = 0, by_name_ms = 0;
-  double all_ms() const { return by_length_ms + by_calls_ms + by_name_ms; }
-};
+// The time that a rank has more, in ms: calls that both make are longer; they are more; others make no such calls.
+using Excess = std::array<double, 3>;
 
 Excess excess_of(const NameDiff& name) {
-  if (name.vanished() || name.appeared()) return {.by_name_ms = name.ms.change()};
-  const double each = name.ms.before / name.calls.before, more = name.calls.change();
-  return {.by_length_ms = name.ms.change() - more * each, .by_calls_ms = more * each};
-}
-
-const NameDiff* most_of(const std::vector<NameDiff>& names, double Excess::*part) {
-  const auto most = std::ranges::max_element(names, {}, [&](const NameDiff& n) { return excess_of(n).*part; });
-  return most == names.end() || excess_of(*most).*part <= 0 ? nullptr : &*most;
+  if (name.vanished() || name.appeared()) return {0, 0, name.ms.change()};
+  const double by_calls = name.calls.change() * name.ms.before / name.calls.before;
+  return {name.ms.change() - by_calls, by_calls, 0};
 }
 
 // Calls take longer than others' calls of the same names.
-SlowWork longer_calls(const std::vector<NameDiff>& names, double excess_ms, bool has_device, double flops,
-                      double flops_of_others) {
+SlowWork longer_calls(const std::vector<NameDiff>& names, const NameDiff& most, double excess_ms, bool has_device,
+                      double flops, double flops_of_others) {
   double before = 0, after = 0, longer = 0;
   for (const NameDiff& name : names) {
     before += name.ms.before;
@@ -76,7 +68,6 @@ SlowWork longer_calls(const std::vector<NameDiff>& names, double excess_ms, bool
     found.sentence =
         fmt::format("its {} take {:.2f} times as long", has_device ? "kernels" : "operators", after / before);
   } else {
-    const NameDiff& most = *most_of(names, &Excess::by_length_ms);
     found.name = most.name;
     found.sentence = fmt::format("{} takes {:.2f} times as long", work_name(most.name),
                                  most.ms.after / most.calls.after * most.calls.before / most.ms.before);
@@ -110,36 +101,25 @@ SlowWork find_slow_work(const RunTrace& trace, std::size_t rank, double least_ms
     return compare_names(before.totals.*names, before.steps, after.totals.*names, after.steps);
   };
   const std::vector<NameDiff> names = compared(has_device ? &WorkTotals::kernels : &WorkTotals::ops);
-  Excess sum;
-  for (const NameDiff& name : names) {
-    const Excess of = excess_of(name);
-    sum.by_length_ms += of.by_length_ms;
-    sum.by_calls_ms += of.by_calls_ms;
-    sum.by_name_ms += of.by_name_ms;
-  }
-  const double all_ms = sum.all_ms();
-  if (all_ms <= 0 || all_ms < least_ms) return {};
+  Excess sum{};
+  for (const NameDiff& name : names)
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += excess_of(name)[i];
+  const double all_ms = std::accumulate(sum.begin(), sum.end(), 0.0);
+  const auto largest = static_cast<std::size_t>(std::ranges::max_element(sum) - sum.begin());
+  if (all_ms <= 0 || all_ms < least_ms || sum[largest] < kMost * all_ms) return {};
+  const NameDiff& most =
+      *std::ranges::max_element(names, {}, [&](const NameDiff& name) { return excess_of(name)[largest]; });
   SlowWork found;
-  const auto calls = [&](SlowWork::Is is, const NameDiff& of) {
-    found.is = is;
-    found.name = of.name;
-    found.sentence = fmt::format("it calls {} {:.4g} times a step, others {:.4g} times", work_name(of.name),
-                                 of.calls.after, of.calls.before);
-  };
-  if (sum.by_length_ms >= kMost * all_ms) {
-    found = longer_calls(names, all_ms, has_device, after.flops, before.flops);
-  } else if (const NameDiff* const more = most_of(names, &Excess::by_calls_ms);
-             more != nullptr && sum.by_calls_ms >= kMost * all_ms) {
-    calls(SlowWork::Is::more, *more);
-  } else if (const NameDiff* const own = most_of(names, &Excess::by_name_ms);
-             own != nullptr && sum.by_name_ms >= kMost * all_ms) {
-    calls(SlowWork::Is::others, *own);
-    const auto gone = std::ranges::find_if(names, [](const NameDiff& name) { return name.vanished(); });
-    if (gone != names.end())
-      found.sentence += fmt::format("; they call {} ({:.3g} ms a step, here {:.3g} ms)", work_name(gone->name),
-                                    gone->ms.before, own->ms.after);
+  if (largest == 0) {
+    found = longer_calls(names, most, all_ms, has_device, after.flops, before.flops);
   } else {
-    return {};
+    found = {.is = largest == 1 ? SlowWork::Is::more : SlowWork::Is::others, .name = most.name};
+    found.sentence = fmt::format("it calls {} {:.4g} times a step, others {:.4g} times", work_name(most.name),
+                                 most.calls.after, most.calls.before);
+    const auto gone = std::ranges::find_if(names, [](const NameDiff& name) { return name.vanished(); });
+    if (largest == 2 && gone != names.end())
+      found.sentence += fmt::format("; they call {} ({:.3g} ms a step, here {:.3g} ms)", work_name(gone->name),
+                                    gone->ms.before, most.ms.after);
   }
   const std::vector<NameDiff> lines = compared(&WorkTotals::lines);
   if (!lines.empty() && lines[0].ms.change() >= kMost * all_ms) {
