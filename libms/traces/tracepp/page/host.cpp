@@ -13,14 +13,18 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::size_t kMostRows = 25, kKernelName = 90;
+constexpr std::size_t kMostRows = 25;
 constexpr std::size_t kMostDepth = 40, kMostNodes = 4000;  // of a rank's flame graph
 constexpr std::size_t kFlameName = 80;                     // bytes
 
-std::string table_html(std::initializer_list<std::string_view> titles, const std::string& rows) {
-  std::string head;
-  for (const std::string_view title : titles) head += fmt::format("<th>{}</th>", title);
-  return fmt::format("<table>\n<tr>{}</tr>\n{}</table>\n", head, rows);
+std::string table_html(const ReportTable& table) {
+  std::string html = "<table>\n<tr>";
+  for (const Column& column : table.columns) html += "<th>" + safe_html(column.title) + "</th>";
+  for (const std::vector<std::string>& row : table.rows) {
+    html += "</tr>\n<tr>";
+    for (const std::string& cell : row) html += "<td>" + safe_html(cell) + "</td>";
+  }
+  return table.rows.empty() ? "" : html + "</tr>\n</table>\n";
 }
 
 // The stacks of the main thread, summed: a node is a call path.
@@ -100,45 +104,11 @@ class Flame {
 }  // namespace
 
 std::string kernels_html(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
-  std::size_t steps = 0;
-  for (const RankKernels& rank : ranks) steps += rank.steps.size();
-  const std::vector<OpTime> ops = all_ops(ranks);
-  if (steps == 0 || ops.empty()) return "";
-  const auto of_step = [&](std::int64_t ns) { return format_duration(seconds(ns) / static_cast<double>(steps)); };
-  const auto us = [](double ns) { return fmt::format("{:.1f}", 1e-3 * ns); };
-  const auto rate = [](double value) { return value > 0 ? fmt::format("{:.3g}", value) : std::string("-"); };
-  std::string rows;
-  const std::vector<NamedKernel> kernels = named_kernels(trace, ranks);
-  double whole_ns = 0;
-  for (const NamedKernel& kernel : kernels) whole_ns += static_cast<double>(kernel.of.time.ns);
-  for (std::size_t i = 0; i < std::min(kMostRows, kernels.size()); ++i) {
-    const auto& [name, of] = kernels[i];
-    rows += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
-        "<td>{}</td><td>{}</td></tr>\n",
-        page_text(name, kKernelName), to_string(of.kind), cores_text(of.cores), of_step(of.time.ns),
-        100 * static_cast<double>(of.time.ns) / std::max(whole_ns, 1.0), of.time.count,
-        us(static_cast<double>(of.time.least_ns)), us(of.time.mean_ns()), us(static_cast<double>(of.time.most_ns)),
-        rate(of.achieved.tflops()), rate(of.achieved.gb_s()));
-  }
-  std::string html = "<section id=\"kernels\">\n<h2>Kernels and operators</h2>\n<p class=\"quiet\">" +
-                     page_text(mfu_text(trace, ranks), 1000) + ".</p>\n";
-  if (!rows.empty())
-    html += table_html({"kernel", "kind", "tensor cores", "of a step", "share", "count", "min us", "mean us", "max us",
-                        "TFLOP/s", "GB/s"},
-                       rows);
-  const bool has_device = !kernels.empty();
-  rows.clear();
-  for (std::size_t i = 0; i < std::min(kMostRows, ops.size()); ++i) {
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td>", safe_html(op_text(trace, ops[i])),
-                        of_step(ops[i].host.ns), ops[i].host.count);
-    if (has_device) rows += fmt::format("<td>{}</td><td>{}</td>", of_step(ops[i].device_ns), ops[i].kernels);
-    rows += "</tr>\n";
-  }
-  return html +
-         (has_device ? table_html({"operator", "on the host, of a step", "calls", "on the device", "kernels"}, rows)
-                     : table_html({"operator", "on the host, of a step", "calls"}, rows)) +
-         "</section>\n";
+  const ReportTable ops = ops_table(trace, ranks, kMostRows);
+  if (ops.rows.empty()) return "";
+  return fmt::format(
+      "<section id=\"kernels\">\n<h2>Kernels and operators</h2>\n<p class=\"quiet\">{}.</p>\n{}{}</section>\n",
+      page_text(mfu_text(trace, ranks), 1000), table_html(kernels_table(trace, ranks, kMostRows)), table_html(ops));
 }
 
 Json idle_data(const std::vector<RankIdle>& idle, Columns& columns) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "base/text.h"
@@ -13,6 +14,7 @@ namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kMostKernels = 8, kMostOps = 6, kKernelBytes = 56;
+constexpr std::size_t kAllRows = std::numeric_limits<std::size_t>::max();
 
 double part_of(double part, double whole) { return whole > 0 ? part / whole : 0; }
 std::string percent_cell(double part) { return fmt::format("{:.1f}%", 100 * part); }
@@ -44,40 +46,50 @@ std::vector<KernelTime> all_of(const std::vector<RankKernels>& ranks, std::vecto
   return all;
 }
 
-std::string kernel_kinds_text(const std::vector<RankKernels>& ranks, double steps, double whole_ns) {
+// "1.250 38.2% 120 3.1 10.4 17.0 312 1.9e+03": of kernels of a name, or of a kind.
+std::vector<std::string> time_cells(const KernelTime& of, double steps, double whole_ns) {
+  const auto ns = static_cast<double>(of.time.ns);
+  return {ms_cell(ns / steps),
+          percent_cell(part_of(ns, whole_ns)),
+          count_cell(of.time.count),
+          us_cell(static_cast<double>(of.time.least_ns)),
+          us_cell(of.time.mean_ns()),
+          us_cell(static_cast<double>(of.time.most_ns)),
+          rate_cell(of.achieved.tflops()),
+          rate_cell(of.achieved.gb_s())};
+}
+std::vector<Column> with_times(std::vector<Column> columns) {
+  for (const char* const title : {"ms a step", "share", "count", "min us", "mean", "max", "TFLOP/s", "GB/s"})
+    columns.push_back({title, Align::right});
+  return columns;
+}
+std::vector<std::string> joined(std::vector<std::string> cells, const std::vector<std::string>& more) {
+  cells.insert(cells.end(), more.begin(), more.end());
+  return cells;
+}
+
+std::string kernel_kinds_text(const std::vector<RankKernels>& ranks, double steps) {
   struct OfKind {
-    Lengths time;
+    KernelTime all;
     std::int64_t with_cores_ns = 0;
-    Achieved achieved;
   };
   std::map<Kind, OfKind> kinds;
+  double whole_ns = 0;
   for (const KernelTime& kernel : all_of(ranks, &RankKernels::kernels)) {
     OfKind& of = kinds[kernel.kind];
-    of.time.add(kernel.time);
-    of.achieved.add(kernel.achieved);
+    of.all.add(kernel);
     if (kernel.cores == TensorCores::used) of.with_cores_ns += kernel.time.ns;
+    whole_ns += static_cast<double>(kernel.time.ns);
   }
   std::vector<std::pair<Kind, OfKind>> rows(kinds.begin(), kinds.end());
-  std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return a.second.time.ns > b.second.time.ns; });
-  TextTable table({{"kernels of"},
-                   {"ms a step", Align::right},
-                   {"share", Align::right},
-                   {"tensor cores", Align::right},
-                   {"count", Align::right},
-                   {"min us", Align::right},
-                   {"mean", Align::right},
-                   {"max", Align::right},
-                   {"TFLOP/s", Align::right},
-                   {"GB/s", Align::right}});
+  std::ranges::stable_sort(rows, std::greater<>{}, [](const auto& row) { return row.second.all.time.ns; });
+  ReportTable table{with_times({{"kernels of"}, {"tensor cores", Align::right}})};
   for (const auto& [kind, of] : rows) {
-    const auto ns = static_cast<double>(of.time.ns);
-    table.row({std::string(to_string(kind)), ms_cell(ns / steps), percent_cell(part_of(ns, whole_ns)),
-               may_use_cores(kind) ? percent_cell(part_of(static_cast<double>(of.with_cores_ns), ns)) : "-",
-               count_cell(of.time.count), us_cell(static_cast<double>(of.time.least_ns)), us_cell(of.time.mean_ns()),
-               us_cell(static_cast<double>(of.time.most_ns)), rate_cell(of.achieved.tflops()),
-               rate_cell(of.achieved.gb_s())});
+    const double with_cores = part_of(static_cast<double>(of.with_cores_ns), static_cast<double>(of.all.time.ns));
+    table.rows.push_back(joined({std::string(to_string(kind)), may_use_cores(kind) ? percent_cell(with_cores) : "-"},
+                                time_cells(of.all, steps, whole_ns)));
   }
-  return table.str();
+  return table.text();
 }
 
 std::string launches_text(const RunTrace& trace, const std::vector<RankKernels>& ranks, double steps, bool all) {
@@ -194,19 +206,11 @@ Json rank_kernels_json(const RunTrace& trace, std::size_t r, const RankKernels& 
   return rank;
 }
 
-}  // namespace
-
-std::string op_text(const RunTrace& trace, const OpTime& op) {
-  std::string_view name = trace.strings.text(op.name);
-  for (const std::string_view prefix : {"autograd::engine::evaluate_function: ", "torch::autograd::"})
-    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-  return plain_text(name, kKernelBytes);
-}
-
-std::string_view cores_text(TensorCores cores) {
-  return cores == TensorCores::used ? "yes" : cores == TensorCores::not_used ? "no" : "?";
-}
-
+// The kernels of all ranks, by short names, the longest first.
+struct NamedKernel {
+  std::string name;
+  KernelTime of;
+};
 std::vector<NamedKernel> named_kernels(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
   std::map<std::string, NamedKernel> by_name;
   for (const KernelTime& kernel : all_of(ranks, &RankKernels::kernels)) {
@@ -241,6 +245,56 @@ std::vector<OpTime> all_ops(const std::vector<RankKernels>& ranks) {
   std::ranges::stable_sort(ops, std::greater<>{},
                            [&](const OpTime& op) { return has_device ? op.device_ns : op.host.ns; });
   return ops;
+}
+
+// "aten::linear"; without what autograd puts before the names of backward operators.
+std::string op_text(std::string_view name) {
+  for (const std::string_view prefix : {"autograd::engine::evaluate_function: ", "torch::autograd::"})
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  return plain_text(name, kKernelBytes);
+}
+
+}  // namespace
+
+std::string ReportTable::text() const {
+  TextTable table(columns);
+  for (const std::vector<std::string>& row : rows) table.row(row);
+  return table.str() + (left_out > 0 ? fmt::format("and {} more: --all\n", left_out) : "");
+}
+
+ReportTable kernels_table(const RunTrace& trace, const std::vector<RankKernels>& ranks, std::size_t most) {
+  const std::vector<NamedKernel> kernels = named_kernels(trace, ranks);
+  double whole_ns = 0;
+  for (const NamedKernel& kernel : kernels) whole_ns += static_cast<double>(kernel.of.time.ns);
+  ReportTable table{with_times({{"kernel"}, {"kind"}, {"tensor cores"}})};
+  for (const auto& [name, of] : kernels) {
+    if (table.rows.size() == most) break;
+    const std::string_view cores = !may_use_cores(of.kind)             ? "-"
+                                   : of.cores == TensorCores::used     ? "yes"
+                                   : of.cores == TensorCores::not_used ? "no"
+                                                                       : "?";
+    table.rows.push_back(joined({plain_text(name, kKernelBytes), std::string(to_string(of.kind)), std::string(cores)},
+                                time_cells(of, static_cast<double>(steps_of(ranks)), whole_ns)));
+  }
+  table.left_out = kernels.size() - table.rows.size();
+  return table;
+}
+
+ReportTable ops_table(const RunTrace& trace, const std::vector<RankKernels>& ranks, std::size_t most) {
+  const std::vector<OpTime> ops = all_ops(ranks);
+  const auto steps = static_cast<double>(steps_of(ranks));
+  const bool has_device = std::ranges::any_of(ranks, &RankKernels::has_device);
+  ReportTable table{{{"operator"}, {"host ms a step", Align::right}, {"calls", Align::right}}};
+  if (has_device) table.columns.insert(table.columns.end(), {{"device ms", Align::right}, {"kernels", Align::right}});
+  for (const OpTime& op : ops) {
+    if (table.rows.size() == most) break;
+    std::vector<std::string> row{op_text(trace.strings.text(op.name)), ms_cell(static_cast<double>(op.host.ns) / steps),
+                                 count_cell(op.host.count)};
+    if (has_device) row = joined(row, {ms_cell(static_cast<double>(op.device_ns) / steps), count_cell(op.kernels)});
+    table.rows.push_back(std::move(row));
+  }
+  table.left_out = ops.size() - table.rows.size();
+  return table;
 }
 
 std::string mfu_text(const RunTrace& trace, const std::vector<RankKernels>& ranks) {
@@ -287,36 +341,11 @@ std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& 
   if (std::ranges::none_of(ranks, [](const RankKernels& rank) { return rank.has_device || !rank.ops.empty(); }))
     return {};
   const auto steps = static_cast<double>(steps_of(ranks));
-  const std::vector<NamedKernel> kernels = named_kernels(trace, ranks);
-  double whole_ns = 0;
-  for (const NamedKernel& kernel : kernels) whole_ns += static_cast<double>(kernel.of.time.ns);
+  const ReportTable kernels = kernels_table(trace, ranks, all ? kAllRows : kMostKernels);
   std::string text;
-  if (!kernels.empty()) {
-    TextTable table({{"kernel"},
-                     {"kind"},
-                     {"tensor cores"},
-                     {"ms a step", Align::right},
-                     {"share", Align::right},
-                     {"count", Align::right},
-                     {"min us", Align::right},
-                     {"mean", Align::right},
-                     {"max", Align::right},
-                     {"TFLOP/s", Align::right},
-                     {"GB/s", Align::right}});
-    const std::size_t shown = all ? kernels.size() : std::min(kMostKernels, kernels.size());
-    for (std::size_t i = 0; i < shown; ++i) {
-      const KernelTime& of = kernels[i].of;
-      const auto ns = static_cast<double>(of.time.ns);
-      table.row({plain_text(kernels[i].name, kKernelBytes), std::string(to_string(of.kind)),
-                 may_use_cores(of.kind) ? std::string(cores_text(of.cores)) : "-", ms_cell(ns / steps),
-                 percent_cell(part_of(ns, whole_ns)), count_cell(of.time.count),
-                 us_cell(static_cast<double>(of.time.least_ns)), us_cell(of.time.mean_ns()),
-                 us_cell(static_cast<double>(of.time.most_ns)), rate_cell(of.achieved.tflops()),
-                 rate_cell(of.achieved.gb_s())});
-    }
-    text += table.str();
-    if (shown < kernels.size()) text += fmt::format("and {} more: --all\n", kernels.size() - shown);
-    if (all) text += "\n" + kernel_kinds_text(ranks, steps, whole_ns);
+  if (!kernels.rows.empty()) {
+    text += kernels.text();
+    if (all) text += "\n" + kernel_kinds_text(ranks, steps);
     text += "\n" + launches_text(trace, ranks, steps, all);
   }
   if (const std::vector<KernelTime> copies = all_of(ranks, &RankKernels::copies); !copies.empty()) {
@@ -332,23 +361,8 @@ std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& 
     }
     text += "\n" + table.str();
   }
-  const std::vector<OpTime> ops = all_ops(ranks);
-  if (!ops.empty()) {
-    TextTable table({{"operator"},
-                     {"device ms a step", Align::right},
-                     {"host", Align::right},
-                     {"calls", Align::right},
-                     {"kernels", Align::right}});
-    const std::size_t shown = all ? ops.size() : std::min(kMostOps, ops.size());
-    for (std::size_t i = 0; i < shown; ++i) {
-      table.row({plain_text(trace.strings.text(ops[i].name), kKernelBytes),
-                 ms_cell(static_cast<double>(ops[i].device_ns) / steps),
-                 ms_cell(static_cast<double>(ops[i].host.ns) / steps), count_cell(ops[i].host.count),
-                 count_cell(ops[i].kernels)});
-    }
-    text += (text.empty() ? "" : "\n") + table.str();
-    if (shown < ops.size()) text += fmt::format("and {} more: --all\n", ops.size() - shown);
-  }
+  const ReportTable ops = ops_table(trace, ranks, all ? kAllRows : kMostOps);
+  if (!ops.rows.empty()) text += (text.empty() ? "" : "\n") + ops.text();
   const std::string mfu = mfu_text(trace, ranks);
   for (const std::string& line : lines_of("\n" + mfu + ".", 110)) text += line + "\n";
   return text;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "tracepp/findings/change_points.h"
 #include "tracepp/findings/diff.h"
 #include "tracepp/findings/work_diff.h"
@@ -28,19 +29,18 @@ std::string idle_text(const RunTrace& trace, const std::vector<RankIdle>& idle, 
 std::string place_text(const RunTrace& trace, const IdlePlace& place);
 // The longest kernels and copies, launches, queues, and MFU; or `all`. Empty: not known.
 std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& ranks, bool all = false);
-// "yes", "no", "?".
-std::string_view cores_text(TensorCores cores);
 // "MFU 38.2 %: ... TFLOP/s of 989 (NVIDIA H100, dense 16-bit)", or why there is none.
 std::string mfu_text(const RunTrace& trace, const std::vector<RankKernels>& ranks);
-// The kernels of all ranks, by short names, the longest first.
-struct NamedKernel {
-  std::string name;
-  KernelTime of;
+// A table for a terminal or a page.
+struct ReportTable {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows = {};
+  std::size_t left_out = 0;  // rows
+  std::string text() const;
 };
-std::vector<NamedKernel> named_kernels(const RunTrace& trace, const std::vector<RankKernels>& ranks);
-// "aten::linear"; without what autograd puts before the names of backward operators.
-std::string op_text(const RunTrace& trace, const OpTime& op);
-std::vector<OpTime> all_ops(const std::vector<RankKernels>& ranks);
+// Return the kernels of all ranks, by short names, and the operators, the longest first and at most so many.
+ReportTable kernels_table(const RunTrace& trace, const std::vector<RankKernels>& ranks, std::size_t most);
+ReportTable ops_table(const RunTrace& trace, const std::vector<RankKernels>& ranks, std::size_t most);
 std::string bubble_text(const Bubble& bubble);
 std::string effective_text(const Effective& effective);
 std::string communication_text(const RunTrace& trace, const CommReport& report);
