@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "tracepp/page/page.h"
 #include "tracepp/report/text.h"
+#include "tracepp/steps/host_threads.h"
 
 namespace ms::tracepp {
 namespace {
@@ -30,28 +31,17 @@ std::string table_html(const ReportTable& table) {
 // The stacks of the main thread, summed: a node is a call path.
 class Flame {
  public:
-  Flame(const RunTrace& trace, const RankTrace& rank) : trace_(trace) {
-    std::vector<std::uint32_t> counts(256);
-    for (const Event& event : rank.events)
-      if (trace.info(event).kind == Kind::step)
-        counts[event.lane] += 1U << 20;
-      else if (is_shown(event))
-        ++counts[event.lane];
-    const auto main = static_cast<std::uint8_t>(std::ranges::max_element(counts) - counts.begin());
-    std::vector<const Event*> events;
-    for (const Event& event : rank.events)
-      if (event.lane == main && is_shown(event)) events.push_back(&event);
-    std::ranges::stable_sort(events, [](const Event* a, const Event* b) {
-      return a->begin_ns != b->begin_ns ? a->begin_ns < b->begin_ns : a->duration_ns > b->duration_ns;
-    });
-    std::vector<std::pair<std::int64_t, std::size_t>> open;  // end, node
-    for (const Event* event : events) {
-      while (!open.empty() && open.back().first <= event->begin_ns) open.pop_back();
-      if (open.size() >= kMostDepth) continue;
-      const std::size_t at = child(open.empty() ? 0 : open.back().second, trace.info(*event).name);
-      nodes_[at].ns += event->duration_ns;
-      ++nodes_[at].times;
-      open.emplace_back(event->end_ns(), at);
+  Flame(const RunTrace& trace, const std::vector<HostRole>& roles, const RankTrace& rank) : trace_(trace) {
+    const HostThreads host(trace, roles, rank);
+    std::vector<std::size_t> node_of(rank.events.size());
+    for (const std::uint32_t at : host.events(host.main())) {
+      const std::uint32_t around = host.around(at);
+      const std::size_t parent = around == kAbsentEvent ? 0 : node_of[around];
+      node_of[at] = parent;
+      if (nodes_[parent].depth == kMostDepth) continue;
+      const std::size_t node = node_of[at] = child(parent, trace.info(rank.events[at]).name);
+      nodes_[node].ns += rank.events[at].duration_ns;
+      ++nodes_[node].times;
     }
   }
 
@@ -69,16 +59,12 @@ class Flame {
   struct Node {
     std::map<std::uint32_t, std::size_t> children = {};  // by name
     std::int64_t ns = 0;
-    std::uint32_t times = 0;
+    std::uint32_t times = 0, depth = 0;
   };
-  bool is_shown(const Event& event) const {
-    const EventInfo& info = trace_.info(event);
-    return event.state == State::ended && info.origin >= Origin::op && info.kind != Kind::step;
-  }
   std::size_t child(std::size_t parent, std::uint32_t name) {
     const auto [at, is_new] = nodes_[parent].children.try_emplace(name, nodes_.size());
     const std::size_t node = at->second;
-    if (is_new) nodes_.emplace_back();
+    if (is_new) nodes_.push_back({.depth = nodes_[parent].depth + 1});
     return node;
   }
   template <typename Add>
@@ -138,9 +124,10 @@ Json flame_data(const RunTrace& trace, const ExportOptions& shown, Columns& colu
   std::vector<double> begins, lengths;
   std::map<std::uint32_t, std::uint32_t> ids;
   Json texts = Json::array();
+  const std::vector<HostRole> roles = host_roles(trace);
   for (const RankTrace& rank : trace.ranks) {
     if (shown.has_rank(rank.rank)) {
-      Flame(trace, rank)
+      Flame(trace, roles, rank)
           .each([&](std::uint32_t name, std::uint32_t depth, std::int64_t begin_ns, std::int64_t ns,
                     std::uint32_t count) {
             const auto [at, is_new] = ids.try_emplace(name, static_cast<std::uint32_t>(ids.size()));

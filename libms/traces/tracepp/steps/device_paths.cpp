@@ -54,7 +54,7 @@ RankPaths::RankPaths(const RunTrace& trace, const std::vector<HostRole>& roles, 
   }
   launches_on.push_back(static_cast<std::uint32_t>(host.main()));
   for (std::uint32_t lane = 0; lane < launches.size(); ++lane)
-    if (launches[lane] && lane != host.main() && host.is_used(lane)) launches_on.push_back(lane);
+    if (launches[lane] && lane != host.main() && !host.events(lane).empty()) launches_on.push_back(lane);
   for (const std::uint32_t lane : launches_on)
     waits.insert(waits.end(), host.waits(lane).begin(), host.waits(lane).end());
   for (std::vector<std::uint32_t>* list : {&work, &comms, &waits})

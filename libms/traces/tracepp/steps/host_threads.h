@@ -48,10 +48,11 @@ class HostThreads {
   // cause whatever runs inside them; else the cause is `otherwise`.
   IdlePlace place(std::uint32_t innermost, IdleCause otherwise) const;
   HostRole role(std::uint32_t event) const { return blocks_[event] ? HostRole::synchronises : roles_[info_of(event)]; }
+  // The events of a thread, by begin, the outer one first.
+  const std::vector<std::uint32_t>& events(std::size_t lane) const { return threads_[lane].events; }
   // The calls of a thread that wait for the device, by begin.
   const std::vector<std::uint32_t>& waits(std::size_t lane) const { return threads_[lane].waits; }
   std::size_t lanes() const { return threads_.size(); }
-  bool is_used(std::size_t lane) const { return !threads_[lane].events.empty(); }
 
   static bool is_cause(const IdlePlace& place) {
     return place.cause >= IdleCause::data && place.cause <= IdleCause::compilation;
