@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds and memory of ms-tracepp report on traces of torch.profiler: 64 ranks of 100 MB, and one beside HTA.
+"""Time and memory of ms-tracepp report on traces of torch.profiler: 64 ranks of 100 MB, and one beside HTA.
 
 profiler_traces.py MS_TRACEPP TRACE [--ranks 64] [--mb 100] [--dir DIR] [--hta-python PYTHON]
 
@@ -70,7 +70,7 @@ def best(command, times=3):
 
 
 def measure(command):
-    """Wall-clock seconds and largest memory in MB of a command."""
+    """Wall-clock seconds, processor seconds, which depend less on what else runs, and largest memory in MB of a command."""
     begin = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     errors = child.stderr.read()
@@ -78,13 +78,13 @@ def measure(command):
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
         sys.exit(f"{command[0]} ended with {child.returncode}: {errors[-500:]}")
-    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+    return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def row(name, measured, base=None):
-    seconds, memory = measured
-    ratio = f"  {seconds / base[0]:7.1f} x time  {memory / base[1]:5.1f} x memory" if base else ""
-    print(f"{name:40} {seconds:8.2f} s {memory:8.0f} MB{ratio}", flush=True)
+    seconds, processors, memory = measured
+    ratio = "".join(f"  {one / other:7.1f} x" for one, other in zip(measured, base)) if base else ""
+    print(f"{name:40} {seconds:8.2f} s {processors:8.2f} s {memory:8.0f} MB{ratio}", flush=True)
     return measured
 
 
