@@ -69,5 +69,5 @@ function duration(seconds) {
   const size = Math.abs(seconds);
   if (size >= 1) return seconds.toPrecision(4) + " s";
   if (size >= 1e-3) return (seconds * 1e3).toPrecision(4) + " ms";
-  return size === 0 || size >= 1e-6 ? (seconds * 1e6).toPrecision(3) + " \u00b5s" : (seconds * 1e9).toPrecision(3) + " ns";
+  return size === 0 || size >= 9.995e-7 ? (seconds * 1e6).toPrecision(3) + " \u00b5s" : (seconds * 1e9).toPrecision(3) + " ns";
 }

@@ -57,8 +57,7 @@ function timelineView(run, selection) {
         context.fillRect(0, y(t) - 1, width, 1);
         context.fillStyle = theme(run.whyMarked.has(rank) ? "bad" : "ink");
         context.textAlign = "left";
-        const why = run.whyMarked.get(rank);
-        context.fillText(fitting(context, `rank ${rank}${why ? " " + why : ""}`, left - 155, false), 0, y(t) + row / 2);
+        context.fillText(`rank ${rank}`, 0, y(t) + row / 2);
       }
       if (row > 10) {
         context.fillStyle = theme("quiet");
