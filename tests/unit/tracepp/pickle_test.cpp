@@ -67,6 +67,20 @@ TEST(Pickle, ReadsPlainData) {
   for (const auto& row : rows) EXPECT_EQ(json_of(row.pickle), row.json) << testing::PrintToString(row.pickle);
 }
 
+TEST(Pickle, ReadsAPickleOfAPickle) {
+  const auto packed = [](const std::string& bytes) {
+    return "\x80\x04"
+           "C"s +
+           static_cast<char>(bytes.size()) + bytes + ".";
+  };
+  std::string pickle = "\x80\x02}X\x01\x00\x00\x00kK\x07s."s;
+  EXPECT_EQ(json_of(packed(pickle)), R"({"k":7})");
+  EXPECT_TRUE(pickle_to_json(packed(pickle.substr(0, pickle.size() - 2))).is_cut_off);
+  EXPECT_EQ(json_of(packed(R"({"k": 7})")), R"({"k": 7})");
+  for (int i = 0; i < 20; ++i) pickle = packed(pickle);
+  EXPECT_THAT(json_of(pickle), testing::StartsWith("\""));  // not to any depth
+}
+
 TEST(Pickle, RefusesWhatOnlyPythonMayRead) {
   const struct {
     std::string pickle, problem;

@@ -36,10 +36,16 @@ class Machine {
  public:
   Machine(std::string_view bytes, std::size_t max_json_bytes) : bytes_(bytes), max_json_bytes_(max_json_bytes) {}
 
-  PickledJson run() {
+  // Returns the text that is all of the pickle's value; empty: it is another value.
+  std::string_view run() {
     while (!stopped_ && !cut_) step();
     if (cut_) close_containers();
     if (stack_.empty()) refuse("has no value");
+    const auto* const text = std::get_if<std::string_view>(&nodes_[stack_.back()]);
+    return text == nullptr ? std::string_view() : *text;
+  }
+
+  PickledJson json() {
     write(stack_.back(), 0);
     return {.text = std::move(json_), .is_cut_off = cut_};
   }
@@ -375,7 +381,14 @@ PickledJson pickle_to_json(std::string_view pickle, std::size_t max_json_bytes) 
   if (pickle.size() > kMaxPickleBytes)
     throw user_error("trace.pickle", fmt::format("a Python pickle of more than {}, which no dump is",
                                                  format_size(static_cast<double>(kMaxPickleBytes))));
-  return Machine(pickle, max_json_bytes).run();
+  constexpr int kMostNested = 4;
+  for (int nested = 0;; ++nested) {
+    Machine machine(pickle, max_json_bytes);
+    const std::string_view text = machine.run();
+    if (text.starts_with('{') || text.starts_with('[')) return {.text = std::string(text), .is_cut_off = false};
+    if (!is_pickle(text) || nested == kMostNested) return machine.json();
+    pickle = text;
+  }
 }
 
 }  // namespace ms::tracepp
