@@ -46,6 +46,20 @@ for dumps in dumps dumps-only-pg-id; do
 done
 expect_json hang 43-uneven-batches/dumps 'd["suspects"][0]["rank"] == 1 and d["suspects"][0]["confidence"] >= 0.8'
 expect_json hang 50-gloo-loader 'd["suspects"][0]["rank"] == 1 and d["suspects"][0]["reason"] == "not_issuing"'
+# The ranks part at a call behind the one that is open first; of two ranks nothing tells which is wrong.
+expect_json hang 02-two-ranks-diverge/dumps \
+  '[(s["rank"], s["reason"], s["confidence"]) for s in d["suspects"]] == [(r, "wrong_size", 0.5) for r in (0, 1)]'
+expect_json hang 02-two-ranks-diverge/dumps-4-ranks \
+  '[(s["rank"], s["reason"]) for s in d["suspects"]] == [(0, "wrong_size")] and d["groups"][0]["sequence"] == 32'
+first='(d["suspects"][0]["rank"], d["suspects"][0]["reason"])'
+expect_json hang 06-zero3-skipped-module "$first == (3, 'missing_call')"
+expect_json hang 50-gloo-async "$first == (1, 'wrong_order') and d['suspects'][1]['confidence'] <= 0.2"
+expect_json hang 40-pickle-in-pickle 'd["suspects"][0]["file"].endswith("/trace_1.pkl")'
+# Two worlds in one directory are refused by name, and each is judged by itself.
+"$tool" hang "$cases/22-torchft-replica-ranks" >document 2>err && fail "22: two worlds were read as one"
+grep -q 'replica_a and .*replica_b both have a dump of rank 0' err || fail "22: $(cat err)"
+expect_json hang 22-torchft-replica-ranks/dumps/replica_a "$first == (1, 'not_issuing')"
+expect_json hang 22-torchft-replica-ranks/dumps/replica_b 'd["state"] == "cut_off"'
 expect_json hang 42-a-node-without-dumps 'd["missing_ranks"] == list(range(16, 24))'
 
 [ "$failures" -eq 0 ] && echo "all as expected"

@@ -8,6 +8,7 @@
 namespace ms::tracepp {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -45,6 +46,7 @@ class DumpedHang : public testing::Test {
   }
   void put(int rank, const std::string& text) { files_.put(fmt::format("nccl_trace_rank_{}", rank), text); }
   Hang found() const { return find_hang(read_run({files_.path()})); }
+  std::filesystem::path path_of(int rank) const { return files_ / fmt::format("nccl_trace_rank_{}", rank); }
 
  private:
   ForeignFiles files_;
@@ -125,6 +127,79 @@ TEST_F(DumpedHang, OfSeveralMissingDumpsNoneIsLikelierThanTheOthers) {
   ASSERT_EQ(hang.suspects.size(), 3U);
   for (const HangSuspect& suspect : hang.suspects) EXPECT_LE(suspect.confidence, 0.34);
   EXPECT_THAT(hang.sentence, HasSubstr("the same holds for 2 further ranks: nothing tells them apart"));
+}
+
+// Ranks issue calls ahead: the one that is open first may wait for nobody, and a later one is where they part.
+TEST_F(DumpedHang, ADifferenceBehindTheOpenCallIsFound) {
+  const DumpedCall a{.elements = 100}, b{.elements = 200}, c{.elements = 300}, d{.elements = 400};
+  struct Row {
+    const char* what;
+    std::vector<DumpedCall> odd, others;  // behind call 1, which has ended on rank 0 only
+    Reason reason;
+    std::string part;
+  };
+  for (const Row& row :
+       {Row{"swapped", {b, a, c}, {a, b, c}, Reason::wrong_order, "has swapped"},
+        Row{"one left out", {b, c, d}, {a, b, c, d}, Reason::missing_call, "left out a call"},
+        Row{"two left out", {c, d, a}, {a, b, c, d, a}, Reason::missing_call, "left out 2 calls"},
+        Row{"two too many", {c, d, a, b, a}, {a, b, a}, Reason::extra_call, "made 2 calls too many"},
+        Row{"another size", {c, b, a}, {d, b, a}, Reason::wrong_size, " bytes"},
+        Row{"one later call agrees, as it may by chance", {b}, {a, b}, Reason::wrong_size, " bytes"}}) {
+    SCOPED_TRACE(row.what);
+    for (int rank = 0; rank < 4; ++rank) {
+      std::vector<DumpedCall> calls(1, {.state = rank == 0 ? "completed" : "scheduled"});
+      for (DumpedCall call : rank == 2 ? row.odd : row.others) {
+        call.state = "scheduled";
+        calls.push_back(call);
+      }
+      put(rank, calls);
+    }
+    const Hang hang = found();
+    EXPECT_EQ(hang.state, RunState::hang);
+    ASSERT_EQ(hang.suspects.size(), 1U);  // the call before is no matter of the network
+    EXPECT_EQ(hang.suspects[0].rank, 2);
+    EXPECT_EQ(hang.suspects[0].reason, row.reason);
+    EXPECT_EQ(hang.suspects[0].confidence, 0.95);
+    EXPECT_THAT(hang.sentence, AllOf(HasSubstr(row.part), HasSubstr("all_reduce 2 of")));
+    std::filesystem::remove(path_of(1));  // which could agree with the odd one
+    EXPECT_EQ(found().suspects.at(0).rank, 2);
+    EXPECT_EQ(found().suspects.at(0).confidence, 0.7);
+  }
+}
+
+// A rank that never issued the open call holds all up, whatever others issued behind it.
+TEST_F(DumpedHang, ADifferenceBehindAMissingCallComesLater) {
+  for (int rank = 0; rank < 4; ++rank) {
+    std::vector<DumpedCall> calls(1);
+    if (rank != 3) calls.insert(calls.end(), {{.state = "started"}, {.state = "scheduled", .elements = 10 + rank}});
+    put(rank, calls);
+  }
+  EXPECT_EQ(found().suspects.at(0).rank, 3);
+  EXPECT_EQ(found().suspects.at(0).reason, Reason::not_issuing);
+}
+
+TEST_F(DumpedHang, WhatWasLeftOutMayHang) {
+  for (int rank = 0; rank < 4; ++rank) put(rank, std::vector<DumpedCall>(3));
+  EXPECT_EQ(found().state, RunState::cut_off);
+  put(3, "\x80\x04no dump.");
+  EXPECT_EQ(found().state, RunState::unknown);
+  std::filesystem::remove(path_of(3));
+  EXPECT_EQ(found().state, RunState::unknown);
+}
+
+// Each replica group has ranks 0 to 3 and its own world.
+TEST_F(DumpedHang, TwoWorldsAreNotOneRun) {
+  for (int rank = 0; rank < 4; ++rank) put(rank, std::vector<DumpedCall>(3));
+  const std::string healthy = path_of(0).parent_path();
+  const ForeignFiles both;
+  for (const char* world : {"a", "b"}) std::filesystem::copy(healthy, both / world);
+  try {
+    read_run({both.path()});
+    FAIL() << "read as one run";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "trace.run");
+    EXPECT_THAT(error.message(), AllOf(HasSubstr(both / "a"), HasSubstr(both / "b")));
+  }
 }
 
 // The first versions of the format had entries and nothing else.

@@ -186,8 +186,7 @@ TEST(FlightRecorder, ACutDumpTellsNothingOfWhatCameAfterIt) {
     if (is_cut) { EXPECT_THAT(hang.sentence, testing::StartsWith("the dump of rank 2 is cut off")); }
   }
   for (int rank = 0; rank < 3; ++rank) put(rank, true, rank == 1);
-  EXPECT_EQ(find_hang(read_run({files.path()})).sentence,
-            "no hang: all operations in the dumps of 2 ranks have ended; 1 further rank left no whole trace");
+  EXPECT_EQ(find_hang(read_run({files.path()})).state, RunState::unknown);
 }
 
 TEST(FlightRecorder, ReadsPicklesAndRefusesOthers) {

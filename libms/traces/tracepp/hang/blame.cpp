@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kNamed = 8;        // suspects of one root
 constexpr std::size_t kLookedInto = 64;  // operations of a circle
-constexpr double kSure = 0.95, kLikely = 0.85, kUntimed = 0.6, kPossible = 0.5, kWeak = 0.3;
+constexpr double kSure = 0.95, kLikely = 0.85, kMajority = 0.7, kUntimed = 0.6, kPossible = 0.5, kWeak = 0.3;
 
 std::string ranks_text(const std::vector<HangSuspect>& suspects, const HangScan& scan) {
   std::string text;
@@ -167,9 +167,15 @@ class Judge {
   void blame_members(const OddOnes& odd, std::uint32_t sequence) {
     const std::size_t count = odd.odd.size();
     const bool undecided = !odd.decided;
-    const double confidence = undecided ? 1.0 / static_cast<double>(std::max<std::size_t>(count, 2)) : kSure;
-    for (std::size_t i = 0; i < std::min(count, kNamed); ++i)
-      suspect(odd.odd[i], reason_of(scan_, op().group, sequence, odd.odd[i], odd.against[i]), confidence);
+    const double confidence = undecided      ? 1.0 / static_cast<double>(std::max<std::size_t>(count, 2))
+                              : odd.is_close ? kMajority
+                                             : kSure;
+    Deviation how;  // of the first one
+    for (std::size_t i = std::min(count, kNamed); i-- > 0;) {
+      how = deviation_of(scan_, op().group, sequence, odd.odd[i], odd.against[i]);
+      suspect(odd.odd[i], how.reason, confidence);
+    }
+    std::ranges::reverse(blame_.suspects);
     const auto called = [&](int rank) {
       const std::optional<std::size_t> at = scan_.find(rank);
       const std::uint32_t event = at ? scan_.find_event(*at, op().group, sequence) : kNoEvent;
@@ -181,11 +187,12 @@ class Judge {
       return text;
     };
     const int one = odd.odd.front();
-    const Reason reason = blame_.suspects.front().reason;
     std::string text = fmt::format("{} called {} where {} called {}", rank_label(scan_, one), called(one),
                                    rank_label(scan_, odd.reference), called(odd.reference));
-    if (reason == Reason::missing_call) text += ": it has left out a call";
-    if (reason == Reason::extra_call) text += ": it has made a call too many";
+    const std::string calls = how.calls > 1 ? fmt::format("{} calls", how.calls) : "a call";
+    if (how.reason == Reason::missing_call) text += ": it has left out " + calls;
+    if (how.reason == Reason::extra_call) text += fmt::format(": it has made {} too many", calls);
+    if (how.reason == Reason::wrong_order && how.calls > 0) text += ": it has swapped this call and the next";
     if (count > 1 && !undecided) text += fmt::format("; so did {} further", count - 1);
     if (undecided) text += "; nothing tells which of them is right";
     if (sequence != op().sequence)

@@ -132,8 +132,9 @@ bool DumpWaits::are_usual(const std::vector<Blame>& blames) const {
   const auto is_known = [](const RankTrace& rank) { return rank.is_flush_time_known || rank.is_cut_off; };
   if (!std::ranges::all_of(ranks, is_known)) return false;
   const bool only_waits = std::ranges::all_of(blames, is_only_wait);
-  return std::ranges::all_of(graph_.ops,
-                             [&](const StuckOp& op) { return has_just_begun(op) || (only_waits && is_usual(op)); });
+  return std::ranges::all_of(graph_.ops, [&](const StuckOp& op) {
+    return !is_mismatch(op.match) && (has_just_begun(op) || (only_waits && is_usual(op)));
+  });
 }
 
 bool DumpWaits::have_just_begun() const {

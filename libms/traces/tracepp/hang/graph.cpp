@@ -4,41 +4,12 @@
 #include <map>
 #include <numeric>
 
+#include "tracepp/hang/order.h"
+
 namespace ms::tracepp {
 namespace {
 
 bool is_dead(const RankScan& rank) { return rank.life != Life::alive; }
-
-// The six states, as far as the members' views go.
-Match match_of(const StuckOp& op, const RunTrace& trace) {
-  const MemberView* first = nullptr;
-  bool types = false, sizes = false, dtypes = false, states = false, undecided = false;
-  int views = 0;
-  for (const MemberView& member : op.members) {
-    if (!member.has_info) continue;
-    ++views;
-    if (first == nullptr) {
-      first = &member;
-      continue;
-    }
-    const EventInfo &a = trace.infos[first->info], &b = trace.infos[member.info];
-    const bool pair = trace::is_point_to_point(a.kind) && trace::is_point_to_point(b.kind);
-    types |= !pair && a.kind != b.kind;
-    const bool size_differs = a.size_bytes >= 0 && b.size_bytes >= 0 && a.size_bytes != b.size_bytes;
-    if (a.kind == Kind::all_to_all) {
-      undecided |= size_differs;  // members may well send different sizes
-    } else {
-      sizes |= size_differs || (pair && a.kind == b.kind);
-    }
-    dtypes |= a.type != b.type && a.type != 0 && b.type != 0;
-    states |= first->progress != member.progress;
-  }
-  if (types) return Match::type_mismatch;
-  if (sizes) return Match::size_mismatch;
-  if (dtypes) return Match::dtype_mismatch;
-  if (undecided || views < 2) return Match::undecided;
-  return states ? Match::state_mismatch : Match::fully_matched;
-}
 
 class WaitGraphBuilder {
  public:
@@ -47,6 +18,7 @@ class WaitGraphBuilder {
   HangGraph build() {
     find_ops();
     for (StuckOp& op : graph_.ops) view(op);
+    find_differences();
     find_delays();
     find_holds();
     find_roots();
@@ -92,7 +64,49 @@ class WaitGraphBuilder {
     }
   }
 
-  void view(StuckOp& op) {
+  // Finds the first operation behind a stuck one that members called differently: ranks issue calls ahead, and the one
+  // that is open first may wait for nobody. All members that issued such a call wait in it, also where their recorder
+  // shows it as ended, as gloo's does when it gives up.
+  void find_differences() {
+    if (!trace_.source->is_dump) return;
+    std::map<std::int32_t, std::uint32_t> behind;
+    const auto is_whole = [&](const StuckOp& op) {
+      return std::ranges::none_of(op.missing, [&](int rank) { return scan_.find(rank).has_value(); });
+    };
+    std::map<std::int32_t, double> since_s;
+    for (const StuckOp& op : graph_.ops) {
+      const ProcessGroup& group = trace_.groups[static_cast<std::size_t>(op.group)];
+      if (group.ranks.empty() || group.is_guessed || is_mismatch(op.match) || !is_whole(op)) continue;
+      const auto [known, is_new] = behind.try_emplace(op.group, op.sequence);
+      known->second = std::min(known->second, op.sequence);
+      double& longest_s = since_s.try_emplace(op.group, -1).first->second;
+      longest_s = std::max(longest_s, op.since_s);
+    }
+    for (const auto& [group, sequence] : next_differences(scan_, behind)) {
+      int at = op_at(group, sequence);
+      if (at < 0) {
+        at = static_cast<int>(graph_.ops.size());
+        ops_of_[static_cast<std::size_t>(group)].push_back(at);
+        graph_.ops.emplace_back();
+      }
+      differing_[group] = at;
+      StuckOp& op = graph_.ops[static_cast<std::size_t>(at)];
+      op = {};
+      op.group = group;
+      op.sequence = sequence;
+      op.since_s = since_s[group];
+      view(op, true);
+    }
+  }
+
+  // Returns whether a rank issued an operation that may not have ended.
+  bool may_wait(std::size_t at, const StuckOp& op) const {
+    const bool is_issued = scan_.find_event(at, op.group, op.sequence) != kNoEvent;
+    return is_issued && (scan_.file(at).hides_failures || scan_.progress(at, op.group, op.sequence) != Progress::ended);
+  }
+
+  // `all_wait`: whoever may wait in it does.
+  void view(StuckOp& op, bool all_wait = false) {
     const std::vector<int>& ranks = members_of(op.group);
     op.members.reserve(ranks.size());
     for (const int rank : ranks) {
@@ -108,8 +122,9 @@ class WaitGraphBuilder {
           member.info = scan_.file(*at).events[event].info;
           if (member.progress == Progress::begun) member.since_s = scan_.since_s(*at, event);
         }
-        lacks = is_dead(scan_.rank(*at)) || member.progress < Progress::begun;
-        if (member.progress == Progress::begun && !lacks) {
+        const bool waits = all_wait ? may_wait(*at, op) : member.progress == Progress::begun;
+        lacks = is_dead(scan_.rank(*at)) || (!waits && member.progress < Progress::begun);
+        if (waits && !lacks) {
           ++op.waiting;
           op.since_s = std::max(op.since_s, member.since_s);
         }
@@ -179,6 +194,10 @@ class WaitGraphBuilder {
       if (seat.open != kNoEvent && scan_.is_ready(at, seat.open) && op_of(at, seat.open) >= 0 &&
           !delays(at, op_of(at, seat.open)))
         ready.push_back(seat.open);
+    for (const auto& [group, op] : differing_) {
+      const StuckOp& it = graph_.ops[static_cast<std::size_t>(op)];
+      if (may_wait(at, it)) ready.push_back(scan_.find_event(at, group, it.sequence));
+    }
     const auto only = [&](const auto& keep) {
       std::vector<std::uint32_t> kept;
       std::ranges::copy_if(ready, std::back_inserter(kept), keep);
@@ -365,6 +384,7 @@ class WaitGraphBuilder {
   const RunTrace& trace_;
   HangGraph graph_;
   std::vector<std::vector<int>> ops_of_;              // by group
+  std::map<std::int32_t, int> differing_;             // by group: the operation behind a stuck one
   std::map<std::int32_t, std::vector<int>> seated_;   // of groups whose members are not known: who called something
   std::vector<std::vector<std::size_t>> delayed_by_;  // by operation: the ranks
   std::vector<std::vector<std::size_t>> edges_;
@@ -373,10 +393,6 @@ class WaitGraphBuilder {
 };
 
 }  // namespace
-
-bool is_mismatch(Match match) {
-  return match == Match::type_mismatch || match == Match::size_mismatch || match == Match::dtype_mismatch;
-}
 
 HangGraph make_hang_graph(const HangScan& scan) { return WaitGraphBuilder(scan).build(); }
 

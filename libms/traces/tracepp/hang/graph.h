@@ -31,5 +31,7 @@ inline HangRoot hang_root(std::size_t at) { return {.ranks = {at}, .absent = {},
 HangGraph make_hang_graph(const HangScan& scan);
 
 bool is_mismatch(Match match);
+// Returns which of the six states an operation is in, as far as the members' views go.
+Match match_of(const StuckOp& op, const RunTrace& trace);
 
 }  // namespace ms::tracepp

@@ -68,6 +68,7 @@ class Finder {
         return rank.ending == Ending::done;
       });
       hang_.state = ended ? RunState::ended : cut_off_s_ > 0 ? RunState::killed : RunState::cut_off;
+      if (const auto open = partial(scan_, hang_.missing_ranks)) return say_undecided(*open);
       say_well();
       add_left_out();
       if (hides_failures()) fill();
@@ -165,17 +166,23 @@ class Finder {
     return false;
   }
 
-  // Doubts all blames if a rank has left no trace: it may have died, and what the others did last may have failed.
+  // Doubts all blames if a rank has left no trace: it may have died, and what the others did last may have failed. What
+  // they called differently is no matter of how it ended.
   void doubt() {
-    constexpr double kDoubted = 0.4, kAbsent = 0.5;
+    constexpr double kDoubted = 0.4, kAbsent = 0.5, kBesideShown = 0.2;
     if (hang_.missing_ranks.empty() && !has_lone_member()) return;
+    const auto shows_calls = [](const Blame& it) {
+      return it.suspects.front().reason >= Reason::missing_call && it.suspects.front().reason <= Reason::wrong_order;
+    };
+    const bool is_shown = std::ranges::any_of(blames_, shows_calls);
     std::erase_if(blames_, [](const Blame& it) { return it.suspects.front().reason == Reason::no_trace; });
     for (Blame& it : blames_)
-      for (HangSuspect& suspect : it.suspects) suspect.confidence = std::min(suspect.confidence, kDoubted);
+      for (HangSuspect& suspect : it.suspects)
+        if (!shows_calls(it)) suspect.confidence = std::min(suspect.confidence, kDoubted);
     for (const int rank : hang_.missing_ranks) {
       if (blames_.size() == kHangRoots) break;
       Blame it;
-      it.suspects.push_back(suspect_of(scan_, rank, Reason::no_trace, kAbsent));
+      it.suspects.push_back(suspect_of(scan_, rank, Reason::no_trace, is_shown ? kBesideShown : kAbsent));
       it.sentence =
           lost_label(scan_, rank) + ": it may have died, and gloo's dumps show an operation that failed as ended";
       it.is_seen = false;

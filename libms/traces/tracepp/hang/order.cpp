@@ -264,6 +264,28 @@ std::optional<Difference> first_difference(const HangScan& scan, std::int32_t gr
   return std::nullopt;
 }
 
+std::map<std::int32_t, std::uint32_t> next_differences(const HangScan& scan,
+                                                       const std::map<std::int32_t, std::uint32_t>& behind) {
+  std::map<std::int32_t, std::uint32_t> found;
+  std::map<std::pair<std::int32_t, std::uint32_t>, Call> calls;
+  for (std::size_t at = 0; at < scan.count() && !behind.empty(); ++at) {
+    const std::vector<Event>& events = scan.file(at).events;
+    for (std::uint32_t i = 0; i < events.size() && !scan.file(at).is_cut_off; ++i) {
+      const EventInfo& info = scan.info(at, i);
+      const auto after = behind.find(info.group);
+      const std::uint32_t number = events[i].detail;
+      if (after == behind.end() || number <= after->second || number == kNoDetail || !trace::is_comm(info.kind))
+        continue;
+      const Call call = call_of(scan, at, i);
+      const auto [known, is_new] = calls.try_emplace({info.group, number}, call);
+      if (is_new || known->second == call) continue;
+      std::uint32_t& first = found.try_emplace(info.group, number).first->second;
+      first = std::min(first, number);
+    }
+  }
+  return found;
+}
+
 OddOnes odd_ones(const HangScan& scan, const StuckOp& op, std::uint32_t sequence, const std::vector<int>& asked) {
   std::vector<std::pair<Call, std::vector<int>>> calls;  // and who called so
   const auto of = [&](const Call& call) {
@@ -282,7 +304,10 @@ OddOnes odd_ones(const HangScan& scan, const StuckOp& op, std::uint32_t sequence
   if (calls.size() < 2) return odd;
   std::ranges::stable_sort(calls, std::ranges::greater{}, [](const auto& it) { return it.second.size(); });
   std::size_t right = 0;
+  const auto unknown = static_cast<std::size_t>(
+      std::ranges::count_if(op.members, [&](const MemberView& it) { return !scan.find(it.rank); }));
   odd.decided = calls[0].second.size() > calls[1].second.size();
+  odd.is_close = odd.decided && calls[0].second.size() <= calls[1].second.size() + unknown;
   if (!odd.decided) {
     std::vector<int> votes(calls.size(), 0);
     for (const std::int32_t group : siblings(scan.trace(), op.group)) {
@@ -306,44 +331,56 @@ OddOnes odd_ones(const HangScan& scan, const StuckOp& op, std::uint32_t sequence
   return odd;
 }
 
-Reason reason_of(const HangScan& scan, std::int32_t group, std::uint32_t sequence, int odd, int reference) {
+Deviation deviation_of(const HangScan& scan, std::int32_t group, std::uint32_t sequence, int odd, int reference) {
+  constexpr std::size_t kMostShift = 256;  // calls of a module that is left out
   auto mine = calls_of(scan, group, odd), right = calls_of(scan, group, reference);
   const auto is_before = [&](const auto& it) { return it.first < sequence; };
   const std::vector<std::pair<std::uint32_t, Call>> history(right.begin(), std::ranges::find_if_not(right, is_before));
   std::erase_if(mine, is_before);
   std::erase_if(right, is_before);
-  if (mine.empty() || right.empty()) return Reason::not_issuing;
+  if (mine.empty() || right.empty()) return {Reason::not_issuing};
   const Call &is = mine.front().second, &should_be = right.front().second;
-  // Counts the later calls that agree with each of three causes: a wrong call, an extra one, a missing one.
-  const auto agree = [&](std::size_t from_mine, std::size_t from_right) -> std::size_t {
-    std::size_t count = 0;
-    while (from_mine + count < mine.size() && from_right + count < right.size()) {
-      if (mine[from_mine + count].second != right[from_right + count].second) return 0;
-      ++count;
-    }
+  // Counts the later calls that agree with a cause, by where they begin; -1: one does not.
+  const auto agree = [&](std::size_t from_mine, std::size_t from_right) -> int {
+    int count = 0;
+    for (; from_mine < mine.size() && from_right < right.size(); ++from_mine, ++from_right, ++count)
+      if (mine[from_mine].second != right[from_right].second) return -1;
     return count;
   };
-  const std::size_t same = agree(1, 1), extra = agree(1, 0), missing = agree(0, 1);
-  if (missing > same && missing >= extra) return Reason::missing_call;
-  if (extra > same) return Reason::extra_call;
+  Deviation found;
+  const int same = agree(1, 1);
+  // One call may agree by chance, unless it tells its step; and a few do where many are skipped.
+  int most = std::max(same, is.step == kNoStep ? 1 : 0);
+  const auto consider = [&](int agreeing, Reason reason, std::size_t calls) {
+    if (agreeing <= most || agreeing < static_cast<int>(calls) / 2) return;
+    most = agreeing;
+    found = {reason, calls};
+  };
+  for (std::size_t calls = 1; calls <= kMostShift; ++calls) {
+    consider(agree(0, calls), Reason::missing_call, calls);
+    consider(agree(calls, 0), Reason::extra_call, calls);
+  }
+  if (mine.size() > 1 && right.size() > 1 && mine[1].second == should_be && is == right[1].second && agree(2, 2) >= 0)
+    consider(agree(2, 2) + 2, Reason::wrong_order, 1);
+  if (found.calls > 0) return found;
   const auto is_like = [](Call a, const Call& b) {
     a.step = b.step;
     return a == b;
   };
-  for (std::size_t i = 0; i + 1 < history.size() && same == 0; ++i)  // what usually comes next
-    if (is_like(history[i].second, should_be) && is_like(history[i + 1].second, is)) return Reason::missing_call;
-  if (is.kind != should_be.kind) return Reason::wrong_kind;
+  for (std::size_t i = 0; i + 1 < history.size() && same <= 0; ++i)  // what usually comes next
+    if (is_like(history[i].second, should_be) && is_like(history[i + 1].second, is)) return {Reason::missing_call};
+  if (is.kind != should_be.kind) return {Reason::wrong_kind};
   const auto elements = [&](const Call& call) {
     const int bytes = type_bytes(scan.trace().strings.text(call.type));
     return bytes > 0 ? call.size_bytes / bytes : call.size_bytes;
   };
   const bool other_type = is.type != should_be.type && is.type != 0 && should_be.type != 0;
   const bool other_size = is.size_bytes != should_be.size_bytes && is.size_bytes >= 0 && should_be.size_bytes >= 0;
-  if (other_type && elements(is) == elements(should_be)) return Reason::wrong_dtype;
-  if (other_size) return Reason::wrong_size;
-  if (other_type) return Reason::wrong_dtype;
-  if (is.step != should_be.step) return is.step > should_be.step ? Reason::missing_call : Reason::extra_call;
-  return Reason::wrong_order;
+  if (other_type && elements(is) == elements(should_be)) return {Reason::wrong_dtype};
+  if (other_size) return {Reason::wrong_size};
+  if (other_type) return {Reason::wrong_dtype};
+  if (is.step != should_be.step) return {is.step > should_be.step ? Reason::missing_call : Reason::extra_call};
+  return {Reason::wrong_order};
 }
 
 std::vector<OrderBreak> order_breaks(const HangScan& scan, const HangGraph& graph, const HangRoot& root) {

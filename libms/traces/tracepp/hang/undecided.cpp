@@ -74,4 +74,15 @@ std::optional<Undecided> mixed_attempts(const HangScan& scan) {
                        is_one ? "it lacks" : "they lack", is_one ? "the rank" : "these ranks", shown)};
 }
 
+std::optional<Undecided> partial(const HangScan& scan, const std::vector<int>& missing_ranks) {
+  const RunTrace& trace = scan.trace();
+  const auto twice = trace.problems.find("second file of a rank, the older was left out");
+  const std::size_t files = trace.unusable.size() + (twice == trace.problems.end() ? 0 : twice->second);
+  if (!trace.source->is_dump || (files == 0 && missing_ranks.empty())) return std::nullopt;
+  const auto whole = std::ranges::count(trace.ranks, false, &RankTrace::is_cut_off);
+  const std::string text = fmt::format("nothing tells whether the run is well: no rank waits in the dumps of {}",
+                                       plural(static_cast<std::size_t>(whole), "rank"));
+  return Undecided{.sentence = files == 0 ? text : text + fmt::format("; {} left out", plural(files, "file"))};
+}
+
 }  // namespace ms::tracepp

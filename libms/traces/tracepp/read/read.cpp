@@ -245,6 +245,7 @@ void order_ranks(RunTrace& trace) {
     std::error_code ignored;
     return fs::last_write_time(a.file, ignored) > fs::last_write_time(b.file, ignored);
   };
+  const auto directory_of = [](const RankTrace& rank) { return fs::path(rank.file).parent_path().string(); };
   std::vector<RankTrace> kept;
   kept.reserve(trace.ranks.size());
   for (RankTrace& rank : trace.ranks) {
@@ -255,6 +256,12 @@ void order_ranks(RunTrace& trace) {
       events.insert(events.end(), rank.events.begin(), rank.events.end());
       sort_by_begin(events);
       kept.back().last_flush_ns = std::max(kept.back().last_flush_ns, rank.last_flush_ns);
+    } else if (trace.source->is_dump && directory_of(rank) != directory_of(kept.back())) {
+      throw user_error("trace.run",
+                       fmt::format("not of one run: {} and {} both have a dump of rank {}", directory_of(kept.back()),
+                                   directory_of(rank), rank.rank),
+                       "they are of two worlds, such as replica groups, of two attempts, or of two times: give the "
+                       "directories of one at a time");
     } else {
       ++trace.problems["second file of a rank, the older was left out"];
       if (newer(rank, kept.back())) kept.back() = std::move(rank);
