@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -75,12 +76,17 @@ Error cut_off(const std::string& partition) {
 
 }  // namespace
 
+double Commands::left_s() const {
+  return options_.left_s ? options_.left_s() : std::numeric_limits<double>::infinity();
+}
+
 std::string Commands::run(const std::string& program, std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), program);
   const std::string what = first_line(typed(arguments));
   if (!program.starts_with('/')) throw command_error(what, "it is not an absolute path");
   SubprocessOptions options;
-  options.deadline_s = options_.deadline_s;
+  options.deadline_s = std::min(options_.deadline_s, left_s());
+  if (options.deadline_s <= 0) throw command_error(what, "no time is left to ask Slurm");
   options.kill_grace_s = kKillGrace_s;
   options.max_output_bytes = kMaxOutputBytes;
   options.environment.emplace();
@@ -91,7 +97,7 @@ std::string Commands::run(const std::string& program, std::vector<std::string> a
     result = run_subprocess(arguments, options);
   } catch (const Error& error) { throw command_error(what, error.message()); }
   if (result.timed_out)
-    throw Error(kNoAnswer, Blame::slurm, fmt::format("{}: no answer within {} s", what, options_.deadline_s));
+    throw Error(kNoAnswer, Blame::slurm, fmt::format("{}: no answer within {} s", what, options.deadline_s));
   if (!result.ok()) {
     const std::string words = first_line(result.err).empty() ? first_line(result.out) : first_line(result.err);
     // Slurm's clients have a dozen sentences for a controller that they do not find or reach.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,7 +28,9 @@ inline constexpr const char* kNoAnswer = "slurm.no_answer";
 struct CommandOptions {
   std::string scontrol = "/usr/bin/scontrol";
   std::string conf;         // SLURM_CONF for it; empty: Slurm's own default
-  double deadline_s = 2.0;  // of one call
+  double deadline_s = 2.0;  // of one command
+  // Returns the seconds that all commands together still have: no command gets more, and none starts at 0.
+  std::function<double()> left_s = {};
 };
 
 class Commands {
@@ -35,8 +38,7 @@ class Commands {
   explicit Commands(CommandOptions options) : options_(std::move(options)) {}
   virtual ~Commands() = default;
 
-  void set_deadline(double deadline_s) { options_.deadline_s = deadline_s; }  // of each call from now on
-
+  virtual double left_s() const;  // infinity without a bound
   virtual Config config() const;
   virtual Node node(const std::string& name) const;
   virtual std::vector<Node> nodes() const;

@@ -99,6 +99,25 @@ class TurnClock final : public Clock {
   std::size_t who_;
 };
 
+// One node's commands: they set who runs before each call, since a pause gives the baton away.
+class CommandsOf final : public slurm::Commands {
+ public:
+  CommandsOf(std::shared_ptr<const slurm::Commands> all, std::size_t& running, std::size_t who)
+      : Commands({}), all_(std::move(all)), running_(running), who_(who) {}
+  double left_s() const override { return all_->left_s(); }
+  slurm::Node node(const std::string& name) const override { return mine().node(name); }
+  std::vector<slurm::Node> nodes() const override { return mine().nodes(); }
+  void drain(const std::string& node, const std::string& reason) const override { mine().drain(node, reason); }
+  void resume(const std::string& node) const override { mine().resume(node); }
+
+ private:
+  const slurm::Commands& mine() const { return running_ = who_, *all_; }
+
+  std::shared_ptr<const slurm::Commands> all_;
+  std::size_t& running_;
+  std::size_t who_;
+};
+
 struct Crowd {
   std::vector<DrainEnd> ends;
   int drained = 0;
@@ -144,18 +163,7 @@ Crowd run_crowd(std::uint64_t seed, std::size_t num_nodes, std::int64_t cap, boo
                   .random = [&] { return turns.random(); },
                   .log = [](log::Level, const std::string&) {},
                   .run_checks = {},
-                  .slurm = slurm.functions()};
-      // The caller sets who runs before each call, since a pause gives the baton away.
-      const auto mine = [&](auto call) {
-        return [&running, i, call](auto&&... arguments) {
-          running = i;
-          return call(arguments...);
-        };
-      };
-      world.slurm.node = mine(world.slurm.node);
-      world.slurm.nodes = mine(world.slurm.nodes);
-      world.slurm.drain = mine(world.slurm.drain);
-      world.slurm.resume = mine(world.slurm.resume);
+                  .slurm = std::make_shared<CommandsOf>(slurm.commands(), running, i)};
       crowd.ends[i] = drain_below_cap(world, act, fmt::format("node{:02}", i + 1), "ms-diag:gpu.ecc gpu 0: bad").end;
       turns.end(i);
     });
@@ -217,7 +225,7 @@ class OneNodeTest : public testing::Test {
                 .random = [] { return 0.5; },
                 .log = [this](log::Level, const std::string& line) { lines_.push_back(line); },
                 .run_checks = {},
-                .slurm = slurm_.functions()};
+                .slurm = slurm_.commands()};
     return drain_below_cap(world, act_, "node02", kReason);
   }
   bool said(const std::string& words) const {

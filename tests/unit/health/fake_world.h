@@ -2,7 +2,9 @@
 // is obeyed or after.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,7 @@ struct FakeSlurm {
   slurm::SiteFacts site;
   std::vector<std::string> calls;
   double left_s = 1000;
+  std::function<double()> left;  // if set, in place of left_s
 
   explicit FakeSlurm(int num_nodes) {
     for (int i = 1; i <= num_nodes; ++i) {
@@ -90,37 +93,48 @@ struct FakeSlurm {
     return result;
   }
 
-  SlurmCalls functions() {
-    return {.site_facts = [this] { return called("config", [&] { return site; }); },
-            .node = [this](const std::string& name) { return called("node " + name, [&] { return nodes.at(name); }); },
-            .nodes =
-                [this] {
-                  return called("nodes", [&] {
-                    std::vector<slurm::Node> all;
-                    for (const auto& [name, node] : nodes) all.push_back(node);
-                    return all;
-                  });
-                },
-            .job = [this](std::uint32_t id) { return called(fmt::format("job {}", id), [&] { return job; }); },
-            .drain =
-                [this](const std::string& node, const std::string& reason) {
-                  called(fmt::format("drain {} {}", node, reason), [&] { return set_drained(node, reason), true; });
-                },
-            .resume =
-                [this](const std::string& name) {
-                  called("resume " + name, [&] { return nodes.at(name) = make_node(name), true; });
-                },
-            .set_admin_comment =
-                [this](std::uint32_t id, const std::string& text) {
-                  called(fmt::format("comment {} {}", id, text), [&] { return job.admin_comment = text, true; });
-                },
-            .notify =
-                [this](std::uint32_t id, const std::string& text) {
-                  called(fmt::format("notify {} {}", id, text), [&] { return true; });
-                },
-            .requeue = [this](std::uint32_t id) { called(fmt::format("requeue {}", id), [&] { return true; }); },
-            .left_s = [this] { return left_s; }};
+  std::shared_ptr<const slurm::Commands> commands() { return std::make_shared<Commands>(*this); }
+  slurm::SiteFacts site_facts() {
+    return called("config", [&] { return site; });
   }
+
+ private:
+  class Commands : public slurm::Commands {
+   public:
+    explicit Commands(FakeSlurm& fake) : slurm::Commands({}), fake_(fake) {}
+    double left_s() const override { return fake_.left ? fake_.left() : fake_.left_s; }
+    slurm::Node node(const std::string& name) const override {
+      return fake_.called("node " + name, [&] { return fake_.nodes.at(name); });
+    }
+    std::vector<slurm::Node> nodes() const override {
+      return fake_.called("nodes", [&] {
+        std::vector<slurm::Node> all;
+        for (const auto& [name, node] : fake_.nodes) all.push_back(node);
+        return all;
+      });
+    }
+    slurm::Job job(std::uint32_t id) const override {
+      return fake_.called(fmt::format("job {}", id), [&] { return fake_.job; });
+    }
+    void drain(const std::string& node, const std::string& reason) const override {
+      fake_.called(fmt::format("drain {} {}", node, reason), [&] { return fake_.set_drained(node, reason), true; });
+    }
+    void resume(const std::string& name) const override {
+      fake_.called("resume " + name, [&] { return fake_.nodes.at(name) = make_node(name), true; });
+    }
+    void set_admin_comment(std::uint32_t id, const std::string& text) const override {
+      fake_.called(fmt::format("comment {} {}", id, text), [&] { return fake_.job.admin_comment = text, true; });
+    }
+    void notify(std::uint32_t id, const std::string& text) const override {
+      fake_.called(fmt::format("notify {} {}", id, text), [] { return true; });
+    }
+    void requeue(std::uint32_t id) const override {
+      fake_.called(fmt::format("requeue {}", id), [] { return true; });
+    }
+
+   private:
+    FakeSlurm& fake_;
+  };
 };
 
 inline Error no_answer() { return Error("slurm.command", Blame::slurm, "no answer in time"); }

@@ -44,7 +44,8 @@ class FlowTest : public testing::Test {
                   runs_.push_back(options);
                   return results_;
                 },
-            .slurm = slurm_.functions(),
+            .slurm = slurm_.commands(),
+            .site_facts = [this] { return slurm_.site_facts(); },
             .host = host_,
             .afterwards = [this](std::function<void(const World&)> work) { afterwards_.push_back(std::move(work)); }};
   }

@@ -37,7 +37,7 @@ class SlowFlowTest : public FlowTest {
       clock_.advance_s(call_s * commands);
     };
     World slow = world();
-    slow.slurm.left_s = [=, this] { return std::max(0.0, end_s - clock_.now_s()); };
+    slurm_.left = [=, this] { return std::max(0.0, end_s - clock_.now_s()); };
     slow.run_checks = [=, this](const RunOptions& options) {
       clock_.advance_s(std::min(checks_s, options.deadline_s));
       return results_;
@@ -87,27 +87,6 @@ TEST_F(SlowFlowTest, ALockThatIsHeldIsPartOfTheTime) {
   const UniqueFd held = Notes(policy_.paths.notes).try_lock_decision();
   EXPECT_EQ(slow_prolog(100, 0.1), 0);
   EXPECT_LE(clock_.now_s(), policy_.prolog.deadline_s + kLockPatience_s + kOwnWork_s);
-}
-
-// The calls as they really are, without a Slurm.
-TEST(SlurmTime, EndsForAllCallsTogether) {
-  Policy policy;
-  policy.paths.scontrol = "/usr/bin/false";
-  FakeClock clock;
-  const SlurmCalls calls = slurm_calls(policy, clock, {.total_s = 3, .call_s = 1});
-  EXPECT_EQ(calls.left_s(), 3);
-  clock.advance_s(2.5);  // the checks, too, take of it
-  EXPECT_EQ(calls.left_s(), 0.5);
-  const auto message = [&] {
-    try {
-      calls.resume("node01");
-    } catch (const Error& error) { return error.message(); }
-    return std::string();
-  };
-  EXPECT_NE(message().find("exit status 1"), std::string::npos);
-  clock.advance_s(0.5);
-  EXPECT_EQ(calls.left_s(), 0);
-  EXPECT_EQ(message(), "no time is left of 3 s to ask Slurm");
 }
 
 }  // namespace

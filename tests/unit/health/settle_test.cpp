@@ -15,9 +15,9 @@ class SettleTest : public testing::Test {
                 .random = [] { return 0.5; },
                 .log = [](log::Level, const std::string&) {},
                 .run_checks = {},
-                .slurm = slurm_.functions()};
+                .slurm = slurm_.commands()};
     const double end_s = clock_.now_s() + 180;
-    world.slurm.left_s = [=, this] { return end_s - clock_.now_s(); };
+    slurm_.left = [=, this] { return end_s - clock_.now_s(); };
     return settle_drain(world, act_, node, kReason).end;
   }
 

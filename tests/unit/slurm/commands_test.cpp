@@ -203,5 +203,27 @@ TEST_F(CommandsTest, CommandsIgnoreSigtermWhereWeDo) {
   ::signal(SIGTERM, before);
 }
 
+// A prolog's commands end together, however many there are.
+TEST_F(CommandsTest, NoCommandGetsMoreThanIsLeftForAll) {
+  double left_s = 0.2;
+  CommandOptions bounded = options();
+  bounded.left_s = [&] { return left_s; };
+  const Commands slurm(bounded);
+  EXPECT_EQ(slurm.left_s(), 0.2);
+  write("scontrol", "exec /usr/bin/sleep 1000");
+  const auto kind = [&] {
+    try {
+      slurm.resume("node01");
+    } catch (const Error& error) { return error.kind(); }
+    return std::string();
+  };
+  EXPECT_EQ(kind(), kNoAnswer);
+  left_s = 0;
+  std::filesystem::remove(dir_ / "calls");
+  EXPECT_EQ(kind(), "slurm.command");
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "calls")) << "nothing is started";
+  EXPECT_GT(Commands(options()).left_s(), 1e9);
+}
+
 }  // namespace
 }  // namespace ms::slurm

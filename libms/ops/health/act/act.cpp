@@ -91,7 +91,7 @@ class Act {
   bool site_is_ready() {
     std::vector<Finding> problems;
     const bool known = world_.attempt("asking Slurm how it is set up", [&] {
-      const slurm::SiteFacts facts = world_.slurm.site_facts();
+      const slurm::SiteFacts facts = world_.site_facts();
       max_requeues_ = max_batch_requeues(facts.config);
       problems = slurm::site_problems(facts);
     });
@@ -194,7 +194,7 @@ class Act {
 
   void decide_about_job(const std::string& note, Acted& acted) {
     std::optional<slurm::Job> job;
-    if (!world_.attempt("asking Slurm for the job", [&] { job = world_.slurm.job(job_.job_id); })) {
+    if (!world_.attempt("asking Slurm for the job", [&] { job = world_.slurm->job(job_.job_id); })) {
       acted.to_user = {note, starts_all_the_same("Slurm does not say whether it can start elsewhere")};
       return;
     }
@@ -208,7 +208,7 @@ class Act {
     // A node whose prolog fails while nobody has drained it is drained by Slurm itself, with a reason that tells
     // nothing and that the cap does not count. So look once more.
     world_.attempt("asking Slurm for the node",
-                   [&] { acted.fail_job = drain_step(world_.slurm.node(job_.node)) == DrainStep::stands_already; });
+                   [&] { acted.fail_job = drain_step(world_.slurm->node(job_.node)) == DrainStep::stands_already; });
     world_.say(Level::error, acted.fail_job
                                  ? fmt::format("job {} does not start here: {}", job_.job_id, step.why)
                                  : fmt::format("job {} starts: no drain of ours is seen to stand", job_.job_id));
@@ -222,7 +222,7 @@ class Act {
     end_note_ = end;
     if (batch) return;
     world_.attempt("srun or salloc is not told", [&] {
-      for (const std::string& line : {note, end}) world_.slurm.notify(job_.job_id, line);
+      for (const std::string& line : {note, end}) world_.slurm->notify(job_.job_id, line);
     });
   }
 
@@ -234,9 +234,9 @@ class Act {
     append_to_comment(het_leader_, note);
     const std::string line = fmt::format("{}; Slurm ends all components of this job for it{}", note,
                                          end_note_.empty() ? " and starts them again on other nodes" : "");
-    world_.attempt("the script is not told", [&] { world_.slurm.notify(het_leader_, line); });
+    world_.attempt("the script is not told", [&] { world_.slurm->notify(het_leader_, line); });
     if (end_note_.empty()) {
-      world_.attempt("the leader is not requeued by this prolog", [&] { world_.slurm.requeue(het_leader_); });
+      world_.attempt("the leader is not requeued by this prolog", [&] { world_.slurm->requeue(het_leader_); });
     }
   }
 
@@ -246,9 +246,9 @@ class Act {
     world_.attempt("the job's AdminComment", [&] {
       for (int round = 0; round < kCommentRounds; ++round) {
         if (round > 0) world_.clock.sleep_s(world_.random() * kCommentPause_s);
-        const auto comment = appended_comment(world_.slurm.job(job).admin_comment, note);
+        const auto comment = appended_comment(world_.slurm->job(job).admin_comment, note);
         if (!comment) return;  // it is there, or there is no room
-        world_.slurm.set_admin_comment(job, *comment);
+        world_.slurm->set_admin_comment(job, *comment);
       }
     });
   }

@@ -21,7 +21,7 @@ constexpr int kGoneLooks = 2;  // a drain whose call was cut may be obeyed late
 
 std::optional<std::vector<slurm::Node>> ask_nodes(const World& world) {
   std::vector<slurm::Node> nodes;
-  if (!world.attempt("asking Slurm for its nodes", [&] { nodes = world.slurm.nodes(); })) return std::nullopt;
+  if (!world.attempt("asking Slurm for its nodes", [&] { nodes = world.slurm->nodes(); })) return std::nullopt;
   return nodes;
 }
 
@@ -44,8 +44,8 @@ bool withdraw(const World& world, const std::string& name, const std::string& re
   for (int attempt = 0; attempt < kWithdrawAttempts; ++attempt) {
     // A call that failed may have been obeyed all the same, so the next round looks again.
     const bool done = world.attempt("withdrawing the drain", [&] {
-      const slurm::Node node = world.slurm.node(name);
-      if (is_this(node, reason)) world.slurm.resume(name);
+      const slurm::Node node = world.slurm->node(name);
+      if (is_this(node, reason)) world.slurm->resume(name);
     });
     if (done) return true;
   }
@@ -60,7 +60,7 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
   const auto may_stand = [&](std::string why) {
     return Drain{.end = DrainEnd::may_stand, .reason = reason, .why = std::move(why)};
   };
-  if (world.slurm.left_s() < kNeeded_s) return failed("too little time is left for it");
+  if (world.slurm->left_s() < kNeeded_s) return failed("too little time is left for it");
   const auto before = ask_nodes(world);
   if (!before) return failed("Slurm does not say how its nodes are");
   const slurm::Node* self = find(*before, name);
@@ -83,8 +83,8 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
                  .why = fmt::format("{} nodes are drained by us, and no more than {} may be", count_ours(*before),
                                     cap_of(act, *before))};
   }
-  if (world.slurm.left_s() < kNeeded_s) return failed("too little time is left for it");
-  const bool set = world.attempt("draining", [&] { world.slurm.drain(name, reason); });
+  if (world.slurm->left_s() < kNeeded_s) return failed("too little time is left for it");
+  const bool set = world.attempt("draining", [&] { world.slurm->drain(name, reason); });
   const auto after = set ? ask_nodes(world) : std::nullopt;
   if (!after) {
     if (!withdraw(world, name, reason)) return may_stand("Slurm does not say how many nodes are drained by us");
@@ -105,7 +105,7 @@ Drain drain_below_cap(const World& world, const ActConfig& act, const std::strin
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) {
       const double pause_s = world.random() * kPause_s * std::exp2(attempt - 1);
-      if (world.slurm.left_s() < pause_s + kNeeded_s) break;
+      if (world.slurm->left_s() < pause_s + kNeeded_s) break;
       world.clock.sleep_s(pause_s);
     }
     const std::optional<Drain> result = attempt_once(world, act, node, reason, attempt == 0);
@@ -121,7 +121,7 @@ Drain settle_drain(const World& world, const ActConfig& act, const std::string& 
   int gone = 0;
   std::int64_t share = 1;  // how many times as many nodes as are too many take theirs back
   bool withdrew = false;
-  while (world.slurm.left_s() > 2 * pause_s) {
+  while (world.slurm->left_s() > 2 * pause_s) {
     world.clock.sleep_s(pause_s * (0.5 + world.random()));
     const auto nodes = ask_nodes(world);
     if (!nodes) {

@@ -111,7 +111,7 @@ void look_and_drain(const Policy& policy, const slurm::JobEnv& job, const World&
 void collect_earlier_notes(const slurm::JobEnv& job, const World& world, std::vector<std::string>& to_user) {
   if (job.restarts <= 0 || !job.is_batch_host()) return;
   world.attempt("asking Slurm for the job's AdminComment", [&] {
-    std::vector<std::string> notes = notes_in(world.slurm.job(job.job_id).admin_comment);
+    std::vector<std::string> notes = notes_in(world.slurm->job(job.job_id).admin_comment);
     std::erase_if(notes, [&](const std::string& note) {
       return std::find(to_user.begin(), to_user.end(), note) != to_user.end();
     });
@@ -122,7 +122,7 @@ void collect_earlier_notes(const slurm::JobEnv& job, const World& world, std::ve
 }  // namespace
 
 slurm::Node own_node(const std::string& name, const World& world) {
-  const std::vector<slurm::Node> nodes = world.slurm.nodes();
+  const std::vector<slurm::Node> nodes = world.slurm->nodes();
   const auto found =
       std::find_if(nodes.begin(), nodes.end(), [&](const slurm::Node& node) { return node.name == name; });
   if (found == nodes.end()) {
@@ -244,11 +244,11 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
     throw Error("undrain.state", Blame::node,
                 fmt::format("{} stays drained: that it is well now cannot be kept in '{}'", node, policy.paths.state));
   }
-  const slurm::Node now = world.slurm.node(node);
+  const slurm::Node now = world.slurm->node(node);
   if (!is_ours(now) || plain_text(now.reason, kMaxReason) != reason) {
     return {.status = kWarning, .text = text + fmt::format("{} was changed in the meantime; left alone\n", node)};
   }
-  world.slurm.resume(node);
+  world.slurm->resume(node);
   world.say(Level::info, fmt::format("undrained {}{}, was: {}", node, verified ? ", verified" : "", reason));
   const std::string code = reason.substr(kReasonPrefix.size(), reason.find(' ') - kReasonPrefix.size());
   memory.remember_and_spool({.event = "undrain", .code = code, .message = reason, .strikes = state.strikes},

@@ -7,6 +7,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/error.h"
@@ -17,14 +18,20 @@
 #include "health/act/load_policy.h"
 #include "health/act/memory.h"
 #include "health/act/prolog_time.h"
+#include "health/act/site_check.h"
 #include "health/checks/registry.h"
 
 namespace ms::health {
 namespace {
 
+// How long Slurm may take: all its commands together, from the start of a World on, and one of them.
+struct SlurmTime {
+  double total_s, command_s;
+};
+
 constexpr std::size_t kMaxProblems = 1000;  // a policy's problems come all at once
-constexpr SlurmTime kOperatorsPatience{.total_s = 60, .call_s = 10};
-constexpr SlurmTime kAfterwardsPatience{.total_s = 180, .call_s = 10};
+constexpr SlurmTime kOperatorsPatience{.total_s = 60, .command_s = 10};
+constexpr SlurmTime kAfterwardsPatience{.total_s = 180, .command_s = 10};
 
 // Facility daemon, so that a site finds it where its other daemons write. The one place that knows syslog.
 void to_syslog(log::Level level, const std::string& text) {
@@ -88,11 +95,17 @@ void do_afterwards(const Policy& policy, const std::function<void(const World&)>
 }
 
 World real_world(const Policy& policy, Clock& clock, const SlurmTime& time) {
+  const auto slurm = std::make_shared<slurm::Commands>(slurm::CommandOptions{
+      .scontrol = policy.paths.scontrol,
+      .conf = policy.paths.slurm_conf,
+      .deadline_s = time.command_s,
+      .left_s = [&clock, end_s = clock.now_s() + time.total_s] { return std::max(0.0, end_s - clock.now_s()); }});
   return {.clock = clock,
           .random = random_fraction,
           .log = to_syslog,
           .run_checks = [&policy](const RunOptions& options) { return run_checks(passive_checks(), policy, options); },
-          .slurm = slurm_calls(policy, clock, time),
+          .slurm = slurm,
+          .site_facts = [&policy, slurm] { return site_facts(policy, *slurm); },
           .host = host_name(),
           .afterwards = [&policy](const std::function<void(const World&)>& work) { do_afterwards(policy, work); }};
 }
@@ -131,7 +144,7 @@ int guarded(const std::string& policy_path, int (*flow)(const Policy&, const Wor
     SystemClock clock;
     const std::optional<Policy> policy = policy_or_said(policy_path, job);
     if (!policy) return 0;
-    const SlurmTime time{.total_s = time_for_slurm_s(policy->prolog), .call_s = kSlurmCall_s};
+    const SlurmTime time{.total_s = time_for_slurm_s(policy->prolog), .command_s = kSlurmCall_s};
     return flow(*policy, real_world(*policy, clock, time), job);
   } catch (const std::exception& error) {
     to_syslog(log::Level::error, plain_text(fmt::format("nothing is done: {}", error.what()), kMaxProblems));
