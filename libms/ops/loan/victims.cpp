@@ -117,21 +117,16 @@ void youngest_first(Choice& choice, std::span<const LoanedNode>, std::span<const
   }
 }
 
-struct Rule {
-  std::string_view name;
-  void (*choose)(Choice&, std::span<const LoanedNode>, std::span<const LoanedJob>, int count, std::uint64_t seed);
-};
-constexpr std::array<Rule, 3> kRules{{{"cost", by_cost}, {"random", at_random}, {"youngest", youngest_first}}};
+// By VictimRule.
+constexpr std::array kRules{by_cost, at_random, youngest_first};
 
 }  // namespace
-
-std::string_view to_string(VictimRule rule) { return kRules[static_cast<std::size_t>(rule)].name; }
 
 Victims pick_victims(std::span<const LoanedNode> nodes, std::span<const LoanedJob> jobs, int count, VictimRule rule,
                      std::uint64_t seed) {
   count = std::clamp(count, 0, static_cast<int>(nodes.size()));
   Choice choice(nodes, jobs);
-  if (choice.empty() < count) kRules[static_cast<std::size_t>(rule)].choose(choice, nodes, jobs, count, seed);
+  if (choice.empty() < count) kRules[static_cast<std::size_t>(rule)](choice, nodes, jobs, count, seed);
   return choice.result(count);
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 namespace ms::loan {
@@ -15,7 +14,6 @@ namespace ms::loan {
 // after all are spared. random: any nodes. youngest: jobs in the order in which Slurm with preempt_youngest_first
 // preempts them, until enough nodes are empty.
 enum class VictimRule : std::uint8_t { cost, random, youngest };
-std::string_view to_string(VictimRule rule);
 
 struct LoanedNode {
   int id = 0;

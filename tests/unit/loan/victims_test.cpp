@@ -62,8 +62,8 @@ TEST(Victims, EmptyNodesGoFirstAndHurtNobody) {
   const std::vector<LoanedJob> jobs = {{.nodes = 1}};
   for (const VictimRule rule : {VictimRule::cost, VictimRule::random, VictimRule::youngest}) {
     const Victims victims = pick_victims(nodes, jobs, 2, rule);
-    EXPECT_THAT(victims.nodes, ElementsAre(2, 3)) << to_string(rule);
-    EXPECT_THAT(victims.jobs, IsEmpty()) << to_string(rule);
+    EXPECT_THAT(victims.nodes, ElementsAre(2, 3)) << static_cast<int>(rule);
+    EXPECT_THAT(victims.jobs, IsEmpty()) << static_cast<int>(rule);
   }
 }
 
