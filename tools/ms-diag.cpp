@@ -6,6 +6,7 @@
 #include "health/act/remedies.h"
 #include "health/commands/commands.h"
 #include "health/commands/extension.h"
+#include "health/commands/import_nhc.h"
 #include "health/commands/manual.h"
 #include "health/policy.h"
 #include "health/repair/repair.h"
@@ -194,6 +195,7 @@ ms::Tool tool() {
             .run = check_site_command,
             .description = "The command reads gres.conf and the plugin's file on the node where it runs, so run it on "
                            "a GPU node."},
+           import_nhc_command(),
            {.name = "undrain",
             .summary = "undo a drain of this node by ms-diag",
             .options =

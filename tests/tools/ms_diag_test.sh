@@ -300,6 +300,19 @@ expect 1 "1 of 3 nodes answered" fleet --from twice.jsonl
 mkfifo pipe.jsonl
 expect 3 "is not a regular file" fleet --from pipe.jsonl
 
+# ---- from NHC to a policy that can be used
+printf '* || check_fs_mount_rw -f /\n{n[01-02]} || check_hw_mcelog\n' >nhc.conf
+expect 0 'mounts = \["/:rw"\]' import-nhc nhc.conf --node n02
+cp out imported.toml
+expect 1 "nhc.conf:2: not translated" import-nhc nhc.conf
+printf '* || check_hw_cpuinfo 2 64 99999\n' >large.conf
+expect 3 "expect.cpus" import-nhc large.conf
+echo "# nothing" >none.conf
+expect 3 "no line with a check" import-nhc none.conf
+expect 3 "nowhere.conf" import-nhc nowhere.conf
+"$tool" run --config imported.toml --only site.checks >/dev/null 2>err
+grep -q "imported.toml" err && fail "the policy of import-nhc cannot be used"
+
 # ---- what is refused: 3, which is "unknown" to a monitor, never 2, which would page somebody
 expect 3 "there is no check 'gpu.exx'" explain gpu.exx
 expect 3 "did you mean gpu.ecc" explain gpu.ec
