@@ -73,6 +73,16 @@ TEST_F(HealthTest, WhatTookTooLongDrainsNoNodeOnWhichJobsRun) {
   EXPECT_TRUE(slurm_.is_drained("node02"));
 }
 
+// That the passive checks find nothing any more does not show that the node is well: ms-diag repair tests it.
+TEST_F(HealthTest, AHealthCheckUndrainsNothingNotEvenItsOwn) {
+  health();
+  ASSERT_TRUE(slurm_.is_drained("node02"));
+  results_ = {passed()};
+  health();
+  EXPECT_EQ(slurm_.nodes.at("node02").reason, kReason);
+  EXPECT_EQ(events(), Words{"drain"});
+}
+
 TEST_F(HealthTest, AHealthCheckLeavesOthersNodesAlone) {
   slurm_.set_drained("node02", "rack is moved", "alice");
   health();

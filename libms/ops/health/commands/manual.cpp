@@ -147,16 +147,20 @@ std::string sample_policy() { return policy_text(man::sample_config); }
 
 std::string health_text() {
   return "The checks of level 1 run within the time limit of a prolog. In mode act, a critical finding of "
-         "act.allow drains the node; jobs that run there go on. The node stays drained until ms-diag undrain or "
-         "an administrator returns it. Always exits 0, since Slurm ignores the status; the system log says what "
+         "act.allow drains the node; jobs that run there go on. Always exits 0, since Slurm ignores the status; the "
+         "system log says what "
          "was done.\n\n"
          "HealthCheckProgram takes no arguments, so name the script that runs this command. In slurm.conf:\n\n"
          "HealthCheckProgram=/usr/local/libexec/ms/ms-health\n\n"
          "HealthCheckInterval=300\n\n"
          "HealthCheckNodeState=ANY,CYCLE\n\n"
-         "CYCLE spreads the nodes over the interval. To check only when slurmd starts (Slurm 25.11) or after a "
-         "reboot (26.05), set HealthCheckNodeState to START_ONLY or REBOOT_ONLY instead. ms-diag check-site "
-         "reports errors in these lines.";
+         "CYCLE spreads the nodes over the interval. In newer versions of Slurm two values stand alone: with "
+         "START_ONLY (25.11) the checks run only when slurmd starts, with REBOOT_ONLY (26.05) only when the node "
+         "reports a reboot. Neither finds a node that goes bad at work; the prolog does, before the "
+         "next job. ms-diag check-site reports errors in these lines.\n\n"
+         "Unlike NHC, health never undrains a node, not even one that it drained itself: that the passive checks find "
+         "nothing any more does not show that the node is well under load. ms-diag repair undrains it after "
+         "the tests of level 2 and 3; without that service, use ms-diag undrain --verified.";
 }
 
 std::vector<std::pair<std::string, std::string>> site_check_terms() {
