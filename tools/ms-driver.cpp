@@ -104,6 +104,9 @@ const std::vector<ManSection> kSections{
            "because no other node is idle or either end may be at fault, the suspect becomes the last spare to be "
            "used. If it ends another attempt and the result is unclear again, it is excluded, unless too few other "
            "nodes are left. This does not measure RDMA-only fabrics."},
+          {"repaired nodes",
+           "An excluded node stays excluded in the run, also after a requeue. If it is in the job and was repaired "
+           "since, ms-driver readmit makes it a suspect without strikes, which is checked as above and then a spare."},
           {"elastic runs",
            "ms-train run with mesh.dp = \"auto\" uses as many nodes as it has work for; the others are spares. When "
            "nodes are lost it continues with fewer, down to mesh.dp_min. ms-driver resize changes the number of nodes "
@@ -159,8 +162,8 @@ Tool tool() {
       .name = "ms-driver",
       .summary = "restart a run after faults within its allocation",
       .commands = {driver::run_command(), driver::status_command(), driver::report_command(), driver::evict_command(),
-                   driver::give_back_command(), driver::resize_command(), driver::stop_command(),
-                   driver::agent_command()},
+                   driver::readmit_command(), driver::give_back_command(), driver::resize_command(),
+                   driver::stop_command(), driver::agent_command()},
       .description =
           "ms-driver runs in the batch script. It starts the command on the nodes of the job, except for spares, and "
           "receives heartbeats of the ranks through an agent on every node. When a rank dies, a node is lost or the "

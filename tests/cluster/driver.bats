@@ -117,6 +117,12 @@ BASH
   [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
   wait-until 10 bash -c "squeue -h -O comment:200 | grep -q 'ms-driver: attempt 2 trains'"
   wait-until 10 grep -q 'proved nothing' job.log
+  excluded() { ms-driver report --json r | python3 -c 'import json, sys; print(*json.load(sys.stdin)["excluded"])'; }
+  [ "$(excluded)" = node02 ]
+  ms-driver readmit --run-dir r node01 | grep -q 'is not excluded'
+  ms-driver readmit --run-dir r node02 | grep -q 'is checked'
+  wait-until 10 bash -c "$(declare -f excluded); [ -z \"\$(excluded)\" ]"
+  ms-driver readmit --run-dir r node02 | grep -q 'is not excluded'
   ms-driver stop --run-dir r
   ends_with 75
   grep -q 'is committed' job.log

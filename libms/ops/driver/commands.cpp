@@ -257,6 +257,15 @@ Command evict_command() {
             return ask(args, Json{{"ask", "evict"}, {"node", args.get("NODE")}});
           }};
 }
+Command readmit_command() {
+  return {.name = "readmit",
+          .summary = "take an excluded node again, after its repair",
+          .positionals = {{.name = "NODE", .doc = "Name of the node in Slurm."}},
+          .options = {kRunDir},
+          .run = [](const Args& args) {
+            return ask(args, Json{{"ask", "readmit"}, {"node", args.get("NODE")}});
+          }};
+}
 Command give_back_command() {
   return {
       .name = "give-back",

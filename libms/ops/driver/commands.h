@@ -9,6 +9,7 @@ Command run_command();
 Command status_command();
 Command report_command();
 Command evict_command();
+Command readmit_command();
 Command give_back_command();
 Command resize_command();
 Command stop_command();

@@ -175,6 +175,14 @@ void Nodes::leave_out(const std::string& node, const std::string& why) {
   changed_ = true;
 }
 
+std::string Nodes::readmit(const std::string& node) {
+  if (ledger_.excluded.erase(node) == 0) return plain_text(node, 80) + " is not excluded from this run";
+  ledger_.strikes.erase(node);
+  pool_.readmit(node);
+  changed_ = true;
+  return node + " is checked, and is a spare if it is well";
+}
+
 // A node that works is given up only for a spare: where none is left, a run that makes steps is worth more, and a
 // finding that all nodes have, such as one of the site's configuration, must not end it.
 std::optional<Alarm> Nodes::take_finding(const std::string& node, const std::string& finding, bool trains,

@@ -33,6 +33,8 @@ class Nodes {
   bool take_changed() { return std::exchange(changed_, false); }
 
   void leave_out(const std::string& node, const std::string& why);
+  // A node that was left out is repaired: it is looked at like a suspect, and has no strikes. Returns what was done.
+  std::string readmit(const std::string& node);
   void hear(const std::string& node, const Report& report, double now_s);
   // Applies the judgement of an attempt to its nodes. `all`: of them are suspects, because it cannot be told which.
   void accuse(const Judgement& judgement, bool all);

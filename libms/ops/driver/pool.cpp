@@ -86,6 +86,7 @@ void Pool::change(const std::string& name, NodeRole from, NodeRole to) {
 }
 void Pool::found(const std::string& node) { change(node, NodeRole::lost, NodeRole::suspect); }
 void Pool::unbar(const std::string& node) { change(node, NodeRole::unusable, NodeRole::suspect); }
+void Pool::readmit(const std::string& node) { change(node, NodeRole::excluded, NodeRole::suspect); }
 
 void Pool::clear(const std::string& node) {
   const auto found = nodes_.find(node);

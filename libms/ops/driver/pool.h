@@ -47,6 +47,7 @@ class Pool {
   void bar(const std::string& node, const std::string& why);      // unusable from now on; a strike
   void unbar(const std::string& node);                            // Slurm takes it again: a suspect
   void found(const std::string& node);                            // a lost one answers again: a suspect
+  void readmit(const std::string& node);                          // one that was out for good: a suspect
   void clear(const std::string& node);                            // a suspect was found well: a spare
   const std::map<std::string, Node>& nodes() const { return nodes_; }
   void work(const std::vector<std::string>& nodes);  // they do, in the attempt that runs

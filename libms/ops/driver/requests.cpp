@@ -37,6 +37,8 @@ void Driver::answer_client(const Hub::Event& event) {
               clock_.now_s());
       }
     }
+  } else if (word("ask") == "readmit") {
+    said = nodes_.readmit(node);
   } else if (word("ask") == "give-back") {
     const std::optional<std::vector<std::string>> nodes = slurm::expand_hostlist(word("nodes"));
     said = nodes ? give_back(*nodes) : fmt::format("'{}' is no list of nodes", plain_text(word("nodes"), 80));

@@ -84,5 +84,21 @@ TEST(UnusableNodes, AreNotTakenUntilSlurmTakesThem) {
   EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n3"));
 }
 
+TEST(ExcludedNodes, AreSuspectsOnceTheyAreReadmitted) {
+  Pool pool({"n1", "n2", "n3"});
+  pool.exclude("n2", "its GPU was lost");
+  pool.found("n2");
+  pool.unbar("n2");
+  pool.clear("n2");
+  EXPECT_EQ(pool.nodes().at("n2").role, NodeRole::excluded);
+  pool.readmit("n2");
+  pool.readmit("n3");
+  EXPECT_EQ(pool.nodes().at("n2").role, NodeRole::suspect);
+  EXPECT_EQ(pool.nodes().at("n3").role, NodeRole::spare);
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n1", "n3"));
+  pool.clear("n2");
+  EXPECT_EQ(pool.nodes().at("n2").role, NodeRole::spare);
+}
+
 }  // namespace
 }  // namespace ms::driver

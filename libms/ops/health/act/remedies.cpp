@@ -107,7 +107,7 @@ std::string repair_description() {
          "A node that ms-driver excluded belongs to its job until the job ends or ms-driver give-back releases "
          "it, so the repair begins then. A repaired node is idle in its partition. An elastic run with "
          "--max-nodes takes it when ms-loan or a resize asks for more nodes, and a requeued job may get it; "
-         "a node in the ledger of a run as excluded stays excluded there.\n\n"
+         "a node that a run excluded stays excluded there until ms-driver readmit.\n\n"
          "Exits 0 if no node is in repair, 1 if some are, 2 if some need a person, 3 if Slurm did not answer.";
 }
 
