@@ -124,6 +124,27 @@ TEST(WholeNode, EachFaultIsNamed) {
   }
 }
 
+TEST(WholeNode, ABadJobOfAUserIsNoFaultOfTheNode) {
+  WholeNode node;
+  node.log({
+      "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,"
+      "oom_memcg=/system.slice/slurmstepd.scope/job_191/step_0/user,task=python3,pid=8156,uid=1001",
+      "Memory cgroup out of memory: Killed process 8156 (python3) total-vm:131293676kB, anon-rss:67098624kB, "
+      "file-rss:90112kB, shmem-rss:0kB, UID:1001 pgtables:132000kB oom_score_adj:0",
+      "python3[4711]: segfault at 7f12 ip 00007f1200000000 sp 00007ffe00000000 error 6 in "
+      "libtorch_cpu.so[7f12000+1000]",
+      "traps: python3[4712] trap invalid opcode ip:55d0c0 sp:7ffd00 error:0 in python3.11[400000+2b6000]",
+      "NVRM: Xid (PCI:0000:13:00): 13, pid=81281, name=python3, Graphics SM Warp Exception: Out Of Range Address",
+      "NVRM: Xid (PCI:0000:13:00): 31, pid=81281, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS",
+      "NVRM: Xid (PCI:0000:13:00): 43, pid=81281, name=python3, Ch 00000008",
+      "NVRM: Xid (PCI:0000:13:00): 45, pid=81281, name=python3, Ch 00000009",
+      "perf: interrupt took too long (2503 > 2500), lowering kernel.perf_event_max_sample_rate to 79750",
+      "pcieport 0000:00:01.1: AER: Multiple Correctable error message received from 0000:00:00.0",
+      "mlx5_core 0000:a0:00.0: Port module event: module 0, Cable plugged",
+  });
+  EXPECT_EQ(node.found(), std::set<std::string>{}) << testing::PrintToString(node.said);
+}
+
 TEST(WholeNode, FortyWithSeveralFaultsAreDescribedRight) {
   std::mt19937 random(11);
   std::set<std::string> seen;

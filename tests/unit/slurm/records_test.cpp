@@ -108,6 +108,12 @@ TEST(Records, OddNodes) {
   const std::vector<Row> rows = {
       {"", "", ""},
       {" Reason=Not responding [slurm@Unknown]", "Not responding", "slurm"},
+      {" Reason=prolog instance=i-0123 job=42: fabricmanager down [root@2026-11-21T11:45:00] Comment=rack 7 State=DOWN "
+       "on "
+       "Monday Extra={\"lastProbe\":\"2026-11-21 23:24:35 +0000 UTC\"}",
+       "prolog instance=i-0123 job=42: fabricmanager down", "root"},
+      {" Reason=gres/gpu count reported lower than configured (0 < 8) [slurm@2026-11-21T11:03:34]",
+       "gres/gpu count reported lower than configured (0 < 8)", "slurm"},
       {" Reason=no signature", "no signature", ""},
       {" Reason=[root@2026-11-21T11:57:15]", "", "root"},
       {" Reason=kept [gpu 3] [root@2026-11-21T11:57:15]", "kept [gpu 3]", "root"},
