@@ -1,7 +1,6 @@
 #include "health/policy.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace ms::health {
 namespace {
@@ -357,9 +356,12 @@ void bind(ConfigSchema& schema, Policy& policy) {
   bind_repair(schema, policy.repair);
 }
 
+std::int64_t share_of(double percent, std::int64_t num_nodes) {
+  return std::max(std::int64_t{1}, static_cast<std::int64_t>(percent / 100 * static_cast<double>(num_nodes) + 1e-9));
+}
+
 std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes) {
-  const double part = std::floor(act.max_drained_percent / 100 * static_cast<double>(num_nodes) + 1e-9);
-  return std::min(std::max<std::int64_t>(1, static_cast<std::int64_t>(part)), act.max_drained);
+  return std::min(share_of(act.max_drained_percent, num_nodes), act.max_drained);
 }
 
 }  // namespace ms::health

@@ -149,6 +149,8 @@ struct Policy {
 void bind(ConfigSchema& schema, Policy& policy);
 void bind_repair(ConfigSchema& schema, RepairConfig& config);
 
+// So many of the nodes, rounded down, but at least one.
+std::int64_t share_of(double percent, std::int64_t num_nodes);
 // How many nodes of a cluster of this size may be drained by us at once.
 std::int64_t drain_cap(const ActConfig& act, std::int64_t num_nodes);
 

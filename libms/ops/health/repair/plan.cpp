@@ -1,7 +1,6 @@
 #include "health/repair/plan.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -36,7 +35,6 @@ bool has_any(const slurm::Node& node, std::initializer_list<std::string_view> be
   });
 }
 bool reboots(const slurm::Node& node) { return has_any(node, {"REBOOT"}); }
-bool is_slurms(const slurm::Node& node) { return has_any(node, {"POWER", "MAINT", "FUTURE", "INVAL", "BLOCKED"}); }
 
 bool same_drain(const Repair& repair, const slurm::Node& node) {
   return is_ours(node) && own_words(node.reason) == repair.reason;
@@ -69,19 +67,18 @@ class Planner {
  public:
   Planner(const RepairConfig& policy, std::size_t nodes, std::size_t active, double now_wall_s)
       : policy_(policy), active_(active), now_wall_s_(now_wall_s) {
-    const double share = std::floor(policy.max_nodes_percent / 100 * static_cast<double>(nodes) + 1e-9);
-    most_active_ = std::max<std::size_t>(1, static_cast<std::size_t>(share));
+    most_active_ = static_cast<std::size_t>(share_of(policy.max_nodes_percent, static_cast<std::int64_t>(nodes)));
   }
 
   std::optional<Step> of(const Repair& kept, const slurm::Node& node) {
     if (kept.stage == Stage::well) return take_up(kept, node);
-    if (kept.stage == Stage::returning && is_left_down(kept, node)) return step(Act::undrain, "undrain", kept);
+    if (kept.stage == Stage::returning && is_left_down(kept, node)) return Step{Act::undrain, "undrain", kept};
     if (is_rebooting(kept) && is_left_down(kept, node)) return reboot(kept, node);
     const bool is_given_up = kept.stage == Stage::bundling || kept.stage == Stage::bundled;
     if (!same_drain(kept, node) && !(is_given_up && is_left_down(kept, node))) return released(kept, node);
     if (kept.stage == Stage::bundled) return std::nullopt;
-    if (kept.stage == Stage::gather) return step(Act::gather, "gather", kept);
-    if (kept.stage == Stage::bundling) return step(Act::bundle, "bundle", kept);
+    if (kept.stage == Stage::gather) return Step{Act::gather, "gather", kept};
+    if (kept.stage == Stage::bundling) return Step{Act::bundle, "bundle", kept};
     if (is_rebooting(kept)) return reboot(kept, node);
     if (!may_be_loaded(node)) return std::nullopt;
     switch (kept.stage) {
@@ -91,17 +88,13 @@ class Planner {
         return again(Act::remedy, kept);
       case Stage::test2:
       case Stage::test3:
-        return step(Act::test, fmt::format("test level {}", kept.stage == Stage::test2 ? 2 : 3), kept);
+        return Step{Act::test, fmt::format("test level {}", kept.stage == Stage::test2 ? 2 : 3), kept};
       default:
-        return step(Act::undrain, "undrain", kept);
+        return Step{Act::undrain, "undrain", kept};
     }
   }
 
  private:
-  Step step(Act act, std::string event, Repair repair) const {
-    return {.act = act, .event = std::move(event), .repair = std::move(repair)};
-  }
-
   std::optional<Step> take_up(Repair repair, const slurm::Node& node) const {
     if (!is_ours(node)) return std::nullopt;
     repair.node = node.name;
@@ -110,16 +103,16 @@ class Planner {
     repair.remedy.clear();
     repair.tries = 0;
     repair.why = "drained";
-    return step(Act::gather, "taken up", at(repair, Stage::gather, now_wall_s_));
+    return Step{Act::gather, "taken up", at(repair, Stage::gather, now_wall_s_)};
   }
 
   std::optional<Step> released(const Repair& kept, const slurm::Node& node) const {
     const bool returned = kept.stage == Stage::returning && !node.is_drained_or_draining();
-    return step(Act::none, returned ? "returned" : "let go",
+    return Step{Act::none, returned ? "returned" : "let go",
                 at(kept, Stage::well, now_wall_s_,
                    returned                        ? "it passed the tests"
                    : node.is_drained_or_draining() ? "someone else has drained it, or changed the reason"
-                                                   : "someone else has put it back into service"));
+                                                   : "someone else has put it back into service")};
   }
 
   std::optional<Step> choose(Repair repair) {
@@ -152,28 +145,28 @@ class Planner {
   }
 
   std::optional<Step> give_up(const Repair& repair, const std::string& why) const {
-    return step(Act::bundle, "bundle", at(repair, Stage::bundling, now_wall_s_, why));
+    return Step{Act::bundle, "bundle", at(repair, Stage::bundling, now_wall_s_, why)};
   }
 
   // A remedy that was begun, and whose end is not known, is done again; one that never ends is given up.
   std::optional<Step> again(Act act, Repair repair) {
     if (++repair.tries > kMostTries) {
-      return step(Act::none, "failed", at(repair, Stage::choose, now_wall_s_, repair.remedy + " did not end"));
+      return Step{Act::none, "failed", at(repair, Stage::choose, now_wall_s_, repair.remedy + " did not end")};
     }
-    return step(act, "remedy " + repair.remedy, repair);
+    return Step{act, "remedy " + repair.remedy, repair};
   }
 
   std::optional<Step> reboot(const Repair& kept, const slurm::Node& node) {
     const bool late = is_late(kept, policy_, now_wall_s_);
     if (reboots(node) && !late) return std::nullopt;
     if (kept.tries > 0 && node.reason.ends_with(kRebooted)) {
-      if (!is_ours(node)) return step(Act::redrain, "drained again", kept);
-      return step(Act::none, "rebooted", at(kept, Stage::test2, now_wall_s_));
+      if (!is_ours(node)) return Step{Act::redrain, "drained again", kept};
+      return Step{Act::none, "rebooted", at(kept, Stage::test2, now_wall_s_)};
     }
     if (late || (kept.tries > 0 && node.reason.ends_with(kNotRebooted))) {
       return give_up(kept, "the node did not come back from a reboot");
     }
-    if (has_jobs(node) || is_slurms(node)) return std::nullopt;
+    if (!may_be_loaded(node)) return std::nullopt;
     return again(Act::reboot, kept);
   }
 
@@ -236,7 +229,10 @@ Repair repair_from_json(const std::string& text) {
   }
 }
 
-bool may_be_loaded(const slurm::Node& node) { return !has_jobs(node) && !is_slurms(node) && !reboots(node); }
+bool is_slurms(const slurm::Node& node) {
+  return reboots(node) || has_any(node, {"POWER", "MAINT", "FUTURE", "INVAL", "BLOCKED"});
+}
+bool may_be_loaded(const slurm::Node& node) { return !has_jobs(node) && !is_slurms(node); }
 
 bool may_touch(const Repair& repair, const slurm::Node& node) {
   const bool left_down = (repair.stage == Stage::returning || is_rebooting(repair)) && is_left_down(repair, node);

@@ -61,7 +61,8 @@ enum class Outcome3 { good, bad, unknown };
 // The repair after a step.
 Repair after(const Step& step, Outcome3 outcome, const std::string& why, const RepairConfig& policy, double now_wall_s);
 
-bool may_be_loaded(const slurm::Node& node);  // it has no job, and Slurm does nothing with it
+bool is_slurms(const slurm::Node& node);      // Slurm reboots it, or does something else with it
+bool may_be_loaded(const slurm::Node& node);  // it has no job, and is not Slurm's
 // Whether this is still the drain that the repair is about, and the node has no job: asked again before each act.
 bool may_touch(const Repair& repair, const slurm::Node& node);
 

@@ -143,7 +143,7 @@ class RepairSite {
     std::vector<std::string> names;
     for (const slurm::Node& node : nodes) {
       const bool in_service = node.has_state("IDLE") || node.has_state("MIXED") || node.has_state("ALLOCATED");
-      if (in_service && may_be_looked_at(node) && drain_step(node) == DrainStep::drain) names.push_back(node.name);
+      if (in_service && !is_slurms(node) && drain_step(node) == DrainStep::drain) names.push_back(node.name);
     }
     bool any = false;
     for (const Report& report : run_remote(names, {.ssh_config = ssh_config_})) {
@@ -161,14 +161,6 @@ class RepairSite {
       any = true;
     }
     return any;
-  }
-
-  static bool may_be_looked_at(const slurm::Node& node) {
-    slurm::Node at_rest = node;
-    std::erase_if(at_rest.states, [](const std::string& state) {
-      return state == "MIXED" || state == "ALLOCATED" || state == "COMPLETING";
-    });
-    return may_be_loaded(at_rest);
   }
 
   // Each step in a thread: tests take minutes, and other nodes need not wait for them.
