@@ -59,6 +59,15 @@ const std::vector<ManSection> kSections{
            "retransmitted share between all other nodes is at most a fifth of this node's share. At least two other "
            "nodes must see the losses, so one bad connection accuses no node. RDMA traffic does not appear in these "
            "counts; ms-netcheck covers it after a hang."},
+          {"   Slow runs",
+           "If steps take more than twice as long as before, over some 15 s and 24 steps, ms-driver status and report "
+           "show by how much, and the time lost. The ranks of a synchronous program wait for the slowest, so their "
+           "steps do not tell which node is slow. A node is named only if its ranks, and no rank of another node, are "
+           "stopped, get no processor, or wait for a device in half of the reports. More work on one rank names no "
+           "node. With --replace-slow, a spare replaces the named node at the next checkpoint, and ms-diag checks it, "
+           "unless "
+           "it waits for a device, which may be storage that all nodes share. "
+           "ms-tracepp stragglers names slow ranks of runs that record traces."},
           {"5. Evidence",
            "After a hang, agents write the state, CPU time and stacks of all processes (with py-spy if installed) to "
            "RUN_DIR/driver/attempt-N.NODE.stacks. ms-diag writes the state of GPUs, links and host to "
@@ -126,10 +135,18 @@ const std::vector<ManSection> kSections{
            "job forever that is requeued earlier. If slurmctld does not answer, it retries for 10 minutes. If the node "
            "of the batch script is lost, and the driver with it, Slurm keeps a --no-kill job on the other nodes: the "
            "agent of one of them then requeues the job."},
+          {"drained",
+           "ms-driver status and report show that an administrator drains a node of the run, within --health-every. "
+           "The run leaves the node at its next checkpoint: ms-train saves one at once; other commands are left when a "
+           "section named save or checkpoint has ended and every rank has done another step. A spare replaces the "
+           "node, and the job lets go of it. Without a spare, or if the node runs the batch script, the job is "
+           "requeued with --max-requeues; otherwise the node keeps working until the attempt ends. The driver never "
+           "undrains a node."},
           {"excluded", "Excluded nodes stay in the ledger with the reason, also across restarts of the job."}}},
     {.title = "EXIT CODES OF A RUN",
      .items = {{"0", "The command succeeded. For ms-train run, its verdict file decides, not srun's exit status."},
                {"2", "The command or the driver rejected its arguments or its configuration."},
+               {"74", "Ten attempts in a row ended for storage, or could not begin for it, over some 14 minutes."},
                {"75", "Stopped on request, with a checkpoint if the command saves one."},
                {"76", "Too few nodes are left."},
                {"93",
@@ -143,7 +160,10 @@ const std::vector<ManSection> kSections{
            "Both are the same directory: the driver sets run.dir of ms-train run to its own --run-dir, and rejects "
            "another value. The driver writes to RUN_DIR/driver; all other files are the command's. checkpoint.dir is "
            "not changed."},
-          {"ledger.json", "Every attempt with cause, nodes, suspects and times. ms-driver report prints it."},
+          {"ledger.json",
+           "Every attempt with cause, nodes, suspects and times, and notes: clocks that jumped, drained nodes, slow "
+           "steps. ms-driver report prints it. While it cannot be written, the driver continues, and the job's comment "
+           "has the reason why attempts do not begin or why the run ended, unless you set a comment of your own."},
           {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},
           {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks, attempt-N.NODE.devices",
            "Output of an attempt; the evidence for its verdict; stacks of a hung run; state of its nodes' devices."},
@@ -152,8 +172,7 @@ const std::vector<ManSection> kSections{
            "ms-diag notify --run RUN_DIR can also send them, from any machine that sees the directory."},
           {"check-NODE.json, check-network.json, hang.json, the same in .log, agents.log, notify.log",
            "Reports of ms-diag, ms-netcheck and ms-tracepp hang, with their error output; output of the agents and "
-           "ms-diag "
-           "notify."}}},
+           "ms-diag notify."}}},
     {.title = "KNOWN OUTPUT LINES", .items = line_items()}};
 
 // Made in main(): options that commands share are constants of other files, which are not set before it.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "driver/beats.h"
+#include "driver/clock_jumps.h"
 #include "driver/findings.h"
 #include "driver/hub.h"
 #include "driver/tasks.h"
@@ -57,6 +58,7 @@ struct Observed {
   Beats beats;
   NodeHealth health;
   net::TcpLosses losses;
+  ClockJumps clock = {};
 };
 
 // Adds what the kernel knows of packets that were lost.
@@ -88,6 +90,7 @@ bool serve(link::Channel& driver, Observed& observed, const AgentOptions& option
       if (number == 0) report.unheard = beats.unheard();
       report.number = number++;
       report.finding = observed.health.finding();
+      report.clock_jump_s = observed.clock.take(clock);
       add_losses(observed.losses, clock.now_s(), report);
       driver.send_line(to_json(report), link::in_seconds(kConnect_s));
       next_s = clock.now_s() + options.every_s;

@@ -17,6 +17,7 @@ namespace {
 // as long as there are not too many: a step ends as a whole when one of its nodes does not answer.
 constexpr double kStart_s = 20, kStartNode_s = 5e-3, kFirst_s = 2;
 constexpr std::size_t kAloneUpTo = 64;
+constexpr double kLog_s = 0.5;  // changes within it are one line
 
 }  // namespace
 
@@ -40,12 +41,12 @@ std::optional<AgentSays> Agents::take(const Hub::Event& event) {
     if (seat.id != 0) hub_.close(seat.id);  // the newer one is the one that lives
     seat.id = event.id;
     seat.address = hub_.address(event.id);
-    log::info("driver", "the agent of {} is here", event.node);
+    note(event.node, "here");
     return std::nullopt;
   }
   if (event.id != seat.id) return std::nullopt;
   if (event.kind == Hub::Kind::gone) {
-    log::info("driver", "the agent of {} is gone: {}", event.node, plain_text(event.text, 120));
+    note(event.node, "gone: " + plain_text(event.text, 120));
     seat.id = 0;
     seat.started_s = clock_.now_s() - start_s_ + 0.5;  // another one, soon
     return std::nullopt;
@@ -58,7 +59,22 @@ std::optional<AgentSays> Agents::take(const Hub::Event& event) {
   }
 }
 
+void Agents::note(const std::string& node, const std::string& what) {
+  if (changes_.empty()) changed_s_ = clock_.now_s();
+  changes_[what].push_back(node);
+}
+
+void Agents::log_changes() {
+  for (const auto& [what, nodes] : changes_) {
+    const bool one = nodes.size() == 1;
+    log::info("driver", "the agent{} of {} {} {}", one ? "" : "s", slurm::fold_hostlist(nodes), one ? "is" : "are",
+              what);
+  }
+  changes_.clear();
+}
+
 void Agents::tick(const std::set<std::string>& without) {
+  if (clock_.now_s() - changed_s_ > kLog_s) log_changes();
   std::vector<std::string> missing;
   for (auto& [node, seat] : seats_) {
     if (seat.id != 0 || clock_.now_s() - seat.started_s < start_s_ || without.contains(node)) continue;
@@ -106,6 +122,7 @@ std::set<std::string> Agents::ask(const std::vector<std::string>& silent) {
 }
 
 void Agents::stop() {
+  log_changes();
   for (const auto& [node, seat] : seats_) order(node, {.what = "quit", .attempt = 0});
   const double until_s = clock_.now_s() + 2;
   while (!commands_.empty() && clock_.now_s() < until_s) {

@@ -49,6 +49,8 @@ class Agents {
     double started_s = -1e9;
   };
   void start(const std::vector<std::string>& nodes);
+  void note(const std::string& node, const std::string& what);
+  void log_changes();
 
   AgentsOptions options_;
   Hub& hub_;
@@ -58,6 +60,8 @@ class Agents {
   std::vector<LongCommand> commands_;
   Prober prober_;
   int starts_ = 0;
+  std::map<std::string, std::vector<std::string>> changes_;  // nodes by what happened to their agents, not yet logged
+  double changed_s_ = 0;                                     // when the first of them did
 };
 
 }  // namespace ms::driver

@@ -27,7 +27,7 @@ namespace {
 
 // The shell only waits and writes: signals to the group end the command, not it.
 constexpr const char* kScript =
-    "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"";
+    "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"; exit $code";
 
 constexpr std::size_t kMostRead_bytes = std::size_t{256} << 10, kMostLine_bytes = 8192;
 constexpr std::int64_t kMostLast_bytes = std::int64_t{4} << 20;  // read in a second, however short the lines are
@@ -83,7 +83,9 @@ LongCommand::LongCommand(Place place)
 
 bool LongCommand::ended() {
   if (ended_) return true;
-  waitpid(place_.pid, nullptr, WNOHANG);
+  int wait_status = 0;
+  if (waitpid(place_.pid, &wait_status, WNOHANG) == place_.pid && WIFEXITED(wait_status))
+    status_ = WEXITSTATUS(wait_status);  // a full disk takes no file; a driver that resumes has only that
   const ProcessStat stat = process_stat(Sysroot(), place_.pid);
   ended_ = stat.state == 'X' || stat.state == 'Z' || stat.started != place_.started;
   if (!ended_ || access(place_.status_file.c_str(), R_OK) != 0) return ended_;

@@ -28,8 +28,10 @@ namespace {
 
 constexpr double kAnswer_s = 5;
 constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a status or ledger
-constexpr double kWeights_s = 2;                                // for an answer that is only a preference
-constexpr double kAnswerOfSlurm_s = 30;                         // for one that decides what becomes of the job
+constexpr double kSeen_s = 3, kGone_s = 60;  // since the driver wrote its status, which it does once a second
+constexpr double kJob_s = 2;                 // for Slurm to say whether a job runs
+constexpr double kWeights_s = 2;             // for an answer that is only a preference
+constexpr double kAnswerOfSlurm_s = 30;      // for one that decides what becomes of the job
 
 int drive(const Args& args) {
   DriverOptions options = options_of(args);
@@ -90,6 +92,16 @@ DriverFiles files_of(const Args& args, const char* name) {
   return files;
 }
 
+// Whether the job of a driver that has not ended runs, and runs that driver; nullopt: Slurm does not say.
+std::optional<bool> job_runs(std::string_view status) {
+  const std::optional<JobStart> start = unended_job(status);
+  if (!start) return std::nullopt;
+  try {
+    const slurm::Job job = slurm::Commands({.conf = environment("SLURM_CONF"), .deadline_s = kJob_s}).job(start->job);
+    return job.runs() && job.restarts == start->restarts;
+  } catch (const Error&) { return std::nullopt; }  // such as one that Slurm knows no longer, or never knew here
+}
+
 int show_status(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   while (true) {
@@ -99,7 +111,8 @@ int show_status(const Args& args) {
       return 0;
     }
     const double now_s = SystemClock().wall_s();
-    const std::string text = status_text(document, now_s - written_s(document).value_or(now_s));
+    const double age_s = std::max(0.0, now_s - written_s(document).value_or(now_s));
+    const std::string text = status_text(document, age_s, age_s > kSeen_s ? job_runs(document) : std::nullopt);
     if (!args.has("watch")) {
       write_out(text);
       return 0;
@@ -113,11 +126,14 @@ int show_status(const Args& args) {
 int show_report(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   const double now_s = SystemClock().wall_s();
-  const Ledger ledger = read_ledger(read_user_file(files.ledger(), kMostFile_bytes), files.ledger());
+  Ledger ledger = read_ledger(read_user_file(files.ledger(), kMostFile_bytes), files.ledger());
   const bool has_status = access(files.status().c_str(), F_OK) == 0;
-  const std::optional<double> seen_s =
-      has_status ? written_s(read_user_file(files.status(), kMostFile_bytes)) : std::nullopt;
-  write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, seen_s.value_or(now_s), now_s));
+  if (has_status && !ledger.attempts.empty() && ledger.attempts.back().ended_s == 0) {
+    const std::string status = read_user_file(files.status(), kMostFile_bytes);
+    const double seen_s = written_s(status).value_or(now_s);
+    if (!job_runs(status).value_or(now_s - seen_s < kGone_s)) ledger.close(seen_s);
+  }
+  write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
   return 0;
 }
 
@@ -205,6 +221,11 @@ Command run_command() {
            {.name = "shrink",
             .doc = "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
                    "instead of stopping or requeueing."},
+           {.name = "replace-slow",
+            .doc =
+                "Replace a node by a spare at the next checkpoint if steps take more than twice as long as before, and "
+                "the kernel keeps ranks of this node, and of no other, from running. Without this option the node is "
+                "only reported."},
            {.name = "preflight",
             .value = "0|1|2",
             .doc = "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
@@ -221,8 +242,9 @@ Command run_command() {
             .default_text = "2"},
            {.name = "health-every",
             .value = "TIME",
-            .doc = "Check every node with ms-diag at level 1 this often during training, and replace a node with a "
-                   "critical finding by a spare, if there is one. 0: do not check.",
+            .doc =
+                "Check every node with ms-diag at level 1 this often during training, and replace a node with a "
+                "critical finding by a spare, if there is one; and ask Slurm whether nodes are drained. 0: do neither.",
             .default_text = "1m"},
            {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag on the nodes.", .default_text = "ms-diag"},
            {.name = "netcheck",

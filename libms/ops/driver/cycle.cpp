@@ -19,6 +19,11 @@
 #include "slurm/requeue.h"
 
 namespace ms::driver {
+namespace {
+
+constexpr double kAwaitSpares_s = 0.2;
+
+}  // namespace
 
 // Resumes the attempt of a driver that was killed.
 void Driver::adopt(DriverState state) {
@@ -48,9 +53,8 @@ void Driver::adopt(DriverState state) {
 // an earlier start of the job.
 void Driver::end_orphan() {
   if (attempt_->command || ledger_.attempts.empty() || entry().ended_s != 0) return;
-  entry().ended_s = std::max(entry().began_s, entry().first_step_s);
-  entry().cause = "driver_killed";
-  entry().why = "the driver was killed, and what became of this attempt is not known";
+  const bool has_status = access(files_.status().c_str(), R_OK) == 0;
+  ledger_.close(has_status ? written_s(read_file(files_.status())).value_or(0) : 0);
   orphan_ = entry().number;
 }
 
@@ -68,20 +72,27 @@ void Driver::not_started(const std::string& why, double now_s) {
   attempt_->watcher.reset();
   attempt_->output.reset();
   entry().ended_s = clock_.wall_s();
-  entry().cause = "storage";
+  entry().cause = kStorage;
   entry().code = static_cast<int>(ExitCode::storage);
   entry().why = why;
   Judgement judgement;
   judgement.cause = entry().cause;
   judgement.code = entry().code;
   judgement.why = why;
+  comment(fmt::format("attempt {} does not begin: {}", entry().number, why));
   decide(judgement, now_s);
 }
 
 void Driver::begin_attempt() {
-  nodes_.lose_silent_spares(clock_.now_s());
+  if (nodes_.awaits_spares(clock_.now_s(), options_.nodes.size() - options_.spares)) {
+    phase_ = Phase::waiting;
+    wait_until_s_ = clock_.now_s() + kAwaitSpares_s;
+    return;
+  }
   resizes_ = false;
   leaves_ = false;
+  replace_drained();
+  if (!slow_node_.empty()) nodes_.pool().suspect(std::exchange(slow_node_, {}), "it was slow");
   // Slurm without slurmdbd takes nodes out of a job once. What was saved is not lost if the job leaves by itself.
   if (!slurm_job_.let_go(sizes_.given_back()) && options_.most_nodes != 0 && !ledger_.attempts.empty() &&
       entry().cause == "stopped" && queue_after_save())
@@ -91,6 +102,7 @@ void Driver::begin_attempt() {
   launch_ = std::move(start.launch);
   attempt_.emplace().nodes = std::move(start.nodes);
   nodes_.begin_work(attempt_->nodes);
+  pace_.begin(attempt_->nodes.size());
   const int number = static_cast<int>(ledger_.attempts.size()) + 1;
   const double now_s = clock_.now_s();
   if (is_ms_train(options_.launch.command)) unlink((options_.run_dir + "/verdict.json").c_str());
@@ -270,7 +282,8 @@ void Driver::finish_attempt(double now_s) {
 }
 
 void Driver::decide(const Judgement& judgement, double now_s) {
-  if (resizes_ && judgement.cause == "stopped" && !asked_to_stop_) {
+  if (((resizes_ && judgement.cause == "stopped") || judgement.cause == kDrained || judgement.cause == kSlowNode) &&
+      !asked_to_stop_) {
     if (!leaves_ || !queue_after_save()) begin_attempt();
     return;
   }
@@ -304,9 +317,9 @@ void Driver::stop_with(int code, const std::string& why) {
   } else {
     log::error("driver", "the driver ends with code {}: {}", code, why);
   }
-  comment(fmt::format("ended with code {}: {}", code, why));
   result_ = code;
   save();
+  comment(fmt::format("ended with code {}: {}", code, why));
 }
 
 // Queues the job again for what another start can mend: its time was up, or too few nodes were left.

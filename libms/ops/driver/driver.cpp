@@ -25,6 +25,7 @@ constexpr double kLedger_s = 60;                          // between two writes 
 constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
 constexpr double kSlurm_s = 30;                           // for one answer of Slurm: it decides what becomes of the job
+constexpr double kDrains_s = 10;                          // for one that can wait: the driver ends no sooner
 constexpr double kChecking_s = 900;                       // for the checks before it
 
 UniqueFd lock_directory(const std::string& run_dir) {
@@ -75,6 +76,14 @@ std::vector<std::string> agent_command(const DriverOptions& options, int port) {
 std::string Driver::job() const { return fmt::format("{}.{}", options_.shown_job, options_.restarts); }
 double Driver::wall_s(double at_s) const { return clock_.wall_s() - (clock_.now_s() - at_s); }
 
+void Driver::note_clock(double now_s) {
+  if (const double jump_s = clock_jumps_.take(clock_); jump_s != 0) {
+    ledger_.shift(jump_s);
+    nodes_.clock_jumped(options_.nodes.front(), jump_s, now_s);
+  }
+  nodes_.note_clocks(now_s, clock_.wall_s());
+}
+
 Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
@@ -95,6 +104,8 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       sizes_(options_, earlier_ ? earlier_->given_back : std::set<std::string>()),
       slurm_({.conf = options_.slurm_conf, .deadline_s = kSlurm_s}),
       slurm_job_(options_, slurm_, clock),
+      drains_({.conf = options_.slurm_conf, .deadline_s = kDrains_s}, options_.nodes),
+      asked_slurm_s_(clock.now_s()),
       flight_(files_.dir),
       publisher_(options_, clock),
       phase_s_(clock.now_s()),
@@ -134,6 +145,7 @@ int Driver::run() {
     // A driver that was not scheduled has heard nobody, which says nothing of them.
     if (attempt_->watcher && now_s - last_s > 4 * kTick_s) attempt_->watcher->was_away(now_s - last_s - kTick_s);
     last_s = now_s;
+    note_clock(now_s);
     read_signals();
     for (const Hub::Event& event : events) handle(event);
     unseen = unseen || !events.empty();
@@ -145,6 +157,8 @@ int Driver::run() {
     agents_.tick(without);
     read_output(false);
     nodes_.check(now_s, phase_ == Phase::running, attempt_->nodes.size());
+    heed_drains(now_s);
+    heed_pace(now_s);
     if (nodes_.take_changed()) save();
     watch(now_s);
     for (Phase before = phase_;; before = phase_) {  // what follows at once need not wait for the next look
@@ -172,6 +186,8 @@ void Driver::handle(const Hub::Event& event) {
   if (!says) return;
   nodes_.pool().found(event.node);
   if (says->report && attempt_->watcher) attempt_->watcher->report(event.node, *says->report, now_s);
+  if (says->report && says->report->attempt == (ledger_.attempts.empty() ? -1 : entry().number))
+    pace_.hear(event.node, says->report->ranks);
   if (says->report) nodes_.hear(event.node, *says->report, now_s);
   if (says->report && !says->report->finding.empty()) {
     std::optional<Alarm> found =
@@ -302,7 +318,7 @@ void Driver::step(double now_s) {
   }
 }
 
-void Driver::comment(const std::string& text) { publisher_.comment(text, sizes_.comment()); }
+void Driver::comment(const std::string& text) { publisher_.comment(text, sizes_.comment(), is_lost_); }
 
 void Driver::save() {
   shown_s_ = -1e9;  // what is shown follows at once
@@ -325,7 +341,10 @@ void Driver::save() {
     // Whoever knew the socket of heartbeats could lay something of theirs there before an agent starts.
     const Refusal refusal{.kind = "driver.run_dir", .blame = Blame::storage};
     write_at(open_driver_directory(options_.run_dir), "state.json", to_json(state), 0600, refusal);
-  } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
+    if (std::exchange(is_lost_, false)) log::info("driver", "the ledger is written again");
+  } catch (const Error& error) {
+    if (!std::exchange(is_lost_, true)) log::warn("driver", "{}: it is tried again", error.message());
+  }
 }
 
 void Driver::show(double now_s) {
@@ -337,9 +356,11 @@ void Driver::show(double now_s) {
                                      : phase_ == Phase::checking ? "checks"
                                                                  : "recovers"),
                 .job = job(),
+                .job_id = options_.job,
                 .pool = nodes_.pool(),
                 .ledger = ledger_,
-                .watcher = attempt_->watcher ? &*attempt_->watcher : nullptr};
+                .watcher = attempt_->watcher ? &*attempt_->watcher : nullptr,
+                .slow = pace_.slow() ? &*pace_.slow() : nullptr};
   if (result_) status.phase = "ended";
   publisher_.show(status, now_s);
 }

@@ -13,10 +13,13 @@
 #include "base/clock.h"
 #include "driver/agents.h"
 #include "driver/attempt.h"
+#include "driver/clock_jumps.h"
+#include "driver/drains.h"
 #include "driver/flight.h"
 #include "driver/ledger.h"
 #include "driver/nodes.h"
 #include "driver/options.h"
+#include "driver/pace.h"
 #include "driver/publisher.h"
 #include "driver/sizes.h"
 #include "driver/slurm_job.h"
@@ -36,6 +39,7 @@ class Driver {
   enum class Phase { gathering, checking, running, looking, ending, settling, waiting };
 
   std::string job() const;
+  void note_clock(double now_s);
   void adopt(DriverState state);
   void end_orphan();
   WatchLimits limits() const;
@@ -46,6 +50,9 @@ class Driver {
   std::string leave();                                           // the same
   void save_and_go_on();
   void look_at_partition();
+  void heed_drains(double now_s);
+  void replace_drained();
+  void heed_pace(double now_s);
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
   void read_signals();
@@ -87,9 +94,15 @@ class Driver {
   Sizes sizes_;
   const slurm::Commands slurm_;
   SlurmJob slurm_job_;
+  Pace pace_;
+  std::string slow_node_;  // that the next attempt leaves
+  Drains drains_;
+  double asked_slurm_s_;  // about drains
   FlightJudge flight_;
   Publisher publisher_;
 
+  ClockJumps clock_jumps_;
+  bool is_lost_ = false;  // what was saved last
   Phase phase_ = Phase::gathering;
   double phase_s_ = 0;  // since when
   int first_attempt_ = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "base/job_thread.h"
 #include "slurm/commands.h"
@@ -14,8 +15,10 @@ class JobComment {
  public:
   JobComment(slurm::CommandOptions options, std::uint32_t job);
 
-  // Returns at once. Of several that wait only the newest is set; one that cannot be set is dropped.
-  void set(std::string text);
+  static constexpr std::string_view kOurs = "ms-driver: ";
+  // Returns at once. Of several that wait only the newest is set; one that cannot be set is dropped. `replaces`: a
+  // comment that is not ours, too.
+  void set(std::string text, bool replaces);
 
  private:
   const slurm::Commands slurm_;  // the thread's

@@ -202,7 +202,7 @@ std::optional<Judgement> judge_lost_nodes(const AttemptEvidence& e) {
 
 std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
   if (!e.alarm) return std::nullopt;
-  const char* cause = nullptr;
+  std::string_view cause;
   switch (e.alarm->kind) {
     case AlarmKind::hang:
       return judge_hang(e);
@@ -212,17 +212,24 @@ std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
     case AlarmKind::finding:
       cause = "finding";
       break;
+    case AlarmKind::drained:
+      cause = kDrained;
+      break;
+    case AlarmKind::slow:
+      cause = kSlowNode;
+      break;
     case AlarmKind::packet_loss:
       cause = "packet_loss";
       break;
     default:
       return std::nullopt;
   }
-  Judgement j = judged(Next::again, cause, code_of(ExitCode::peer_lost), e.alarm->why);
-  j.suspects = e.alarm->nodes;
+  Judgement j = judged(Next::again, std::string(cause), code_of(ExitCode::peer_lost), e.alarm->why);
+  j.accuses = e.alarm->kind != AlarmKind::drained && e.alarm->kind != AlarmKind::slow;
+  if (j.accuses) j.suspects = e.alarm->nodes;
   // A switch that was overrun for some seconds may be mended.
   j.network = e.alarm->kind == AlarmKind::packet_loss;
-  j.certain = !j.network;
+  j.certain = j.accuses && !j.network;
   return j;
 }
 

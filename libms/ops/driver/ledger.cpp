@@ -30,10 +30,37 @@ void each_field(Entry& a, F&& f) {
   f("excluded", a.excluded);
   f("detect_s", a.detect_s);
   f("diagnose_s", a.diagnose_s);
+  f("slow_s", a.slow_s);
   f("recover_s", a.recover_s);
 }
 
+// The run can do no more than wait for others.
+bool waits_for_others(const AttemptEntry& attempt) {
+  return attempt.cause.starts_with(kSlurmCauses) || attempt.cause.starts_with(kStorage);
+}
+
 }  // namespace
+
+void Ledger::add(Note note) {
+  notes.push_back(std::move(note));
+  if (notes.size() > kMostNotes) notes.erase(notes.begin());
+}
+
+void Ledger::shift(double seconds) {
+  const auto move = [&](double& at_s) { at_s += at_s == 0 ? 0 : seconds; };
+  move(began_s);
+  for (AttemptEntry& attempt : attempts) {
+    for (double* at_s : {&attempt.began_s, &attempt.first_step_s, &attempt.ended_s}) move(*at_s);
+  }
+  for (Note& note : notes) move(note.at_s);
+}
+
+void Ledger::close(double at_s) {
+  AttemptEntry& last = attempts.back();
+  last.ended_s = std::max({last.began_s, last.first_step_s, at_s});
+  last.cause = "driver_killed";
+  last.why = "the driver was killed, and what became of this attempt is not known";
+}
 
 std::int64_t Ledger::best_step() const {
   std::int64_t best = -1;
@@ -45,11 +72,22 @@ int Ledger::idle_attempts() const {
   int idle = 0;
   std::int64_t best = -1;
   for (const AttemptEntry& attempt : attempts) {
-    if (attempt.cause.starts_with(kSlurmCauses)) continue;
+    if (waits_for_others(attempt) && attempt.to_step <= best) continue;
     idle = attempt.to_step > best ? 0 : idle + 1;
     best = std::max(best, attempt.to_step);
   }
   return idle;
+}
+
+int Ledger::waiting_attempts() const {
+  int waiting = 0;
+  std::int64_t best = -1;
+  for (const AttemptEntry& attempt : attempts) {
+    if (!waits_for_others(attempt) || attempt.to_step > best) waiting = 0;
+    waiting += waits_for_others(attempt);
+    best = std::max(best, attempt.to_step);
+  }
+  return waiting;
 }
 
 bool Ledger::ends_again_for(std::string_view cause) const {
@@ -110,6 +148,9 @@ std::string to_json(const Ledger& ledger, double now_s) {
   json["excluded"] = ledger.excluded;
   json["unheard"] = ledger.unheard;
   json["attempts"] = std::move(attempts);
+  json["notes"] = Json::array();
+  for (const Note& note : ledger.notes)
+    json["notes"].push_back({{"at_s", note.at_s}, {"code", note.code}, {"nodes", note.nodes}, {"text", note.text}});
   return json.dump(2) + "\n";
 }
 
@@ -128,6 +169,13 @@ Ledger read_ledger(std::string_view text, const std::string& path) {
       each_field(attempt, [&](const char* name, auto& field) {
         if (entry.contains(name)) entry.get_to(name, field);  // one of an older version has fewer
       });
+    }
+    if (const Json* notes = json.find("notes")) {
+      for (const Json& note : *notes)
+        ledger.add({.at_s = note.get<double>("at_s"),
+                    .code = note.get<std::string>("code"),
+                    .nodes = note.get<std::vector<std::string>>("nodes"),
+                    .text = note.get<std::string>("text")});
     }
     return ledger;
   } catch (const JsonError& error) {

@@ -14,11 +14,17 @@ namespace ms::driver {
 
 // Causes of attempts that Slurm did not start begin with this.
 inline constexpr std::string_view kSlurmCauses = "slurm_";
+// Those of storage that fails begin with this.
+inline constexpr std::string_view kStorage = "storage";
 inline constexpr std::string_view kHang = "hang";
 // A rank ended, and no line tells why.
 inline constexpr std::string_view kWordless = "rank_died";
 // The attempt ended so that the job could be queued again for another number of nodes.
 inline constexpr std::string_view kResizesCause = "resizes";
+// It ended after a checkpoint, because an administrator drained one of its nodes.
+inline constexpr std::string_view kDrained = "drained";
+// The same, because the node is slow.
+inline constexpr std::string_view kSlowNode = "slow_node";
 
 struct AttemptEntry {
   int number = 0;
@@ -37,22 +43,40 @@ struct AttemptEntry {
   std::vector<std::string> suspects, excluded;
   double detect_s = 0;    // from the fault to the alarm
   double diagnose_s = 0;  // from the alarm to the judgement
+  double slow_s = 0;      // lost to slow steps, see Pace
   double recover_s = 0;   // from the alarm to the first step of the next attempt; 0: none came
 };
 
+// Something that happened and ended no attempt.
+struct Note {
+  double at_s = 0;   // wall clock
+  std::string code;  // "clock", "drain", "slow"
+  std::vector<std::string> nodes;
+  std::string text;
+};
+
 struct Ledger {
+  static constexpr std::size_t kMostNotes = 100;
   std::vector<std::string> command;
   double began_s = 0;
   std::vector<AttemptEntry> attempts;
   std::map<std::string, int> strikes;           // by node
   std::map<std::string, std::string> excluded;  // by node, why
   std::map<std::string, std::string> unheard;   // nodes whose agents cannot hear heartbeats, why
+  std::vector<Note> notes = {};                 // the newest kMostNotes
 
+  void add(Note note);
+  // The wall clock was set: all times are then as if it had always been right.
+  void shift(double seconds);
+  // Ends the last attempt, whose driver is gone without having said how it ended, at `at_s`.
+  void close(double at_s);
   // The furthest that any attempt came; -1: none said.
   std::int64_t best_step() const;
-  // How many attempts on end, the last ones, came no further than those before them. Those that Slurm did not start
-  // say nothing of that.
+  // How many attempts on end, the last ones, came no further than those before them. Those that Slurm did not start or
+  // that ended for storage say nothing of that.
   int idle_attempts() const;
+  // How many attempts on end, the last ones, were of that kind.
+  int waiting_attempts() const;
   // The last two attempts ended for this cause, and the last one came no further.
   bool ends_again_for(std::string_view cause) const;
   // The last consecutive attempts that ended of one error of the program, but for those that ended without words,

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/log.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr double kSilentSpare = 3;  // times what an agent may be silent for
 constexpr std::size_t kWitnesses = 2;
+constexpr double kTogether_s = 1;           // reports of all nodes come within it
 constexpr double kBesideTraining_gbps = 1;  // what is looked for does not need more
 
 }  // namespace
@@ -39,6 +41,7 @@ std::vector<std::string> Nodes::gone() const {
 void Nodes::hear(const std::string& node, const Report& report, double now_s) {
   heard_s_[node] = now_s;
   losses_.hear(node, report);
+  if (report.clock_jump_s != 0) clock_jumped(node, report.clock_jump_s, now_s);
   if (report.number != 0) return;
   if (report.unheard.empty()) {
     changed_ = ledger_.unheard.erase(node) != 0 || changed_;
@@ -146,14 +149,78 @@ void Nodes::no_evidence(const std::string& node, const std::string& why, std::si
   clear(node);
 }
 
-void Nodes::lose_silent_spares(double now_s) {
+bool Nodes::awaits_spares(double now_s, std::size_t working) {
+  std::set<std::string> doubted;
+  bool is_known_soon = false;
   for (const std::string& node : pool_.with(NodeRole::spare)) {
     const auto heard = heard_s_.find(node);
-    if (heard == heard_s_.end() || now_s - heard->second < kSilentSpare * options_.limits.silent_s()) continue;
+    const bool was_heard = heard != heard_s_.end();
+    if (agents_.has(node) && (!was_heard || now_s - heard->second < options_.limits.silent_s())) continue;
+    doubted.insert(node);
+    is_known_soon = is_known_soon || was_heard;
+    if (!was_heard || now_s - heard->second < kSilentSpare * options_.limits.silent_s()) continue;
     const std::string why = fmt::format("its agent was silent for {:.1f} s", now_s - heard->second);
     log::warn("driver", "{} is lost: {}", node, why);
     pool_.lose(node, why);
+    doubted.erase(node);
   }
+  const std::size_t doubts = doubted.size();
+  pool_.doubt(std::move(doubted));
+  return doubts > 0 && is_known_soon && pool_.usable() < working + doubts;
+}
+
+std::vector<std::string> Nodes::take_drained(const Drained& drained, double now_s, double wall_s) {
+  std::vector<std::string> idle;
+  for (const auto& [node, why] : drained) {
+    const NodeRole role = pool_.nodes().at(node).role;
+    if (role > NodeRole::suspect) continue;
+    if (role != NodeRole::works) {
+      pool_.exclude(node, why);
+      idle.push_back(node);
+    }
+    pool_.say(node, why);
+    if (drained_.contains(node)) continue;
+    drained_s_ = now_s;
+    log::warn("driver", "{} is {}", node, plain_text(why, 200));
+    ledger_.add({.at_s = wall_s, .code = "drain", .nodes = {node}, .text = fmt::format("{} is {}", node, why)});
+    changed_ = true;
+  }
+  for (const auto& [node, why] : drained_) {
+    if (drained.contains(node)) continue;
+    pool_.say(node, "");
+    heeded_.erase(node);
+  }
+  drained_ = drained;
+  return idle;
+}
+
+std::vector<std::string> Nodes::drained_at_work(bool all) const {
+  std::vector<std::string> nodes;
+  for (const auto& [node, why] : drained_) {
+    if (pool_.nodes().at(node).role == NodeRole::works && (all || !heeded_.contains(node))) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+void Nodes::heed_drain(const std::string& node, bool is_replaced) {
+  heeded_.insert(node);
+  if (is_replaced) pool_.exclude(node, drained_.at(node));
+}
+
+void Nodes::clock_jumped(const std::string& node, double jump_s, double now_s) {
+  if (jumped_.empty()) jumped_s_ = now_s;
+  jumped_[std::llround(jump_s)].insert(node);
+}
+
+void Nodes::note_clocks(double now_s, double wall_s) {
+  if (jumped_.empty() || now_s - jumped_s_ < kTogether_s) return;
+  for (const auto& [jump_s, names] : std::exchange(jumped_, {})) {
+    std::vector<std::string> nodes(names.begin(), names.end());
+    std::string text = fmt::format("the clock of {} jumped by {:+} s", slurm::fold_hostlist(nodes), jump_s);
+    log::warn("driver", "{}", text);
+    ledger_.add({.at_s = wall_s, .code = "clock", .nodes = std::move(nodes), .text = std::move(text)});
+  }
+  changed_ = true;
 }
 
 std::optional<Alarm> Nodes::packet_loss(const std::vector<std::string>& working, const Watcher& watcher,

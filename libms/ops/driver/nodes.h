@@ -2,6 +2,7 @@
 // follows. Checks run in the background, on nodes that do not work.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "driver/agents.h"
+#include "driver/drains.h"
 #include "driver/judge.h"
 #include "driver/ledger.h"
 #include "driver/losses.h"
@@ -47,8 +49,21 @@ class Nodes {
   // Packets that are lost accuse a node only of what they do to the run.
   std::optional<Alarm> packet_loss(const std::vector<std::string>& working, const Watcher& watcher, double now_s) const;
   std::optional<LossyNode> lossy(const std::vector<std::string>& nodes) const { return losses_.lossy(nodes); }
-  // The driver alone looks whether spares are still there, and an attempt with a dead node costs more than one without.
-  void lose_silent_spares(double now_s);
+  // The driver alone looks whether spares are still there, and an attempt with a dead node costs more than one without:
+  // spares that are silent for long are lost, those that are silent now are chosen last. Returns whether some of those
+  // are needed for `working` nodes, and it will be known in seconds whether they are there.
+  bool awaits_spares(double now_s, std::size_t working);
+  // Slurm says that these are drained, and no others. Those that do not work
+  // are excluded and returned.
+  std::vector<std::string> take_drained(const Drained& drained, double now_s, double wall_s);
+  // Nodes at work that are drained; without `all` those that were not heeded before. drained_s(): since when at the
+  // latest.
+  std::vector<std::string> drained_at_work(bool all) const;
+  double drained_s() const { return drained_s_; }
+  void heed_drain(const std::string& node, bool is_replaced);
+  // The wall clock of the node jumped. All that jump together are one note.
+  void clock_jumped(const std::string& node, double jump_s, double now_s);
+  void note_clocks(double now_s, double wall_s);
 
   // Before the first attempt: spares too, because all are, and a bad one is better found here than when it is needed.
   void check_spares();
@@ -80,7 +95,12 @@ class Nodes {
   std::set<std::string> network_doubts_;  // suspects that the network may have made look so
   std::set<std::string> well_alone_;      // those of them of which ms-diag found nothing
   std::set<std::string> unheeded_;        // nodes with a finding for which there is no spare
-  bool waits_for_network_ = false;        // the next attempt does
+  Drained drained_;
+  std::set<std::string> heeded_;                          // of them
+  double drained_s_ = 0;                                  // when the last one was seen first
+  std::map<std::int64_t, std::set<std::string>> jumped_;  // nodes by seconds, not yet noted
+  double jumped_s_ = 0;                                   // when the first of them did
+  bool waits_for_network_ = false;                        // the next attempt does
   bool changed_ = false;
 };
 

@@ -100,6 +100,7 @@ DriverOptions options_of(const Args& args) {
   options.max_requeues = static_cast<int>(args.get_int("max-requeues", 0));
   options.preflight_level = static_cast<int>(args.get_int("preflight", 0, 2));
   options.health_s = args.get_seconds("health-every");
+  options.replace_slow = args.has("replace-slow");
   options.shrink = args.has("shrink");
   if (options.shrink && !is_ms_train(options.launch.command)) {
     throw user_error("driver.shrink", "--shrink works only with ms-train run, because it changes mesh.dp",

@@ -25,10 +25,11 @@ struct DriverOptions {
   std::size_t least_nodes = 0;               // an attempt with fewer is not made; 0: all but the spares
   std::size_t most_nodes = 0;  // of an elastic run's job, which is queued again to grow; 0: it does not grow
   watch::RetryPolicy retry = {};
-  int diagnose_level = 2;   // of ms-diag, for suspects; 0: they are not looked at
-  int preflight_level = 0;  // for all nodes before the first attempt; 0: none
-  double health_s = 60;     // between two looks of ms-diag at each node while the run trains; 0: none
-  bool shrink = false;      // with too few nodes, a run of ms-train with a smaller dp
+  int diagnose_level = 2;     // of ms-diag, for suspects; 0: they are not looked at
+  int preflight_level = 0;    // for all nodes before the first attempt; 0: none
+  double health_s = 60;       // between two looks of ms-diag at each node while the run trains; 0: none
+  bool replace_slow = false;  // nodes by spares: see Pace
+  bool shrink = false;        // with too few nodes, a run of ms-train with a smaller dp
   WatchLimits limits = {};
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one

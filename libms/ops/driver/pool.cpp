@@ -44,7 +44,10 @@ std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size
   }
   const auto rank = [&](const std::string& name) {
     const Node& node = nodes_.at(name);
-    const int kind = node.role == NodeRole::works ? 0 : node.role == NodeRole::spare ? 1 : 2;
+    const int kind = node.role == NodeRole::works   ? 0
+                     : doubted_.contains(name)      ? 3
+                     : node.role == NodeRole::spare ? 1
+                                                    : 2;
     return std::tuple(kind, node.strikes, last_.contains(name));
   };
   // Spares behind those that worked, by their strikes; those that worked keep their places.
@@ -79,6 +82,11 @@ void Pool::exclude(const std::string& node, const std::string& why) { strike(nod
 void Pool::lose(const std::string& node, const std::string& why) { strike(node, NodeRole::lost, why); }
 void Pool::bar(const std::string& node, const std::string& why) { strike(node, NodeRole::unusable, why); }
 void Pool::suspect(const std::string& node, const std::string& why) { strike(node, NodeRole::suspect, why); }
+
+void Pool::say(const std::string& node, const std::string& why) {
+  if (const auto found = nodes_.find(node); found != nodes_.end() && found->second.role == NodeRole::works)
+    found->second.why = why;
+}
 
 void Pool::change(const std::string& name, NodeRole from, NodeRole to) {
   const auto node = nodes_.find(name);

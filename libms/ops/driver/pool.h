@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ms::driver {
@@ -40,10 +41,13 @@ class Pool {
   // then suspects, the least struck first, and of these
   // those that are not kept for last. nullopt: fewer than `least`. The chosen work afterwards.
   std::optional<std::vector<std::string>> choose(std::size_t most, std::size_t least);
+  // From now on these are chosen after all others, unless they work: it is not known whether they are there.
+  void doubt(std::set<std::string> nodes) { doubted_ = std::move(nodes); }
 
   void exclude(const std::string& node, const std::string& why);
   void lose(const std::string& node, const std::string& why);     // a strike
   void suspect(const std::string& node, const std::string& why);  // a strike
+  void say(const std::string& node, const std::string& why);      // of one that works, and keeps working
   void bar(const std::string& node, const std::string& why);      // unusable from now on; a strike
   void unbar(const std::string& node);                            // Slurm takes it again: a suspect
   void found(const std::string& node);                            // a lost one answers again: a suspect
@@ -60,7 +64,7 @@ class Pool {
   void change(const std::string& name, NodeRole from, NodeRole to);
 
   std::vector<std::string> order_;
-  std::set<std::string> last_;
+  std::set<std::string> last_, doubted_;
   std::map<std::string, Node> nodes_;
 };
 

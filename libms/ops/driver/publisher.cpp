@@ -20,11 +20,12 @@ Publisher::Publisher(const DriverOptions& options, Clock& clock)
       files_(options.run_dir),
       events_(options.run_dir, options.diag, options.notify) {}
 
-void Publisher::comment(const std::string& text, const std::string& elastic) {
-  if (!options_.comment && elastic.empty()) return;
+void Publisher::comment(const std::string& text, const std::string& elastic, bool is_lost) {
+  const bool is_wanted = options_.comment || !elastic.empty();
+  if (!is_wanted && !is_lost) return;
   if (!comment_)
     comment_.emplace(slurm::CommandOptions{.conf = options_.slurm_conf}, static_cast<std::uint32_t>(options_.job));
-  comment_->set((elastic.empty() ? "ms-driver: " : elastic) + printable(text, 200));
+  comment_->set((elastic.empty() ? std::string(JobComment::kOurs) : elastic) + printable(text, 200), is_wanted);
 }
 
 void Publisher::tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,

@@ -23,8 +23,9 @@ class Publisher {
   // Writes an event of the run for people.
   void tell(const std::string& kind, const std::vector<std::string>& nodes, const std::string& code,
             const std::string& text);
-  // Sets the job's comment in Slurm; `elastic`: what ms-loan reads in it, empty for a run of one size.
-  void comment(const std::string& text, const std::string& elastic);
+  // Sets the job's comment in Slurm, if --comment asks for it, there is `elastic`, what ms-loan reads in it, or
+  // `is_lost`: nothing can be written to the run's directory. That replaces no comment of the user's.
+  void comment(const std::string& text, const std::string& elastic, bool is_lost);
   // Writes the status and the metrics. A disk that is full loses them.
   void show(const Status& status, double now_s);
   // Logs connections that proved nothing: the first at once, more of them once an hour and in the end.

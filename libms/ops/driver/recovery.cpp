@@ -11,6 +11,8 @@ namespace ms::driver {
 
 namespace {
 
+constexpr int kMostWaiting = 10;  // attempts that end for storage or Slurm, in some 14 minutes
+
 // The error that ended the last attempts, to be read by people; empty: it may not be one of the program.
 std::string error_of_program(const Ledger& ledger, const watch::RetryPolicy& retry) {
   const Ledger::SameError same = ledger.same_error();
@@ -54,8 +56,15 @@ Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
         ledger.best_step() < 0 ? "did no step" : fmt::format("made no progress beyond step {}", ledger.best_step()),
         judgement.why));
   }
-  const bool not_its_fault = judgement.cause.starts_with("storage") || judgement.cause.starts_with(kSlurmCauses);
-  return {.wait_s = watch::wait_before_attempt_s(idle, not_its_fault)};
+  const int waiting = ledger.waiting_attempts();
+  if (waiting >= kMostWaiting) {
+    return {.code = judgement.cause.starts_with(kStorage) ? static_cast<int>(ExitCode::storage)
+                                                          : static_cast<int>(ExitCode::no_progress),
+            .why = fmt::format("{} in a row ended for {}; the last one: {}", plural(waiting, "attempt"),
+                               judgement.cause, judgement.why)};
+  }
+  return {.wait_s = waiting > 0 ? watch::wait_before_attempt_s(waiting - 1, true)
+                                : watch::wait_before_attempt_s(idle, false)};
 }
 
 }  // namespace ms::driver

@@ -1,4 +1,4 @@
-// What people and Slurm ask of a run: nodes taken out or given back, another size, a stop.
+// Obeys people and Slurm: nodes leave the run or the job, it gets another size, it stops.
 #include <algorithm>
 #include <csignal>
 
@@ -116,6 +116,83 @@ void Driver::look_at_partition() {
   const bool all = change->gone.front() == options_.nodes.front();
   log::warn("driver", "{} {} asked back: {}", slurm::fold_hostlist(change->gone),
             change->gone.size() == 1 ? "is" : "are", all ? leave() : give_back(change->gone));
+}
+
+// Before an attempt: by spares, as far as there are some.
+void Driver::replace_drained() {
+  std::size_t spares = nodes_.pool().with(NodeRole::spare).size();
+  for (const std::string& node : nodes_.drained_at_work(true)) {
+    if (node == options_.nodes.front() || spares == 0) continue;
+    --spares;
+    nodes_.heed_drain(node, true);
+    sizes_.give_back(node);
+  }
+}
+
+// An administrator drained nodes of the run. Slurm lets a job finish on them, which may take weeks. The run leaves them
+// behind a checkpoint: ms-train makes one, other commands name the section of a step that saves. Without a spare, and
+// for the node of the batch script, which cannot leave its job, the job is queued again, if it may be.
+void Driver::heed_drains(double now_s) {
+  if (options_.health_s > 0 && now_s - asked_slurm_s_ >= options_.health_s) {
+    drains_.ask();
+    asked_slurm_s_ = now_s;
+  }
+  if (const std::optional<Drained> drained = drains_.take()) {
+    const std::vector<std::string> idle = nodes_.take_drained(*drained, now_s, clock_.wall_s());
+    for (const std::string& node : idle) sizes_.give_back(node);
+    if (!idle.empty()) slurm_job_.let_go(sizes_.given_back());
+  }
+  const std::vector<std::string> nodes = nodes_.drained_at_work(false);
+  if (nodes.empty() || phase_ != Phase::running || resizes_ || asked_to_stop_) return;
+  const bool saves = is_ms_train(options_.launch.command);
+  if (!saves && !attempt_->watcher->has_saved_since(nodes_.drained_s())) return;
+  const bool has_host = std::ranges::find(nodes, options_.nodes.front()) != nodes.end();
+  const bool replaces = !has_host && nodes_.pool().with(NodeRole::spare).size() >= nodes.size();
+  leaves_ = !replaces && options_.max_requeues > 0;
+  for (const std::string& node : nodes) {
+    nodes_.heed_drain(node, replaces);
+    if (replaces) sizes_.give_back(node);
+  }
+  const std::string names = slurm::fold_hostlist(nodes);
+  if (!replaces && !leaves_)
+    return log::warn("driver", "the run keeps {}: there is no spare, and no --max-requeues", names);
+  std::string why = fmt::format("the run leaves {}, which an administrator drained, behind a checkpoint{}", names,
+                                leaves_ ? ", and the job is queued again" : "");
+  if (!saves)
+    return alarm({.kind = AlarmKind::drained, .nodes = nodes, .ranks = {}, .fault_s = now_s, .why = std::move(why)},
+                 now_s);
+  log::warn("driver", "{}", why);
+  save_and_go_on();
+}
+
+// Names a run that got slower, and replaces the node that this is due to, if that is known and wanted.
+void Driver::heed_pace(double now_s) {
+  if (phase_ != Phase::running || !attempt_->watcher) return;
+  const bool was_slow = pace_.slow().has_value();
+  const std::string was_node = was_slow ? pace_.slow()->node : "";
+  pace_.step(attempt_->watcher->steps(), now_s);
+  entry().slow_s = pace_.lost_s();
+  if (!pace_.slow()) return;
+  const Pace::Slow& slow = *pace_.slow();
+  if (!was_slow || (was_node.empty() && !slow.node.empty())) {
+    log::warn("driver", "{}", slow_text(slow));
+    ledger_.add({.at_s = clock_.wall_s(),
+                 .code = "slow",
+                 .nodes = slow.node.empty() ? std::vector<std::string>() : std::vector{slow.node},
+                 .text = slow_text(slow)});
+    save();
+  }
+  const bool saves = is_ms_train(options_.launch.command);
+  if (!options_.replace_slow || slow.node.empty() || slow.state == 'D' || resizes_ || asked_to_stop_ ||
+      nodes_.pool().with(NodeRole::spare).empty() || (!saves && !attempt_->watcher->has_saved_since(slow.since_s)))
+    return;
+  slow_node_ = slow.node;
+  std::string why = fmt::format("the run leaves {} behind a checkpoint: {}", slow.node, slow.why);
+  if (!saves)
+    return alarm({.kind = AlarmKind::slow, .nodes = {slow.node}, .ranks = {}, .fault_s = now_s, .why = std::move(why)},
+                 now_s);
+  log::warn("driver", "{}", why);
+  save_and_go_on();
 }
 
 }  // namespace ms::driver

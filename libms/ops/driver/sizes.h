@@ -28,6 +28,7 @@ class Sizes {
   std::string comment() const;
   // Nodes that were asked back: out of the job or on their way.
   const std::set<std::string>& given_back() const { return given_back_; }
+  void give_back(const std::string& node) { given_back_.insert(node); }  // which is out of the pool
 
   struct Start {
     LaunchSpec launch;

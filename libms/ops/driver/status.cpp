@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "base/error.h"
@@ -14,7 +15,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr double kStale_s = 10, kGone_s = 60;  // since the driver wrote its status, which it does once a second
+constexpr double kStale_s = 10;  // since the driver wrote its status, which it does once a second
 
 // Takes each of the ranks' numbers from the lowest rank that has it: a loss is the same on all that know it.
 std::map<std::string, double> numbers_of(const Watcher& watcher) {
@@ -34,6 +35,11 @@ std::string steps_of(const AttemptEntry& attempt) {
 
 }  // namespace
 
+std::string slow_text(const Pace::Slow& slow) {
+  return fmt::format("steps take {:.1f} times as long as before, {:.2f} s instead of {:.2f} s; {}", slow.times(),
+                     slow.step_s, slow.usual_s, slow.why);
+}
+
 std::string status_json(const Status& s, double wall_s, double now_s) {
   Json nodes = Json::array();
   for (const auto& [name, node] : s.pool.nodes()) {
@@ -45,10 +51,17 @@ std::string status_json(const Status& s, double wall_s, double now_s) {
     if (const auto why = s.ledger.unheard.find(name); why != s.ledger.unheard.end()) row["unheard"] = why->second;
     nodes.push_back(std::move(row));
   }
-  Json json{{"schema", 1}, {"phase", s.phase}, {"job", s.job}, {"written_s", wall_s}};
+  Json json{{"schema", 1}, {"phase", s.phase}, {"job", s.job}, {"job_id", s.job_id}, {"written_s", wall_s}};
   json["attempt"] = s.ledger.attempts.empty() ? 0 : s.ledger.attempts.back().number;
   json["effective"] = s.ledger.effective(wall_s);
   json["nodes"] = std::move(nodes);
+  if (s.slow != nullptr) {
+    json["slow"] = {{"usual_s", s.slow->usual_s},
+                    {"step_s", s.slow->step_s},
+                    {"times", s.slow->times()},
+                    {"node", s.slow->node},
+                    {"text", slow_text(*s.slow)}};
+  }
   if (s.watcher != nullptr) {
     json["steps"] = s.watcher->steps();
     json["deadline_s"] = s.watcher->deadline_s(now_s);
@@ -86,6 +99,7 @@ std::string status_metrics(const Status& s, double wall_s, double now_s) {
   }
   if (s.watcher == nullptr) return text;
   gauge("steps", "Steps done.", static_cast<double>(s.watcher->steps()));
+  gauge("slowdown", "Length of a step against its usual one, where the run got slower.", s.slow ? s.slow->times() : 1);
   gauge("progress_age_seconds", "Seconds since a rank made progress.", now_s - s.watcher->last_progress_s());
   // Names of a heartbeat's numbers are words that Prometheus takes as they are.
   for (const auto& [name, value] : numbers_of(*s.watcher)) {
@@ -94,7 +108,7 @@ std::string status_metrics(const Status& s, double wall_s, double now_s) {
   return text;
 }
 
-std::string status_text(std::string_view document, double age_s) {
+std::string status_text(std::string_view document, double age_s, std::optional<bool> runs) {
   try {
     const Json json = Json::parse(document, {.max_depth = 8});
     const std::string phase = json.get<std::string>("phase");
@@ -105,9 +119,13 @@ std::string status_text(std::string_view document, double age_s) {
                           format_duration(json.get<double>("progress_age_s")));
     }
     text += fmt::format("; {:.1f} % of the time trained steps that were kept\n", 100 * json.get<double>("effective"));
-    if (phase != "ended" && age_s > kStale_s) {
+    if (phase != "ended" && runs == false) {
+      text += "the job runs no longer, and the driver was ended with it\n";
+    } else if (phase != "ended" && age_s > kStale_s) {
       text += fmt::format("this was written {} ago: the driver may be gone\n", format_duration(age_s));
     }
+    if (const Json* slow = json.find("slow"))
+      text += fmt::format("{}\n", plain_text(slow->get<std::string>("text"), 300));
     if (const Json* numbers = json.find("numbers"); numbers != nullptr && !numbers->empty()) {
       std::vector<std::string> words;
       for (const Json::Member& number : numbers->items()) {
@@ -149,9 +167,18 @@ std::optional<double> written_s(std::string_view status_json) {
   return written->get<double>();
 }
 
-std::string report_text(const Ledger& ledger, double seen_s, double wall_s) {
-  const bool is_gone = wall_s - seen_s > kGone_s;
-  const std::string unended = is_gone ? "(the driver is gone)" : "(runs)";
+std::optional<JobStart> unended_job(std::string_view status_json) {
+  const std::optional<Json> json = Json::try_parse(status_json);
+  if (!json || !json->is_object()) return std::nullopt;
+  const Json *phase = json->find("phase"), *job = json->find("job"), *id = json->find("job_id");
+  if (phase == nullptr || job == nullptr || !job->is_string() || id == nullptr || !id->is_number_unsigned())
+    return std::nullopt;
+  const std::size_t dot = job->text().rfind('.');
+  if (dot == std::string::npos || (phase->is_string() && phase->text() == "ended")) return std::nullopt;
+  return JobStart{.job = id->get<std::uint32_t>(), .restarts = std::atoi(job->text().c_str() + dot + 1)};
+}
+
+std::string report_text(const Ledger& ledger, double wall_s) {
   TextTable table({{"attempt", Align::right},
                    {"began"},
                    {"nodes"},
@@ -161,22 +188,26 @@ std::string report_text(const Ledger& ledger, double seen_s, double wall_s) {
                    {"detect", Align::right},
                    {"diagnose", Align::right},
                    {"recover", Align::right}});
-  double lost_s = 0;
+  double lost_s = 0, slow_s = 0;
   for (const AttemptEntry& a : ledger.attempts) {
     table.row({std::to_string(a.number), utc_text(a.began_s), slurm::fold_hostlist(a.nodes), steps_of(a),
-               a.ended_s == 0 ? unended : plain_text(a.cause, 40), slurm::fold_hostlist(a.suspects),
+               a.ended_s == 0 ? "(runs)" : plain_text(a.cause, 40), slurm::fold_hostlist(a.suspects),
                seconds_or_dash(a.detect_s), seconds_or_dash(a.diagnose_s), seconds_or_dash(a.recover_s)});
     lost_s += a.detect_s + a.recover_s;
+    slow_s += a.slow_s;
   }
   std::string text = table.str();
   const bool has_ended = !ledger.attempts.empty() && ledger.attempts.back().ended_s != 0;
-  const double last_s = has_ended ? ledger.attempts.back().ended_s : is_gone ? seen_s : wall_s;
-  text += fmt::format("\n{} in {}; {:.1f} % of it trained steps that were kept; {} went to faults and recovery\n",
+  const double last_s = std::max(ledger.began_s, has_ended ? ledger.attempts.back().ended_s : wall_s);
+  text += fmt::format("\n{} in {}; {:.1f} % of it trained steps that were kept; {} went to faults and recovery{}\n",
                       plural(ledger.attempts.size(), "attempt"), format_duration(last_s - ledger.began_s),
-                      100 * ledger.effective(last_s), format_duration(lost_s));
+                      100 * ledger.effective(last_s), format_duration(lost_s),
+                      slow_s > 0 ? fmt::format(", {} to slow steps", format_duration(slow_s)) : "");
   for (const AttemptEntry& a : ledger.attempts) {
     if (!a.why.empty() && a.cause != "done") text += fmt::format("attempt {}: {}\n", a.number, plain_text(a.why, 300));
   }
+  for (const Note& note : ledger.notes)
+    text += fmt::format("{}: {}\n", utc_text(note.at_s), plain_text(note.text, 300));
   for (const auto& [node, why] : ledger.excluded) {
     text += fmt::format("{} is left out: {}\n", plain_text(node, 60), plain_text(why, 200));
   }

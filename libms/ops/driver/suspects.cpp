@@ -33,7 +33,10 @@ void Suspects::begin_waiting() {
                                  slurm::srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--json"}),
                                  environment_with({}), file(node, "json"), file(node, "status"), file(node, "log")));
       log::info("driver", "{} is looked at: ms-diag run --level {}", node, level);
-    } catch (const Error& error) { log::warn("driver", "{} is not looked at: {}", node, error.message()); }
+      refused_.erase(node);
+    } catch (const Error& error) {
+      if (refused_.insert(node).second) log::warn("driver", "{} is not looked at: {}", node, error.message());
+    }
   }
 }
 

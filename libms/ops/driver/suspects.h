@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ class Suspects {
   std::string diag_, dir_;
   std::map<std::string, LongCommand> running_;
   std::deque<std::pair<std::string, int>> waiting_;  // node and level
+  std::set<std::string> refused_;                    // nodes whose last check could not begin, which was logged
 };
 
 }  // namespace ms::driver

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 namespace ms::driver {
 namespace {
 
 constexpr std::string_view kEnded = "done";
+constexpr std::array<const char*, 2> kSaves{"save", "checkpoint"};
 constexpr double kSlowTimes = 3, kSlow_s = 2;            // a lost node is found before that
 constexpr double kOverdueTimes = 1.5, kOverdue_s = 0.5;  // of the longest time that a section took
 constexpr double kNodeFirst_s = 1;                       // who is lost is said before that ranks hang
@@ -57,6 +59,9 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
     known.node = node;
     known.state = state;
   }
+  if (std::ranges::none_of(kSaves, [&](const char* section) { return report.took.contains(section); })) return;
+  saved_s_ = now_s;
+  for (const auto& [number, rank] : ranks_) saved_step_ = std::max(saved_step_, rank.state.step);
 }
 
 void Watcher::heard(const std::string& node, double now_s) {

@@ -17,7 +17,7 @@ namespace ms::driver {
 using watch::report_every_s;
 using watch::WatchLimits;
 
-enum class AlarmKind { rank_died, node_lost, hang, evicted, finding, packet_loss };
+enum class AlarmKind { rank_died, node_lost, hang, evicted, finding, packet_loss, drained, slow };
 
 struct Alarm {
   AlarmKind kind = AlarmKind::hang;
@@ -84,6 +84,9 @@ class Watcher {
   // When a rank died first, unless it was done, and the nodes on which ranks died then.
   std::optional<double> died_s() const { return died_s_; }
   std::vector<std::string> first_dead() const;
+  // A section that saves ended after `since_s`, and every rank has done a step since. Programs that name no such
+  // section do not tell.
+  bool has_saved_since(double since_s) const { return saved_s_ > since_s && steps() > saved_step_; }
 
  private:
   // When something came last, put off by what is forgiven since.
@@ -112,6 +115,8 @@ class Watcher {
   Sign output_;
   double unclear_s_;  // a rank may have lacked a processor, or waited for a device
   std::optional<double> died_s_;
+  double saved_s_ = -1e9;  // when a section that saves ended last, and the furthest step then
+  std::int64_t saved_step_ = -1;
 };
 
 }  // namespace ms::driver

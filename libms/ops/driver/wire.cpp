@@ -65,6 +65,7 @@ std::string to_json(const Report& report) {
   if (!report.addresses.empty()) json["addresses"] = report.addresses;
   if (!report.unheard.empty()) json["unheard"] = report.unheard;
   if (!report.finding.empty()) json["finding"] = report.finding;
+  if (report.clock_jump_s != 0) json["clock_jump_s"] = report.clock_jump_s;
   return json.dump();
 }
 std::string to_json(const Order& order) { return Json{{"order", order.what}, {"attempt", order.attempt}}.dump(); }
@@ -109,6 +110,7 @@ AgentSays read_agent(const std::string& line) {
       }
       if (json.contains("unheard")) json.get_to("unheard", report.unheard);
       if (json.contains("finding")) json.get_to("finding", report.finding);
+      if (json.contains("clock_jump_s")) json.get_to("clock_jump_s", report.clock_jump_s);
       check_size(json.at("ranks"));
       for (const Json& rank : json.at("ranks")) {
         RankState r;

@@ -59,6 +59,7 @@ struct Report {
   std::vector<std::string> addresses = {};  // of the node; only in the first report
   std::string unheard = {};                 // why no heartbeat can be heard there; only in the first report
   std::string finding = {};                 // what ms-diag finds critical on the node; empty: nothing
+  double clock_jump_s = 0;                  // of the node's wall clock since the report before
 };
 
 // One task's state, asked for when a run hangs.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "driver/clock_jumps.h"
 #include "driver/launch.h"
 #include "driver/pool.h"
 #include "driver/state.h"
@@ -14,6 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 AttemptEntry attempt(std::int64_t from, std::int64_t to, double began_s, double first_step_s, double ended_s) {
   AttemptEntry entry;
@@ -68,6 +71,29 @@ TEST(Ledger, SaysThatAnAttemptEndedAsTheOneBeforeItAndNoStepLater) {
   EXPECT_FALSE(after({to_40, attempt(35, 41, 0, 0, 0)}, {"mistake", "mistake"})) << "it came further";
 }
 
+TEST(Ledger, CountsAttemptsThatWaitForStorage) {
+  Ledger ledger;
+  const auto add = [&](const char* cause, std::int64_t to) {
+    ledger.attempts.push_back(attempt(0, to, 0, 0, 0));
+    ledger.attempts.back().cause = cause;
+    return std::pair(ledger.waiting_attempts(), ledger.idle_attempts());
+  };
+  EXPECT_EQ(add("rank_died", 10), std::pair(0, 0));
+  EXPECT_EQ(add("storage", -1), std::pair(1, 0));
+  EXPECT_EQ(add("storage_full", 10), std::pair(2, 0)) << "which is not the run's fault";
+  EXPECT_EQ(add("slurm_busy", -1), std::pair(3, 0));
+  EXPECT_EQ(add("storage", 20), std::pair(1, 0)) << "it came further";
+  EXPECT_EQ(add("hang", 20), std::pair(0, 1));
+}
+
+TEST(Ledger, KeepsTheNewestNotes) {
+  Ledger ledger;
+  for (std::size_t i = 0; i <= Ledger::kMostNotes; ++i)
+    ledger.add({.at_s = static_cast<double>(i), .code = "clock", .nodes = {}, .text = ""});
+  EXPECT_EQ(ledger.notes.size(), Ledger::kMostNotes);
+  EXPECT_EQ(ledger.notes.front().at_s, 1);
+}
+
 TEST(Ledger, ComesBackAsItWasWritten) {
   Ledger ledger;
   ledger.began_s = 1.5;
@@ -84,6 +110,7 @@ TEST(Ledger, ComesBackAsItWasWritten) {
   entry.excluded = {"n2"};
   entry.detect_s = 1.25;
   ledger.attempts = {entry};
+  ledger.notes = {{.at_s = 1040, .code = "clock", .nodes = {"n1"}, .text = "the clock of n1 jumped"}};
   const std::string text = to_json(ledger, 1100);
   EXPECT_EQ(to_json(read_ledger(text, "ledger.json"), 1100), text);
   EXPECT_THAT(text, HasSubstr("\"steps\": 40"));
@@ -114,6 +141,18 @@ TEST(Pool, TakesSparesInPlaceOfWhoIsOut) {
   EXPECT_THAT(pool.left_out(), ElementsAre("n1 is lost (silent)", "n2 is excluded (ecc)"));
   EXPECT_THAT(*pool.choose(3, 2), ElementsAre("n3", "n4"));
   pool.found("n1");
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n3", "n4"));
+}
+
+TEST(Pool, SparesThatAreSilentAreChosenAfterAllOthers) {
+  Pool pool({"n1", "n2", "n3", "n4"});
+  pool.choose(2, 2);
+  pool.lose("n2", "gone");
+  pool.doubt({"n1", "n3"});
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n1", "n4")) << "who works is known to be there";
+  pool.doubt({"n2", "n3"});
+  pool.suspect("n1", "hang");
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n1", "n4")) << "a suspect that answers comes before";
   EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n3", "n4"));
 }
 
@@ -222,13 +261,19 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   rank.section = "step";
   rank.numbers = {{"loss", 2.5}};
   watcher.report("n1", {.number = 0, .attempt = 1, .ranks = {rank}}, 1);
-  const Status status{.phase = "trains", .job = "7.0", .pool = pool, .ledger = ledger, .watcher = &watcher};
-  const std::string text = status_text(status_json(status, 1100, 3), 1);
+  const Status status{
+      .phase = "trains", .job = "7.2", .job_id = 7, .pool = pool, .ledger = ledger, .watcher = &watcher};
+  const std::string text = status_text(status_json(status, 1100, 3), 1, std::nullopt);
   EXPECT_THAT(text,
-              HasSubstr("job 7.0, attempt 1: trains, 40 steps, 2.0s since a rank made progress; 90.0 % of the time"));
+              HasSubstr("job 7.2, attempt 1: trains, 40 steps, 2.0s since a rank made progress; 90.0 % of the time"));
   EXPECT_THAT(text, HasSubstr("loss 2.5"));
   EXPECT_THAT(text, HasSubstr("n1    works        0  0 step"));
-  EXPECT_THAT(status_text(status_json(status, 1100, 3), 60), HasSubstr("the driver may be gone"));
+  const std::string json = status_json(status, 1100, 3);
+  EXPECT_THAT(status_text(json, 60, std::nullopt), HasSubstr("the driver may be gone"));
+  EXPECT_THAT(status_text(json, 60, false), HasSubstr("the job runs no longer"));
+  ASSERT_TRUE(unended_job(json));
+  EXPECT_EQ(unended_job(json)->job, 7U);
+  EXPECT_EQ(unended_job(json)->restarts, 2);
   const std::string metrics = status_metrics(status, 1100, 3);
   EXPECT_THAT(metrics, HasSubstr("\nms_driver_steps 40\n"));
   EXPECT_THAT(metrics, HasSubstr("\nms_run_loss 2.5\n"));
@@ -236,16 +281,49 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   pool.suspect("n2", "of all");
   ledger.strikes = {{"n1", 3}};
   ledger.unheard = {{"n1", "another's"}};
-  EXPECT_THAT(status_text(status_json(status, 1100, 3), 1),
+  EXPECT_THAT(status_text(status_json(status, 1100, 3), 1, true),
               AllOf(HasSubstr("n1    works          3  0 step  no heartbeats: another's"),
                     HasSubstr("n2    suspect        0 ")));
-  EXPECT_THAT(report_text(ledger, 1100, 1100), HasSubstr("no heartbeats of n1: another's"));
-  EXPECT_THROW(status_text("{}", 0), Error);
-  EXPECT_THAT(report_text(ledger, 1100, 1100), HasSubstr("0 to 40"));
-  ledger.attempts.back().ended_s = 0;
-  EXPECT_EQ(written_s(status_json(status, 1100, 3)), 1100);
-  EXPECT_THAT(report_text(ledger, 1100, 1130), HasSubstr("(runs)"));
-  EXPECT_THAT(report_text(ledger, 1100, 1300), HasSubstr("(the driver is gone)"));
+  EXPECT_THAT(report_text(ledger, 1100), HasSubstr("no heartbeats of n1: another's"));
+  EXPECT_THROW(status_text("{}", 0, std::nullopt), Error);
+  EXPECT_FALSE(unended_job("{}"));
+  EXPECT_EQ(written_s(json), 1100);
+  EXPECT_THAT(report_text(ledger, 1130), AllOf(HasSubstr("0 to 40"), HasSubstr("(runs)")));
+  ledger.close(1100);
+  EXPECT_THAT(report_text(ledger, 1300), AllOf(HasSubstr("driver_killed"), HasSubstr("1 attempt in 1m40s")));
+  EXPECT_FALSE(unended_job(status_json(
+      {.phase = "ended", .job = "7.2", .job_id = 7, .pool = pool, .ledger = ledger, .watcher = nullptr}, 1100, 3)));
+}
+
+// Shifted by a wall clock that is set, ahead or back.
+class SetClock final : public Clock {
+ public:
+  double now_s() const override { return now_s_; }
+  double wall_s() const override { return 1.8e9 + set_s_ + now_s_; }
+  void sleep_s(double seconds) override { now_s_ += seconds; }
+  double now_s_ = 0, set_s_ = 0;
+};
+
+TEST(Clocks, ThatJumpMakeNoTimesNegative) {
+  SetClock clock;
+  ClockJumps jumps;
+  EXPECT_EQ(jumps.take(clock), 0) << "the first time";
+  clock.sleep_s(100);
+  EXPECT_EQ(jumps.take(clock), 0);
+  clock.set_s_ = 0.9;
+  EXPECT_EQ(jumps.take(clock), 0) << "slewed";
+  clock.set_s_ = -3599.1;
+  EXPECT_NEAR(jumps.take(clock), -3600, 1e-6);
+  EXPECT_EQ(jumps.take(clock), 0) << "once";
+  Ledger ledger;
+  ledger.began_s = 5000;
+  ledger.attempts = {attempt(0, 40, 5000, 5010, 0)};
+  const double before = ledger.effective(5100);
+  ledger.shift(-3600);
+  EXPECT_EQ(ledger.attempts[0].ended_s, 0) << "it runs";
+  EXPECT_EQ(ledger.effective(1500), before);
+  EXPECT_THAT(report_text(ledger, 1500), HasSubstr("1 attempt in 1m40s"));
+  EXPECT_THAT(report_text(ledger, 100), Not(HasSubstr("in -"))) << "read where the clock is behind";
 }
 
 }  // namespace

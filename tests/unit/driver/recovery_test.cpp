@@ -67,6 +67,28 @@ TEST(Recovery, IsAnEndOrAnotherAttempt) {
   }
 }
 
+TEST(Recovery, KeepsStoragesReasonAndHasPatience) {
+  const Judgement storage{.cause = "storage_full", .code = 1, .suspects = {}, .why = "No space left on device"};
+  std::vector<std::int64_t> steps{10};
+  double waited_s = 0, last_s = 0;
+  for (int attempts = 1;; ++attempts) {
+    Ledger ledger = ledger_of(steps, "storage_full");
+    ledger.attempts.front().cause = "crash";
+    steps.push_back(-1);
+    const Recovery next = recovery_after(storage, {.ledger = ledger, .attempts = attempts});
+    if (next.code) {
+      EXPECT_EQ(next.code, static_cast<int>(ExitCode::storage));
+      EXPECT_NE(next.why.find("No space left on device"), next.why.npos);
+      break;
+    }
+    EXPECT_GE(next.wait_s, last_s);
+    last_s = next.wait_s;
+    waited_s += next.wait_s;
+    ASSERT_LT(attempts, 20);
+  }
+  EXPECT_GT(waited_s, 600);
+}
+
 TEST(Recovery, EndsAfterItsMostAttempts) {
   const Judgement again{.cause = "crash", .code = 76, .suspects = {}, .why = "it crashed"};
   const Ledger ledger = ledger_of({10, 20, 30});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "driver/drains.h"
 #include "driver/pool.h"
 
 namespace ms::driver {
@@ -65,6 +66,14 @@ TEST(UnusableNodes, EverySlurmdOfTheAllocationIsAsked) {
               ElementsAre(Pair("n1", "its slurmd takes no connection")));
   EXPECT_THAT(ask_unusable_nodes(SmallSlurm(), 7, {"n2"}), IsEmpty());
   EXPECT_THROW(ask_unusable_nodes(slurm::Commands({.scontrol = "/nowhere/scontrol", .conf = ""}), 7, {"n1"}), Error);
+}
+
+TEST(Drained, AreNodesOfTheRunThatAreUp) {
+  std::vector<slurm::Node> nodes{node_in("n1", {"ALLOCATED", "DRAIN"}), node_in("n2", {"DOWN", "DRAIN"}),
+                                 node_in("n3", {"MIXED"}), node_in("n4", {"IDLE", "DRAIN"})};
+  nodes[0].reason = "fan is loud";
+  nodes[0].reason_user = "root";
+  EXPECT_THAT(drained_nodes(nodes, {"n1", "n2", "n3"}), ElementsAre(Pair("n1", "drained by root: fan is loud")));
 }
 
 TEST(KeptForLast, AreTheNodesOfARaisedWeight) {
