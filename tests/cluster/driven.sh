@@ -24,6 +24,12 @@ TEXT
 }
 drive_training() { drive "$@" -- ms-train run c.toml; } # OPTION... of ms-driver
 
+# drive_loop STEPS [OPTION...]: loop.py; its steps are looped.
+drive_loop() { mkdir -p loop && drive "${@:2}" -- python3 -B loop.py "$1"; }
+looped() { [[ $(tail -n 1 loop/log 2>/dev/null | cut -d ' ' -f 1) -ge $1 ]]; } # STEP
+# notes: of the ledger, a code and nodes a line.
+notes() { python3 -c 'import json; print(*("%s %s" % (n["code"], ",".join(n["nodes"])) for n in json.load(open("r/driver/ledger.json"))["notes"]), sep="\n")'; }
+
 steps_done() { tail -n 1 r/metrics.jsonl 2>/dev/null | sed -n 's/^{"step":\([0-9]*\).*/\1/p'; }
 at_step() { [[ $(steps_done) -ge $1 ]]; } # STEP
 ended() { grep -q '^driver rc ' job.log; }
@@ -31,7 +37,7 @@ ends_with() { # CODE [SECONDS]
   wait-until "${2:-180}" ended || { tail -n 40 job.log r/driver/agents.log && return 1; }
   grep -q "^driver rc $1\$" job.log || { tail -n 60 job.log && return 1; }
 }
-export -f steps_done at_step ended
+export -f steps_done at_step ended looped
 
 # what_failed: prints the command that failed, and what the driver knows of its attempts.
 what_failed() {
