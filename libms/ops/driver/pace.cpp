@@ -83,14 +83,16 @@ void Pace::name_node(Slow& slow) const {
   if (seen_.size() < std::max<std::size_t>(2, nodes_) ||
       std::ranges::any_of(seen_, [](const auto& entry) { return entry.second.reports < kLeastReports; }))
     return;
-  for (const auto& [node, seen] : seen_) {
-    for (const auto& [state, number] : seen.kept) {
+  for (const auto& entry : seen_) {
+    const Seen& seen = entry.second;
+    for (const auto& kept : seen.kept) {
+      const char state = kept.first;
       const bool alone = std::ranges::all_of(
           seen_, [&](const auto& other) { return &other.second == &seen || share(other.second, state) <= kOthers; });
       if (!alone || share(seen, state) < kOwn) continue;
-      slow.node = node;
+      slow.node = entry.first;
       slow.state = state;
-      slow.why = fmt::format("a rank of {} {} in {:.0f} % of the reports, and no rank of another node", node,
+      slow.why = fmt::format("a rank of {} {} in {:.0f} % of the reports, and no rank of another node", slow.node,
                              words_for(state), 100 * share(seen, state));
       return;
     }
