@@ -25,7 +25,7 @@ fi
 mkdir -p "$build/include" # Slurm's headers alone: the tree's C library is not this machine's
 cp -r "$tree/usr/include/slurm" "$build/include/"
 cmake --preset release -B "$build" -DMS_SLURM_INCLUDE="$PWD/$build/include" -DMS_SLURM=ON >"$build/configure.log"
-cmake --build "$build" --target ms-diag ms-prolog ms-epilog ms_spank ms_spank_wrong_abi fake_nvml hung_mount
+cmake --build "$build" --target ms-diag ms-driver ms-prolog ms-epilog ms_spank ms_spank_wrong_abi fake_nvml hung_mount
 CLUSTER_BUILD=$PWD/$build CLUSTER_SLURM_ROOT=$tree
 export CLUSTER_BUILD CLUSTER_SLURM_ROOT
 tests/cluster/run 1 -- scontrol --version
