@@ -174,7 +174,7 @@ assert all(attempt["cause"] == sys.argv[2] for attempt in ledger["attempts"]), l
 PYTHON
     rm -rf r loop job.log
   }
-  for fault in exception:exception oom:job_memory memory:exception; do
+  for fault in exception:exception oom:job_memory memory:host_memory; do
     FAULT=${fault%:*}:1:12 drive_loop 40
     ends_with 93
     attempts_without_harm 2 "${fault#*:}"
