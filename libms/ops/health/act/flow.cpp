@@ -100,7 +100,7 @@ void look_and_drain(const Policy& policy, const slurm::JobEnv& job, const World&
   if (job.job_id == 0) {  // a health check, while jobs may run
     std::vector<Finding> sure = draining(seen.findings, policy, &job, true);
     bool jobs_run = sure.size() < bad.size();
-    if (jobs_run) world.attempt("asking for jobs", [&] { jobs_run = has_jobs(world.slurm.node(job.node)); });
+    if (jobs_run) world.attempt("asking for jobs", [&] { jobs_run = has_jobs(world.slurm->node(job.node)); });
     if (jobs_run) bad = std::move(sure);
   }
   if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
