@@ -57,11 +57,11 @@ double chance_of(double part_last, double steps, std::size_t ranks) {
 // Returns the part of the rank's steps in which others waited longest for it.
 double led_steps(const std::vector<Lateness>& by_rank, std::size_t rank, double steps) {
   double led = 0;
-  for (const auto& [step, ns] : by_rank[rank].caused_in) {
+  for (const auto& mine : by_rank[rank].caused_in) {
     led += std::ranges::none_of(by_rank,
                                 [&](const Lateness& other) {
-                                  const auto of = other.caused_in.find(step);
-                                  return of != other.caused_in.end() && of->second > ns;
+                                  const auto of = other.caused_in.find(mine.first);
+                                  return of != other.caused_in.end() && of->second > mine.second;
                                 })
                ? 1
                : 0;
