@@ -114,7 +114,7 @@ sent_away() { # required|optional
       [[ $(grep -x "node0[12]" out | sort | xargs) == "node01 node02" ]]
       wait-until 10 all_idle
       no on-node node02 test -e /run/fake/calls
-      grep -q "unknown argument .colour=blue.\|config=FILE is missing\|Dlopen of plugin file failed\|Incompatible plugin version\|Incompatible Slurm plugin .*wrong_abi" ../log/node02.log'
+      grep -q "unknown argument .colour=blue.\|config=FILE is missing\|Dlopen of plugin file failed\|Incompatible plugin version\|Incompatible Slurm plugin .*wrong_abi\|dlopen(.nowhere.ms_spank.so)" ../log/node02.log'
   done
 }
 

@@ -23,8 +23,8 @@ struct PickledJson {
   bool is_cut_off = false;  // the pickle ends early: `text` has what came before
 };
 // A pickle of nothing but the bytes of another pickle, or of a JSON document, stands for that: people pickle what
-// _dump_nccl_trace() returns. Throws Error("trace.pickle", user) if the pickle is damaged, nests deeper than 64 containers, or holds anything but
-// plain data; the text names the opcode, what it would have imported, and the byte.
+// _dump_nccl_trace() returns. Throws Error("trace.pickle", user) if the pickle is damaged, nests deeper than 64
+// containers, or holds anything but plain data; the text names the opcode, what it would have imported, and the byte.
 PickledJson pickle_to_json(std::string_view pickle, std::size_t max_json_bytes = kMaxPickledJsonBytes);
 
 }  // namespace ms::tracepp
