@@ -104,6 +104,10 @@ Tool tool() {
                 "pickles; no code is executed. The time of a dump is the time stamp of its file, which a copy may "
                 "change. Gloo does not record sends and receives, and records a failed collective as completed. If a "
                 "dump of Gloo is missing, the result is therefore uncertain."},
+               {"Logs of jobs",
+                "If there are no dumps, hang reads the lines of PyTorch's watchdog: for each rank and group the "
+                "operation that timed out, and the newest that was issued and completed. Beside dumps, a log is left "
+                "out."},
                {"PyTorch profiler",
                 "On a GPU, communication consists of NCCL's kernels; on the CPU, of collectives of Gloo, MPI and UCC. "
                 "The latter do not name their group, so they can be compared only if the job has one group."}}}}};

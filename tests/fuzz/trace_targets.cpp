@@ -109,7 +109,7 @@ std::vector<std::string> flight_seeds() {
   return {
       R"({"version":"2.4","rank":0,"pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1]"}},)"
       R"("pg_status":{"0":{"last_enqueued_collective":2,"last_started_collective":2,"last_completed_collective":1}},)"
-      R"("entries":[{"frames":[],"record_id":0,"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":1,"p2p_seq_id":0,)"
+      R"("entries":[{"frames":[{"name":"f","filename":"a.py","line":1}],"record_id":0,"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":1,"p2p_seq_id":0,)"
       R"("op_id":1,"profiling_name":"nccl:all_reduce","time_created_ns":1700000000000000000,"input_sizes":[[3,4]],)"
       R"("input_dtypes":["Float"],"output_sizes":[[3,4]],"state":"scheduled","retired":false,"is_p2p":false}]})"};
 }
@@ -126,6 +126,15 @@ std::vector<std::string> pickle_seeds() {
                       "eau";
   return {std::string("\x80\x04", 2) + "}\x94(" + text("version") + text("2.4") + text("rank") + std::string("K\0", 2) +
           text("entries") + "]\x94" + entry + "a" + "u."};
+}
+
+std::vector<std::string> watchdog_seeds() {
+  return {
+      "[rank7]:[E419 x.cpp:6] [Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4486, "
+      "OpType=ALLTOALL, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600073 milliseconds before timing out.\n"
+      "[rank7]:[E419 x.cpp:7] [PG ID 2 PG GUID 9(tp) Rank 7] Exception (either an error or timeout) detected by "
+      "watchdog "
+      "at work: 4486, last enqueued NCCL work: 4489, last completed NCCL work: 4485.\n"};
 }
 
 const Target kTargets[] = {
@@ -149,6 +158,11 @@ const Target kTargets[] = {
      nsys_seeds,
      {"\"CudaEvent\":", "\"NvtxEvent\":", "\"startNs\":", "\"Text\":", "\"data\":", "iteration 3",
       "-9223372036854775808"}},
+    {"trace_watchdog",
+     foreign,
+     watchdog_seeds,
+     {"SeqNum=", "OpType=", "[rank", "[PG ", "GUID ", " Rank ", "last enqueued ", "last completed ",
+      "work: ", "(default_pg)", "9223372036854775807"}},
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ inline constexpr Source kKineto{.name = "kineto"};
 inline constexpr Source kChromeTrace{.name = "chrome"};
 inline constexpr Source kNsight{.name = "nsight systems"};
 inline constexpr Source kFlightRecorder{.name = "flight recorder", .is_dump = true};
+inline constexpr Source kWatchdogLog{.name = "lines of PyTorch's watchdog", .is_dump = true};
 inline constexpr Source kNdtimeline{.name = "ndtimeline", .is_pipeline = true, .continues_files = true};
 inline constexpr Source kStragglerAnalysis{.name = "straggler analysis", .is_pipeline = true, .knows_idle = false};
 

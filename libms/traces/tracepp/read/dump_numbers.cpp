@@ -1,11 +1,16 @@
 #include "tracepp/read/dump_numbers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
+
+#include "base/error.h"
 
 namespace ms::tracepp {
 namespace {
@@ -33,6 +38,7 @@ class DumpNumbers {
       for (RankTrace& rank : trace_.ranks)
         if (rank.numbered == Numbered::by_name) rank.rank = -1;
     }
+    expect_one_world();
     make_up();
   }
 
@@ -70,6 +76,23 @@ class DumpNumbers {
       const bool by_name = std::ranges::any_of(files, [](auto* file) { return file->numbered == Numbered::by_name; });
       return by_name && files.size() > 1 && are_two_ranks(*files[0], *files[1]);
     });
+  }
+
+  void expect_one_world() const {
+    const auto directory_of = [](const RankTrace& rank) {
+      return std::filesystem::path(rank.file).parent_path().string();
+    };
+    std::map<int, std::string> directories;  // by number
+    for (const RankTrace& rank : trace_.ranks) {
+      if (rank.rank < 0) continue;
+      const std::string& first = directories.try_emplace(rank.rank, directory_of(rank)).first->second;
+      if (first == directory_of(rank)) continue;
+      throw user_error(
+          "trace.run",
+          fmt::format("not of one run: {} and {} both have a dump of rank {}", first, directory_of(rank), rank.rank),
+          "they are of two worlds, such as replica groups, of two attempts, or of two times: give the directories of "
+          "one");
+    }
   }
 
   static bool are_two_ranks(const RankTrace& a, const RankTrace& b) {

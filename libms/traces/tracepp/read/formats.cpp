@@ -12,6 +12,7 @@
 #include "tracepp/read/pickle.h"
 #include "tracepp/read/pipeline_timeline.h"
 #include "tracepp/read/trace_reader.h"
+#include "tracepp/read/watchdog_log.h"
 
 namespace ms::tracepp {
 namespace {
@@ -35,7 +36,7 @@ void finish_chrome(RunTrace& trace) {
 
 bool is_any_pickle(std::string_view beginning, bool) { return is_pickle(beginning); }
 
-constexpr std::array<TraceFormat, 6> kFormats{{
+constexpr std::array<TraceFormat, 8> kFormats{{
     {.doc = "ms-train",
      .peek_bytes = 8,
      .recognises = is_trace_file,
@@ -67,13 +68,27 @@ constexpr std::array<TraceFormat, 6> kFormats{{
      .make = make<NsysReader>,
      .no_ranks = "an export of Nsight Systems without kernels",
      .finish = finish_chrome},
-    // The last one: a file that the user named is taken for a Chrome trace where it is JSON at all.
+    {.doc = "",
+     .peek_bytes = kTextBytes,
+     .recognises = is_ras_output,
+     .make = make<NoReader>,
+     .no_ranks =
+         "output of NCCL's RAS, which is not read: it counts the calls that ranks issued. The ranks whose counts are "
+         "lower hold up the others; counts that differ by one in a single sample prove nothing"},
+    // A file that the user named is taken for a Chrome trace where it is JSON at all.
     {.doc = "PyTorch profiler (also .gz, .zst), NDTimeline, StragglerAnalysis, or any Chrome trace",
      .peek_bytes = kTextBytes,
      .recognises = is_chrome_trace,
      .make = make<ChromeReader>,
      .no_ranks = "JSON without events",
      .finish = finish_chrome},
+    // The last one: a file that the user named is taken for a log where it is text at all.
+    {.doc = "a job's log with lines of PyTorch's watchdog",
+     .peek_bytes = kTextBytes,
+     .recognises = is_watchdog_log,
+     .make = make<WatchdogLogReader>,
+     .no_ranks = "not a trace: text without lines of PyTorch's watchdog; ms-netcheck nccl-log reads those of NCCL",
+     .finish = complete_watchdog_groups},
 }};
 
 }  // namespace

@@ -228,6 +228,21 @@ void expect_one_run(const Facts& a, const Facts& b) {
   }
 }
 
+// Leaves out logs beside dumps or traces, which tell more.
+void leave_out_logs(std::vector<Part>& parts) {
+  const auto is_log = [](const Facts& facts) { return facts.source == &kWatchdogLog; };
+  const auto has_only_logs = [&](const Part& part) { return std::ranges::all_of(part.facts, is_log); };
+  if (std::ranges::all_of(parts, has_only_logs)) return;
+  for (Part& part : parts) {
+    for (const Facts& facts : part.facts) {
+      if (!is_log(facts)) continue;
+      std::erase_if(part.trace.ranks, [&](const RankTrace& rank) { return rank.file == facts.path; });
+      part.trace.unusable.push_back(facts.path + ": a log beside dumps or traces; give it by itself");
+    }
+    std::erase_if(part.facts, is_log);
+  }
+}
+
 // Numbers the ranks without a number, sorts all, and keeps one of each.
 void order_ranks(RunTrace& trace) {
   std::set<int> numbers;
@@ -245,7 +260,6 @@ void order_ranks(RunTrace& trace) {
     std::error_code ignored;
     return fs::last_write_time(a.file, ignored) > fs::last_write_time(b.file, ignored);
   };
-  const auto directory_of = [](const RankTrace& rank) { return fs::path(rank.file).parent_path().string(); };
   std::vector<RankTrace> kept;
   kept.reserve(trace.ranks.size());
   for (RankTrace& rank : trace.ranks) {
@@ -256,12 +270,6 @@ void order_ranks(RunTrace& trace) {
       events.insert(events.end(), rank.events.begin(), rank.events.end());
       sort_by_begin(events);
       kept.back().last_flush_ns = std::max(kept.back().last_flush_ns, rank.last_flush_ns);
-    } else if (trace.source->is_dump && directory_of(rank) != directory_of(kept.back())) {
-      throw user_error("trace.run",
-                       fmt::format("not of one run: {} and {} both have a dump of rank {}", directory_of(kept.back()),
-                                   directory_of(rank), rank.rank),
-                       "they are of two worlds, such as replica groups, of two attempts, or of two times: give the "
-                       "directories of one at a time");
     } else {
       ++trace.problems["second file of a rank, the older was left out"];
       if (newer(rank, kept.back())) kept.back() = std::move(rank);
@@ -331,6 +339,7 @@ void merge(RunTrace& into, RunTrace&& part) {
   for (RankTrace& rank : part.ranks) {
     for (Event& event : rank.events) event.info = info_of[event.info];
     for (std::uint32_t& lane : rank.lanes) lane = string_of[lane];
+    for (auto& [event, stack] : rank.stacks) stack = string_of[stack];
     for (auto& [group, number] : rank.newest) group = group_of[static_cast<std::size_t>(group)];
     into.ranks.push_back(std::move(rank));
   }
@@ -352,6 +361,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
       files = std::move(deep);
     }
   }
+  leave_out_logs(parts);
   const Facts* first = nullptr;
   const Facts* meshed = nullptr;
   for (const Part& part : parts) {

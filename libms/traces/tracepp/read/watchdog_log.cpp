@@ -1,0 +1,159 @@
+#include "tracepp/read/watchdog_log.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <optional>
+
+#include "tracepp/read/trace_names.h"
+
+namespace ms::tracepp {
+namespace {
+
+constexpr int kMostRank = 1 << 20;
+constexpr std::size_t kMostLine = 1 << 16;                       // bytes; what is behind is dropped
+constexpr std::int64_t kWritten_ns = 1'000'000'000'000'000'000;  // when all lines were written, on no clock
+constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: WorkNCCL(";
+constexpr std::string_view kEnqueued = "ast enqueued ", kCompleted = "ast completed ";
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+std::optional<std::int64_t> number_behind(std::string_view text, std::string_view part) {
+  const std::size_t at = text.find(part);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::int64_t number = 0;
+  const char* const first = text.data() + at + part.size();
+  if (std::from_chars(first, text.data() + text.size(), number).ec != std::errc{}) return std::nullopt;
+  return number;
+}
+
+// Returns the number of "last enqueued NCCL work: 12" or "last enqueued work: 12"; -1: the line has none.
+std::int64_t work_behind(std::string_view line, std::string_view part) {
+  const std::size_t at = line.find(part);
+  return at == std::string_view::npos ? -1 : number_behind(line.substr(at, part.size() + 20), "work: ").value_or(-1);
+}
+
+std::string_view between(std::string_view text, std::string_view open, std::string_view close) {
+  const std::size_t at = text.find(open);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + open.size());
+  const std::size_t end = rest.find(close);
+  return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
+}
+
+// Returns the group of "[PG ID 2 PG GUID 9(tp) Rank 7]" or "[PG 0 (default_pg) Rank 7]".
+std::string group_of(std::string_view line) {
+  std::string_view name = between(line, "[PG ", " Rank ");
+  if (const std::size_t guid = name.find("GUID "); guid != std::string_view::npos) name.remove_prefix(guid + 5);
+  return std::string(name.substr(0, 100));
+}
+
+// Returns the rank of the run, which the prefix "[rank7]:" tells, or else that in the group; -1: the line has none.
+int rank_of(std::string_view line) {
+  const auto number = number_behind(line, "[rank");
+  const std::int64_t rank = number ? *number : number_behind(line, "Rank ").value_or(-1);
+  return rank < 0 || rank > kMostRank ? -1 : static_cast<int>(rank);
+}
+
+}  // namespace
+
+bool is_watchdog_log(std::string_view beginning, bool is_named) {
+  // The lines are near the end of a log, which may be long.
+  return has(beginning, kTimeout) || (has(beginning, kEnqueued) && has(beginning, kCompleted)) ||
+         (is_named && !has(beginning, std::string_view("\0", 1)) && has(beginning, "\n"));
+}
+
+bool is_ras_output(std::string_view beginning, bool) {
+  return (has(beginning, "Communicators...") && has(beginning, "Job summary")) ||
+         (has(beginning, "\"communicators_count\"") && has(beginning, "\"nccl_version\""));
+}
+
+std::int64_t WatchdogLogReader::read(TextInput& input) {
+  ranks_.clear();
+  named_.clear();
+  std::string line;
+  std::array<char, 1 << 16> piece;
+  for (std::size_t count = input.read(piece); count > 0; count = input.read(piece)) {
+    std::string_view left(piece.data(), count);
+    for (std::size_t end = left.find('\n'); end != std::string_view::npos; end = left.find('\n')) {
+      line += left.substr(0, end);
+      read_line(line);
+      line.clear();
+      left.remove_prefix(end + 1);
+    }
+    if (line.size() < kMostLine) line += left;
+  }
+  read_line(line);
+  for (const auto& [number, rank] : ranks_) add(input, number, rank);
+  if (!ranks_.empty()) trace_.source = &kWatchdogLog;
+  return 0;
+}
+
+void WatchdogLogReader::read_line(std::string_view line) {
+  const bool is_timeout = has(line, kTimeout);
+  const std::int64_t enqueued = work_behind(line, kEnqueued), completed = work_behind(line, kCompleted);
+  if (!is_timeout && (enqueued < 0 || !has(line, kCompleted))) return;
+  const int number = rank_of(line);
+  if (number < 0) return;
+  if (is_timeout) {
+    const auto sequence = number_behind(line, "SeqNum=");
+    if (!sequence) return;
+    std::string operation = "nccl:" + std::string(between(line, "OpType=", ",").substr(0, 40));
+    std::ranges::transform(operation, operation.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    ranks_[number].works.try_emplace(*sequence, Work{.operation = operation,
+                                                     .timeout_ms = number_behind(line, "Timeout(ms)=").value_or(0),
+                                                     .ran_ms = number_behind(line, " ran for ").value_or(-1)});
+    return;
+  }
+  Status status{.at = -1, .enqueued = enqueued, .completed = completed};
+  for (const std::string_view part : {" at work: ", " at NCCL work: ", " at work sequence id: "})
+    status.at = std::max(status.at, number_behind(line, part).value_or(-1));
+  const std::string group = group_of(line);
+  Rank& rank = ranks_[number];
+  rank.statuses.try_emplace(group, status);
+  if (const auto work = rank.works.find(status.at); work != rank.works.end())
+    named_.try_emplace({group, status.at}, work->second);
+}
+
+void WatchdogLogReader::add(const TextInput& input, int number, const Rank& rank) {
+  if (rank.statuses.empty()) return;
+  RankTrace added;
+  added.rank = number;
+  added.file = input.path();
+  added.is_partial = true;
+  added.is_flush_time_known = false;
+  added.last_flush_ns = added.clock_ns = kWritten_ns;
+  for (const auto& [name, status] : rank.statuses) {
+    const std::int32_t group = tables_.group({.name = "PG " + name, .ranks = {}});
+    added.newest.emplace_back(group, std::clamp<std::int64_t>(status.enqueued, -1, kNoDetail - 1));
+    const std::int64_t open = status.at >= 0 ? status.at : status.completed + 1;
+    if (open > status.enqueued || open >= kNoDetail) continue;
+    const auto own = rank.works.find(open);
+    const auto named = named_.find({name, open});
+    const Work work = own != rank.works.end() ? own->second : named != named_.end() ? named->second : Work{};
+    EventInfo info{.kind = comm_kind(work.operation), .group = group};
+    if (trace::is_point_to_point(info.kind)) info.kind = Kind::other_comm;  // nothing tells the other end
+    info.name = trace_.strings.id(work.operation);
+    info.timeout_s = static_cast<std::int32_t>(std::clamp<std::int64_t>(work.timeout_ms / 1000, 0, 1'000'000'000));
+    const std::int64_t ran_ms = own == rank.works.end() ? -1 : std::min<std::int64_t>(work.ran_ms, 1'000'000'000);
+    added.is_flush_time_known |= ran_ms >= 0;
+    added.events.push_back({.begin_ns = kWritten_ns - std::max<std::int64_t>(ran_ms, 0) * 1'000'000,
+                            .detail = static_cast<std::uint32_t>(open),
+                            .info = tables_.info(info),
+                            .state = State::begun});
+  }
+  trace_.ranks.push_back(std::move(added));
+}
+
+void complete_watchdog_groups(RunTrace& trace) {
+  if (trace.ranks.empty()) return;
+  for (ProcessGroup& group : trace.groups) {
+    if (!has(group.name, "(default_pg)")) continue;
+    group.ranks.resize(static_cast<std::size_t>(trace.ranks.back().rank) + 1);
+    std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  }
+}
+
+}  // namespace ms::tracepp

@@ -1,0 +1,56 @@
+// Reads the lines that PyTorch's watchdog writes to the log of a job when a collective times out: for each rank and
+// group the operation that it gave up, the newest that it issued, and the newest that it completed. One log has the
+// lines of many ranks, with the prefixes of any launcher.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "tracepp/read/formats.h"
+#include "tracepp/run_trace.h"
+
+namespace ms::tracepp {
+
+bool is_watchdog_log(std::string_view beginning, bool is_named);
+// Returns whether text that begins like this is what NCCL's RAS prints, as text or JSON, which is not read.
+bool is_ras_output(std::string_view beginning, bool is_named);
+
+class WatchdogLogReader final : public TraceReader {
+ public:
+  explicit WatchdogLogReader(RunTrace& trace) : trace_(trace), tables_(trace) {}
+  std::int64_t read(TextInput& input) override;
+
+ private:
+  struct Work {
+    std::string operation;  // empty: not said
+    std::int64_t timeout_ms = 0, ran_ms = -1;
+  };
+  struct Status {
+    std::int64_t at = -1, enqueued = -1, completed = -1;  // numbers of operations; -1: not said
+  };
+  struct Rank {
+    std::map<std::int64_t, Work> works;      // that timed out, by number
+    std::map<std::string, Status> statuses;  // by group: the first, as what follows is the end of the job
+  };
+  void read_line(std::string_view line);
+  void add(const TextInput& input, int number, const Rank& rank);
+
+  RunTrace& trace_;
+  Tables tables_;
+  std::map<int, Rank> ranks_;
+  std::map<std::pair<std::string, std::int64_t>, Work> named_;  // by group and number: as some rank names it
+};
+
+// Completes the group of all ranks: those that wrote nothing are members, too.
+void complete_watchdog_groups(RunTrace& trace);
+
+// Takes the place of a reader of files that are only named.
+class NoReader final : public TraceReader {
+ public:
+  explicit NoReader(RunTrace&) {}
+  std::int64_t read(TextInput&) override { return 0; }
+};
+
+}  // namespace ms::tracepp

@@ -1,0 +1,101 @@
+// Logs of jobs with the lines of PyTorch's watchdog, and what is no trace.
+#include "tracepp/read/watchdog_log.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "foreign_files.h"
+#include "tracepp/hang/hang.h"
+
+namespace ms::tracepp {
+namespace {
+
+// The lines of a rank that gave up an operation.
+std::string gave_up(const std::string& prefix, int rank, int at, int enqueued, const std::string& group,
+                    const std::string& operation = "ALLREDUCE") {
+  return fmt::format(
+             "{0}[Rank {1}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={2}, OpType={3}, NumelIn=8, "
+             "NumelOut=8, Timeout(ms)=600000) ran for 600073 milliseconds before timing out.\n",
+             prefix, rank, at, operation) +
+         fmt::format(
+             "{0}[PG {4} Rank {1}] Exception (either an error or timeout) detected by watchdog at work: {2}, "
+             "last enqueued NCCL work: {3}, last completed NCCL work: {5}.\n",
+             prefix, rank, at, enqueued, group, at - 1);
+}
+
+class WatchdogLog : public testing::Test {
+ protected:
+  Hang found(const std::string& log) const {
+    files_.put("job.out", "step 1\n" + log + "srun: error: task 3: Exited\n");
+    return find_hang(read_run({files_.path()}));
+  }
+  ForeignFiles files_;
+};
+
+TEST_F(WatchdogLog, NamesTheRankThatNeverIssued) {
+  std::string log;
+  for (int rank = 1; rank < 4; ++rank)
+    log += gave_up(fmt::format("[rank{}]:[E419 x.cpp:6] ", rank), rank, 17, 19, "ID 2 PG GUID 9");
+  const std::string last =
+      "[rank0]:[E419 x.cpp:7] [PG ID 2 PG GUID 9 Rank 0] Received a dump signal due to a collective "
+      "timeout from rank 3. Last enqueued NCCL work: 16, last completed NCCL work: 16.\n";
+  const Hang hang = found(log + last);
+  EXPECT_EQ(hang.state, RunState::hang);
+  ASSERT_EQ(hang.suspects.size(), 1U);
+  EXPECT_EQ(hang.suspects[0].rank, 0);
+  EXPECT_EQ(hang.suspects[0].reason, Reason::not_issuing);
+  EXPECT_GE(hang.suspects[0].confidence, 0.8);
+  EXPECT_EQ(hang.ops.at(0).sequence, 17U);
+  EXPECT_NEAR(hang.since_s, 600.073, 0.001);
+}
+
+// The rank that wrote nothing is a member of the group of all ranks.
+TEST_F(WatchdogLog, ARankWithoutLinesIsMissing) {
+  std::string log;
+  for (const int rank : {0, 1, 3}) log += gave_up(fmt::format("{}: ", rank), rank, 5, 5, "ID 0 PG GUID 0(default_pg)");
+  const Hang hang = found(log);
+  EXPECT_EQ(hang.missing_ranks, std::vector<int>{2});
+  EXPECT_EQ(hang.suspects.at(0).rank, 2);
+  EXPECT_EQ(hang.suspects.at(0).reason, Reason::no_trace);
+}
+
+TEST_F(WatchdogLog, RanksThatCalledDifferentThings) {
+  std::string log;
+  for (int rank = 0; rank < 4; ++rank)
+    log += gave_up("", rank, 5, 5, "0 (default_pg)", rank == 2 ? "BROADCAST" : "ALLREDUCE");
+  EXPECT_EQ(found(log).suspects.at(0).rank, 2);
+  EXPECT_EQ(found(log).suspects.at(0).reason, Reason::wrong_kind);
+}
+
+TEST_F(WatchdogLog, NewerVersionsSayItInOtherWords) {
+  std::string log;
+  for (int rank = 0; rank < 3; ++rank)
+    log += fmt::format(
+        "[rank{0}]:[E1 x] [PG ID 1 PG GUID 3(tp) Rank {0}] failure detected by watchdog at work sequence "
+        "id: {1} PG status: last enqueued work: {2}, last completed work: {3}\n",
+        rank, rank == 1 ? 8 : 9, rank == 1 ? 7 : 9, rank == 1 ? 7 : 8);
+  EXPECT_EQ(found(log).suspects.at(0).rank, 1);
+}
+
+TEST_F(WatchdogLog, DumpsBesideItTellMore) {
+  files_.put("rank_0", R"({"pg_config":{},"pg_status":{},"entries":[{"process_group":["0","tp"],"state":"completed",)"
+                       R"("collective_seq_id":1,"profiling_name":"nccl:all_reduce","time_created_ns":5}]})");
+  const Hang hang = found(gave_up("", 7, 5, 5, "0"));
+  EXPECT_EQ(hang.state, RunState::unknown);
+  EXPECT_TRUE(hang.suspects.empty());
+}
+
+TEST_F(WatchdogLog, WhatAFileIsIsSaid) {
+  const auto why = [&](const std::string& text) {
+    try {
+      read_run({files_.put("x", text)});
+    } catch (const Error& error) { return error.message(); }
+    return std::string();
+  };
+  EXPECT_THAT(why("Job summary\n===\n\nCommunicators... (0.00s)\n"), testing::HasSubstr("NCCL's RAS"));
+  EXPECT_THAT(why(R"({"nccl_version": "2.28.7", "communicators_count": 1})"), testing::HasSubstr("NCCL's RAS"));
+  EXPECT_THAT(why("n0:1:1 [0] NCCL INFO Bootstrap\n"), testing::HasSubstr("ms-netcheck nccl-log"));
+}
+
+}  // namespace
+}  // namespace ms::tracepp
