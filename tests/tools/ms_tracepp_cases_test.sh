@@ -55,6 +55,10 @@ first='(d["suspects"][0]["rank"], d["suspects"][0]["reason"])'
 expect_json hang 06-zero3-skipped-module "$first == (3, 'missing_call')"
 expect_json hang 50-gloo-async "$first == (1, 'wrong_order') and d['suspects'][1]['confidence'] <= 0.2"
 expect_json hang 40-pickle-in-pickle 'd["suspects"][0]["file"].endswith("/trace_1.pkl")'
+expect_json hang 18-watchdog-log-only "$first == (0, 'not_issuing') and d['groups'][0]['sequence'] == 4486"
+"$tool" hang "$cases/17-ras-mismatch" >document 2>err && fail "17: RAS output was read as traces"
+grep -q "NCCL's RAS" err || fail "17: $(cat err)"
+expect_json hang 50-gloo-loader "$first == (1, 'not_issuing') and any('job_loader (jobs.py:81)' in e for e in d['evidence'])"
 # Two worlds in one directory are refused by name, and each is judged by itself.
 "$tool" hang "$cases/22-torchft-replica-ranks" >document 2>err && fail "22: two worlds were read as one"
 grep -q 'replica_a and .*replica_b both have a dump of rank 0' err || fail "22: $(cat err)"

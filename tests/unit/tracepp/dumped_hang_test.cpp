@@ -17,6 +17,7 @@ struct DumpedCall {
   std::string state = "completed";  // "scheduled", "started"
   int elements = 100;
   std::string type = "Float";  // of the inputs; empty: there are none
+  std::string frames = "[]";
 };
 
 constexpr std::string_view kConfig =
@@ -32,6 +33,7 @@ std::string entries_of(const std::vector<DumpedCall>& calls) {
                         10 * i + 1);
     text += call.type.empty() ? R"("input_sizes":[],"input_dtypes":[],)"
                               : fmt::format(R"("input_sizes":[[{}]],"input_dtypes":["{}"],)", call.elements, call.type);
+    text += "\"frames\":" + call.frames + ",";
     text += R"("output_sizes":[[100]],"output_dtypes":["Float"],)";
     text += fmt::format(R"("time_discovered_started_ns":{},"time_discovered_completed_ns":{}}})",
                         call.state == "scheduled" ? 0 : 10 * i + 2, call.state == "completed" ? 10 * i + 3 : 0);
@@ -185,6 +187,24 @@ TEST_F(DumpedHang, WhatWasLeftOutMayHang) {
   EXPECT_EQ(found().state, RunState::unknown);
   std::filesystem::remove(path_of(3));
   EXPECT_EQ(found().state, RunState::unknown);
+}
+
+// Where a rank stands is what an engineer looks at first.
+TEST_F(DumpedHang, ShowsTheStacksOfTheStuckCall) {
+  constexpr std::string_view kFrames =
+      R"([{{"name":"all_reduce","filename":"/venv/site-packages/torch/c10d.py","line":4}},)"
+      R"({{"name":"{}","filename":"/job/train.py","line":{}}},{{"name":"main","filename":"/job/train.py","line":9}}])";
+  for (int rank = 0; rank < 4; ++rank) {
+    std::vector<DumpedCall> calls(3);
+    calls[1].frames = fmt::format(kFrames, "load", 7);  // the last one of rank 3
+    calls[2].frames = fmt::format(kFrames, "step", 8);
+    calls[2].state = "started";
+    if (rank == 3) calls.pop_back();
+    put(rank, calls);
+  }
+  EXPECT_THAT(found().evidence,
+              testing::IsSupersetOf({"rank 3: issued its last call at load (train.py:7) < main (train.py:9)",
+                                     "rank 0, rank 1 and 1 more: issued it at step (train.py:8) < main (train.py:9)"}));
 }
 
 // Each replica group has ranks 0 to 3 and its own world.

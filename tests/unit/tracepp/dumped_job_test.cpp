@@ -127,6 +127,14 @@ TEST_F(DumpedJob, ADumpOfAnEarlierAttemptIsLeftOut) {
   }
 }
 
+TEST_F(DumpedJob, RanksThatIssueNothingForLongAreNotCalledWell) {
+  for (const double every_s : {1.0, 2000.0}) {  // such a pause is usual where calls are as far apart
+    for (int rank = 0; rank < kRanks; ++rank) put(name_of(rank), calls(10, false, every_s));
+    EXPECT_EQ(found().state, every_s < 2 ? RunState::unknown : RunState::cut_off);
+    if (every_s < 2) { EXPECT_THAT(found().sentence, HasSubstr("issued nothing for 60")); }
+  }
+}
+
 TEST_F(DumpedJob, AWrongClockIsNoEarlierAttempt) {
   for (int rank = 0; rank < kRanks; ++rank) put(name_of(rank), earlier(calls(50, rank != 3), rank < 2 ? 0 : kHour_s));
   const Hang hang = found();

@@ -32,6 +32,8 @@ std::string few_names(const RunTrace& trace, const std::vector<int>& ranks);  //
 std::string seconds_label(double seconds);                                    // "212 s"
 std::string event_label(const RunTrace& trace, const Event& event);   // "forward (chunk 0, microbatch 3, step 7)"
 std::string evidence_text(const RunTrace& trace, const StuckOp& op);  // how far its members are
+// Adds where the host of the members stands, the fewest first, and what the times rest on.
+void add_details(std::vector<std::string>& evidence, const HangScan& scan, const StuckOp& op);
 std::string longest_wait(const HangScan& scan);           // the wait nearest to its deadline; "" where none is near
 std::string doing(const HangScan& scan, std::size_t at);  // the last thing it did and its current one
 

@@ -289,6 +289,7 @@ class Finder {
     add_errors();
     for (std::size_t i = 0; i < std::min(hang_.ops.size(), kEvidence); ++i)
       hang_.evidence.push_back(evidence_text(trace_, hang_.ops[i]));
+    if (!hang_.ops.empty()) add_details(hang_.evidence, scan_, hang_.ops.front());
     for (std::size_t i = 0; i < std::min<std::size_t>(hang_.suspects.size(), 2); ++i) {
       if (!hang_.suspects[i].doing.empty())
         hang_.evidence.push_back(rank_name(trace_, hang_.suspects[i].rank) + ": " + hang_.suspects[i].doing);

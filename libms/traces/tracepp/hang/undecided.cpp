@@ -14,6 +14,28 @@ constexpr double kComputes_s = 60;  // the longest that a device computes betwee
 
 bool is_empty(const RankTrace& rank) { return rank.events.empty() && !rank.is_cut_off; }
 
+// Returns what is known where all ranks ended their calls and have issued nothing for longer than between two before.
+std::optional<Undecided> idle(const RunTrace& trace) {
+  constexpr double kPausesLonger = 1.5;
+  double since_s = -1, interval_s = kComputes_s;
+  for (const RankTrace& rank : trace.ranks) {
+    if (rank.events.empty() || rank.events.back().state != State::ended || !rank.is_flush_time_known)
+      return std::nullopt;
+    const double idle_s = seconds(rank.last_flush_ns - rank.events.back().end_ns());
+    since_s = since_s < 0 ? idle_s : std::min(since_s, idle_s);
+    for (std::size_t i = 1; i < rank.events.size(); ++i)
+      interval_s = std::max(interval_s, seconds(rank.events[i].begin_ns - rank.events[i - 1].begin_ns));
+  }
+  if (since_s <= kPausesLonger * interval_s) return std::nullopt;
+  return Undecided{.sentence = fmt::format(
+                       "all {} have ended their calls, the last {}, and issued nothing for {} until the time stamps "
+                       "of their files: they hang outside of collectives, or they load, save, or have ended; the "
+                       "stacks of their processes tell (py-spy dump)",
+                       plural(trace.ranks.size(), "rank"), event_label(trace, trace.ranks.front().events.back()),
+                       seconds_label(since_s)),
+                   .since_s = since_s};
+}
+
 }  // namespace
 
 std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph) {
@@ -78,7 +100,8 @@ std::optional<Undecided> partial(const HangScan& scan, const std::vector<int>& m
   const RunTrace& trace = scan.trace();
   const auto twice = trace.problems.find("second file of a rank, the older was left out");
   const std::size_t files = trace.unusable.size() + (twice == trace.problems.end() ? 0 : twice->second);
-  if (!trace.source->is_dump || (files == 0 && missing_ranks.empty())) return std::nullopt;
+  if (!trace.source->is_dump) return std::nullopt;
+  if (files == 0 && missing_ranks.empty()) return idle(trace);
   const auto whole = std::ranges::count(trace.ranks, false, &RankTrace::is_cut_off);
   const std::string text = fmt::format("nothing tells whether the run is well: no rank waits in the dumps of {}",
                                        plural(static_cast<std::size_t>(whole), "rank"));

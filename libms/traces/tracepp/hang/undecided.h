@@ -23,8 +23,8 @@ std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph)
 // Returns what is known where dumps are of several attempts, as a rank that restarted or files left from before: whose
 // are newer, and what those show. nullopt: the dumps show none that is.
 std::optional<Undecided> mixed_attempts(const HangScan& scan);
-// Returns what is known where dumps of which some were left out show no wait: those may be of the rank at fault.
-// nullopt: all were read.
+// Returns what is known where dumps show no wait, but some were left out, which may be of the rank at fault, or no rank
+// has issued anything for long. nullopt: neither is so.
 std::optional<Undecided> partial(const HangScan& scan, const std::vector<int>& missing_ranks);
 
 }  // namespace ms::tracepp

@@ -156,6 +156,33 @@ std::string evidence_text(const RunTrace& trace, const StuckOp& op) {
   return op.missing.size() > 4 ? text + fmt::format(" and {} more", op.missing.size() - 4) : text;
 }
 
+void add_details(std::vector<std::string>& evidence, const HangScan& scan, const StuckOp& op) {
+  constexpr std::size_t kShown = 3, kStackBytes = 160;
+  std::vector<std::pair<std::string, std::vector<int>>> found;  // how ranks stand, and which
+  bool has_times = false;
+  for (const MemberView& member : op.members) {
+    const std::optional<std::size_t> at = scan.find(member.rank);
+    if (!at || scan.file(*at).events.empty()) continue;
+    const RankTrace& file = scan.file(*at);
+    has_times = has_times || (member.since_s >= 0 && file.file_ns > 0 && file.is_flush_time_known);
+    const std::uint32_t issued = scan.find_event(*at, op.group, op.sequence);
+    const auto event = issued != kNoEvent ? issued : static_cast<std::uint32_t>(file.events.size() - 1);
+    const auto stack = std::ranges::lower_bound(file.stacks, std::pair(event, std::uint32_t{0}));
+    if (stack == file.stacks.end() || stack->first != event) continue;
+    const std::string text = (issued != kNoEvent ? "issued it at " : "issued its last call at ") +
+                             plain_text(scan.trace().strings.text(stack->second), kStackBytes);
+    auto same = std::ranges::find(found, text, &std::pair<std::string, std::vector<int>>::first);
+    if (same == found.end()) same = found.insert(found.end(), {text, {}});
+    same->second.push_back(member.rank);
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& it) { return it.second.size(); });
+  for (std::size_t i = 0; i < std::min(found.size(), kShown); ++i)
+    evidence.push_back(few_names(scan.trace(), found[i].second) + ": " + found[i].first);
+  if (has_times)
+    evidence.emplace_back(
+        "times run until the time stamps of the files, which a copy changes unless it is made by cp -p");
+}
+
 std::string longest_wait(const HangScan& scan) {
   std::string text;
   double nearest = 0.25;

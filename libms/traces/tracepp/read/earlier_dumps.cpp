@@ -35,6 +35,7 @@ class EarlierDumps {
       if (set_clock(at)) continue;
       rank.events.clear();
       rank.newest.clear();
+      rank.stacks.clear();
       rank.is_cut_off = true;
       rank.is_partial = rank.hides_failures = false;
       rank.earlier_s = earlier_s;

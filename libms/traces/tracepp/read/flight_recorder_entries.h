@@ -12,6 +12,7 @@ namespace ms::tracepp {
 
 struct RecorderEntry {
   std::string operation, group, description, input_sizes, output_sizes, input_types, output_types, state;
+  std::string stack;  // of Python, "load (loader.py:7) < main (train.py:3)"; empty: not said, or the entry has ended
   std::int64_t sequence = -1, p2p_sequence = -1, group_id = -1, record = -1;  // -1: not said
   std::int64_t timeout_ms = 0;
   std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;

@@ -79,6 +79,23 @@ std::int64_t time_of(std::string_view token) {
   return time_ns && *time_ns > 0 && *time_ns < std::int64_t{1} << 62 ? *time_ns : 0;
 }
 
+// Adds a frame to a stack, the innermost first; those of PyTorch are left out.
+bool add_frame(JsonValue& frame, std::string& stack) {
+  constexpr std::size_t kLongest = 160;
+  std::string name, file, line;
+  const bool sound = each_field(frame, [&](std::string_view key, JsonValue& value) {
+    if (key == "name") name = unescaped(token_of(value));
+    if (key == "filename") file = unescaped(token_of(value));
+    if (key == "line") line = token_of(value);
+    return true;
+  });
+  if (!sound) return false;
+  if (name.empty() || file.find("-packages/torch/") != std::string::npos || stack.size() > kLongest) return true;
+  stack += fmt::format("{}{} ({}:{})", stack.empty() ? "" : " < ", name.substr(0, kLongest),
+                       file.substr(file.rfind('/') + 1).substr(0, kLongest), line.substr(0, 10));
+  return true;
+}
+
 // A dump does not say when it was written. The time stamp of its file does, unless the file was copied later.
 void find_written(const TextInput& input, RankTrace& rank) {
   constexpr std::int64_t kLongest_ns = std::int64_t{2} * 3600 * 1'000'000'000;  // far beyond the usual timeouts
@@ -107,6 +124,7 @@ bool FlightRecorderReader::read_entry(JsonObject& object, RecorderEntry& entry) 
         return true;
       });
     }
+    if (key == "frames") return each_value(value, [&](JsonValue& frame) { return add_frame(frame, entry.stack); });
     std::string* const texts = key == "input_sizes"     ? &entry.input_sizes
                                : key == "output_sizes"  ? &entry.output_sizes
                                : key == "input_dtypes"  ? &entry.input_types
@@ -189,6 +207,8 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
     return objects.each([&](JsonObject& object) {
       RecorderEntry entry;
       if (!read_entry(object, entry)) return false;
+      if (!entries.empty() && (entries.back().state == "completed" || entries.back().is_retired))
+        entries.back().stack = std::string();
       entries.push_back(std::move(entry));
       return true;
     });
@@ -336,6 +356,8 @@ void FlightRecorderReader::add(const RecorderEntry& entry, RankTrace& rank,
   event.detail = number >= 0 && number < kNoDetail ? static_cast<std::uint32_t>(number) : kNoDetail;
   event.info = tables_.info(info);
   rank.last_flush_ns = std::max({rank.last_flush_ns, event.end_ns(), entry.created_ns});
+  if (!entry.stack.empty())
+    rank.stacks.emplace_back(static_cast<std::uint32_t>(rank.events.size()), trace_.strings.id(entry.stack));
   rank.events.push_back(event);
 }
 
