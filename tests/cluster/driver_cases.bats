@@ -149,7 +149,7 @@ BASH
   drive_loop 100000 --replace-slow
   wait-until 60 looped 250
   # shellcheck disable=SC2016
-  on-node node02 bash -c 'while p=$(pgrep -f ^python3); do kill -STOP $p; sleep 0.9; kill -CONT $p; sleep 0.1; done' &
+  on-node node02 bash -c 'while p=$(pgrep -f "[l]oop.py"); do kill -STOP $p; sleep 0.9; kill -CONT $p; sleep 0.1; done' &
   wait-until 90 slowed
   wait-until 90 grep -q 'attempt 2 trains' job.log
   [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"slow_node" []' ]
@@ -223,19 +223,5 @@ BASH
   on-node node01 cp -r r seen
   cd seen
   [ "$(attempt 1 cause) $(attempt 1 nodes)" = '"done" ["node01", "node02"]' ]
-BASH
-}
-
-@test "the node of the batch script dies: an agent has the job queued again" {
-  inside 2 1 <<'BASH'
-  drive_loop 100000 --max-requeues 1
-  wait-until 40 looped 15
-  kill-node node01
-  wait-until 240 bash -c "[[ \$(squeue -h -j $(<job.id) -o %T) == PENDING ]]"
-  start-node node01
-  wait-until 90 grep -q 'attempt 2 trains' job.log
-  [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"driver_killed" []' ]
-  [ "$(attempt 2 from_step)" -ge 10 ]
-  scancel "$(<job.id)"
 BASH
 }
