@@ -236,13 +236,22 @@ if [ "$(id -u)" -eq 0 ]; then
     done
     put /proc/stat "btime 4000000"
   }
+  site_check() {  # EXIT LINE
+    mkdir -p checks
+    printf '#!/bin/sh\necho "%s"; exit %s\n' "$2" "$1" >checks/scratch
+    chmod 755 checks checks/scratch
+  }
+  sed -i "/^state/a checks = \"$scratch/checks\"" clean/policy.toml
+  site_check 0 "OK"
+  fails site.checks critical "\"message\": \"CRITICAL no room\"" site_check 2 "CRITICAL no room"
+  site_check 0 "OK"
   healthy && expect 0 "no prolog kept an earlier boot" run -v --config policy.toml --only host.boots
   counts host.boots "booted 3 times in a day" boots
   counts net.flaps mlx5_0 put /sys/class/infiniband/mlx5_0/ports/1/counters/link_downed 50
   counts net.errors mlx5_0 put /sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error 100000
   counts gpu.nverrors "gpu 1" gpu 1 nvlink_errors=100000
 else
-  covered+="net.flaps net.errors gpu.nverrors host.boots " # a prolog is root's
+  covered+="net.flaps net.errors gpu.nverrors host.boots site.checks " # a prolog is root's
 fi
 for code in $("$tool" list --json | sed -n 's/.*"code":"\([^"]*\)","level":1,.*/\1/p'); do
   case " $covered" in *" $code "*) ;; *) fail "$code was not made to fail" ;; esac

@@ -56,6 +56,7 @@ expect_json hang 06-zero3-skipped-module "$first == (3, 'missing_call')"
 expect_json hang 50-gloo-async "$first == (1, 'wrong_order') and d['suspects'][1]['confidence'] <= 0.2"
 expect_json hang 40-pickle-in-pickle 'd["suspects"][0]["file"].endswith("/trace_1.pkl")'
 expect_json hang 18-watchdog-log-only "$first == (0, 'not_issuing') and d['groups'][0]['sequence'] == 4486"
+expect_json hang 18-watchdog-log-only/slurm-4711.out "$first == (0, 'not_issuing')"
 "$tool" hang "$cases/17-ras-mismatch" >document 2>err && fail "17: RAS output was read as traces"
 grep -q "NCCL's RAS" err || fail "17: $(cat err)"
 expect_json hang 50-gloo-loader "$first == (1, 'not_issuing') and any('job_loader (jobs.py:81)' in e for e in d['evidence'])"

@@ -47,10 +47,13 @@ bool begins_json(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return false;
   if (text[first] != '[') return text[first] == '{';
-  // Lines of logs begin with a bracket, too: "[2025-11-26 10:00:00] iteration".
-  const std::size_t behind = text.find_first_not_of("0123456789", first + 1);
-  const bool is_date = behind != std::string_view::npos && behind > first + 1 && text[behind] == '-';
-  return !is_date;
+  // Lines of logs begin with a bracket, too: "[2025-11-26 10:00:00] iteration", "[rank7]:[E419", "[1,0]<stdout>:".
+  const std::size_t behind = text.find_first_not_of("0123456789,", first + 1);
+  if (behind == std::string_view::npos) return true;
+  const bool has_number = behind > first + 1, is_letter = (text[behind] | 0x20) >= 'a' && (text[behind] | 0x20) <= 'z';
+  const bool is_label = has_number && text[behind] == ']' && behind + 1 < text.size() &&
+                        (text[behind + 1] == ':' || text[behind + 1] == '<');
+  return !is_label && !is_letter && !(has_number && text[behind] == '-');
 }
 
 JsonText::JsonText(TextInput& input) : input_(input), buffer_(kWindowBytes) {}
