@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <optional>
 
@@ -139,8 +140,16 @@ Node Commands::node(const std::string& name) const {
   throw command_error("scontrol show node " + name, "the answer does not name this node");
 }
 
-bool Commands::has_jobs_on(const std::string& node) const {
-  return !trim(squeue({"--noheader", "--local", "--all", "--nodelist=" + one_node(node), "--format=%A"})).empty();
+std::vector<std::uint32_t> Commands::jobs_on(const std::string& node) const {
+  std::vector<std::uint32_t> jobs;
+  const std::string text = squeue({"--noheader", "--local", "--all", "--nodelist=" + one_node(node), "--format=%A"});
+  for (const std::string& line : split(trim(text), '\n')) {
+    std::uint32_t job = 0;
+    if (std::from_chars(line.data(), line.data() + line.size(), job).ptr == line.data())
+      throw Error("slurm.command", Blame::slurm, fmt::format("squeue printed '{}'", plain_text(line, 80)));
+    jobs.push_back(job);
+  }
+  return jobs;
 }
 
 std::vector<Node> Commands::nodes() const { return parse_nodes(scontrol({"--oneliner", "--all", "show", "node"})); }

@@ -42,8 +42,8 @@ class Commands {
   virtual Config config() const;
   virtual Node node(const std::string& name) const;
   virtual std::vector<Node> nodes() const;
-  // Returns whether squeue names a job there. The state of a node with nothing but suspended jobs is idle.
-  bool has_jobs_on(const std::string& node) const;
+  // The jobs that squeue names there. The state of a node with nothing but suspended jobs is idle.
+  virtual std::vector<std::uint32_t> jobs_on(const std::string& node) const;
   virtual Job job(std::uint32_t id) const;  // two calls; also Error where there is no such job
 
   // The comment that its user wrote, which may be anything.

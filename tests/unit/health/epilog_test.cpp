@@ -53,23 +53,35 @@ TEST_F(HealthTest, WhatTookTooLongDrainsNoNodeOnWhichJobsRun) {
   slow.blame = Blame::node;
   slow.unit = "s";
   results_ = {judged({slow})};
-  for (const char* state : {"ALLOCATED", "MIXED", "COMPLETING"}) {
-    slurm_.nodes.at("node02").states = {state};
-    health();
-    EXPECT_FALSE(slurm_.is_drained("node02")) << state;
-  }
+  slurm_.jobs = {8};
+  health();
+  EXPECT_FALSE(slurm_.is_drained("node02"));
   results_ = {judged({slow, critical("gpu.ecc", "gpu 3", "4 errors")})};
   health();
   EXPECT_EQ(slurm_.nodes.at("node02").reason, kReason);
   fresh();
   results_ = {judged({slow})};
   slurm_.before = [](const std::string& call) {
-    if (call.starts_with("node ")) throw Error("slurm.command", Blame::slurm, "no answer");
+    if (call.starts_with("jobs ")) throw Error("slurm.command", Blame::slurm, "no answer");
   };
   health();
   EXPECT_FALSE(slurm_.is_drained("node02")) << "it is not known whether jobs run";
   fresh();
   health();
+  EXPECT_TRUE(slurm_.is_drained("node02"));
+}
+
+// Prologs and epilogs on shared nodes: the job of the prolog does not run yet, others may.
+TEST_F(FlowTest, WhatTookTooLongDrainsNoSharedNodeBesideOtherJobs) {
+  Finding slow = critical("disk.mounts", "/data", "did not answer within 2 s");
+  slow.blame = Blame::node;
+  slow.unit = "s";
+  results_ = {judged({slow})};
+  slurm_.jobs = {7, 8};
+  EXPECT_EQ(prolog(), 0);
+  EXPECT_FALSE(slurm_.is_drained("node02"));
+  slurm_.jobs = {7};
+  EXPECT_NE(prolog(), 0);
   EXPECT_TRUE(slurm_.is_drained("node02"));
 }
 

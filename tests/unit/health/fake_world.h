@@ -46,6 +46,7 @@ struct FakeSlurm {
   std::function<void(const std::string&)> after = [](const std::string&) {};
   std::map<std::string, slurm::Node> nodes;
   slurm::Job job = make_job();
+  std::vector<std::uint32_t> jobs;  // on any node
   slurm::SiteFacts site;
   std::vector<std::string> calls;
   double left_s = 1000;
@@ -112,6 +113,9 @@ struct FakeSlurm {
         for (const auto& [name, node] : fake_.nodes) all.push_back(node);
         return all;
       });
+    }
+    std::vector<std::uint32_t> jobs_on(const std::string& node) const override {
+      return fake_.called("jobs " + node, [&] { return fake_.jobs; });
     }
     slurm::Job job(std::uint32_t id) const override {
       return fake_.called(fmt::format("job {}", id), [&] { return fake_.job; });

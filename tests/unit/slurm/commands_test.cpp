@@ -60,13 +60,15 @@ class CommandsTest : public testing::Test {
   const fs::path dir_ = temporary_.path();
 };
 
-TEST_F(CommandsTest, ANodeHasJobsWhereSqueueNamesOne) {
-  EXPECT_FALSE(Commands(options()).has_jobs_on("node02"));
-  write("squeue", "echo 7");
-  EXPECT_TRUE(Commands(options()).has_jobs_on("node02"));
+TEST_F(CommandsTest, JobsOnANodeAreThoseThatSqueueNames) {
+  EXPECT_THAT(Commands(options()).jobs_on("node02"), testing::IsEmpty());
+  write("squeue", "echo 7; echo 12");
+  EXPECT_THAT(Commands(options()).jobs_on("node02"), testing::ElementsAre(7U, 12U));
   EXPECT_NE(read("calls").find("<--nodelist=node02>"), std::string::npos);
-  EXPECT_EQ(failure([](const Commands& slurm) { slurm.has_jobs_on("node[01-02]"); }),
+  EXPECT_EQ(failure([](const Commands& slurm) { slurm.jobs_on("node[01-02]"); }),
             "node: 'node[01-02]' is not one node");
+  write("squeue", "echo slurm_load_jobs error");
+  EXPECT_NE(failure([](const Commands& slurm) { slurm.jobs_on("node02"); }), "no error");
 }
 
 TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {

@@ -92,17 +92,25 @@ void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   memory.change([&](State& state) { keep_counters(state, seen.results); });
 }
 
+// What the node is drained for. A job of others may be what a slow file system waits for: while one runs, or where
+// Slurm does not tell, nothing that only took too long counts.
+std::vector<Finding> draining_now(const Examination& seen, const Policy& policy, const slurm::JobEnv& job,
+                                  const World& world) {
+  std::vector<Finding> bad = draining(seen.findings, policy, &job), sure = draining(seen.findings, policy, &job, true);
+  bool others_run = sure.size() < bad.size();
+  if (!others_run) return bad;
+  world.attempt("asking for jobs", [&] {
+    const std::vector<std::uint32_t> jobs = world.slurm->jobs_on(job.node);
+    others_run = std::ranges::any_of(jobs, [&](std::uint32_t id) { return id != job.job_id; });
+  });
+  return others_run ? sure : bad;
+}
+
 // Looks at the node, and drains it where the policy says so; fails no job.
 void look_and_drain(const Policy& policy, const slurm::JobEnv& job, const World& world, const Memory& memory,
                     const State& state) {
   const Examination seen = look_at_node(policy, world, state);
-  std::vector<Finding> bad = draining(seen.findings, policy, &job);
-  if (job.job_id == 0) {  // a health check, while jobs may run
-    std::vector<Finding> sure = draining(seen.findings, policy, &job, true);
-    bool jobs_run = sure.size() < bad.size();
-    if (jobs_run) world.attempt("asking for jobs", [&] { jobs_run = has_jobs(world.slurm->node(job.node)); });
-    if (jobs_run) bad = std::move(sure);
-  }
+  const std::vector<Finding> bad = draining_now(seen, policy, job, world);
   if (!bad.empty()) act_on(bad, When::after_end, policy, job, world, memory);
   keep(memory, seen, job.job_id);
 }
@@ -164,7 +172,7 @@ int prolog_flow(const Policy& policy, const slurm::JobEnv& job, const World& wor
   const Memory memory(policy, world, job.node);
   const State state = memory.state();
   const Examination seen = look_at_node(policy, world, state);
-  const std::vector<Finding> bad = draining(seen.findings, policy, &job);
+  const std::vector<Finding> bad = draining_now(seen, policy, job, world);
   Acted acted;
   if (!bad.empty()) acted = act_on(bad, When::before_start, policy, job, world, memory);
   if (!acted.fail_job) {

@@ -185,7 +185,7 @@ class RepairSite {
     const bool touches = step.act != Act::none && step.act != Act::gather && step.act != Act::bundle;
     // Minutes may have passed since the plan was made.
     if (touches && !may_touch(repair, commands().node(repair.node))) return;
-    if (touches && commands().has_jobs_on(repair.node)) return;
+    if (touches && !commands().jobs_on(repair.node).empty()) return;
     save(repair);
     audit(repair.node, step.event, step.act == Act::none ? repair.why : "", repair.reason);
     if (step.act == Act::none) return;
