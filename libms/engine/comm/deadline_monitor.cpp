@@ -58,7 +58,9 @@ void DeadlineMonitor::check(int rank, Time now) {
       asked_ = now;
     }
   }
-  if (waited(*exchange_, now) < patience_.ceiling() && inquiry_->is_excused()) {
+  if (inquiry_->has_busy()) busy_ = now;
+  const bool were_busy = busy_ && inquiry_->all_answered() && now - *busy_ < patience_.after_busy();
+  if (waited(*exchange_, now) < patience_.ceiling() && (inquiry_->is_excused() || were_busy)) {
     exchange_.reset();
     inquiry_.reset();
     ask_after_ = now + kAskAgain;

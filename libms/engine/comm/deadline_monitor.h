@@ -60,6 +60,7 @@ class DeadlineMonitor {
   std::shared_ptr<Exchange> exchange_;  // the exchange past its deadline, while the inquiry runs
   std::optional<Inquiry> inquiry_;
   Time asked_, ask_after_;
+  std::optional<Time> busy_;                  // the last time that a peer was found busy
   std::chrono::nanoseconds longest_pause_{};  // between two checks, since the inquiry began
   Time here_since_;                           // this process was stopped until then
   std::optional<Time> checked_;               // the last time

@@ -55,9 +55,13 @@ bool Inquiry::all_answered() const {
 }
 
 bool Inquiry::is_excused() const {
-  return all_answered() && std::ranges::any_of(questions_, [](const Question& question) {
-           return !question.report->busy.empty() || question.wait.recent;
-         });
+  return has_busy() || (all_answered() &&
+                        std::ranges::any_of(questions_, [](const Question& question) { return question.wait.recent; }));
+}
+
+bool Inquiry::has_busy() const {
+  return all_answered() &&
+         std::ranges::any_of(questions_, [](const Question& question) { return !question.report->busy.empty(); });
 }
 
 std::set<int> Inquiry::reached_from(int from, bool also_recent) const {

@@ -65,6 +65,7 @@ class Inquiry {
   // Whether a rank that was asked is busy or began to wait only lately, and all those asked have answered: they may be
   // asked again later.
   bool is_excused() const;
+  bool has_busy() const;  // all have answered, and one is busy
 
   // Returns "rank 0 waited 30.0 s for rank 2 in <operation>; rank 2 waits for rank 3 in <operation>; rank 3 does not
   // answer". Blames the rank at fault if there is exactly one; no rank where the answers do not tell.

@@ -18,6 +18,8 @@ class Patience {
   std::chrono::milliseconds now() const {
     return busy() == nullptr ? learned_.load(std::memory_order_relaxed) : ceiling_;
   }
+  // How long a wait is no hang after a peer was found busy: it needs time for what comes next, as if it began anew.
+  std::chrono::milliseconds after_busy() const;
   void set(std::chrono::milliseconds learned) {
     learned_.store(std::min(learned, ceiling_), std::memory_order_relaxed);
   }
@@ -48,5 +50,9 @@ class Patience {
 inline constexpr std::chrono::seconds kAway{3};
 // Until peers that are busy are asked again.
 inline constexpr std::chrono::seconds kAskAgain{1};
+
+inline std::chrono::milliseconds Patience::after_busy() const {
+  return learned_.load(std::memory_order_relaxed) + kAskAgain;
+}
 
 }  // namespace ms::comm

@@ -216,7 +216,7 @@ Clock::time_point ThreadHub::Impl::fail_expired() {
     }
     if (!expired) continue;
     const Inquiry inquiry = inquire(first, waited, state->wait_in(*expired), missing);
-    if (waited < patience(first).ceiling() && inquiry.is_excused()) continue;
+    if (waited < patience(first).ceiling() && is_excused(first, inquiry, now)) continue;
     fail(*state, *expired, inquiry.error());
   }
   for (const auto& [rank, exchange] : watched()) {
@@ -226,9 +226,15 @@ Clock::time_point ThreadHub::Impl::fail_expired() {
       continue;
     }
     const Inquiry inquiry = inquire(rank, now - since, exchange->as_wait(), exchange->awaited());
-    if (now - since >= patience(rank).ceiling() || !inquiry.is_excused()) abort(rank, inquiry.error());
+    if (now - since >= patience(rank).ceiling() || !is_excused(rank, inquiry, now)) abort(rank, inquiry.error());
   }
   return next;
+}
+
+bool ThreadHub::Impl::is_excused(int rank, const Inquiry& inquiry, Clock::time_point now) {
+  std::optional<Clock::time_point>& busy = busy_[rank];
+  if (inquiry.has_busy()) busy = now;
+  return inquiry.is_excused() || (busy && now - *busy < patience(rank).after_busy());
 }
 
 Inquiry ThreadHub::Impl::inquire(int rank, std::chrono::nanoseconds waited, const Wait& wait,

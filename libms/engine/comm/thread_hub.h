@@ -69,6 +69,8 @@ class ThreadHub::Impl {
   std::chrono::steady_clock::time_point fail_expired();
   // Asks who is at fault for `rank` having waited too long in an operation.
   Inquiry inquire(int rank, std::chrono::nanoseconds waited, const Wait& wait, const std::vector<int>& missing);
+  // Returns whether the wait of `rank` is no hang: peers are busy, or were a moment ago.
+  bool is_excused(int rank, const Inquiry& inquiry, std::chrono::steady_clock::time_point now);
   // Reports the waits of a rank; those younger than `old` are recent.
   WaitReport report_for(int rank, const Wait& wait, std::chrono::nanoseconds old);
   void fail(GroupState& state, Rendezvous& rendezvous, const Error& error);
@@ -88,8 +90,10 @@ class ThreadHub::Impl {
   std::mutex monitor_mutex_;
   std::condition_variable_any monitor_wakes_;
   std::chrono::steady_clock::time_point here_since_;  // this process was stopped until then; of the monitor
-  std::optional<WakeTimer> timer_;                    // absent: transfers take no extra time
-  std::jthread monitor_;                              // last: it uses the rest
+  std::map<int, std::optional<std::chrono::steady_clock::time_point>>
+      busy_;                        // the last time that a peer was, by who waited; likewise
+  std::optional<WakeTimer> timer_;  // absent: transfers take no extra time
+  std::jthread monitor_;            // last: it uses the rest
 };
 
 }  // namespace ms::comm

@@ -81,6 +81,22 @@ TEST_F(DeadlineMonitorTest, WaitsLongerForAnswersWhereProcessorsAreShort) {
   EXPECT_THROW(monitor_.check(0, kStart + 15s + 1ns), Error);
 }
 
+// A peer that was busy begins anew when it is done: data that came late are still to be computed with.
+TEST_F(DeadlineMonitorTest, WhoWasBusyHasItsWholeTimeAgain) {
+  Patience patience{100s};
+  patience.set(10s);
+  DeadlineMonitor monitor(patience, active_, watched_, issued_, [](int, const Question&) {});
+  active_ = {awaits({1})};
+  const auto answers = [&](std::chrono::seconds at, const char* busy) {
+    monitor.check(0, kStart + at);
+    monitor.add_answer(1, {{7, 5}, {.issued = false, .waits = {}, .busy = busy}});
+    monitor.check(0, kStart + at);
+  };
+  for (auto at = 10s; at < 15s; ++at) EXPECT_NO_THROW(answers(at, "waits for data"));
+  for (auto at = 15s; at < 25s; ++at) EXPECT_NO_THROW(answers(at, ""));
+  EXPECT_THROW(answers(25s, ""), Error);
+}
+
 // Three nodes: that of this rank, 4, and two others, of ranks 0, 1 and 2, 3.
 TEST_F(DeadlineMonitorTest, ANodeThatHasLostMostOthersAccusesItself) {
   struct Row {

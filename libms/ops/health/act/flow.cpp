@@ -92,8 +92,8 @@ void keep(const Memory& memory, const Examination& seen, std::uint32_t job_id) {
   memory.change([&](State& state) { keep_counters(state, seen.results); });
 }
 
-// What the node is drained for. A job of others may be what a slow file system waits for: while one runs, or where
-// Slurm does not tell, nothing that only took too long counts.
+// Returns what the node is drained for. A job of others may be what a slow file system waits for: while one runs, or
+// where Slurm does not tell, nothing that only took too long counts.
 std::vector<Finding> draining_now(const Examination& seen, const Policy& policy, const slurm::JobEnv& job,
                                   const World& world) {
   std::vector<Finding> bad = draining(seen.findings, policy, &job), sure = draining(seen.findings, policy, &job, true);
