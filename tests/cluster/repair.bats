@@ -110,8 +110,9 @@ cat files
 for file in before/report.json before/kernel.log before/history.jsonl after/report.json after/facts.json audit.jsonl repair.json; do
   grep -qx "$file" files
 done
-tar -xOf /var/lib/ms-repair/node02.tar before/report.json | grep -q '"gpu.ecc"'
-tar -xOf /var/lib/ms-repair/node02.tar audit.jsonl | grep -q '"event":"remedy reboot"'
+tar -xf /var/lib/ms-repair/node02.tar before/report.json audit.jsonl
+grep -q '"gpu.ecc"' before/report.json
+grep -q '"event":"remedy reboot"' audit.jsonl
 [[ $(stat -c %a /var/lib/ms-repair/node02.tar) == 600 ]]
 # Nothing was done to the admin's node, or to the well one.
 [[ $(reason_of node03) == "mine: fan" ]]
