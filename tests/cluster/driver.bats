@@ -166,7 +166,7 @@ SH
   [ "$(attempt 2 from_step)" -ge 5 ]
   [ "$(attempt 2 to_step)" = 60 ]
   start-node node03
-  wait-until 30 bash -c '[[ $(sinfo -h -n node03 -o %T) == idle ]]'
+  wait-until 30 srun -w node03 true # Slurm may call it idle before its slurmd listens
   rm -r r job.log ckpt
   touch bad
   drive_training --diag "$PWD/diag" --preflight 1
