@@ -4,7 +4,7 @@
 class Selection {
   constructor(run) {
     this.run = run;
-    this.rank = run.marks[0]?.rank ?? slowest(run);
+    this.rank = run.rank ?? run.marks[0]?.rank ?? slowest(run);
     this.listeners = [];
     const move = (axis, by) => () => {
       const at = coordOf(run.mesh, this.rank);

@@ -206,10 +206,13 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   Json& marked = run["marks"] = Json::array();
   for (const Mark& mark : marks) marked.push_back({{"rank", mark.rank}, {"why", mark.why}, {"step", mark.first_step}});
   run["columns"] = columns.directory();
+  // The charts begin with the rank of the first answer.
+  const std::vector<Advice> advice = look_first(trace, analysis);
+  if (!advice.empty() && trace.rank(advice.front().rank) != nullptr) run["rank"] = advice.front().rank;
 
   const bool hangs = !run["hang"].is_null();
   std::string body = run_html(trace, analysis.effective);
-  body += verdict_html(analysis, look_first(trace, analysis)) +
+  body += verdict_html(analysis, advice) +
           "<p id=\"problem\" class=\"bad\"></p>\n"
           "<form id=\"search\" hidden><label>Rank <input name=\"rank\" type=\"number\" min=\"0\"></label> "
           "<button>select in all charts</button></form>\n";
