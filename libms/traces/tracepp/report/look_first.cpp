@@ -111,6 +111,8 @@ std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
         return "overlap the reduction of gradients with computing, or more microbatches in a step";
       case GroupAxis::pp:
         return "overlap sends and recvs with computing, or more chunks (virtual stages) a rank";
+      case GroupAxis::world:
+        return "overlap it with computing (buckets of DDP, prefetching of FSDP), or communicate less often (no_sync)";
       default:
         return {};
     }
@@ -163,7 +165,8 @@ constexpr std::array<IdleWords, kIdleCauses> kIdleWords{
      {"for garbage collection on the host", "gc.disable(), and gc.collect() at the same steps on all ranks"},
      {"for compilation on the host", "TORCH_LOGS=recompiles tells why something is compiled again"},
      {"because the host launches kernels late",
-      "fewer and larger kernels (larger batches, torch.compile, CUDA graphs), or less work on the host"},
+      "do less on the host in the function that is named; if most of it launches kernels, use fewer and larger ones "
+      "(larger batches, torch.compile, CUDA graphs)"},
      {"from a launch that came late to the begin of its kernel", "fewer and larger kernels, or CUDA graphs", true},
      {"between kernels that are queued", "fewer and larger kernels, or CUDA graphs", true},
      {"because a stream waits for an event", "", true},
