@@ -24,7 +24,7 @@ struct Refusal {
   Blame blame = Blame::node;
 };
 
-// Opens for reading a regular file of `owner` (or of root) that nobody else may write, in directories of the same.
+// Opens for reading a regular file of `owner` (or of root) that only they may write, in directories of the same.
 UniqueFd open_trusted_file(const std::string& path, uid_t owner, const Refusal& refusal);
 // The text of such a file.
 std::string read_trusted_file(const std::string& path, uid_t owner, std::size_t max_bytes, const Refusal& refusal);

@@ -24,7 +24,7 @@ struct AgentOptions {
   Sysroot root = Sysroot();
 };
 
-// Returns a path for the socket of heartbeats, to be the same on every node. Nobody can guess it; but who
+// Returns a path for the socket of heartbeats, to be the same on every node. It cannot be guessed; but who
 // has processes on two nodes can see it on one and lay something of theirs at it on the other.
 std::string new_heartbeat_path();
 

@@ -14,7 +14,7 @@ namespace ms::driver {
 
 class Beats {
  public:
-  // Makes the socket in a directory of this user that nobody else may enter.
+  // Makes the socket in a directory of this user that only they may enter.
   Beats(const std::string& path, Sysroot root);
   ~Beats();
   Beats(const Beats&) = delete;

@@ -72,10 +72,10 @@ struct Ledger {
   void close(double at_s);
   // The furthest that any attempt came; -1: none said.
   std::int64_t best_step() const;
-  // How many attempts on end, the last ones, came no further than those before them. Those that Slurm did not start or
+  // How many of the last attempts, in a row, came no further than those before them. Those that Slurm did not start or
   // that ended for storage say nothing of that.
   int idle_attempts() const;
-  // How many attempts on end, the last ones, were of that kind.
+  // How many of the last attempts, in a row, were of that kind.
   int waiting_attempts() const;
   // The last two attempts ended for this cause, and the last one came no further.
   bool ends_again_for(std::string_view cause) const;

@@ -17,7 +17,7 @@ std::string first_difference(const std::string& here, const std::string& there);
 
 class StartUp {
  public:
-  // `values`, of Loaded, outlives this. Publishes what the others will ask for; waits for nobody.
+  // `values`, of Loaded, outlives this. Publishes what the others will ask for; does not wait.
   StartUp(comm::World& world, const std::string& values, std::chrono::milliseconds deadline);
   StartUp(const StartUp&) = delete;
   StartUp& operator=(const StartUp&) = delete;

@@ -58,7 +58,7 @@ class Line {
  private:
   std::string_view rest() const { return line_.substr(at_); }
 
-  // Users write such lines: no part of one is read again and again. `from` only grows.
+  // Users write such lines: no part of one is read twice. `from` only grows.
   std::size_t end_of_word(std::size_t from) {
     if (from > end_of_word_ || from == 0) end_of_word_ = std::min(line_.find_first_of(kWordEnds, from), line_.size());
     return end_of_word_;

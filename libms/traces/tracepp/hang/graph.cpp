@@ -65,7 +65,7 @@ class WaitGraphBuilder {
   }
 
   // Finds the first operation behind a stuck one that members called differently: ranks issue calls ahead, and the one
-  // that is open first may wait for nobody. All members that issued such a call wait in it, also where their recorder
+  // that is open first may wait for no rank. All members that issued such a call wait in it, also where their recorder
   // shows it as ended, as gloo's does when it gives up.
   void find_differences() {
     if (!trace_.source->is_dump) return;
