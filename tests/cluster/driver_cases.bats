@@ -126,7 +126,7 @@ BASH
   [ "$(attempt 1 cause)" = '""' ]
   scancel "$(<job.id)"
   wait-until 30 bash -c '[[ -z $(squeue -h) ]]'
-  on-node node01 pkill -KILL -f '^ms-driver run' || true # one that outlives its job would write to the new directory
+  wait-until 30 bash -c '! on-node node01 pgrep -f "^ms-driver run"' # it would write to the new directory
   scontrol update nodename=node02 state=resume
   rm -r r loop job.log
   drive_loop 100000 --health-every 2s --max-requeues 1

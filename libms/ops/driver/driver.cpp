@@ -23,6 +23,7 @@ namespace {
 constexpr double kTick_s = 0.1;
 constexpr double kLedger_s = 60;                          // between two writes of the ledger, at most
 constexpr double kLookNode_s = 2e-5, kShowNode_s = 5e-4;  // what a look at all nodes, and a status of them, are worth
+constexpr double kSettle_s = 60, kSettleStopped_s = 5;    // to hear of all nodes after an attempt, at most
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
 constexpr double kSlurm_s = 30;                           // for one answer of Slurm: it decides what becomes of the job
 constexpr double kDrains_s = 10;                          // for one that can wait: the driver ends no sooner
@@ -307,8 +308,10 @@ void Driver::step(double now_s) {
       // Who is lost, maybe beside whom the alarm names, shows in who is not heard of; and a verdict may come from
       // another node.
       const bool well = attempt_->ended_well();
+      // Machines that answer, and agents that Slurm does not start again because the job has ended.
+      const bool waited = now_s - phase_s_ > (asked_to_stop_ ? kSettleStopped_s : kSettle_s);
       const bool heard =
-          well || (attempt_->alarm && attempt_->alarm->kind == AlarmKind::node_lost) ||
+          well || waited || (attempt_->alarm && attempt_->alarm->kind == AlarmKind::node_lost) ||
           attempt_->watcher->heard_all_since(attempt_->alarm ? attempt_->alarm_s : attempt_->ended_s, now_s);
       const bool told = !is_ms_train(options_.launch.command) || attempt_->alarm || read_verdict() ||
                         now_s - phase_s_ > watch::kVerdict_s;
