@@ -105,6 +105,7 @@ TEST(Inspector, TheProcessThatComesLastAndNotTheOnesThatWaitForItFirst) {
   const auto late = [](int host, int gpu, int) { return host == 2 && gpu == 1 ? 2000.0 : 0.0; };
   EXPECT_THAT(said(Job{.late_us = late}.log()),
               ElementsAre(AllOf(HasSubstr("warning nccl.late n2: process 201 comes last"))));
+  EXPECT_EQ(judge_inspector(Job{.late_us = late}.log()).judged.findings.at(0).blame, Blame::user);
   // All of a node: one finding.
   const auto node = [](int host, int, int) { return host == 1 ? 2000.0 : 0.0; };
   EXPECT_THAT(said(Job{.late_us = node}.log()),
@@ -121,6 +122,23 @@ TEST(Inspector, GroupsAndTheHostsThatOnlySlowOnesHave) {
   const auto rail = [](bool is_node, int index, int) { return is_node ? 100.0 : (index == 2 ? 2500.0 : 1000.0); };
   EXPECT_THAT(said(Job{.transfer_us = rail}.log()),
               ElementsAre(HasSubstr("warning nccl.slow_group n[0-3]: AllReduce")));
+  // Times of the CPU's clock are not compared with those of the GPUs' clocks.
+  std::ostringstream text;
+  for (int call = 0; call < kCalls; ++call) {
+    for (int group = 0; group < 4; ++group) {
+      for (int rank = 0; rank < 2; ++rank) {
+        const bool is_cpu = group == 3;
+        text << record(
+            group, rank, fmt::format("0xd{}", group), rank, 2, 1,
+            collective(call, is_cpu ? 500 : 100, is_cpu ? 20 : 100, is_cpu ? "collective_cpu" : "kernel_gpu"));
+      }
+    }
+  }
+  InspectorLog clocks;
+  std::istringstream in(text.str());
+  clocks.read(in);
+  EXPECT_THAT(said(clocks), IsEmpty());
+  EXPECT_EQ(judge_inspector(clocks).rows.size(), 2U);
   // Half of the calls are slow everywhere: nothing stands out.
   const auto often = [](bool, int, int call) { return call % 2 == 0 ? 1000.0 : 3000.0; };
   EXPECT_THAT(said(Job{.transfer_us = often}.log()), IsEmpty());

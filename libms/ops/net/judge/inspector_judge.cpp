@@ -33,6 +33,7 @@ struct Shape {  // of operations that are compared
   int kind = 0;
   std::int64_t size_bytes = 0;
   int ranks = 0, nodes = 0;
+  bool is_gpu_time = false;  // times of one clock are not compared with those of another
   auto operator<=>(const Shape&) const = default;
 };
 struct Calls {                                 // of one shape
@@ -70,7 +71,11 @@ class InspectorJudge {
   const InspectorComm& comm_of(const InspectorOp& op) const { return log_.comms()[static_cast<std::size_t>(op.comm)]; }
   const InspectorProcess& process(int index) const { return log_.processes()[static_cast<std::size_t>(index)]; }
   Shape shape_of(const InspectorOp& op) const {
-    return {.kind = op.kind, .size_bytes = op.size_bytes, .ranks = comm_of(op).ranks, .nodes = comm_of(op).nodes};
+    return {.kind = op.kind,
+            .size_bytes = op.size_bytes,
+            .ranks = comm_of(op).ranks,
+            .nodes = comm_of(op).nodes,
+            .is_gpu_time = op.is_gpu_time};
   }
   std::set<std::string> hosts_of(int comm) const {
     std::set<std::string> hosts;
@@ -83,9 +88,10 @@ class InspectorJudge {
                        format_size(static_cast<double>(shape.size_bytes)));
   }
   void find(std::string code, std::string entity, std::string message, std::string remedy) {
+    const Blame blame = code == "nccl.late" ? Blame::user : Blame::fabric;  // the program, as far as is known
     findings_.push_back({.code = std::move(code),
                          .severity = Severity::warning,
-                         .blame = Blame::fabric,
+                         .blame = blame,
                          .entity = std::move(entity),
                          .message = std::move(message),
                          .remedy = std::move(remedy)});
@@ -206,7 +212,8 @@ class InspectorJudge {
   // Sends and receives by their two hosts; a time holds the wait for the peer, so the fastest tenth is compared.
   void slow_pairs() {
     using Pair = std::pair<std::string, std::string>;
-    std::map<std::pair<std::int64_t, bool>, std::map<Pair, std::vector<double>>> sizes;
+    // By size, whether both are one host, and the clock of the times.
+    std::map<std::tuple<std::int64_t, bool, bool>, std::map<Pair, std::vector<double>>> sizes;
     for (const InspectorOp& op : log_.ops()) {
       if (op.peer < 0) continue;
       const auto& processes = comm_of(op).processes;
@@ -214,7 +221,7 @@ class InspectorJudge {
       if (peer == processes.end()) continue;
       Pair pair(process(own->second).host, process(peer->second).host);
       if (log_.kinds()[static_cast<std::size_t>(op.kind)] == "Recv") std::swap(pair.first, pair.second);
-      sizes[{op.size_bytes, pair.first == pair.second}][pair].push_back(op.bus_gbs);
+      sizes[{op.size_bytes, pair.first == pair.second, op.is_gpu_time}][pair].push_back(op.bus_gbs);
     }
     for (auto& [size, pairs] : sizes) {
       std::map<Pair, double> speeds;
@@ -232,7 +239,8 @@ class InspectorJudge {
         if (!slow_.emplace(entity, true).second) continue;
         find("nccl.slow_pair", entity,
              fmt::format("transfers of {}: {:.4g} GB/s, and {:.4g} GB/s between {} like it",
-                         format_size(static_cast<double>(size.first)), speed, usual, plural(speeds.size() - 1, "pair")),
+                         format_size(static_cast<double>(std::get<0>(size))), speed, usual,
+                         plural(speeds.size() - 1, "pair")),
              "measure this pair beside others: ms-netcheck pairs");
       }
     }
