@@ -54,15 +54,15 @@ inside() { # N <SCRIPT
   wait-until 20 awk '/^ms_loan_returned_seconds_max/ { found = $2 > 0 && $2 <= 90 } END { exit !found }' state/metrics.prom
   grep '^ms_loan_returned_seconds_max' state/metrics.prom
   [[ $(restarts "$job") == 0 ]]
-  loan explain "$job" | grep -q 'notify: the run is asked for node02'
+  wait-until 20 explains "$job" 'notify: the run is asked for node02'
 
   # Inference needs it no more: it goes on loan again, and the run takes it.
   demand 0
   wait-until 90 grep -q 'attempt 3 on node\[01-04\]' job.log
   steps=$(steps_done)
   wait-until 60 at_step $((steps + 5))
-  loan explain "$job" | grep -q 'grow: 1 node idle on loan and no job waits: from 3 to 4'
-  loan explain "$job" | grep -q 'start: it has saved, and waits for more nodes'
+  wait-until 20 explains "$job" 'grow: 1 node idle on loan and no job waits: from 3 to 4'
+  wait-until 20 explains "$job" 'start: it has saved, and waits for more nodes'
   wait-until 20 grep -q '^ms_loan_grown_total 1$' state/metrics.prom
   grep -q '^ms_loan_preemptions_total 0$' state/metrics.prom
   [[ $(restarts "$job") == 1 && $(attempt 2 cause) == '"resizes"' ]]
@@ -116,8 +116,8 @@ BASH
   [[ $(squeue -h -j "$job" -o %N) == 'node[01-03]' && $(squeue -h -j "$rigid" -o %N) == node04 && $(restarts "$job") == 0 ]]
   steps=$(steps_done)
   wait-until 120 at_step $((steps + 5))
-  loan explain "$job" | grep -q 'notify: the run is asked for node04, and in 1m26s keeps them if it has them still'
-  loan explain node04 | grep -q "lend: job $job has let go of it, and job $rigid waits"
+  wait-until 20 explains "$job" 'notify: the run is asked for node04, and in 1m26s keeps them if it has them still'
+  wait-until 20 explains node04 "lend: job $job has let go of it, and job $rigid waits"
 
   # It has its least now.
   second=$(submit loan -N1)
@@ -126,7 +126,7 @@ BASH
   wait-until 120 grep -q 'attempt 3 on node\[01-04\]' job.log
   steps=$(steps_done)
   wait-until 120 at_step $((steps + 5))
-  loan explain "$job" | grep -q 'grow: 1 node idle on loan and no job waits: from 3 to 4, 1.[0-9]* times as fast by its own curve'
+  wait-until 20 explains "$job" 'grow: 1 node idle on loan and no job waits: from 3 to 4, 1.[0-9]* times as fast by its own curve'
   ms-driver report r
   ms-driver stop --run-dir r
   wait-until 120 bash -c "[[ -z \$(squeue -h -j $job -o %T -t R,CG) ]]"

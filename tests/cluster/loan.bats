@@ -27,8 +27,6 @@ loan act --once
 [[ $(on_loan) == 'node[01-03]' ]]
 two=$(submit loan -N2) one=$(submit loan -N1) other=$(submit train -N1 -w node05)
 wait-until 20 runs "$two" "$one" "$other"
-explains() { ms-loan explain "$1" --policy policy.toml >said && grep -q "$2" said; }
-export -f explains
 waits=$(submit loan -N1)
 wait-until 20 explains "$waits" "^job $waits waits for 1 node in partition loan$"
 explains "$waits" '^it needs 1 node, and may use 3 on loan (0 idle): when is not known, for jobs .* no time limit, or more than 100 days'
@@ -50,8 +48,8 @@ kill "$acts"
 loan explain "$two" >out
 grep -q 'notify: node01 goes back' out
 grep -q 'requeue: node01 goes back' out
-loan explain node01 | grep -q 'reclaim: inference needs 2 nodes, and has 1'
-loan explain node05 | grep -q 'nothing was done to node05'
+explains node01 'reclaim: inference needs 2 nodes, and has 1'
+explains node05 'nothing was done to node05'
 grep -q '^ms_loan_preemptions_total 1$' state/metrics.prom
 [[ $(restarts "$one") == 0 && $(restarts "$other") == 0 && $(restarts "$two") == 1 ]]
 TEXT

@@ -26,6 +26,8 @@ echo begun
 while :; do sleep 0.1; done
 TEXT
 loan() { ms-loan "$@" --policy policy.toml; }
+# explains OBJECT PATTERN: ms-loan records an action after Slurm's answer, so wait for it.
+explains() { ms-loan explain "$1" --policy policy.toml >said && grep -q "$2" said; }
 demand() { echo "$1" >demand.new && mv demand.new demand; }
 submit() { # PARTITION OPTION...: prints the job's number
   local partition=$1
@@ -46,4 +48,4 @@ runs() {
 pending() { state_is PENDING "$@"; }
 on_loan() { scontrol --oneliner show partition loan | grep -o ' Nodes=[^ ]*' | sed 's/ Nodes=//; s/(null)//'; }
 restarts() { squeue -h -j "$1" -O RestartCnt:9 | tr -d ' '; }
-export -f state_is runs pending restarts
+export -f explains state_is runs pending restarts
