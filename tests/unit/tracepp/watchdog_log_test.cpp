@@ -67,6 +67,13 @@ TEST_F(WatchdogLog, RanksThatCalledDifferentThings) {
   EXPECT_EQ(found(log).suspects.at(0).reason, Reason::wrong_kind);
 }
 
+// "Rank 1" of a group of some ranks is another rank of the run, which only the prefix tells.
+TEST_F(WatchdogLog, ARankOfAGroupIsNoRankOfTheRun) {
+  std::string log;
+  for (int rank = 0; rank < 4; ++rank) log += gave_up("", rank, rank == 1 ? 4 : 5, 5, "ID 3 PG GUID 12(tp)");
+  EXPECT_THROW(found(log), Error);
+}
+
 TEST_F(WatchdogLog, NewerVersionsSayItInOtherWords) {
   std::string log;
   for (int rank = 0; rank < 3; ++rank)

@@ -87,7 +87,8 @@ constexpr std::array<TraceFormat, 8> kFormats{{
      .peek_bytes = kTextBytes,
      .recognises = is_watchdog_log,
      .make = make<WatchdogLogReader>,
-     .no_ranks = "not a trace: text without lines of PyTorch's watchdog; ms-netcheck nccl-log reads those of NCCL",
+     .no_ranks =
+         "not a trace: no line of PyTorch's watchdog names a rank of the run; ms-netcheck nccl-log reads those of NCCL",
      .finish = complete_watchdog_groups},
 }};
 

@@ -49,11 +49,14 @@ std::string group_of(std::string_view line) {
   return std::string(name.substr(0, 100));
 }
 
-// Returns the rank of the run, which the prefix "[rank7]:" tells, or else that in the group; -1: the line has none.
-int rank_of(std::string_view line) {
-  const auto number = number_behind(line, "[rank");
-  const std::int64_t rank = number ? *number : number_behind(line, "Rank ").value_or(-1);
-  return rank < 0 || rank > kMostRank ? -1 : static_cast<int>(rank);
+bool is_of_all_ranks(std::string_view group) { return group == "0" || has(group, "default_pg"); }
+
+// Returns the rank of the run: the prefix "[rank7]:" tells it, and "Rank 7", which is one in the group, if the group
+// has all ranks or is not said; -1: the line has none.
+int rank_of(std::string_view line, std::string_view group) {
+  auto number = number_behind(line, "[rank");
+  if (!number && (group.empty() || is_of_all_ranks(group))) number = number_behind(line, "Rank ");
+  return !number || *number < 0 || *number > kMostRank ? -1 : static_cast<int>(*number);
 }
 
 }  // namespace
@@ -94,7 +97,8 @@ void WatchdogLogReader::read_line(std::string_view line) {
   const bool is_timeout = has(line, kTimeout);
   const std::int64_t enqueued = work_behind(line, kEnqueued), completed = work_behind(line, kCompleted);
   if (!is_timeout && (enqueued < 0 || !has(line, kCompleted))) return;
-  const int number = rank_of(line);
+  const std::string group = group_of(line);
+  const int number = rank_of(line, group);
   if (number < 0) return;
   if (is_timeout) {
     const auto sequence = number_behind(line, "SeqNum=");
@@ -110,7 +114,6 @@ void WatchdogLogReader::read_line(std::string_view line) {
   Status status{.at = -1, .enqueued = enqueued, .completed = completed};
   for (const std::string_view part : {" at work: ", " at NCCL work: ", " at work sequence id: "})
     status.at = std::max(status.at, number_behind(line, part).value_or(-1));
-  const std::string group = group_of(line);
   Rank& rank = ranks_[number];
   rank.statuses.try_emplace(group, status);
   if (const auto work = rank.works.find(status.at); work != rank.works.end())
