@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
       .summary = "encode text to token files, and inspect them",
       .commands = {data::encode_command(), data::info_command(), data::show_command(), data::decode_command(),
                    data::verify_command(), data::merge_command(), data::train_tokenizer_command(),
-                   train::sample_command()},
+                   train::sample_command(), data::serve_command()},
       .description =
           "A token file is a pair of files, PREFIX.bin and PREFIX.idx, in Megatron-LM's format. PREFIX.meta.json "
           "beside them names the tokenizer. [data] in ms.toml(5) lists the prefixes that ms-train reads.",

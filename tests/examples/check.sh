@@ -138,6 +138,16 @@ check_14-pytorch-trace() {
   done
 }
 
+check_15-pytorch-data() {
+  run
+  local chain
+  chain=$(PYTHONPATH=$repo/python python3 -B -c 'import ms_loader
+with ms_loader.Loader("text", seq=128, global_batch=24, steps=12) as loader:
+    for _ in loader: pass
+    print(loader.chain)')
+  prints "^step 12 loss [0-9.]* chain $chain$"
+}
+
 check_07-check-node() {
   run
   prints 'critical disk.mounts /mnt/no-such-disk'

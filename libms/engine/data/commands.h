@@ -12,5 +12,6 @@ Command decode_command();
 Command verify_command();
 Command merge_command();
 Command train_tokenizer_command();
+Command serve_command();
 
 }  // namespace ms::data
