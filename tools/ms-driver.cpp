@@ -1,14 +1,14 @@
 // ms-driver: restarts a run after faults within its allocation. A table: the commands are in libms/ops/driver/commands.
 #include "base/cli.h"
 #include "driver/commands.h"
-#include "driver/known_lines.h"
+#include "slurm/known_lines.h"
 
 namespace {
 
 using namespace ms;  // NOLINT: a main
 
-const char* consequence(driver::Says says) {
-  using driver::Says;
+const char* consequence(slurm::Says says) {
+  using slurm::Says;
   if (says == Says::proof) return "; the node is excluded at once";
   if (says == Says::mistake) return "; the run ends";
   if (says == Says::hint) return "; the node is checked if no other node prints it";
@@ -17,7 +17,7 @@ const char* consequence(driver::Says says) {
 
 std::vector<std::pair<std::string, std::string>> line_items() {
   std::vector<std::pair<std::string, std::string>> items;
-  for (const driver::KnownLine& row : driver::known_lines()) {
+  for (const slurm::KnownLine& row : slurm::known_lines()) {
     items.emplace_back(fmt::format("\"{}\"", row.text),
                        fmt::format("Cause {}, blame {}{}. Printed by {}.", row.cause, to_string(row.blame),
                                    consequence(row.says), row.source));

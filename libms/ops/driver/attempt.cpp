@@ -53,7 +53,7 @@ void Attempt::take_output(const std::vector<std::string>& output_lines, int task
   if (watcher) watcher->output(now_s);
   for (const std::string& text : output_lines) {
     std::string_view line = text;
-    take_label(line);
+    slurm::take_label(line);
     write_bytes(fmt::format("{}\n", line));
   }
   take_lines(output_lines, tasks_per_node, now_s);
@@ -61,7 +61,7 @@ void Attempt::take_output(const std::vector<std::string>& output_lines, int task
 
 void Attempt::take_lines(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s) {
   for (std::string_view line : output_lines) {
-    const int rank = take_label(line);
+    const int rank = slurm::take_label(line);
     take_line(line, rank, tasks_per_node, now_s);
   }
 }
@@ -69,12 +69,12 @@ void Attempt::take_lines(const std::vector<std::string>& output_lines, int tasks
 void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, double now_s) {
   ++number_;
   // A task may print what another srun says.
-  if (const std::optional<TaskExit> exit = rank < 0 ? task_exit(line) : std::nullopt) {
+  if (const std::optional<TaskExit> exit = rank < 0 ? slurm::task_exit(line) : std::nullopt) {
     if (!failed_s) failed_s = now_s;
     const bool tells = exit->code != TaskExit::kUnknown;
     if (tells && (!first_exit || exit->code == static_cast<int>(ExitCode::no_progress))) first_exit = exit;
   }
-  int worker = take_worker(line);
+  int worker = slurm::take_worker(line);
   if (outputs_.size() >= kMostOutputs && !outputs_.contains({rank, worker})) rank = worker = -1;
   Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];
   const KnownLine* known = known_line(line);
@@ -85,7 +85,7 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
     return;
   }
   // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.
-  const bool ends = is_python_exception(line) && known->says != Says::trouble && known->says != Says::effect;
+  const bool ends = slurm::is_python_exception(line) && known->says != Says::trouble && known->says != Says::effect;
   if (ends && !std::exchange(own.chained, false)) ++own.exceptions;
   const auto index = static_cast<std::size_t>(rank / tasks_per_node);
   const std::string node = rank >= 0 && index < nodes.size() ? nodes[index] : "";

@@ -101,7 +101,7 @@ std::vector<std::string> nodes_that_said(const AttemptEvidence& e, const SaidLin
   std::vector<std::string> nodes;
   for (const SaidLine& line : e.lines) {
     const bool same = line.known->cause == said.known->cause &&
-                      (said.known->says != Says::exception || without_numbers(line.text) == without_numbers(said.text));
+                      (said.known->says != Says::exception || slurm::without_numbers(line.text) == slurm::without_numbers(said.text));
     if (same && (!line.outlived || line.known->says == Says::proof)) add_once(nodes, line.node);
   }
   if (nodes.empty() && e.first_exit) add_once(nodes, e.first_exit->node);

@@ -8,12 +8,20 @@
 #include <vector>
 
 #include "base/exit.h"
-#include "driver/known_lines.h"
+#include "slurm/known_lines.h"
 #include "driver/losses.h"
 #include "driver/watcher.h"
 #include "driver/wire.h"
 
 namespace ms::driver {
+
+using slurm::kCollectiveTimeout;
+using slurm::kException;
+using slurm::kJobEnds;
+using slurm::known_line;
+using slurm::KnownLine;
+using slurm::Says;
+using slurm::TaskExit;
 
 // The verdict.json of the attempt's run, if its program writes one.
 struct VerdictRead {

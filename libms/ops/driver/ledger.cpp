@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "driver/known_lines.h"
+#include "slurm/known_lines.h"
 
 namespace ms::driver {
 namespace {
@@ -100,8 +100,8 @@ Ledger::SameError Ledger::same_error() const {
   if (attempts.empty() || attempts.back().error.empty()) return same;
   const AttemptEntry& last = attempts.back();
   // Slurm may lose the end of what a rank says, or all of it.
-  const auto is_same = [text = without_numbers(last.error), &last](const AttemptEntry& other) {
-    const std::string said = without_numbers(other.error);
+  const auto is_same = [text = slurm::without_numbers(last.error), &last](const AttemptEntry& other) {
+    const std::string said = slurm::without_numbers(other.error);
     const bool any_error = other.cause == kException || other.cause == kHang;
     return other.cause == last.cause && (!any_error || said.starts_with(text) || text.starts_with(said));
   };

@@ -1,11 +1,11 @@
-#include "driver/known_lines.h"
+#include "slurm/known_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace ms::driver {
+namespace ms::slurm {
 namespace {
 
 TEST(KnownLines, EveryRowIsFoundAndNoneHidesAnother) {
@@ -91,4 +91,4 @@ TEST(KnownLines, SrunSaysHowATaskEnded) {
 }
 
 }  // namespace
-}  // namespace ms::driver
+}  // namespace ms::slurm

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace ms::driver {
+namespace ms::slurm {
 
 // Kinds of what a line says of the end of an attempt. Of several the first one decides; an exception and trouble are
 // equals, of which the earlier decides.
@@ -60,4 +60,4 @@ int take_worker(std::string_view& line);
 // srun --label puts "12: " before a task's lines. Returns the task, or -1; removes it from the line.
 int take_label(std::string_view& line);
 
-}  // namespace ms::driver
+}  // namespace ms::slurm

@@ -1,4 +1,4 @@
-#include "driver/known_lines.h"
+#include "slurm/known_lines.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "slurm/hostlist.h"
 
-namespace ms::driver {
+namespace ms::slurm {
 namespace {
 
 // The first match wins: what tells more stands before what tells less.
@@ -185,7 +185,7 @@ std::optional<TaskExit> task_exit(std::string_view line) {
   const std::size_t task = line.find(kTask);
   if (task == line.npos || line.substr(0, task).find(' ') != line.npos) return std::nullopt;
   TaskExit exit{.node = std::string(line.substr(0, task)), .code = TaskExit::kUnknown};
-  if (!slurm::is_host_name(exit.node)) exit.node.clear();  // several nodes at once
+  if (!is_host_name(exit.node)) exit.node.clear();  // several nodes at once
   if (const std::size_t code = line.find(kCode); code != line.npos) {
     const std::string_view number = line.substr(code + kCode.size());
     if (std::from_chars(number.data(), number.data() + number.size(), exit.code).ec != std::errc()) return std::nullopt;
@@ -225,4 +225,4 @@ int take_label(std::string_view& line) {
   return task;
 }
 
-}  // namespace ms::driver
+}  // namespace ms::slurm
