@@ -6,8 +6,8 @@
 //
 //   struct LoaderConfig { std::int64_t workers = 2; double timeout_s = 30; std::string order = "shuffled"; };
 //   inline constexpr Field<LoaderConfig> kLoaderFields[] = {
-//       {.key = "workers", .member = &LoaderConfig::workers, .doc = "Threads that read ahead.", .min = 0, .max = 64},
-//       {.key = "timeout", .member = &LoaderConfig::timeout_s, .doc = "Patience.", .unit = Unit::seconds, .min = 0},
+//       {"workers", &LoaderConfig::workers, "Threads that read ahead.", Unit::none, 0, 64},
+//       {"timeout", &LoaderConfig::timeout_s, "Patience.", Unit::seconds, 0},
 //       {.key = "order", .member = &LoaderConfig::order, .doc = "Order of samples.", .choices = {"shuffled",
 //       "plain"}}};
 //   schema.section("loader", "How samples are read.", config.loader, kLoaderFields);

@@ -42,37 +42,26 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .min = 1e-6,
      .max = 1e6,
      .required = true},
-    {.key = "tflops_fp32",
-     .member = &DeviceConfig::tflops_fp32,
-     .doc = "Peak of fp32 GEMMs in TFLOP/s; 0: a sixteenth of tflops.",
-     .min = 0,
-     .max = 1e6},
+    {"tflops_fp32", &DeviceConfig::tflops_fp32, "Peak of fp32 GEMMs in TFLOP/s; 0: a sixteenth of tflops.", Unit::none,
+     0, 1e6},
     {.key = "memory_rate",
      .member = &DeviceConfig::memory_gb_s,
      .doc = "Peak bandwidth of the memory in GB/s.",
      .min = 1e-3,
      .max = 1e6,
      .required = true},
-    {.key = "launch",
-     .member = &DeviceConfig::launch_s,
-     .doc = "Fixed overhead of every operation.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 1},
+    {"launch", &DeviceConfig::launch_s, "Fixed overhead of every operation.", Unit::seconds, 0, 1},
     {.key = "gemm",
      .member = &DeviceConfig::gemm,
      .doc = "Efficiency of GEMMs as a share of the peak, by FLOPs.",
      .old_key = "products"},
-    {.key = "attention",
-     .member = &DeviceConfig::attention,
-     .doc = "Efficiency of attention as a share of the peak, by the FLOPs of unmasked pairs."},
-    {.key = "memory",
-     .member = &DeviceConfig::memory,
-     .doc = "Efficiency of all other operations as a share of the memory's peak, by bytes moved."},
-    {.key = "classes",
-     .member = &DeviceConfig::classes,
-     .doc = "Slow-down of operations other than GEMMs and attention, by class, as \"class:times\": norm, activation, "
-            "embedding, loss, elementwise, optimizer, init. Default: 1."},
+    {"attention", &DeviceConfig::attention,
+     "Efficiency of attention as a share of the peak, by the FLOPs of unmasked pairs."},
+    {"memory", &DeviceConfig::memory,
+     "Efficiency of all other operations as a share of the memory's peak, by bytes moved."},
+    {"classes", &DeviceConfig::classes,
+     "Slow-down of operations other than GEMMs and attention, by class, as \"class:times\": norm, activation, "
+     "embedding, loss, elementwise, optimizer, init. Default: 1."},
 };
 
 // [node]: a machine, its devices, and the links between them.
@@ -86,30 +75,16 @@ struct NodeConfig {
 
 inline constexpr Field<NodeConfig> kNodeFields[] = {
     {.key = "ranks", .member = &NodeConfig::ranks, .doc = "Ranks on a node.", .min = 1, .max = 4096, .required = true},
-    {.key = "cores",
-     .member = &NodeConfig::cores,
-     .doc = "Number of ranks that can compute at once on the node's processors; 0: each rank has its own device. If "
-            "the node has more ranks than this, a transfer between two of them also occupies the processors of both. "
-            "It occupies them for the time that follows from latency and rate.",
-     .min = 0,
-     .max = 4096},
-    {.key = "rate",
-     .member = &NodeConfig::gb_s,
-     .doc = "Bandwidth of a rank to ranks of its node in GB/s, in each direction; 0: no such link.",
-     .min = 0,
-     .max = 1e6},
-    {.key = "latency",
-     .member = &NodeConfig::latency_s,
-     .doc = "Latency of one hop.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 1},
-    {.key = "step",
-     .member = &NodeConfig::step_s,
-     .doc = "Time between two steps in which devices are idle and the host works.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 60},
+    {"cores", &NodeConfig::cores,
+     "Number of ranks that can compute at once on the node's processors; 0: each rank has its own device. If the node "
+     "has more ranks than this, a transfer between two of them also occupies the processors of both. It occupies them "
+     "for the time that follows from latency and rate.",
+     Unit::none, 0, 4096},
+    {"rate", &NodeConfig::gb_s, "Bandwidth of a rank to ranks of its node in GB/s, in each direction; 0: no such link.",
+     Unit::none, 0, 1e6},
+    {"latency", &NodeConfig::latency_s, "Latency of one hop.", Unit::seconds, 0, 1},
+    {"step", &NodeConfig::step_s, "Time between two steps in which devices are idle and the host works.", Unit::seconds,
+     0, 60},
 };
 
 // [network]: between nodes.
@@ -122,34 +97,18 @@ struct NetworkConfig {
 };
 
 inline constexpr Field<NetworkConfig> kNetworkFields[] = {
-    {.key = "rate",
-     .member = &NetworkConfig::gb_s,
-     .doc = "Bandwidth of a rank's share of its node's network cards in GB/s, in each direction; 0: nodes are not "
-            "connected.",
-     .min = 0,
-     .max = 1e6},
-    {.key = "latency",
-     .member = &NetworkConfig::latency_s,
-     .doc = "Latency of one hop between nodes under the same leaf switch.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 1},
-    {.key = "nodes_per_leaf",
-     .member = &NetworkConfig::nodes_per_leaf,
-     .doc = "Nodes under a leaf switch (or a rail's set of them); 0: all.",
-     .min = 0,
-     .max = 1e6},
-    {.key = "spine_share",
-     .member = &NetworkConfig::spine_share,
-     .doc = "Share of the rate that remains for traffic across leaf switches, after uplinks and collisions of flows.",
-     .min = 1e-3,
-     .max = 1},
-    {.key = "spine_latency",
-     .member = &NetworkConfig::spine_latency_s,
-     .doc = "Latency of one hop between nodes under different leaf switches.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 1},
+    {"rate", &NetworkConfig::gb_s,
+     "Bandwidth of a rank's share of its node's network cards in GB/s, in each direction; 0: nodes are not connected.",
+     Unit::none, 0, 1e6},
+    {"latency", &NetworkConfig::latency_s, "Latency of one hop between nodes under the same leaf switch.",
+     Unit::seconds, 0, 1},
+    {"nodes_per_leaf", &NetworkConfig::nodes_per_leaf, "Nodes under a leaf switch (or a rail's set of them); 0: all.",
+     Unit::none, 0, 1e6},
+    {"spine_share", &NetworkConfig::spine_share,
+     "Share of the rate that remains for traffic across leaf switches, after uplinks and collisions of flows.",
+     Unit::none, 1e-3, 1},
+    {"spine_latency", &NetworkConfig::spine_latency_s,
+     "Latency of one hop between nodes under different leaf switches.", Unit::seconds, 0, 1},
 };
 
 // [noise]: how nodes differ.
@@ -158,12 +117,10 @@ struct NoiseConfig {
 };
 
 inline constexpr Field<NoiseConfig> kNoiseFields[] = {
-    {.key = "spread",
-     .member = &NoiseConfig::spread,
-     .doc = "Standard deviation of ranks' speed, relative to it. If one simulated rank represents a group of ranks, it "
-            "is as slow as the expected slowest rank of the group.",
-     .min = 0,
-     .max = 1},
+    {"spread", &NoiseConfig::spread,
+     "Standard deviation of ranks' speed, relative to it. If one simulated rank represents a group of ranks, it is as "
+     "slow as the expected slowest rank of the group.",
+     Unit::none, 0, 1},
 };
 
 struct Cluster {

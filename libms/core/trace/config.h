@@ -19,39 +19,28 @@ struct TraceConfig {
 };
 
 inline constexpr Field<TraceConfig> kTraceFields[] = {
-    {.key = "enabled",
-     .member = &TraceConfig::enabled,
-     .doc = "Record the events of every rank in a trace file. ms-tracepp(1) reads these files and reports slow ranks, "
-            "hangs, and where the time goes."},
-    {.key = "dir",
-     .member = &TraceConfig::dir,
-     .doc = "Directory of the files rank-00000.mst, ...; those of the previous run are kept as "
-            "rank-00000.mst.previous. Preferably on a local disk of the node. Empty: the directory trace in run.dir."},
+    {"enabled", &TraceConfig::enabled,
+     "Record the events of every rank in a trace file. ms-tracepp(1) reads these files and reports slow ranks, hangs, "
+     "and where the time goes."},
+    {"dir", &TraceConfig::dir,
+     "Directory of the files rank-00000.mst, ...; those of the previous run are kept as rank-00000.mst.previous. "
+     "Preferably on a local disk of the node. Empty: the directory trace in run.dir."},
     {.key = "level",
      .member = &TraceConfig::level,
      .doc = "Level of detail. sections: computations of the schedule, communication over pp and dp, and waits of the "
             "host; messages: also communication over tp; ops: also every operation of the device, which costs time.",
      .choices = {"sections", "messages", "ops"}},
-    {.key = "max_bytes",
-     .member = &TraceConfig::max_bytes,
-     .doc = "Maximum size of a rank's file. The newest steps are kept in full, as many as fit; older steps are kept as "
-            "sums, in an eighth of the file.",
-     .unit = Unit::bytes,
-     .min = 1 << 20,
-     .max = 1e12},
-    {.key = "flush",
-     .member = &TraceConfig::flush_s,
-     .doc = "Interval of writes to the file. A rank that is killed loses its events since the last write.",
-     .unit = Unit::seconds,
-     .min = 0.01,
-     .max = 3600},
-    {.key = "probe_every",
-     .member = &TraceConfig::probe_every_s,
-     .doc = "Approximate interval at which nodes compare their clocks, to put their traces on one time axis; 0: never. "
-            "Not needed for a run on one node.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 1e6},
+    {"max_bytes", &TraceConfig::max_bytes,
+     "Maximum size of a rank's file. The newest steps are kept in full, as many as fit; older steps are kept as sums, "
+     "in an eighth of the file.",
+     Unit::bytes, 1 << 20, 1e12},
+    {"flush", &TraceConfig::flush_s,
+     "Interval of writes to the file. A rank that is killed loses its events since the last write.", Unit::seconds,
+     0.01, 3600},
+    {"probe_every", &TraceConfig::probe_every_s,
+     "Approximate interval at which nodes compare their clocks, to put their traces on one time axis; 0: never. Not "
+     "needed for a run on one node.",
+     Unit::seconds, 0, 1e6},
 };
 
 struct MetricsConfig {
@@ -60,17 +49,14 @@ struct MetricsConfig {
 };
 
 inline constexpr Field<MetricsConfig> kMetricsFields[] = {
-    {.key = "tensorboard",
-     .member = &MetricsConfig::tensorboard,
-     .doc = "Also write metrics.jsonl as TensorBoard event files, in the directory tensorboard in run.dir. View them "
-            "with 'tensorboard --logdir' and run.dir, or the parent directory of several runs. The loss is train/loss; "
-            "a number in an object has the names of both, as mfu/causal."},
-    {.key = "grad_norms_every",
-     .member = &MetricsConfig::grad_norms_every,
-     .doc = "Steps between gradient norms by module of the model (embed, layers.0.attn, layers.0.mlp, ...), before "
-            "clipping, as grad_norms in metrics.jsonl; 0: none. Such a step reads the gradients once more.",
-     .min = 0,
-     .max = 1e12},
+    {"tensorboard", &MetricsConfig::tensorboard,
+     "Also write metrics.jsonl as TensorBoard event files, in the directory tensorboard in run.dir. View them with "
+     "'tensorboard --logdir' and run.dir, or the parent directory of several runs. The loss is train/loss; a number in "
+     "an object has the names of both, as mfu/causal."},
+    {"grad_norms_every", &MetricsConfig::grad_norms_every,
+     "Steps between gradient norms by module of the model (embed, layers.0.attn, layers.0.mlp, ...), before clipping, "
+     "as grad_norms in metrics.jsonl; 0: none. Such a step reads the gradients once more.",
+     Unit::none, 0, 1e12},
 };
 
 }  // namespace ms::trace

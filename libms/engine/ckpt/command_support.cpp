@@ -36,25 +36,19 @@ Found choose_complete_and_say(const std::string& path) {
   return found;
 }
 
-Option json_option() { return {.name = "json", .doc = "Print one JSON document instead of text."}; }
+Option json_option() { return {"json", "", "Print one JSON document instead of text."}; }
 Option dry_run_option() {
   return {.name = "dry-run", .doc = "Print what would be done, and change nothing.", .letter = 'n'};
 }
-Option threads_option() {
-  return {.name = "threads", .value = "N", .doc = "Read this many blocks of 16 MiB at a time.", .default_text = "2"};
-}
+Option threads_option() { return {"threads", "N", "Read this many blocks of 16 MiB at a time.", "2"}; }
 int threads_of(const Args& args) { return static_cast<int>(args.get_int("threads", 1, 1024)); }
 
 Option output_option(std::string doc) {
   return {.name = "output", .value = "DIR", .doc = std::move(doc), .letter = 'o', .required = true};
 }
 
-Positional checkpoint_positional() {
-  return {.name = "PATH", .doc = "A checkpoint, or a directory: its newest complete checkpoint."};
-}
-Positional directory_positional() {
-  return {.name = "DIR", .doc = "A directory of checkpoints: a run's checkpoint.dir."};
-}
+Positional checkpoint_positional() { return {"PATH", "A checkpoint, or a directory: its newest complete checkpoint."}; }
+Positional directory_positional() { return {"DIR", "A directory of checkpoints: a run's checkpoint.dir."}; }
 std::string directory_of(const Args& args) {
   require_directory(args.get("DIR"));
   return args.get("DIR");

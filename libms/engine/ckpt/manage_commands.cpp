@@ -11,7 +11,7 @@
 namespace ms::ckpt {
 namespace {
 
-Positional committed_positional() { return {.name = "PATH", .doc = "A committed checkpoint."}; }
+Positional committed_positional() { return {"PATH", "A committed checkpoint."}; }
 
 int run_prune(const Args& args) {
   if (!args.has("keep-last") && !args.has("keep-every")) {
@@ -82,10 +82,9 @@ Command prune_command() {
       .name = "prune",
       .summary = "remove old checkpoints",
       .positionals = {directory_positional()},
-      .options = {{.name = "keep-last", .value = "N", .doc = "Keep the newest N complete checkpoints."},
-                  {.name = "keep-every", .value = "N", .doc = "Keep checkpoints of steps that are multiples of N."},
-                  {.name = "no-verify",
-                   .doc = "Check only the sizes of the newest checkpoint's files, not their data."},
+      .options = {{"keep-last", "N", "Keep the newest N complete checkpoints."},
+                  {"keep-every", "N", "Keep checkpoints of steps that are multiples of N."},
+                  {"no-verify", "", "Check only the sizes of the newest checkpoint's files, not their data."},
                   dry_run_option(),
                   threads_option(),
                   json_option()},
@@ -110,7 +109,7 @@ Command repair_command() {
   return {.name = "repair",
           .summary = "remove leftovers of killed saves, and set damaged checkpoints aside",
           .positionals = {directory_positional()},
-          .options = {{.name = "verify", .doc = "Read all data, not only manifests and file sizes."},
+          .options = {{"verify", "", "Read all data, not only manifests and file sizes."},
                       dry_run_option(),
                       threads_option(),
                       json_option()},
@@ -121,10 +120,8 @@ Command repair_command() {
 Command bench_command() {
   return {.name = "bench",
           .summary = "compare saving and loading with plain writes and reads",
-          .positionals = {{.name = "DIR", .doc = "A directory of the file system to measure."}},
-          .options = {{.name = "size", .value = "SIZE", .doc = "Size of the file.", .default_text = "2GiB"},
-                      threads_option(),
-                      json_option()},
+          .positionals = {{"DIR", "A directory of the file system to measure."}},
+          .options = {{"size", "SIZE", "Size of the file.", "2GiB"}, threads_option(), json_option()},
           .run = run_bench,
           .description = "Needs memory of twice --size, and disk space of --size. Removes its files."};
 }

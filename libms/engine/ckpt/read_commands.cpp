@@ -75,9 +75,8 @@ Command show_command() {
   return {.name = "show",
           .summary = "show what a checkpoint holds",
           .positionals = {checkpoint_positional()},
-          .options = {{.name = "params", .doc = "Print every parameter with its shape and stored states."},
-                      {.name = "config",
-                       .doc = "Print the resolved configuration of the run that wrote the checkpoint, as TOML."},
+          .options = {{"params", "", "Print every parameter with its shape and stored states."},
+                      {"config", "", "Print the resolved configuration of the run that wrote the checkpoint, as TOML."},
                       json_option()},
           .run = run_show};
 }
@@ -86,8 +85,8 @@ Command verify_command() {
   return {
       .name = "verify",
       .summary = "read checkpoints and check them against their hashes",
-      .positionals = {{.name = "PATH", .doc = "A checkpoint, or a directory: every committed checkpoint in it."}},
-      .options = {{.name = "newest", .doc = "Verify only the newest complete checkpoint of a directory."},
+      .positionals = {{"PATH", "A checkpoint, or a directory: every committed checkpoint in it."}},
+      .options = {{"newest", "", "Verify only the newest complete checkpoint of a directory."},
                   threads_option(),
                   json_option()},
       .run = run_verify,
@@ -99,9 +98,9 @@ Command verify_command() {
 Command diff_command() {
   return {.name = "diff",
           .summary = "compare two checkpoints, also of different layouts",
-          .positionals = {{.name = "A", .doc = "A checkpoint, or a directory: its newest complete checkpoint."},
-                          {.name = "B", .doc = "Another checkpoint."}},
-          .options = {{.name = "all", .doc = "Also print equal states."}, threads_option(), json_option()},
+          .positionals = {{"A", "A checkpoint, or a directory: its newest complete checkpoint."},
+                          {"B", "Another checkpoint."}},
+          .options = {{"all", "", "Also print equal states."}, threads_option(), json_option()},
           .run = run_diff,
           .description =
               "Compares the configuration, the mesh, the position in the data, and every state of every parameter. "

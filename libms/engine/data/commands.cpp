@@ -147,14 +147,12 @@ int run_merge(const Args& args) {
   return 0;
 }
 
-Positional prefix_positional() { return {.name = "PREFIX", .doc = "The path of a token file without .bin and .idx."}; }
+Positional prefix_positional() { return {"PREFIX", "The path of a token file without .bin and .idx."}; }
 
 Option tokenizer_option() {
-  return {.name = "tokenizer",
-          .value = "NAME",
-          .doc =
-              "byte, or the path of a tokenizer.json. Default: the tokenizer in PREFIX.meta.json, or byte without that "
-              "file."};
+  return {
+      "tokenizer", "NAME",
+      "byte, or the path of a tokenizer.json. Default: the tokenizer in PREFIX.meta.json, or byte without that file."};
 }
 
 }  // namespace
@@ -163,19 +161,18 @@ Command info_command() {
   return {.name = "info",
           .summary = "show the type, sizes and beginning of a token file",
           .positionals = {prefix_positional()},
-          .options = {{.name = "json", .doc = "Print one JSON document instead of lines."}},
+          .options = {{"json", "", "Print one JSON document instead of lines."}},
           .run = run_info};
 }
 
 Command show_command() {
-  return {
-      .name = "show",
-      .summary = "print a document as text",
-      .positionals = {prefix_positional()},
-      .options = {{.name = "document", .value = "N", .doc = "The number of the document, from 0.", .default_text = "0"},
-                  {.name = "tokens", .doc = "Print token ids, one per line, instead of text."},
-                  tokenizer_option()},
-      .run = run_show};
+  return {.name = "show",
+          .summary = "print a document as text",
+          .positionals = {prefix_positional()},
+          .options = {{"document", "N", "The number of the document, from 0.", "0"},
+                      {"tokens", "", "Print token ids, one per line, instead of text."},
+                      tokenizer_option()},
+          .run = run_show};
 }
 
 Command decode_command() {
@@ -184,9 +181,7 @@ Command decode_command() {
           .positionals = {prefix_positional()},
           .options =
               {{.name = "output", .value = "FILE", .doc = "Write to FILE instead of standard output.", .letter = 'o'},
-               {.name = "split-on",
-                .value = "LINE",
-                .doc = "Write this line between documents. encode --split-on reads such a file."},
+               {"split-on", "LINE", "Write this line between documents. encode --split-on reads such a file."},
                tokenizer_option()},
           .run = run_decode};
 }
@@ -196,10 +191,8 @@ Command verify_command() {
       .name = "verify",
       .summary = "check a token file for errors",
       .positionals = {prefix_positional()},
-      .options =
-          {{.name = "vocab",
-            .value = "N",
-            .doc = "Require every token to be below N. Default: the vocabulary in PREFIX.meta.json, if there is one."}},
+      .options = {{"vocab", "N",
+                   "Require every token to be below N. Default: the vocabulary in PREFIX.meta.json, if there is one."}},
       .run = run_verify,
       .description =
           "Checks the index for consistency, the index and the size of PREFIX.bin against PREFIX.meta.json, and every "
@@ -217,7 +210,7 @@ Command merge_command() {
                        .doc = "The path to write, without .bin and .idx.",
                        .letter = 'o',
                        .required = true},
-                      {.name = "force", .doc = "Replace an existing token file."}},
+                      {"force", "", "Replace an existing token file."}},
           .run = run_merge};
 }
 

@@ -34,33 +34,23 @@ inline constexpr Field<DataConfig> kDataFields[] = {
      .member = &DataConfig::valid,
      .doc = "Token files for validation, by prefix. Empty: a part of each training file is held out.",
      .weighted_paths = true},
-    {.key = "valid_fraction",
-     .member = &DataConfig::valid_fraction,
-     .doc = "Fraction of each training file, at its end, that is held out for validation if valid is empty; 0: none.",
-     .min = 0,
-     .max = 0.5},
-    {.key = "reset_attention",
-     .member = &DataConfig::reset_attention,
-     .doc = "Tokens attend only within their own document, and learned positions restart at each document in the "
-            "sample (rotary positions are relative). On CPUs, and on GPUs from H100 on."},
-    {.key = "balance",
-     .member = &DataConfig::balance,
-     .doc =
-         "With reset_attention, distribute the samples of a step over dp ranks and microbatches so that each takes "
-         "about equal time in attention, by the lengths of documents. The step trains on the same samples either way."},
-    {.key = "read_timeout",
-     .member = &DataConfig::read_timeout_s,
-     .doc = "Maximum time that a step waits for its tokens before the run ends with a storage failure.",
-     .unit = Unit::seconds,
-     .min = 1,
-     .max = 7 * 86'400},
-    {.key = "loaders",
-     .member = &DataConfig::loaders,
-     .doc = "Maximum number of source loaders on a node: threads of its loader that read the sources. It starts with "
-            "one and adds more if the ranks wait for data; sources are assigned by the measured cost of reading them. "
-            "Samples do not depend on it. 0: as many as the loader's cores. Storage with high latency may need more.",
-     .min = 0,
-     .max = 64},
+    {"valid_fraction", &DataConfig::valid_fraction,
+     "Fraction of each training file, at its end, that is held out for validation if valid is empty; 0: none.",
+     Unit::none, 0, 0.5},
+    {"reset_attention", &DataConfig::reset_attention,
+     "Tokens attend only within their own document, and learned positions restart at each document in the sample "
+     "(rotary positions are relative). On CPUs, and on GPUs from H100 on."},
+    {"balance", &DataConfig::balance,
+     "With reset_attention, distribute the samples of a step over dp ranks and microbatches so that each takes about "
+     "equal time in attention, by the lengths of documents. The step trains on the same samples either way."},
+    {"read_timeout", &DataConfig::read_timeout_s,
+     "Maximum time that a step waits for its tokens before the run ends with a storage failure.", Unit::seconds, 1,
+     7 * 86'400},
+    {"loaders", &DataConfig::loaders,
+     "Maximum number of source loaders on a node: threads of its loader that read the sources. It starts with one and "
+     "adds more if the ranks wait for data; sources are assigned by the measured cost of reading them. Samples do not "
+     "depend on it. 0: as many as the loader's cores. Storage with high latency may need more.",
+     Unit::none, 0, 64},
 };
 
 // A source's weight once `step` steps are done.

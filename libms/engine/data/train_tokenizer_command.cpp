@@ -102,11 +102,10 @@ Command train_tokenizer_command() {
       .options =
           {{.name = "vocab", .value = "N", .doc = "Size of the vocabulary, special tokens included.", .required = true},
            {.name = "output", .value = "FILE", .doc = "The tokenizer.json to write.", .letter = 'o', .required = true},
-           {.name = "pattern",
-            .value = "NAME",
-            .doc = "Pattern that splits text into words: gpt2, llama3 (numbers in groups of up to three digits) or "
-                   "qwen2 (single digits, text normalized to NFC).",
-            .default_text = "llama3"},
+           {"pattern", "NAME",
+            "Pattern that splits text into words: gpt2, llama3 (numbers in groups of up to three digits) or qwen2 "
+            "(single digits, text normalized to NFC).",
+            "llama3"},
            {.name = "special",
             .value = "TOKEN",
             .doc = "A special token. Special tokens have the ids from 0, in order.",

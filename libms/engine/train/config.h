@@ -36,72 +36,45 @@ struct TrainConfig {
 };
 
 inline constexpr Field<TrainConfig> kTrainFields[] = {
-    {.key = "steps", .member = &TrainConfig::steps, .doc = "Optimizer steps of the run.", .min = 1, .max = 1e12},
-    {.key = "global_batch",
-     .member = &TrainConfig::global_batch,
-     .doc = "Sequences per step, over all data-parallel ranks.",
-     .min = 1,
-     .max = 1e9},
-    {.key = "rampup_start",
-     .member = &TrainConfig::rampup_start,
-     .doc = "Batch-size ramp-up: sequences per step at the start, growing to global_batch; 0: no ramp-up.",
-     .min = 0,
-     .max = 1e9},
-    {.key = "rampup_increment",
-     .member = &TrainConfig::rampup_increment,
-     .doc = "Sequences that each increment of the ramp-up adds.",
-     .min = 0,
-     .max = 1e9},
-    {.key = "rampup_samples",
-     .member = &TrainConfig::rampup_samples,
-     .doc = "Sequences in the whole ramp-up, which are divided evenly among the batch sizes.",
-     .min = 0,
-     .max = 1e15},
-    {.key = "microbatch", .member = &TrainConfig::microbatch, .doc = "Sequences per microbatch.", .min = 1, .max = 1e6},
-    {.key = "seed",
-     .member = &TrainConfig::seed,
-     .doc = "Seed of all random numbers: initial weights, order of samples, generated text.",
-     .min = 0,
-     .max = 9e15},
+    {"steps", &TrainConfig::steps, "Optimizer steps of the run.", Unit::none, 1, 1e12},
+    {"global_batch", &TrainConfig::global_batch, "Sequences per step, over all data-parallel ranks.", Unit::none, 1,
+     1e9},
+    {"rampup_start", &TrainConfig::rampup_start,
+     "Batch-size ramp-up: sequences per step at the start, growing to global_batch; 0: no ramp-up.", Unit::none, 0,
+     1e9},
+    {"rampup_increment", &TrainConfig::rampup_increment, "Sequences that each increment of the ramp-up adds.",
+     Unit::none, 0, 1e9},
+    {"rampup_samples", &TrainConfig::rampup_samples,
+     "Sequences in the whole ramp-up, which are divided evenly among the batch sizes.", Unit::none, 0, 1e15},
+    {"microbatch", &TrainConfig::microbatch, "Sequences per microbatch.", Unit::none, 1, 1e6},
+    {"seed", &TrainConfig::seed, "Seed of all random numbers: initial weights, order of samples, generated text.",
+     Unit::none, 0, 9e15},
     {.key = "dtype",
      .member = &TrainConfig::dtype,
      .doc = "Data type of parameters and activations. Sums, norms and optimizer state are at least fp32, and so are "
             "main gradients unless optim.main_grads_dtype is bf16.",
      .choices = {"fp32", "bf16"}},
-    {.key = "fp8",
-     .member = &TrainConfig::fp8,
-     .doc = "FP8 GEMMs in the layers, not in the head: operands are rounded to e4m3, gradients to e5m2, each tensor "
-            "with its own scale from its current amax. Norms and activations compute the amax of their output, unless "
-            "model.fused is false; other tensors are read once more for it. A step rounds weights once and keeps the "
-            "result, 2 bytes per parameter of a layer's matrices. GPUs from H100 on have FP8 GEMMs. Other GPUs and the "
-            "CPU compute the same numbers in bf16, more slowly than without fp8. The speed-up has not been measured on "
-            "a GPU. Only with dtype = \"bf16\"."},
+    {"fp8", &TrainConfig::fp8,
+     "FP8 GEMMs in the layers, not in the head: operands are rounded to e4m3, gradients to e5m2, each tensor with its "
+     "own scale from its current amax. Norms and activations compute the amax of their output, unless model.fused is "
+     "false; other tensors are read once more for it. A step rounds weights once and keeps the result, 2 bytes per "
+     "parameter of a layer's matrices. GPUs from H100 on have FP8 GEMMs. Other GPUs and the CPU compute the same "
+     "numbers in bf16, more slowly than without fp8. The speed-up has not been measured on a GPU. Only with dtype = "
+     "\"bf16\"."},
     {.key = "recompute",
      .member = &TrainConfig::recompute,
      .doc = "What the backward recomputes instead of storing. none: nothing; selective: outputs of norms and of the "
             "activation; full: everything but each layer's input.",
      .choices = {"none", "selective", "full"}},
-    {.key = "z_loss",
-     .member = &TrainConfig::z_loss,
-     .doc = "Weight of the z-loss, the squared log of the softmax's denominator, which keeps logits from drifting. "
-            "1e-4 is common; 0: no z-loss. It contributes to the gradients, not to the reported loss.",
-     .min = 0,
-     .max = 1},
-    {.key = "eval_every",
-     .member = &TrainConfig::eval_every,
-     .doc = "Steps between evaluations; the last step is always evaluated. 0: no evaluations.",
-     .min = 0,
-     .max = 1e12},
-    {.key = "eval_samples",
-     .member = &TrainConfig::eval_samples,
-     .doc = "Sequences per evaluation, rounded up to whole global batches.",
-     .min = 1,
-     .max = 1e9},
-    {.key = "log_every",
-     .member = &TrainConfig::log_every,
-     .doc = "Steps between lines in the log.",
-     .min = 1,
-     .max = 1e9},
+    {"z_loss", &TrainConfig::z_loss,
+     "Weight of the z-loss, the squared log of the softmax's denominator, which keeps logits from drifting. 1e-4 is "
+     "common; 0: no z-loss. It contributes to the gradients, not to the reported loss.",
+     Unit::none, 0, 1},
+    {"eval_every", &TrainConfig::eval_every,
+     "Steps between evaluations; the last step is always evaluated. 0: no evaluations.", Unit::none, 0, 1e12},
+    {"eval_samples", &TrainConfig::eval_samples, "Sequences per evaluation, rounded up to whole global batches.",
+     Unit::none, 1, 1e9},
+    {"log_every", &TrainConfig::log_every, "Steps between lines in the log.", Unit::none, 1, 1e9},
 };
 
 struct CheckpointConfig {
@@ -120,76 +93,54 @@ struct CheckpointConfig {
 };
 
 inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
-    {.key = "dir",
-     .member = &CheckpointConfig::dir,
-     .doc = "Directory of checkpoints. A run resumes from the newest complete one in it, and saves its last step. "
-            "Empty: nothing is saved."},
-    {.key = "load",
-     .member = &CheckpointConfig::load,
-     .doc = "Checkpoint to start from if dir has none: a checkpoint of another run, or the newest complete one of a "
-            "directory. It is only read. Empty: start at step 0, with initial weights from train.seed."},
-    {.key = "weights_only",
-     .member = &CheckpointConfig::weights_only,
-     .doc = "true: load only the weights of the checkpoint in load, with a fresh optimizer, and start at step 0 and at "
-            "the first sample of the data, as for fine-tuning. false: continue training from the checkpoint's step, "
-            "with the data as in checkpoint.data."},
-    {.key = "every_steps",
-     .member = &CheckpointConfig::every_steps,
-     .doc = "Steps between saves; 0: saves are timed, see every and mtbf.",
-     .min = 0,
-     .max = 1e12},
-    {.key = "every",
-     .member = &CheckpointConfig::every_s,
-     .doc =
-         "Time between saves if every_steps and mtbf are 0. 0: save only the last step, and when the run is stopped.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 30 * 86'400},
-    {.key = "mtbf",
-     .member = &CheckpointConfig::mtbf_s,
-     .doc = "Mean time between failures of the whole job. If it is above 0 and every_steps is 0, the time between "
-            "saves is the optimum by Young and Daly for the measured cost of a save.",
-     .unit = Unit::seconds,
-     .min = 0,
-     .max = 3650.0 * 86'400},
-    {.key = "async",
-     .member = &CheckpointConfig::async,
-     .doc = "Write in the background while training continues. false: training waits until a save is committed."},
+    {"dir", &CheckpointConfig::dir,
+     "Directory of checkpoints. A run resumes from the newest complete one in it, and saves its last step. Empty: "
+     "nothing is saved."},
+    {"load", &CheckpointConfig::load,
+     "Checkpoint to start from if dir has none: a checkpoint of another run, or the newest complete one of a "
+     "directory. It is only read. Empty: start at step 0, with initial weights from train.seed."},
+    {"weights_only", &CheckpointConfig::weights_only,
+     "true: load only the weights of the checkpoint in load, with a fresh optimizer, and start at step 0 and at the "
+     "first sample of the data, as for fine-tuning. false: continue training from the checkpoint's step, with the data "
+     "as in checkpoint.data."},
+    {"every_steps", &CheckpointConfig::every_steps, "Steps between saves; 0: saves are timed, see every and mtbf.",
+     Unit::none, 0, 1e12},
+    {"every", &CheckpointConfig::every_s,
+     "Time between saves if every_steps and mtbf are 0. 0: save only the last step, and when the run is stopped.",
+     Unit::seconds, 0, 30 * 86'400},
+    {"mtbf", &CheckpointConfig::mtbf_s,
+     "Mean time between failures of the whole job. If it is above 0 and every_steps is 0, the time between saves is "
+     "the optimum by Young and Daly for the measured cost of a save.",
+     Unit::seconds, 0, 3650.0 * 86'400},
+    {"async", &CheckpointConfig::async,
+     "Write in the background while training continues. false: training waits until a save is committed."},
     {.key = "when_busy",
      .member = &CheckpointConfig::when_busy,
      .doc = "What to do when a save is due while the previous one is still being written.",
      .choices = {"skip", "wait"}},
-    {.key = "keep_last",
-     .member = &CheckpointConfig::keep_last,
-     .doc = "When a new checkpoint is committed, keep the newest N; 0: keep all.",
-     .min = 0,
-     .max = 1e9},
-    {.key = "keep_every",
-     .member = &CheckpointConfig::keep_every,
-     .doc = "With keep_last, also keep checkpoints of steps that are multiples of this; 0: none.",
-     .min = 0,
-     .max = 1e12},
+    {"keep_last", &CheckpointConfig::keep_last, "When a new checkpoint is committed, keep the newest N; 0: keep all.",
+     Unit::none, 0, 1e9},
+    {"keep_every", &CheckpointConfig::keep_every,
+     "With keep_last, also keep checkpoints of steps that are multiples of this; 0: none.", Unit::none, 0, 1e12},
     {.key = "data",
      .member = &CheckpointConfig::data,
      .doc = "What to do if the token files, their weights, model.seq or train.seed differ from those of the "
             "checkpoint. continue: refuse to run. restart: start at the beginning of the data. With the same data a "
             "run always resumes after the last sample that was trained on.",
      .choices = {"continue", "restart"}},
-    {.key = "max_failed",
-     .member = &CheckpointConfig::max_failed,
-     .doc = "End the run with code 74 after this many failed saves in a row. 0: log a warning, continue training, and "
-            "retry after a minute, then at intervals of up to ten minutes. The last save of a run must succeed.",
-     .min = 0},
-    {.key = "memory_dir",
-     .member = &CheckpointConfig::memory_dir,
-     .doc = "Memory tier: a directory in the memory of every node, such as /dev/shm; empty: none. Each save is also "
-            "copied to its subdirectory ms-UID, which must belong to the user and be closed to others. Each rank's "
-            "part is copied to its own node and to another one, in another dp, pp and tp group if possible. After the "
-            "loss of a node, a run that resumes in the same layout reads nothing from storage. The directory holds the "
-            "newest save, and the previous one while the newest is copied. That is at most 4 parts for each rank of "
-            "the node, which count as the job's memory. There is also a buffer for one more part. A failed copy does "
-            "not fail the save. A run removes its copies when it is complete; those of an unfinished run remain. The "
-            "copies are lost if Slurm empties the directory between two starts (job_container/tmpfs)."},
+    {"max_failed", &CheckpointConfig::max_failed,
+     "End the run with code 74 after this many failed saves in a row. 0: log a warning, continue training, and retry "
+     "after a minute, then at intervals of up to ten minutes. The last save of a run must succeed.",
+     Unit::none, 0},
+    {"memory_dir", &CheckpointConfig::memory_dir,
+     "Memory tier: a directory in the memory of every node, such as /dev/shm; empty: none. Each save is also copied to "
+     "its subdirectory ms-UID, which must belong to the user and be closed to others. Each rank's part is copied to "
+     "its own node and to another one, in another dp, pp and tp group if possible. After the loss of a node, a run "
+     "that resumes in the same layout reads nothing from storage. The directory holds the newest save, and the "
+     "previous one while the newest is copied. That is at most 4 parts for each rank of the node, which count as the "
+     "job's memory. There is also a buffer for one more part. A failed copy does not fail the save. A run removes its "
+     "copies when it is complete; those of an unfinished run remain. The copies are lost if Slurm empties the "
+     "directory between two starts (job_container/tmpfs)."},
 };
 
 struct RunConfig {
@@ -209,12 +160,11 @@ struct RunConfig {
 };
 
 inline constexpr Field<RunConfig> kRunFields[] = {
-    {.key = "dir",
-     .member = &RunConfig::dir,
-     .doc = "Directory of config.toml, metrics.jsonl (the previous run's is kept as metrics.jsonl.previous) and "
-            "verdict.json. Create a file 'stop' in it to end the run after a step. When a wait for peers has timed "
-            "out, evidence/ has the stacks of all processes and the state of each node's GPUs and other devices "
-            "(ms-diag collect), for the last eight starts. Like all paths, it is relative to the current directory."},
+    {"dir", &RunConfig::dir,
+     "Directory of config.toml, metrics.jsonl (the previous run's is kept as metrics.jsonl.previous) and verdict.json. "
+     "Create a file 'stop' in it to end the run after a step. When a wait for peers has timed out, evidence/ has the "
+     "stacks of all processes and the state of each node's GPUs and other devices (ms-diag collect), for the last "
+     "eight starts. Like all paths, it is relative to the current directory."},
     {.key = "device",
      .member = &RunConfig::device,
      .doc = "The device that computes. cpu: the best instruction set of the processor that ONEDNN_MAX_CPU_ISA allows "
@@ -224,69 +174,46 @@ inline constexpr Field<RunConfig> kRunFields[] = {
             "are threads share the first GPU. One H200 has been measured, see ms-performance(7); several GPUs have "
             "only been emulated.",
      .choices = {"cpu", "cuda"}},
-    {.key = "cpu_threads",
-     .member = &RunConfig::cpu_threads,
-     .doc = "Threads per process that compute on the CPU, shared by its ranks. 0: OMP_NUM_THREADS if set, or else the "
-            "process's share of the node's cores. Results do not depend on it.",
-     .min = 0,
-     .max = tensor::kMaxThreads},
-    {.key = "deterministic",
-     .member = &RunConfig::deterministic,
-     .doc = "Every run gives the same bits. false, on GPUs: gradients of attention are summed in any order, which "
-            "takes less memory and time: on an H200, true makes the backward of attention 1.09 to 1.13 times as long."},
-    {.key = "matmul_choices",
-     .member = &RunConfig::matmul_choices,
-     .doc = "Autotuning of GEMMs on GPUs: a file with the algorithm of every GEMM shape. Missing shapes are timed "
-            "before the first step, and rank 0 adds them. Runs with the same file, layout and GPUs give the same bits, "
-            "and so do resumed runs, since checkpoints contain the choices. Empty: cuBLASLt's default algorithm."},
-    {.key = "time_ops",
-     .member = &RunConfig::time_ops,
-     .doc = "Measure device time by class of operation on GPUs, for metrics.jsonl and traces. Costs one or two CUDA "
-            "events per operation."},
-    {.key = "nccl_register",
-     .member = &RunConfig::nccl_register,
-     .doc = "Register tensors with NCCL (user buffer registration), so that NCCL avoids internal copies if the links "
-            "within a node or the network support it. It has only run on emulated GPUs."},
-    {.key = "comm_timeout",
-     .member = &RunConfig::comm_timeout_s,
-     .doc = "Maximum time that an operation waits for its peers before the run stops and names them. After four steps "
-            "the deadline of an operation is three times the longest of the last 64 steps, plus 5 s, but at least "
-            "run.least_timeout. While ranks wait for data, evaluate, or read or write files, the deadline is "
-            "comm_timeout.",
-     .unit = Unit::seconds,
-     .min = 0.1,
-     .max = 1e6},
-    {.key = "least_timeout",
-     .member = &RunConfig::least_timeout_s,
-     .doc = "Minimum of the deadline that is derived from step times (comm_timeout). It should exceed the time in "
-            "which a network recovers from a fault. If it is not below comm_timeout, the deadline is always "
-            "comm_timeout: use this under a debugger.",
-     .unit = Unit::seconds,
-     .min = 0.1,
-     .max = 1e6},
-    {.key = "peak_tflops",
-     .member = &RunConfig::peak_tflops,
-     .doc = "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl. 0: the data sheet's bf16 peak for "
-            "A100, H100 and H200 that ranks do not share; no MFU for other devices. 'ms-train calibrate' measures the "
-            "peak of a CPU.",
-     .min = 0,
-     .max = 1e9},
-    {.key = "cluster",
-     .member = &RunConfig::cluster,
-     .doc = "Cluster file of the machines, ms-cluster(5), as ms-train calibrate writes it. After 100 steps, and when "
-            "step times change, the run logs the measured and the simulated time of a step, as ms-tracepp report "
-            "--expected does. With mesh.dp = \"auto\" it also logs the simulated speed of each number of replicas "
-            "before the first step. Empty: neither."},
-    {.key = "sample_tokens",
-     .member = &RunConfig::sample_tokens,
-     .doc = "Tokens to generate when training ends, with the tokenizer of the first file of data.train.",
-     .min = 0,
-     .max = 1e6},
-    {.key = "sample_temperature",
-     .member = &RunConfig::sample_temperature,
-     .doc = "Sampling temperature of generated text; 0: always the most likely token.",
-     .min = 0,
-     .max = 100},
+    {"cpu_threads", &RunConfig::cpu_threads,
+     "Threads per process that compute on the CPU, shared by its ranks. 0: OMP_NUM_THREADS if set, or else the "
+     "process's share of the node's cores. Results do not depend on it.",
+     Unit::none, 0, tensor::kMaxThreads},
+    {"deterministic", &RunConfig::deterministic,
+     "Every run gives the same bits. false, on GPUs: gradients of attention are summed in any order, which takes less "
+     "memory and time: on an H200, true makes the backward of attention 1.09 to 1.13 times as long."},
+    {"matmul_choices", &RunConfig::matmul_choices,
+     "Autotuning of GEMMs on GPUs: a file with the algorithm of every GEMM shape. Missing shapes are timed before the "
+     "first step, and rank 0 adds them. Runs with the same file, layout and GPUs give the same bits, and so do resumed "
+     "runs, since checkpoints contain the choices. Empty: cuBLASLt's default algorithm."},
+    {"time_ops", &RunConfig::time_ops,
+     "Measure device time by class of operation on GPUs, for metrics.jsonl and traces. Costs one or two CUDA events "
+     "per operation."},
+    {"nccl_register", &RunConfig::nccl_register,
+     "Register tensors with NCCL (user buffer registration), so that NCCL avoids internal copies if the links within a "
+     "node or the network support it. It has only run on emulated GPUs."},
+    {"comm_timeout", &RunConfig::comm_timeout_s,
+     "Maximum time that an operation waits for its peers before the run stops and names them. After four steps the "
+     "deadline of an operation is three times the longest of the last 64 steps, plus 5 s, but at least "
+     "run.least_timeout. While ranks wait for data, evaluate, or read or write files, the deadline is comm_timeout.",
+     Unit::seconds, 0.1, 1e6},
+    {"least_timeout", &RunConfig::least_timeout_s,
+     "Minimum of the deadline that is derived from step times (comm_timeout). It should exceed the time in which a "
+     "network recovers from a fault. If it is not below comm_timeout, the deadline is always comm_timeout: use this "
+     "under a debugger.",
+     Unit::seconds, 0.1, 1e6},
+    {"peak_tflops", &RunConfig::peak_tflops,
+     "Peak of one rank's device in TFLOP/s, for the MFU in metrics.jsonl. 0: the data sheet's bf16 peak for A100, H100 "
+     "and H200 that ranks do not share; no MFU for other devices. 'ms-train calibrate' measures the peak of a CPU.",
+     Unit::none, 0, 1e9},
+    {"cluster", &RunConfig::cluster,
+     "Cluster file of the machines, ms-cluster(5), as ms-train calibrate writes it. After 100 steps, and when step "
+     "times change, the run logs the measured and the simulated time of a step, as ms-tracepp report --expected does. "
+     "With mesh.dp = \"auto\" it also logs the simulated speed of each number of replicas before the first step. "
+     "Empty: neither."},
+    {"sample_tokens", &RunConfig::sample_tokens,
+     "Tokens to generate when training ends, with the tokenizer of the first file of data.train.", Unit::none, 0, 1e6},
+    {"sample_temperature", &RunConfig::sample_temperature,
+     "Sampling temperature of generated text; 0: always the most likely token.", Unit::none, 0, 100},
 };
 
 struct OverlapConfig {
@@ -295,25 +222,18 @@ struct OverlapConfig {
 };
 
 inline constexpr Field<OverlapConfig> kOverlapFields[] = {
-    {.key = "tp",
-     .member = &OverlapConfig::tp,
-     .doc = "Split the collectives of tensor parallelism and overlap them with the surrounding GEMMs. An all-reduce "
-            "over tp then sums in another order."},
-    {.key = "pp",
-     .member = &OverlapConfig::pp,
-     .doc =
-         "Overlap transfers of activations and their gradients with compute. false: compute waits for each transfer."},
-    {.key = "dp",
-     .member = &OverlapConfig::dp,
-     .doc = "Overlap the reduction of gradients with the rest of the backward, and the gathering of parameters with "
-            "the forward. false: compute waits for each collective."},
-    {.key = "dp_message",
-     .member = &OverlapConfig::dp_message,
-     .doc = "Bucket size: the gradients of a chunk, and its parameters, are split between layers into collectives of "
-            "at least this size. Small ones start as soon as a layer is done, large ones suffer less from latency.",
-     .unit = Unit::bytes,
-     .min = 1,
-     .max = 1e15},
+    {"tp", &OverlapConfig::tp,
+     "Split the collectives of tensor parallelism and overlap them with the surrounding GEMMs. An all-reduce over tp "
+     "then sums in another order."},
+    {"pp", &OverlapConfig::pp,
+     "Overlap transfers of activations and their gradients with compute. false: compute waits for each transfer."},
+    {"dp", &OverlapConfig::dp,
+     "Overlap the reduction of gradients with the rest of the backward, and the gathering of parameters with the "
+     "forward. false: compute waits for each collective."},
+    {"dp_message", &OverlapConfig::dp_message,
+     "Bucket size: the gradients of a chunk, and its parameters, are split between layers into collectives of at least "
+     "this size. Small ones start as soon as a layer is done, large ones suffer less from latency.",
+     Unit::bytes, 1, 1e15},
 };
 
 struct Settings {

@@ -36,46 +36,31 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      .doc = "What to do if the gradient norm is far above the previous ones. warn: log a warning; skip, stop and "
             "rollback: as for nonfinite.",
      .choices = {"ignore", "warn", "skip", "stop", "rollback"}},
-    {.key = "spike_zscore",
-     .member = &GuardConfig::spike_zscore,
-     .doc = "A gradient norm is a spike if it is more than this many standard deviations above the mean of the window.",
-     .min = 1,
-     .max = 1e6},
-    {.key = "window",
-     .member = &GuardConfig::window,
-     .doc = "Number of earlier gradient norms with which a norm is compared. Only norms of updates count, and the "
-            "newest is from two steps before. No spike is detected until the window is full; it is empty when a run "
-            "starts or resumes.",
-     .min = 2,
-     .max = 10'000},
-    {.key = "max_skips",
-     .member = &GuardConfig::max_skips,
-     .doc = "End the run with code 2 after this many skipped steps in a row: it has diverged.",
-     .min = 1,
-     .max = 1e9},
-    {.key = "rollback_steps",
-     .member = &GuardConfig::rollback_steps,
-     .doc = "A rollback loads the newest checkpoint that is at least this many steps older than the bad step. The "
-            "cause of a bad step is often some steps earlier.",
-     .min = 1,
-     .max = 1e9},
-    {.key = "max_rollbacks",
-     .member = &GuardConfig::max_rollbacks,
-     .doc = "Maximum number of rollbacks of a run, over all its starts. The next one ends the run with code 2. "
-            "rollbacks.json in checkpoint.dir lists the rollbacks and the samples that they left out.",
-     .min = 1,
-     .max = 1e6},
-    {.key = "replay_every",
-     .member = &GuardConfig::replay_every,
-     .doc = "Detect silent data corruption: at intervals of this many steps, all dp ranks recompute a microbatch of "
-            "one dp rank, forward and backward, and compare a checksum of the loss and all gradients. The dp ranks "
-            "take turns. If most dp ranks agree, the run ends and names the others, with code 69 if they are on one "
-            "node, else with 76. With two dp ranks it is not known which one is wrong: the code is 76. The cost is the "
-            "time of a microbatch without overlap in the pipeline, and one read of the gradients; the log shows it as "
-            "a share of the time. The optimizer's update is not checked. Needs mesh.dp of at least 2, and the same "
-            "processor or GPU on all ranks. 0: never.",
-     .min = 0,
-     .max = 1e9},
+    {"spike_zscore", &GuardConfig::spike_zscore,
+     "A gradient norm is a spike if it is more than this many standard deviations above the mean of the window.",
+     Unit::none, 1, 1e6},
+    {"window", &GuardConfig::window,
+     "Number of earlier gradient norms with which a norm is compared. Only norms of updates count, and the newest is "
+     "from two steps before. No spike is detected until the window is full; it is empty when a run starts or resumes.",
+     Unit::none, 2, 10'000},
+    {"max_skips", &GuardConfig::max_skips,
+     "End the run with code 2 after this many skipped steps in a row: it has diverged.", Unit::none, 1, 1e9},
+    {"rollback_steps", &GuardConfig::rollback_steps,
+     "A rollback loads the newest checkpoint that is at least this many steps older than the bad step. The cause of a "
+     "bad step is often some steps earlier.",
+     Unit::none, 1, 1e9},
+    {"max_rollbacks", &GuardConfig::max_rollbacks,
+     "Maximum number of rollbacks of a run, over all its starts. The next one ends the run with code 2. rollbacks.json "
+     "in checkpoint.dir lists the rollbacks and the samples that they left out.",
+     Unit::none, 1, 1e6},
+    {"replay_every", &GuardConfig::replay_every,
+     "Detect silent data corruption: at intervals of this many steps, all dp ranks recompute a microbatch of one dp "
+     "rank, forward and backward, and compare a checksum of the loss and all gradients. The dp ranks take turns. If "
+     "most dp ranks agree, the run ends and names the others, with code 69 if they are on one node, else with 76. With "
+     "two dp ranks it is not known which one is wrong: the code is 76. The cost is the time of a microbatch without "
+     "overlap in the pipeline, and one read of the gradients; the log shows it as a share of the time. The optimizer's "
+     "update is not checked. Needs mesh.dp of at least 2, and the same processor or GPU on all ranks. 0: never.",
+     Unit::none, 0, 1e9},
 };
 
 }  // namespace ms::train

@@ -161,9 +161,7 @@ int ask(const Args& args, const Json& question) {
               "is its job still running? See: squeue");
 }
 
-const Option kRunDir{.name = "run-dir",
-                     .value = "DIR",
-                     .doc = "Directory of the run, on storage that all nodes share (default: runs/JOBID)."};
+const Option kRunDir{"run-dir", "DIR", "Directory of the run, on storage that all nodes share (default: runs/JOBID)."};
 const Positional kDir{.name = "DIR",
                       .doc = "Directory of the run (default: runs/JOBID inside a job, else the current directory).",
                       .required = false};
@@ -171,109 +169,86 @@ const Positional kDir{.name = "DIR",
 }  // namespace
 
 Command run_command() {
-  return {
-      .name = "run",
-      .summary = "run a command on the nodes of this job and restart it after faults",
-      .positionals = {{.name = "COMMAND", .doc = "Command for srun to start, with its arguments.", .many = true}},
-      .options =
-          {{.name = "spares",
-            .value = "K",
-            .doc = "Keep K nodes as spares, preferably those marked by ms-diag avoid.",
-            .default_text = "0"},
-           kRunDir,
-           {.name = "tasks-per-node", .value = "N", .doc = "Tasks per node, as for srun (default: the job's)."},
-           {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
-           {.name = "min-nodes",
-            .value = "N",
-            .doc = "Continue if at least N nodes are left. 0: all nodes but the spares; in an elastic run, 1.",
-            .default_text = "0"},
-           {.name = "max-nodes",
-            .value = "N",
-            .doc = "Let an elastic run grow to N nodes, the MAX of sbatch --nodes=MIN-MAX. When ms-loan reports idle "
-                   "nodes, the driver saves a checkpoint and requeues the job. 0: do not grow.",
-            .default_text = "0"},
-           {.name = "hang-timeout",
-            .value = "TIME",
-            .doc = "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent "
-                   "step plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step. See "
-                   "ms-driver(1). Without heartbeats, TIME without output is a hang.",
-            .default_text = "10m"},
-           {.name = "node-timeout",
-            .value = "TIME",
-            .doc = "Treat a node as lost after at most TIME without a sign of life from it and without a step of the "
-                   "ranks. A node that no spare could replace always gets the full TIME.",
-            .default_text = "60s"},
-           {.name = "max-attempts", .value = "N", .doc = "Stop after N attempts.", .default_text = "100"},
-           {.name = "max-idle",
-            .value = "N",
-            .doc = "Stop after N consecutive attempts without progress.",
-            .default_text = "3"},
-           {.name = "max-same-error",
-            .value = "N",
-            .doc = "Stop after the same error of the program ended N consecutive attempts, even with progress. Without "
-                   "progress, two are enough.",
-            .default_text = "5"},
-           {.name = "max-requeues",
-            .value = "N",
-            .doc = "Requeue the job at most N times, without its bad nodes. This happens when its time limit is near "
-                   "(sbatch --signal=B:USR2@300) or too few nodes are left.",
-            .default_text = "0"},
-           {.name = "shrink",
-            .doc = "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
-                   "instead of stopping or requeueing."},
-           {.name = "replace-slow",
-            .doc =
+  return {.name = "run",
+          .summary = "run a command on the nodes of this job and restart it after faults",
+          .positionals = {{.name = "COMMAND", .doc = "Command for srun to start, with its arguments.", .many = true}},
+          .options =
+              {{"spares", "K", "Keep K nodes as spares, preferably those marked by ms-diag avoid.", "0"},
+               kRunDir,
+               {"tasks-per-node", "N", "Tasks per node, as for srun (default: the job's)."},
+               {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
+               {"min-nodes", "N",
+                "Continue if at least N nodes are left. 0: all nodes but the spares; in an elastic run, 1.", "0"},
+               {"max-nodes", "N",
+                "Let an elastic run grow to N nodes, the MAX of sbatch --nodes=MIN-MAX. When ms-loan reports idle "
+                "nodes, the driver saves a checkpoint and requeues the job. 0: do not grow.",
+                "0"},
+               {"hang-timeout", "TIME",
+                "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent step "
+                "plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step. See ms-driver(1). "
+                "Without heartbeats, TIME without output is a hang.",
+                "10m"},
+               {"node-timeout", "TIME",
+                "Treat a node as lost after at most TIME without a sign of life from it and without a step of the "
+                "ranks. A node that no spare could replace always gets the full TIME.",
+                "60s"},
+               {"max-attempts", "N", "Stop after N attempts.", "100"},
+               {"max-idle", "N", "Stop after N consecutive attempts without progress.", "3"},
+               {"max-same-error", "N",
+                "Stop after the same error of the program ended N consecutive attempts, even with progress. Without "
+                "progress, two are enough.",
+                "5"},
+               {"max-requeues", "N",
+                "Requeue the job at most N times, without its bad nodes. This happens when its time limit is near "
+                "(sbatch --signal=B:USR2@300) or too few nodes are left.",
+                "0"},
+               {"shrink", "",
+                "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
+                "instead of stopping or requeueing."},
+               {"replace-slow", "",
                 "Replace a node by a spare at the next checkpoint if steps take more than twice as long as before, and "
                 "the kernel keeps ranks of this node, and of no other, from running. Without this option the node is "
                 "only reported."},
-           {.name = "preflight",
-            .value = "0|1|2",
-            .doc = "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
-                   "bad ones. 0: do not check.",
-            .default_text = "0"},
-           {.name = "comment", .doc = "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
-           {.name = "notify",
-            .value = "FILE",
-            .doc = "Notify Alertmanager or Slack of interruptions and of the end of the run. FILE configures ms-diag "
-                   "notify, see ms-notify.toml(5)."},
-           {.name = "diagnose",
-            .value = "0|1|2",
-            .doc = "Check suspects with ms-diag at this level while the other nodes train. 0: do not check.",
-            .default_text = "2"},
-           {.name = "health-every",
-            .value = "TIME",
-            .doc =
+               {"preflight", "0|1|2",
+                "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
+                "bad ones. 0: do not check.",
+                "0"},
+               {"comment", "", "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
+               {"notify", "FILE",
+                "Notify Alertmanager or Slack of interruptions and of the end of the run. FILE configures ms-diag "
+                "notify, see ms-notify.toml(5)."},
+               {"diagnose", "0|1|2",
+                "Check suspects with ms-diag at this level while the other nodes train. 0: do not check.", "2"},
+               {"health-every", "TIME",
                 "Check every node with ms-diag at level 1 this often during training, and replace a node with a "
                 "critical finding by a spare, if there is one; and ask Slurm whether nodes are drained. 0: do neither.",
-            .default_text = "1m"},
-           {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag on the nodes.", .default_text = "ms-diag"},
-           {.name = "netcheck",
-            .value = "PROGRAM",
-            .doc = "Path of ms-netcheck on the nodes. After a hang without a suspect, the driver tests "
-                   "all nodes with it; otherwise, suspects that may have had a network problem.",
-            .default_text = "ms-netcheck"}},
-      .run = drive};
+                "1m"},
+               {"diag", "PROGRAM", "Path of ms-diag on the nodes.", "ms-diag"},
+               {"netcheck", "PROGRAM",
+                "Path of ms-netcheck on the nodes. After a hang without a suspect, the driver tests all nodes with it; "
+                "otherwise, suspects that may have had a network problem.",
+                "ms-netcheck"}},
+          .run = drive};
 }
 
 Command status_command() {
   return {.name = "status",
           .summary = "show the current state of a run",
           .positionals = {kDir},
-          .options = {{.name = "json", .doc = "Print one JSON document."},
-                      {.name = "watch", .doc = "Refresh every second."}},
+          .options = {{"json", "", "Print one JSON document."}, {"watch", "", "Refresh every second."}},
           .run = show_status};
 }
 Command report_command() {
   return {.name = "report",
           .summary = "show every attempt of a run, why it ended and the time lost",
           .positionals = {kDir},
-          .options = {{.name = "json", .doc = "Print the ledger as JSON."}},
+          .options = {{"json", "", "Print the ledger as JSON."}},
           .run = show_report};
 }
 Command evict_command() {
   return {.name = "evict",
           .summary = "exclude a node; the run continues without it",
-          .positionals = {{.name = "NODE", .doc = "Name of the node in Slurm."}},
+          .positionals = {{"NODE", "Name of the node in Slurm."}},
           .options = {kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "evict"}, {"node", args.get("NODE")}});
@@ -282,7 +257,7 @@ Command evict_command() {
 Command readmit_command() {
   return {.name = "readmit",
           .summary = "take an excluded node again, after its repair",
-          .positionals = {{.name = "NODE", .doc = "Name of the node in Slurm."}},
+          .positionals = {{"NODE", "Name of the node in Slurm."}},
           .options = {kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "readmit"}, {"node", args.get("NODE")}});
@@ -292,8 +267,7 @@ Command give_back_command() {
   return {
       .name = "give-back",
       .summary = "save a checkpoint, release nodes from the job, and continue without them",
-      .positionals = {{.name = "NODES",
-                       .doc = "Hostlist of the nodes to release. The node of the batch script cannot be released."}},
+      .positionals = {{"NODES", "Hostlist of the nodes to release. The node of the batch script cannot be released."}},
       .options = {kRunDir},
       .run = [](const Args& args) {
         return ask(args, Json{{"ask", "give-back"}, {"nodes", args.get("NODES")}});
@@ -302,7 +276,7 @@ Command give_back_command() {
 Command resize_command() {
   return {.name = "resize",
           .summary = "save a checkpoint and continue on at most COUNT nodes of the job",
-          .positionals = {{.name = "COUNT", .doc = "Maximum number of nodes; the others become spares."}},
+          .positionals = {{"COUNT", "Maximum number of nodes; the others become spares."}},
           .options = {kRunDir},
           .run = [](const Args& args) {
             return ask(args, Json{{"ask", "resize"}, {"number", args.get_int("COUNT", 1, 65536)}});
@@ -317,25 +291,20 @@ Command stop_command() {
           }};
 }
 Command agent_command() {
-  return {.name = "agent",
-          .summary = "relay heartbeats of a node's ranks to the driver (started by run)",
-          .options = {{.name = "job", .value = "ID", .doc = "ID of the job."},
-                      {.name = "connect", .value = "ADDRESSES", .doc = "Addresses of the driver."},
-                      {.name = "evidence",
-                       .value = "DIR",
-                       .doc = "Directory for the stacks of a hung run (default: do not write them)."},
-                      {.name = "every", .value = "TIME", .doc = "Interval between reports.", .default_text = "250ms"},
-                      {.name = "diag", .value = "PROGRAM", .doc = "Path of ms-diag.", .default_text = "ms-diag"},
-                      {.name = "health-every",
-                       .value = "TIME",
-                       .doc = "Interval between checks of this node with ms-diag. 0: do not check.",
-                       .default_text = "0"},
-                      {.name = "requeue-without",
-                       .value = "NODE",
-                       .doc = "Requeue the job if it loses NODE, where the driver runs (default: do not)."},
-                      {.name = "restarts", .value = "N", .doc = "Restarts of the job so far.", .default_text = "0"},
-                      {.name = "munge", .value = "SOCKET", .doc = "Socket of munged (default: MUNGE's)."}},
-          .run = be_agent};
+  return {
+      .name = "agent",
+      .summary = "relay heartbeats of a node's ranks to the driver (started by run)",
+      .options = {{"job", "ID", "ID of the job."},
+                  {"connect", "ADDRESSES", "Addresses of the driver."},
+                  {"evidence", "DIR", "Directory for the stacks of a hung run (default: do not write them)."},
+                  {"every", "TIME", "Interval between reports.", "250ms"},
+                  {"diag", "PROGRAM", "Path of ms-diag.", "ms-diag"},
+                  {"health-every", "TIME", "Interval between checks of this node with ms-diag. 0: do not check.", "0"},
+                  {"requeue-without", "NODE",
+                   "Requeue the job if it loses NODE, where the driver runs (default: do not)."},
+                  {"restarts", "N", "Restarts of the job so far.", "0"},
+                  {"munge", "SOCKET", "Socket of munged (default: MUNGE's)."}},
+      .run = be_agent};
 }
 
 }  // namespace ms::driver

@@ -172,7 +172,7 @@ Command act_command() {
   return {
       .name = "act",
       .summary = "lend idle nodes to training, and reclaim them when inference needs them",
-      .options = {policy_option(), {.name = "once", .doc = "Poll once and exit, for tests and timers."}},
+      .options = {policy_option(), {"once", "", "Poll once and exit, for tests and timers."}},
       .run = act,
       .description =
           "act runs until it is killed, as root, SlurmUser or a Slurm operator. No job depends on it, and it can be "
@@ -206,7 +206,7 @@ Command act_command() {
 Command explain_command() {
   return {.name = "explain",
           .summary = "explain past actions on a job or a node, and why a job does not start",
-          .positionals = {{.name = "NAME", .doc = "Job ID or node name."}},
+          .positionals = {{"NAME", "Job ID or node name."}},
           .options = {policy_option()},
           .run = explain,
           .description =

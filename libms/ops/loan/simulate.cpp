@@ -61,8 +61,8 @@ Command simulate_command() {
                        .value = "NAME",
                        .doc = "Run only this scheduler, see SCHEDULERS in ms-loan(1) (default: all).",
                        .many = true},
-                      {.name = "samples", .value = "FILE", .doc = "Also write a CSV of the GPU usage every 5 minutes."},
-                      {.name = "json", .doc = "Print one JSON document."}},
+                      {"samples", "FILE", "Also write a CSV of the GPU usage every 5 minutes."},
+                      {"json", "", "Print one JSON document."}},
           .run = simulate,
           .description =
               "The file of jobs has the columns submit (or submit_time, timestamp), duration in seconds, and gpus (or "

@@ -91,16 +91,10 @@ Command calibrate_command() {
   return {
       .name = "calibrate",
       .summary = "measure this machine and write a cluster file for it",
-      .options = {{.name = "output", .value = "FILE", .doc = "The file to write (default: standard output)."},
-                  {.name = "ranks",
-                   .value = "N",
-                   .doc = "Number of ranks on the node, as threads of a process (default: one per core)."},
-                  {.name = "dtype",
-                   .value = "bf16|fp32",
-                   .doc = "Data type of GEMMs and activations.",
-                   .default_text = "bf16"},
-                  {.name = "busy",
-                   .doc = "Measure once, even if the machine is busy. Write doubtful results with a warning."}},
+      .options = {{"output", "FILE", "The file to write (default: standard output)."},
+                  {"ranks", "N", "Number of ranks on the node, as threads of a process (default: one per core)."},
+                  {"dtype", "bf16|fp32", "Data type of GEMMs and activations.", "bf16"},
+                  {"busy", "", "Measure once, even if the machine is busy. Write doubtful results with a warning."}},
       .run = run_calibrate,
       .description =
           "Trains models of several sizes for some steps each, as threads of this process, and times every operation "

@@ -49,15 +49,15 @@ Command check_command() {
           .summary = "check a configuration",
           .positionals = {config_argument()},
           .options = {set_option(),
-                      {.name = "dump", .doc = "Print the resolved configuration, with the origin of every key."},
-                      {.name = "json",
-                       .doc = "Print the data-parallel sizes from mesh.dp_min to mesh.dp_max that the global batch "
-                              "allows, as JSON. ms-driver reads it."},
-                      {.name = "speeds",
-                       .doc = "With --json: also print the speed of each size, simulated on the machines of "
-                              "run.cluster. ms-driver passes it to ms-loan."},
-                      {.name = "no-files",
-                       .doc = "Do not open the token files or checkpoint.load. Use this on machines without them."}},
+                      {"dump", "", "Print the resolved configuration, with the origin of every key."},
+                      {"json", "",
+                       "Print the data-parallel sizes from mesh.dp_min to mesh.dp_max that the global batch allows, as "
+                       "JSON. ms-driver reads it."},
+                      {"speeds", "",
+                       "With --json: also print the speed of each size, simulated on the machines of run.cluster. "
+                       "ms-driver passes it to ms-loan."},
+                      {"no-files", "",
+                       "Do not open the token files or checkpoint.load. Use this on machines without them."}},
           .run = run_check,
           .description =
               "Reports all problems of the configuration at once, without starting a run. Then opens the token files "

@@ -36,9 +36,7 @@ Loaded config_of(const Found& found, const std::vector<std::string>& assignments
   return load_text(found.manifest->config, fmt::format("the configuration in {}", found.path), assignments);
 }
 
-Option format_option() {
-  return {.name = "format", .value = "FORMAT", .doc = "Format of the model: hf.", .default_text = "hf"};
-}
+Option format_option() { return {"format", "FORMAT", "Format of the model: hf.", "hf"}; }
 Option axis(std::string name, std::string doc) {
   return {.name = std::move(name), .value = "N", .doc = std::move(doc)};
 }
@@ -129,7 +127,7 @@ Command import_command() {
   return {
       .name = "import",
       .summary = "convert a Hugging Face model to a checkpoint",
-      .positionals = {{.name = "HF_DIR", .doc = "A directory with config.json and safetensors."}},
+      .positionals = {{"HF_DIR", "A directory with config.json and safetensors."}},
       .options = {output_option("The directory of checkpoints to write into."), format_option()},
       .run = run_import,
       .description =
@@ -145,15 +143,12 @@ Command export_command() {
           .positionals = {checkpoint_positional()},
           .options = {output_option("The directory to write. It must be new or empty."),
                       format_option(),
-                      {.name = "dtype", .value = "fp32|bf16", .doc = "Data type of the weights (default: as stored)."},
-                      {.name = "max-shard-size",
-                       .value = "SIZE",
-                       .doc = "Maximum size of a file of weights, unless a single tensor is larger.",
-                       .default_text = "5GB"},
-                      {.name = "files",
-                       .value = "DIR",
-                       .doc = "Copy tokenizer and generation files from DIR (default: the directory 'hf' beside the "
-                              "checkpoint, which import writes)."}},
+                      {"dtype", "fp32|bf16", "Data type of the weights (default: as stored)."},
+                      {"max-shard-size", "SIZE", "Maximum size of a file of weights, unless a single tensor is larger.",
+                       "5GB"},
+                      {"files", "DIR",
+                       "Copy tokenizer and generation files from DIR (default: the directory 'hf' beside the "
+                       "checkpoint, which import writes)."}},
           .run = run_export};
 }
 

@@ -8,7 +8,7 @@
 
 namespace ms::train {
 
-Positional config_argument() { return {.name = "CONFIG", .doc = "The configuration file, ms.toml(5)."}; }
+Positional config_argument() { return {"CONFIG", "The configuration file, ms.toml(5)."}; }
 Option set_option() {
   return {.name = "set", .value = "KEY=VALUE", .doc = "Override a key of the configuration.", .many = true};
 }
@@ -16,10 +16,8 @@ Option inference_set_option() {
   return {
       .name = "set", .value = "KEY=VALUE", .doc = "Override a key of the checkpoint's configuration.", .many = true};
 }
-Option json_option() { return {.name = "json", .doc = "Print one JSON document instead of tables."}; }
-Option cluster_option() {
-  return {.name = "cluster", .value = "FILE", .doc = "The description of the cluster, ms-cluster(5)."};
-}
+Option json_option() { return {"json", "", "Print one JSON document instead of tables."}; }
+Option cluster_option() { return {"cluster", "FILE", "The description of the cluster, ms-cluster(5)."}; }
 Option set_cluster_option() {
   return {.name = "set-cluster", .value = "KEY=VALUE", .doc = "Override a key of the cluster file.", .many = true};
 }

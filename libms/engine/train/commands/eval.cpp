@@ -124,9 +124,7 @@ Command eval_command() {
                        .doc = "The token file to evaluate on, and a name for it (default: the last component of "
                               "PREFIX). Without --data: the validation data of the checkpoint's configuration.",
                        .many = true},
-                      {.name = "samples",
-                       .value = "N",
-                       .doc = "Evaluate N sequences of each data set, spaced evenly (default: all)."},
+                      {"samples", "N", "Evaluate N sequences of each data set, spaced evenly (default: all)."},
                       inference_set_option(),
                       ckpt::json_option()},
           .run = run_eval,

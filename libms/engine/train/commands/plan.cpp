@@ -54,23 +54,18 @@ Command plan_command() {
           .summary = "show mesh, layers per stage, schedule, memory and work, or the placement of ranks on hosts",
           .positionals = {config_argument()},
           .options = {set_option(),
-                      {.name = "world", .value = "N", .doc = "Number of ranks, which must be dp x pp x tp."},
+                      {"world", "N", "Number of ranks, which must be dp x pp x tp."},
                       json_option(),
-                      {.name = "device",
-                       .value = "NAME",
-                       .doc = "A GPU, such as h200 or 'h100 nvl'. Also show, from its data sheet, the minimum time of "
-                              "each class of operations and the maximum MFU."},
-                      {.name = "hostfile",
-                       .value = "FILE",
-                       .doc = "Show the placement of ranks on these hosts instead. The file has a host or a Slurm "
-                              "hostlist on each line, with slots=N; '-' is standard input, 'slurm' the current job."},
-                      {.name = "topology",
-                       .value = "FILE",
-                       .doc = "The switches between the hosts: topology.conf, or the output of scontrol show topology "
-                              "(default: run scontrol)."},
-                      {.name = "order",
-                       .value = "FILE",
-                       .doc = "Write the host of every rank to FILE, in the form of SLURM_HOSTFILE."}},
+                      {"device", "NAME",
+                       "A GPU, such as h200 or 'h100 nvl'. Also show, from its data sheet, the minimum time of each "
+                       "class of operations and the maximum MFU."},
+                      {"hostfile", "FILE",
+                       "Show the placement of ranks on these hosts instead. The file has a host or a Slurm hostlist on "
+                       "each line, with slots=N; '-' is standard input, 'slurm' the current job."},
+                      {"topology", "FILE",
+                       "The switches between the hosts: topology.conf, or the output of scontrol show topology "
+                       "(default: run scontrol)."},
+                      {"order", "FILE", "Write the host of every rank to FILE, in the form of SLURM_HOSTFILE."}},
           .run = run_plan,
           .description =
               "Needs no cluster: everything is computed from the configuration. The work of a rank's step is the FLOPs "

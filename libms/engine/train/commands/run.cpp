@@ -79,14 +79,12 @@ Command run_command() {
       .name = "run",
       .summary = "train",
       .positionals = {config_argument()},
-      .options =
-          {set_option(),
-           {.name = "ranks",
-            .value = "N",
-            .doc = "Run N ranks as threads of this process. N must be dp x pp x tp; with mesh.dp = \"auto\", N "
+      .options = {set_option(),
+                  {"ranks", "N",
+                   "Run N ranks as threads of this process. N must be dp x pp x tp; with mesh.dp = \"auto\", N "
                    "determines dp."},
-           {.name = "fresh",
-            .doc = "Start at step 0, or from checkpoint.load. Existing checkpoints in checkpoint.dir are set aside."}},
+                  {"fresh", "",
+                   "Start at step 0, or from checkpoint.load. Existing checkpoints in checkpoint.dir are set aside."}},
       .run = run_run,
       .description =
           "Under mpirun or srun --mpi=pmix each process is a rank. Without a launcher the ranks are threads of this "

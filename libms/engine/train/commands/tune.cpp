@@ -28,21 +28,17 @@ Command tune_command() {
       .name = "tune",
       .summary = "find the layout that trains fastest on a cluster",
       .positionals = {config_argument()},
-      .options =
-          {set_option(),
-           cluster_option(),
-           set_cluster_option(),
-           {.name = "world", .value = "N", .doc = "Number of ranks (default: that of [mesh])."},
-           {.name = "output",
-            .value = "FILE",
-            .doc = "Write the configuration with the fastest layout to FILE. If no layout is faster, write the given "
+      .options = {set_option(),
+                  cluster_option(),
+                  set_cluster_option(),
+                  {"world", "N", "Number of ranks (default: that of [mesh])."},
+                  {"output", "FILE",
+                   "Write the configuration with the fastest layout to FILE. If no layout is faster, write the given "
                    "configuration. If device.name of the cluster is an A100, A800, H100, H200 or GH200, FILE sets "
                    "run.device to cuda, unless the configuration cannot run on a GPU (train.dtype = \"fp32\")."},
-           {.name = "patience",
-            .value = "TIME",
-            .doc = "Time limit for the simulations. Less promising layouts may be left out.",
-            .default_text = "100s"},
-           json_option()},
+                  {"patience", "TIME", "Time limit for the simulations. Less promising layouts may be left out.",
+                   "100s"},
+                  json_option()},
       .run = run_tune,
       .description =
           "Tries every layout that fits the devices' memory: tp within a node, pp, chunks, schedule, microbatch, the "

@@ -332,10 +332,8 @@ int print_import(const Args& args) {
 Command import_nhc_command() {
   return {.name = "import-nhc",
           .summary = "turn a configuration of LBNL Node Health Check into a policy",
-          .positionals = {{.name = "FILE", .doc = "The configuration, as in /etc/nhc/nhc.conf."}},
-          .options = {{.name = "node",
-                       .value = "NAME",
-                       .doc = "Translate the lines for this node (default: only those whose target is '*')."}},
+          .positionals = {{"FILE", "The configuration, as in /etc/nhc/nhc.conf."}},
+          .options = {{"node", "NAME", "Translate the lines for this node (default: only those whose target is '*')."}},
           .run = print_import,
           .description =
               "Prints a policy (ms-diag.toml(5)) in mode observe, with every line of FILE as a comment that says what "

@@ -24,10 +24,9 @@
 namespace ms::net {
 namespace {
 
-const Option kNodesOrHere{.name = "nodes", .value = "HOSTLIST", .doc = "Nodes to check (default: this node)."};
+const Option kNodesOrHere{"nodes", "HOSTLIST", "Nodes to check (default: this node)."};
 
-const Option kFlap{
-    .name = "flap", .value = "TIME", .doc = "Longest outage that a link should survive.", .default_text = "5s"};
+const Option kFlap{"flap", "TIME", "Longest outage that a link should survive.", "5s"};
 
 int print(const Args& args, const std::string& command, const std::vector<Finding>& found, const std::string& what,
           const std::vector<std::string>& not_run) {
@@ -197,37 +196,19 @@ AgentWorkersOptions agents_of(const Args& args) {
 Command collectives_command() {
   return {.name = "collectives",
           .summary = "measure collectives of all ranks and of the groups of a training run",
-          .options = {{.name = "nodes",
-                       .value = "HOSTLIST",
-                       .doc = "Nodes to use, with one rank each (default: all nodes of the job)."},
-                      {.name = "transport",
-                       .value = "mpi|nccl|threads",
-                       .doc = "Transport. nccl runs between GPUs, one per rank.",
-                       .default_text = "mpi"},
+          .options = {{"nodes", "HOSTLIST", "Nodes to use, with one rank each (default: all nodes of the job)."},
+                      {"transport", "mpi|nccl|threads", "Transport. nccl runs between GPUs, one per rank.", "mpi"},
                       kGpu,
                       kDeadline,
-                      {.name = "ranks", .value = "N", .doc = "Number of ranks with --transport threads."},
-                      {.name = "what",
-                       .value = "LIST",
-                       .doc = "Collectives to measure.",
-                       .default_text = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,send_recv"},
-                      {.name = "from", .value = "SIZE", .doc = "Smallest size.", .default_text = "1KiB"},
-                      {.name = "to",
-                       .value = "SIZE",
-                       .doc = "Largest size. Sizes grow by a factor of four.",
-                       .default_text = "16MiB"},
-                      {.name = "iterations",
-                       .value = "N",
-                       .doc = "Maximum number of iterations per size, within two seconds.",
-                       .default_text = "20"},
-                      {.name = "config",
-                       .value = "FILE",
-                       .doc = "Also measure the tp, dp and pp groups of this training configuration."},
+                      {"ranks", "N", "Number of ranks with --transport threads."},
+                      {"what", "LIST", "Collectives to measure.",
+                       "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,send_recv"},
+                      {"from", "SIZE", "Smallest size.", "1KiB"},
+                      {"to", "SIZE", "Largest size. Sizes grow by a factor of four.", "16MiB"},
+                      {"iterations", "N", "Maximum number of iterations per size, within two seconds.", "20"},
+                      {"config", "FILE", "Also measure the tp, dp and pp groups of this training configuration."},
                       {.name = "set", .value = "KEY=VALUE", .doc = "Override a key of that file.", .many = true},
-                      {.name = "min-busbw",
-                       .value = "GBS",
-                       .doc = "Fail if the bus bandwidth in GB/s is below 90 % of GBS.",
-                       .default_text = "0"},
+                      {"min-busbw", "GBS", "Fail if the bus bandwidth in GB/s is below 90 % of GBS.", "0"},
                       kJson},
           .run = collectives,
           .description =
@@ -246,14 +227,12 @@ Command counters_command() {
                       kWait,
                       kJson,
                       kRoot,
-                      {.name = "flap",
-                       .value = "TIME",
-                       .doc = "With --watch, ignore outages shorter than this that the port does not count.",
-                       .default_text = "0s"},
-                      {.name = "watch", .value = "TIME", .doc = "Poll for this long."},
-                      {.name = "interval", .value = "TIME", .doc = "Polling interval.", .default_text = "500ms"},
-                      {.name = "save", .value = "FILE", .doc = "Save the counters to FILE, for --since."},
-                      {.name = "since", .value = "FILE", .doc = "Report the growth since FILE was saved."}},
+                      {"flap", "TIME", "With --watch, ignore outages shorter than this that the port does not count.",
+                       "0s"},
+                      {"watch", "TIME", "Poll for this long."},
+                      {"interval", "TIME", "Polling interval.", "500ms"},
+                      {"save", "FILE", "Save the counters to FILE, for --since."},
+                      {"since", "FILE", "Report the growth since FILE was saved."}},
           .run = counters,
           .description =
               "Reads /sys/class/infiniband and /sys/class/net, on this node or on all nodes of --nodes, and reports "

@@ -18,23 +18,15 @@ RanksRequest ranks_of(const Args& args);
 AgentWorkersOptions agents_of(const Args& args);
 
 inline const Option kLaunch{
-    .name = "launch",
-    .value = "HOW",
-    .doc = "How to start the agents: srun, or a command per node that contains {node} and {agent}.",
-    .default_text = "srun"};
-inline const Option kWait{
-    .name = "wait", .value = "TIME", .doc = "Time that agents may take to connect.", .default_text = "30s"};
-inline const Option kGpu{
-    .name = "gpu", .value = "N", .doc = "With nccl and one rank per node, use GPU N and the adapter nearest to it."};
+    "launch", "HOW", "How to start the agents: srun, or a command per node that contains {node} and {agent}.", "srun"};
+inline const Option kWait{"wait", "TIME", "Time that agents may take to connect.", "30s"};
+inline const Option kGpu{"gpu", "N", "With nccl and one rank per node, use GPU N and the adapter nearest to it."};
 inline const Option kDeadline{
-    .name = "deadline",
-    .value = "TIME",
-    .doc =
-        "Time limit of a transfer with mpi or nccl. If a transfer takes longer, the rank that delays it is reported.",
-    .default_text = "60s"};
-inline const Option kJson{.name = "json", .doc = "Print one JSON document."};
-inline const Option kRoot{
-    .name = "root", .value = "DIR", .doc = "Directory that contains /sys and /proc.", .default_text = "/"};
+    "deadline", "TIME",
+    "Time limit of a transfer with mpi or nccl. If a transfer takes longer, the rank that delays it is reported.",
+    "60s"};
+inline const Option kJson{"json", "", "Print one JSON document."};
+inline const Option kRoot{"root", "DIR", "Directory that contains /sys and /proc.", "/"};
 
 Command pairs_command();
 Command locate_command();

@@ -22,37 +22,23 @@
 namespace ms::net {
 namespace {
 
-const Option kNodes{.name = "nodes", .value = "HOSTLIST", .doc = "Nodes to test (default: all nodes of the job)."};
+const Option kNodes{"nodes", "HOSTLIST", "Nodes to test (default: all nodes of the job)."};
 const Option kTransport{
-    .name = "transport",
-    .value = "tcp|mpi|verbs|nccl",
-    .doc =
-        "tcp: between the agents. mpi: between processes, one per node, which srun starts inside a job. nccl: between "
-        "the GPUs of such processes, as in training. verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
-    .default_text = "tcp"};
-const Option kInterface{.name = "interface",
-                        .value = "PREFIX",
-                        .doc = "Interfaces to use (default: those with a route to the coordinator)."};
-const Option kSeconds{.name = "seconds", .value = "TIME", .doc = "Duration of each stream.", .default_text = "400ms"};
-const Option kBytes{.name = "bytes", .value = "SIZE", .doc = "Maximum size of each stream.", .default_text = "1GiB"};
-const Option kPings{.name = "pings",
-                    .value = "N",
-                    .doc = "Maximum number of round trips per pair, within half a second.",
-                    .default_text = "200"};
-const Option kHcas{.name = "hcas",
-                   .value = "LIST",
-                   .doc = "Adapters for verbs, in the syntax of NCCL_IB_HCA. The first active port is used."};
-const Option kFlows{.name = "flows", .value = "N", .doc = "Connections per direction.", .default_text = "1"};
-const Option kMaxRate{.name = "max-rate",
-                      .value = "GBITS",
-                      .doc = "Maximum rate per direction in Gbit/s. 0: unlimited.",
-                      .default_text = "0"};
-const Option kTopology{.name = "topology",
-                       .value = "FILE",
-                       .doc = "Switch topology: a topology.conf or topology.yaml, or slurm to ask Slurm."};
-const Option kNagios{.name = "nagios", .doc = "Print one line for Nagios."};
-const Option kPrometheus{.name = "prometheus", .value = "FILE", .doc = "Also write FILE for the textfile collector."};
-const Option kHtml{.name = "html", .value = "FILE", .doc = "Also write FILE, an HTML page with heat maps."};
+    "transport", "tcp|mpi|verbs|nccl",
+    "tcp: between the agents. mpi: between processes, one per node, which srun starts inside a job. nccl: between the "
+    "GPUs of such processes, as in training. verbs: RDMA, with perftest's ib_write_lat and ib_write_bw.",
+    "tcp"};
+const Option kInterface{"interface", "PREFIX", "Interfaces to use (default: those with a route to the coordinator)."};
+const Option kSeconds{"seconds", "TIME", "Duration of each stream.", "400ms"};
+const Option kBytes{"bytes", "SIZE", "Maximum size of each stream.", "1GiB"};
+const Option kPings{"pings", "N", "Maximum number of round trips per pair, within half a second.", "200"};
+const Option kHcas{"hcas", "LIST", "Adapters for verbs, in the syntax of NCCL_IB_HCA. The first active port is used."};
+const Option kFlows{"flows", "N", "Connections per direction.", "1"};
+const Option kMaxRate{"max-rate", "GBITS", "Maximum rate per direction in Gbit/s. 0: unlimited.", "0"};
+const Option kTopology{"topology", "FILE", "Switch topology: a topology.conf or topology.yaml, or slurm to ask Slurm."};
+const Option kNagios{"nagios", "", "Print one line for Nagios."};
+const Option kPrometheus{"prometheus", "FILE", "Also write FILE for the textfile collector."};
+const Option kHtml{"html", "FILE", "Also write FILE, an HTML page with heat maps."};
 
 std::vector<Option> with(std::vector<Option> more) {
   std::vector<Option> all{kNodes,   kLaunch, kTransport, kGpu,     kDeadline, kInterface, kHcas,   kWait,       kPings,
@@ -197,35 +183,28 @@ int run_agent_command(const Args& args) {
 }  // namespace
 
 Command pairs_command() {
-  return {
-      .name = "pairs",
-      .summary = "measure latency, bandwidth and loss between pairs of nodes",
-      .options = with({{.name = "schedule",
-                        .value = "auto|quick|ring|all|distance",
-                        .doc = "Pairs to test. quick: each node once. ring: each node sends to every other; in round "
-                               "d, to the node d places after it. all: all pairs. distance: all pairs, those below the "
-                               "same switch first. auto: all for up to 64 nodes, else quick.",
-                        .default_text = "auto"},
-                       {.name = "one-way", .doc = "Test one direction after the other instead of both at once."}}),
-      .run = run_pairs_command,
-      .description =
-          "Tests pairs of nodes in rounds, with each node in at most one pair per round, and prints the results "
-          "per direction. It does not look for causes; see locate."};
+  return {.name = "pairs",
+          .summary = "measure latency, bandwidth and loss between pairs of nodes",
+          .options = with({{"schedule", "auto|quick|ring|all|distance",
+                            "Pairs to test. quick: each node once. ring: each node sends to every other; in round d, "
+                            "to the node d places after it. all: all pairs. distance: all pairs, those below the same "
+                            "switch first. auto: all for up to 64 nodes, else quick.",
+                            "auto"},
+                           {"one-way", "", "Test one direction after the other instead of both at once."}}),
+          .run = run_pairs_command,
+          .description =
+              "Tests pairs of nodes in rounds, with each node in at most one pair per round, and prints the results "
+              "per direction. It does not look for causes; see locate."};
 }
 
 Command locate_command() {
   return {.name = "locate",
           .summary = "locate faulty nodes, switches, links and directions",
-          .options = with({{.name = "slow",
-                            .value = "SHARE",
-                            .doc = "Treat a path as slow below this share of the normal rate.",
-                            .default_text = "0.7"},
-                           {.name = "by",
-                            .value = "pairs|groups",
-                            .doc = "pairs: test pairs of nodes. groups: bisect the ranks over MPI to find those that "
-                                   "make a reduction slow. This takes about 2 k log2(n / k) tests for k slow nodes "
-                                   "of n.",
-                            .default_text = "pairs"}}),
+          .options = with({{"slow", "SHARE", "Treat a path as slow below this share of the normal rate.", "0.7"},
+                           {"by", "pairs|groups",
+                            "pairs: test pairs of nodes. groups: bisect the ranks over MPI to find those that make a "
+                            "reduction slow. This takes about 2 k log2(n / k) tests for k slow nodes of n.",
+                            "pairs"}}),
           .run = run_locate_command,
           .description =
               "Tests all pairs of up to 32 nodes, or three partners per node for more nodes. Then it repeats bad pairs "
@@ -240,10 +219,7 @@ Command ecmp_command() {
       .summary = "find flows that collide on a path or use a slow path",
       .options = {kNodes,
                   kLaunch,
-                  {.name = "transport",
-                   .value = "WHAT",
-                   .doc = "Only tcp is tested; other transports are reported as not run.",
-                   .default_text = "tcp"},
+                  {"transport", "WHAT", "Only tcp is tested; other transports are reported as not run.", "tcp"},
                   kInterface,
                   kWait,
                   kSeconds,
@@ -251,8 +227,8 @@ Command ecmp_command() {
                   kMaxRate,
                   kTopology,
                   kJson,
-                  {.name = "flows", .value = "N", .doc = "Connections per pair.", .default_text = "8"},
-                  {.name = "rolls", .value = "N", .doc = "Repetitions with other source ports.", .default_text = "3"}},
+                  {"flows", "N", "Connections per pair.", "8"},
+                  {"rolls", "N", "Repetitions with other source ports.", "3"}},
       .run = run_ecmp_command,
       .description =
           "Opens several connections between neighbours, with chosen source ports, and sends on each flow alone, then "

@@ -139,8 +139,8 @@ std::string output_of(const Args& args) {
   return path;
 }
 
-Option steps_option() { return {.name = "steps", .value = "A-B", .doc = "Include only these steps."}; }
-Option ranks_option() { return {.name = "ranks", .value = "LIST", .doc = "Include only these ranks, as in 0-7,16."}; }
+Option steps_option() { return {"steps", "A-B", "Include only these steps."}; }
+Option ranks_option() { return {"ranks", "LIST", "Include only these ranks, as in 0-7,16."}; }
 
 ExportOptions chosen_events(const Args& args) {
   ExportOptions options;
@@ -208,18 +208,14 @@ Command export_command() {
           .summary = "like merge, with a choice of format, or split into several files",
           .positionals = {paths_argument()},
           .options = {output_option(),
-                      {.name = "format",
-                       .value = "chrome|csv|perfetto",
-                       .doc = "Format (default: from the file name, else chrome)."},
+                      {"format", "chrome|csv|perfetto", "Format (default: from the file name, else chrome)."},
                       steps_option(),
                       ranks_option(),
-                      {.name = "shard-steps",
-                       .value = "N",
-                       .doc = "Split a large Perfetto trace: write files of N steps each into the directory --output."},
-                      {.name = "shard-dp",
-                       .value = "N",
-                       .doc = "Split by N dp ranks, or by N ranks if the trace has no mesh. A file holds whole "
-                              "replicas of the model, so arrows from sends to receives stay inside it."}},
+                      {"shard-steps", "N",
+                       "Split a large Perfetto trace: write files of N steps each into the directory --output."},
+                      {"shard-dp", "N",
+                       "Split by N dp ranks, or by N ranks if the trace has no mesh. A file holds whole replicas of "
+                       "the model, so arrows from sends to receives stay inside it."}},
           .run = export_run,
           .description =
               "Each file of a split trace can be opened alone. index.json lists the steps, ranks and size of each "

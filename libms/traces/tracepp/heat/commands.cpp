@@ -61,11 +61,10 @@ Command heatmap_command() {
   return {.name = "heatmap",
           .summary = "show the heat maps of the report in the terminal",
           .positionals = {paths_argument()},
-          .options = {{.name = "by",
-                       .value = "rank|mesh",
-                       .doc = "rank: ranks by kind of work, relative to the median rank of the stage. mesh: dp by pp, "
-                              "in seconds of forward, backward and waiting.",
-                       .default_text = "rank"}},
+          .options = {{"by", "rank|mesh",
+                       "rank: ranks by kind of work, relative to the median rank of the stage. mesh: dp by pp, in "
+                       "seconds of forward, backward and waiting.",
+                       "rank"}},
           .run = heatmap,
           .description =
               "Use it on a login node without a browser. The numbers are those of ms-tracepp report -o. The map fills "

@@ -130,33 +130,29 @@ Command report_command() {
       .name = "report",
       .summary = "show where the time went and the three most important findings",
       .positionals = {paths_argument()},
-      .options = {{.name = "json", .doc = "Print one JSON document."},
-                  {.name = "output",
-                   .value = "FILE",
-                   .doc = "Write a self-contained HTML page instead: charts of the steps, heat maps of the ranks, "
-                          "a timeline, the mesh.",
-                   .letter = 'o'},
-                  {.name = "expected",
-                   .value = "CLUSTER",
-                   .doc = "Also compare with the step that ms-train simulate computes for this cluster file, see "
-                          "ms-cluster(5) and ms-train calibrate. PATH must be run.dir/trace."},
-                  {.name = "brief",
-                   .doc = "With --expected, print only a sentence that compares the newest 100 steps with the "
-                          "expected step, or nothing if no comparison is possible. ms-train run logs this sentence "
-                          "if run.cluster is set."},
-                  with_doc(steps_option(), "Steps in the timeline of the page."),
-                  with_doc(ranks_option(),
-                           "Ranks in the timeline of the page, as in 0-7,16. Without --steps and --ranks, the page of "
-                           "a large run shows the most informative ones."),
-                  {.name = "peak-tflops",
-                   .value = "TFLOPS",
-                   .doc = "Peak of a device's dense GEMMs in TFLOP/s, the denominator of MFU. Default: known by the "
-                          "device's name."},
-                  {.name = "all",
-                   .doc = "Print all kinds of work instead of the longest, and also the pipeline bubble, communication "
-                          "by group, the critical path, and when steps became slower; all kernels, kinds of kernels, "
-                          "operators and "
-                          "queues of streams."}},
+      .options =
+          {{"json", "", "Print one JSON document."},
+           {.name = "output",
+            .value = "FILE",
+            .doc = "Write a self-contained HTML page instead: charts of the steps, heat maps of the ranks, "
+                   "a timeline, the mesh.",
+            .letter = 'o'},
+           {"expected", "CLUSTER",
+            "Also compare with the step that ms-train simulate computes for this cluster file, see ms-cluster(5) and "
+            "ms-train calibrate. PATH must be run.dir/trace."},
+           {"brief", "",
+            "With --expected, print only a sentence that compares the newest 100 steps with the expected step, or "
+            "nothing if no comparison is possible. ms-train run logs this sentence if run.cluster is set."},
+           with_doc(steps_option(), "Steps in the timeline of the page."),
+           with_doc(ranks_option(),
+                    "Ranks in the timeline of the page, as in 0-7,16. Without --steps and --ranks, the page of "
+                    "a large run shows the most informative ones."),
+           {"peak-tflops", "TFLOPS",
+            "Peak of a device's dense GEMMs in TFLOP/s, the denominator of MFU. Default: known by the device's name."},
+           {"all", "",
+            "Print all kinds of work instead of the longest, and also the pipeline bubble, communication by group, the "
+            "critical path, and when steps became slower; all kernels, kinds of kernels, operators and queues of "
+            "streams."}},
       .run = report,
       .description =
           "Aligns the clocks of all ranks, then runs all analyses. The JSON document has the full results: time by "

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kOk = 0, kFound = static_cast<int>(ExitCode::check_failed);
 
-Option json_option() { return {.name = "json", .doc = "Print one JSON document."}; }
+Option json_option() { return {"json", "", "Print one JSON document."}; }
 
 int print(const std::string& text) {
   write_out(text);
@@ -120,10 +120,10 @@ Command stragglers_command() {
       .summary = "find the ranks, links and stages that make others wait, and their cost",
       .positionals = {paths_argument()},
       .options = {json_option(),
-                  {.name = "check",
-                   .doc = fmt::format("Exit with 1 if a fault costs at least {} % of a step: {}. Findings about "
-                                      "the layout of the run are not faults: {}. Doubtful findings do not count.",
-                                      100 * kCostly, finding_names(true), finding_names(false))}},
+                  {"check", "",
+                   fmt::format("Exit with 1 if a fault costs at least {} % of a step: {}. Findings about "
+                               "the layout of the run are not faults: {}. Doubtful findings do not count.",
+                               100 * kCostly, finding_names(true), finding_names(false))}},
       .run = stragglers,
       .description =
           "The command replays every step with the usual duration of each kind of operation, and again with parts "
@@ -152,8 +152,7 @@ Command hang_command() {
   return {.name = "hang",
           .summary = "find the ranks that others wait for in a run that hangs or died",
           .positionals = {paths_argument()},
-          .options = {json_option(),
-                      {.name = "check", .doc = "Exit with 1 if the run hangs or failed, or if that is unknown."}},
+          .options = {json_option(), {"check", "", "Exit with 1 if the run hangs or failed, or if that is unknown."}},
           .run = hang,
           .description =
               "Compares the newest operations of all ranks. It works while the run still hangs, because each rank "
@@ -168,18 +167,18 @@ Command hang_command() {
 }
 
 Command diff_command() {
-  return {.name = "diff",
-          .summary = "compare two runs: what became slower, and by how much",
-          .positionals = {{.name = "BEFORE", .doc = "File or directory of one run."},
-                          {.name = "AFTER", .doc = "File or directory of the other run."}},
-          .options = {json_option()},
-          .run = diff,
-          .description =
-              "If both are traces of torch.profiler that record the host, the command compares their critical paths, "
-              "whose parts add up to the step, and names the largest part of the change: kernels, communication, the "
-              "data loader, a host that synchronises. The change of which the traces do not show the cause is called "
-              "unknown. Tables of kernels, operators and Python lines show calls and time per step of a rank, what is "
-              "gone and what is new, and operators that call another one than before."};
+  return {
+      .name = "diff",
+      .summary = "compare two runs: what became slower, and by how much",
+      .positionals = {{"BEFORE", "File or directory of one run."}, {"AFTER", "File or directory of the other run."}},
+      .options = {json_option()},
+      .run = diff,
+      .description =
+          "If both are traces of torch.profiler that record the host, the command compares their critical paths, "
+          "whose parts add up to the step, and names the largest part of the change: kernels, communication, the "
+          "data loader, a host that synchronises. The change of which the traces do not show the cause is called "
+          "unknown. Tables of kernels, operators and Python lines show calls and time per step of a rank, what is "
+          "gone and what is new, and operators that call another one than before."};
 }
 
 Command info_command() {
