@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/escape.h"
@@ -42,5 +43,16 @@ struct Finding {
                                  remedy.empty() ? "" : fmt::format(" (remedy: {})", remedy)));
   }
 };
+
+// A finding of a check that fills in the rest itself: its code, blame and remedy.
+inline Finding about(std::string entity, Severity severity, std::string message, std::optional<double> measured = {},
+                     std::optional<double> limit = {}, std::string unit = {}) {
+  return {.severity = severity,
+          .entity = std::move(entity),
+          .message = std::move(message),
+          .measured = measured,
+          .limit = limit,
+          .unit = std::move(unit)};
+}
 
 }  // namespace ms

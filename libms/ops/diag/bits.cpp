@@ -86,12 +86,7 @@ std::vector<Finding> judge_bits(const std::vector<UnitBits>& units, Severity sev
     std::copy_if(units.begin(), units.end(), std::back_inserter(of_type),
                  [&, of = type](const UnitBits& unit) { return unit.type == of; });
     const auto add = [&](const std::string& entity, double num_wrong, const std::string& message) {
-      findings.push_back({.severity = severity,
-                          .entity = entity,
-                          .message = message,
-                          .measured = num_wrong,
-                          .limit = 0,
-                          .unit = "GEMMs"});
+      findings.push_back(about(entity, severity, message, num_wrong, 0, "GEMMs"));
     };
     if (2 * right->second <= num_gemms(of_type)) {
       std::vector<std::string> names;

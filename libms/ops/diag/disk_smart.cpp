@@ -44,11 +44,7 @@ bool tells_health(const Json& json) {
 // The disk is one that tells its health.
 void judge_disk(const std::string& disk, const Json& json, std::vector<Finding>& findings) {
   const auto add = [&](std::string message, double measured, double limit) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = disk,
-                        .message = std::move(message),
-                        .measured = measured,
-                        .limit = limit});
+    findings.push_back(about(disk, Severity::warning, std::move(message), measured, limit));
   };
   if (!json.at("smart_status").at("passed").get<bool>()) add("says that it fails", 1, 0);
   constexpr std::string_view kNvme = "nvme_smart_health_information_log";

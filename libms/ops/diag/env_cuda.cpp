@@ -36,9 +36,8 @@ health::Result check_environment(health::Evidence&) {
     const char* value = std::getenv(harmful.name);
     if (value == nullptr || *value == '\0' || (*harmful.value != '\0' && std::string_view(value) != harmful.value))
       continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = harmful.name,
-                        .message = fmt::format("is {}: {}", plain_text(value, 40), harmful.what)});
+    findings.push_back(
+        about(harmful.name, Severity::warning, fmt::format("is {}: {}", plain_text(value, 40), harmful.what)));
   }
   return health::judged(std::move(findings), fmt::format("{} variables", std::size(kHarmful)));
 }

@@ -58,9 +58,7 @@ std::vector<Finding> on_each_gpu(std::vector<TestGpu>& gpus, const std::function
       try {
         if (gpu.device == nullptr) open(gpu);
         work(gpu);
-      } catch (const Error& error) {
-        return Finding{.severity = kUnseen, .entity = gpu.entity, .message = "it failed: " + error.message()};
-      }
+      } catch (const Error& error) { return about(gpu.entity, kUnseen, "it failed: " + error.message()); }
       return std::nullopt;
     }));
   }

@@ -82,10 +82,9 @@ Results judge_diag(const Json& json, std::vector<Finding>& findings) {
         ++results.run;
         if (plain == "pass" || plain == "passed") continue;
         const std::string words = words_of(result);
-        findings.push_back({.severity = Severity::warning,
-                            .entity = entity_of(result),
-                            .message = fmt::format("DCGM's {}: {}", plain_text(test.get<std::string>("name"), 40),
-                                                   words.empty() ? plain_text(status, 40) : plain_text(words, 200))});
+        findings.push_back(about(entity_of(result), Severity::warning,
+                                 fmt::format("DCGM's {}: {}", plain_text(test.get<std::string>("name"), 40),
+                                             words.empty() ? plain_text(status, 40) : plain_text(words, 200))));
       }
     }
   }

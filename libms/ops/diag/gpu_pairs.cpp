@@ -79,14 +79,11 @@ std::vector<Finding> slow_gpus(const GpuPairs& pairs) {
     }
     const double usual = lower_median(std::move(others));
     if (best >= kSlowShare * usual) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = pairs.gpus[gpu],
-                        .message = fmt::format("slow with every other GPU: {:.3g} GB/s at best each way, and pairs "
-                                               "without it reach {:.3g}",
-                                               best, usual),
-                        .measured = best,
-                        .limit = kSlowShare * usual,
-                        .unit = "GB/s"});
+    findings.push_back(about(pairs.gpus[gpu], Severity::warning,
+                             fmt::format("slow with every other GPU: {:.3g} GB/s at best each way, and pairs "
+                                         "without it reach {:.3g}",
+                                         best, usual),
+                             best, kSlowShare * usual, "GB/s"));
   }
   return findings;
 }

@@ -44,12 +44,8 @@ std::vector<Finding> judge_heat(const CpuHeat& before, const CpuHeat& after) {
     const auto earlier = before.throttles.find(cpu);
     if (earlier == before.throttles.end() || count <= earlier->second) continue;
     const auto times = static_cast<double>(count - earlier->second);
-    findings.push_back({.severity = Severity::warning,
-                        .entity = fmt::format("core {}", cpu),
-                        .message = fmt::format("throttled for heat {} times under load", times),
-                        .measured = times,
-                        .limit = 0,
-                        .unit = "times"});
+    findings.push_back(about(fmt::format("core {}", cpu), Severity::warning,
+                             fmt::format("throttled for heat {} times under load", times), times, 0, "times"));
   }
   return findings;
 }
@@ -89,13 +85,10 @@ std::vector<Finding> judge_heat(const std::map<int, GpuHeat>& heats) {
                           .unit = heat.temperature_c ? "C" : ""});
     }
     if (heat.clock_mhz && *heat.clock_mhz < kUsualClock * median) {
-      findings.push_back({.severity = Severity::warning,
-                          .entity = entity,
-                          .message = fmt::format("slower under load than the others, whose median is {:.0f} MHz{}",
-                                                 median, told(heat)),
-                          .measured = heat.clock_mhz,
-                          .limit = kUsualClock * median,
-                          .unit = "MHz"});
+      findings.push_back(
+          about(entity, Severity::warning,
+                fmt::format("slower under load than the others, whose median is {:.0f} MHz{}", median, told(heat)),
+                heat.clock_mhz, kUsualClock * median, "MHz"));
     }
   }
   return findings;

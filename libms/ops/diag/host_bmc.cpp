@@ -66,10 +66,9 @@ std::size_t judge_sensors(const std::string& text, std::vector<Finding>& finding
     if (std::ranges::find(kNoReadings, cells[4]) != std::end(kNoReadings)) continue;
     const bool beyond = std::ranges::find(kBadStates, cells[2]) != std::end(kBadStates);
     if (!beyond && !is_bad_reading(cells[4])) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = printable(cells[0], 40),
-                        .message = fmt::format("is {}{}", printable(cells[4], 60),
-                                               beyond ? fmt::format(", state {}", cells[2]) : std::string{})});
+    findings.push_back(about(
+        printable(cells[0], 40), Severity::warning,
+        fmt::format("is {}{}", printable(cells[4], 60), beyond ? fmt::format(", state {}", cells[2]) : std::string{})));
   }
   return sensors;
 }
@@ -115,11 +114,9 @@ Events judge_events(const std::string& text, double now_s, std::vector<Finding>&
     if (!at_s) ++events.undated;
     if (at_s && *at_s - now_s > kAhead_s) ++events.ahead;
     if (!at_s || *at_s - now_s > kAhead_s || now_s - *at_s > kRecent_s || named++ >= kMostEvents) continue;
-    findings.push_back(
-        {.severity = Severity::warning,
-         .entity = printable(cells[3], 40),
-         .message = fmt::format("{} on {} {} (event {})", printable(cells[4], 60), printable(cells[1], 12),
-                                printable(cells[2], 12), printable(cells[0], 8))});
+    findings.push_back(about(printable(cells[3], 40), Severity::warning,
+                             fmt::format("{} on {} {} (event {})", printable(cells[4], 60), printable(cells[1], 12),
+                                         printable(cells[2], 12), printable(cells[0], 8))));
   }
   return events;
 }

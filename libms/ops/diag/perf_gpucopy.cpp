@@ -72,7 +72,7 @@ class Copies {
   }
   void check(const std::string& entity, const Tensor& got, const Tensor& sent) {
     if (std::memcmp(got.data, sent.data, static_cast<std::size_t>(got.size_bytes())) == 0) return;
-    wrong.push_back({.severity = kUnseen, .entity = entity, .message = "what was copied is not what arrived"});
+    wrong.push_back(about(entity, kUnseen, "what was copied is not what arrived"));
   }
 
   void host(TestGpu& gpu) {

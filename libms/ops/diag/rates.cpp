@@ -50,16 +50,12 @@ health::Result judge_rates(const std::vector<Rate>& rates, double min_fraction, 
     }
     const bool critical =
         worst == Severity::critical && by_policy && rate.measured * made_up < kCriticalFraction * expected;
-    findings.push_back({.severity = critical ? Severity::critical : Severity::warning,
-                        .entity = rate.entity,
-                        .message = by_policy ? fmt::format("{} {} of {} expected ({})", number(rate.measured),
-                                                           rate.unit, number(expected), how)
-                                             : fmt::format("{} {}, where a healthy {} reaches at least {} ({}; {})",
-                                                           number(rate.measured), rate.unit, rate.known.model,
-                                                           number(limit), rate.known.source, how),
-                        .measured = rate.measured,
-                        .limit = critical ? kCriticalFraction * expected : limit,
-                        .unit = rate.unit});
+    findings.push_back(about(
+        rate.entity, critical ? Severity::critical : Severity::warning,
+        by_policy ? fmt::format("{} {} of {} expected ({})", number(rate.measured), rate.unit, number(expected), how)
+                  : fmt::format("{} {}, where a healthy {} reaches at least {} ({}; {})", number(rate.measured),
+                                rate.unit, rate.known.model, number(limit), rate.known.source, how),
+        rate.measured, critical ? kCriticalFraction * expected : limit, rate.unit));
   }
   const std::string note = fmt::format("{} ({})", fmt::join(numbers, ", "), how);
   if (others >= kDisturbed && findings.empty()) {  // with no numbers to compare with those of other nodes

@@ -53,7 +53,7 @@ health::Result ask_slurm(health::Evidence& evidence) {
     for (const std::string& words : {fmt::format("Node {} not found", name), std::string("does not name this node")})
       if (error.message().find(words) != std::string::npos) return unknown_here;
     if (health::control_is_late()) return health::not_measured("scontrol did not answer on this busy node");
-    return health::judged({{.severity = Severity::warning, .entity = "slurmctld", .message = error.message()}});
+    return health::judged({about("slurmctld", Severity::warning, error.message())});
   }
   if (nodes.empty()) return health::skipped("scontrol show node did not answer as expected: it names no node");
   std::vector<Finding> findings;
@@ -62,19 +62,15 @@ health::Result ask_slurm(health::Evidence& evidence) {
   const std::string state = fmt::format("{}", fmt::join(own->states, "+"));
   if (is_down(*own) || own->is_drained_or_draining()) {
     findings.push_back(
-        {.severity = Severity::warning,
-         .entity = name,
-         .message = fmt::format("is {}{}", state, own->reason.empty() ? "" : ": " + plain_text(own->reason, 120))});
+        about(name, Severity::warning,
+              fmt::format("is {}{}", state, own->reason.empty() ? "" : ": " + plain_text(own->reason, 120))));
   }
   const auto down = static_cast<double>(std::ranges::count_if(nodes, is_down));
   const double percent = 100 * down / static_cast<double>(nodes.size());
   if (nodes.size() > 1 && percent > kMostDown_percent) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "cluster",
-                        .message = fmt::format("{:.0f} of {} nodes are down", down, nodes.size()),
-                        .measured = percent,
-                        .limit = kMostDown_percent,
-                        .unit = "%"});
+    findings.push_back(about("cluster", Severity::warning,
+                             fmt::format("{:.0f} of {} nodes are down", down, nodes.size()), percent, kMostDown_percent,
+                             "%"));
   }
   health::Result result = health::judged(std::move(findings));
   result.note = fmt::format("{} is {}{}", name, state,

@@ -75,12 +75,9 @@ health::Result soak_hbm(health::Evidence& evidence) {
              ? ""
              : fmt::format(", of which {} were read in time", format_size(static_cast<double>(got.read_bytes)))));
     if (got.num_wrong == 0) return;
-    wrong.push_back({.severity = kUnseen,
-                     .entity = gpu.entity,
-                     .message = fmt::format("{} blocks of 16 MiB are not what was written", got.num_wrong),
-                     .measured = static_cast<double>(got.num_wrong),
-                     .limit = 0,
-                     .unit = "blocks"});
+    wrong.push_back(about(gpu.entity, kUnseen,
+                          fmt::format("{} blocks of 16 MiB are not what was written", got.num_wrong), got.num_wrong, 0,
+                          "blocks"));
   });
   health::Result result = with_findings(health::judged(std::move(wrong)), std::move(failed));
   std::sort(done.begin(), done.end());

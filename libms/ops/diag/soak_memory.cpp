@@ -62,13 +62,10 @@ health::Result soak_memory(health::Evidence& evidence) {
   }
   if (total.num_wrong == 0) return health::passed(how);
   return health::judged(
-      {{.severity = Severity::critical,
-        .entity = "memory",
-        .message = fmt::format("{} of {} words are not what was written, bits {:#018x} differ; {}", total.num_wrong,
-                               format_count(static_cast<double>(total.words)), total.flipped, how),
-        .measured = static_cast<double>(total.num_wrong),
-        .limit = 0,
-        .unit = "words"}});
+      {about("memory", Severity::critical,
+             fmt::format("{} of {} words are not what was written, bits {:#018x} differ; {}", total.num_wrong,
+                         format_count(static_cast<double>(total.words)), total.flipped, how),
+             total.num_wrong, 0, "words")});
 }
 
 }  // namespace

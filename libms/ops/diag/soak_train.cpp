@@ -128,9 +128,7 @@ health::Result train(health::Evidence& evidence) {
     longest_s = std::max(longest_s, monotonic_s() - begun_s);
     if (!ran.in_time && trainings < 2) return health::not_measured(ran.why);
     if (!ran.in_time) break;
-    if (!ran.why.empty()) {
-      return health::judged({{.severity = Severity::warning, .entity = "training", .message = ran.why}});
-    }
+    if (!ran.why.empty()) return health::judged({about("training", Severity::warning, ran.why)});
     const std::vector<double> losses = losses_of(directory / "run/metrics.jsonl");
     if (first.empty()) first = losses;
     different += losses == first ? 0 : 1;
@@ -142,19 +140,13 @@ health::Result train(health::Evidence& evidence) {
                   first.size(), first.front(), first.back());
   std::vector<Finding> findings;
   if (different > 0) {
-    findings.push_back(
-        {.severity = Severity::critical,
-         .entity = "training",
-         .message = fmt::format("{} of {} trainings gave other losses than the first", different, trainings),
-         .measured = static_cast<double>(different),
-         .limit = 0});
+    findings.push_back(about("training", Severity::critical,
+                             fmt::format("{} of {} trainings gave other losses than the first", different, trainings),
+                             different, 0));
   }
   if (!(first.back() < first.front())) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "training",
-                        .message = fmt::format("the loss does not fall, {}", how),
-                        .measured = first.back(),
-                        .limit = first.front()});
+    findings.push_back(about("training", Severity::warning, fmt::format("the loss does not fall, {}", how),
+                             first.back(), first.front()));
   }
   health::Result result = health::judged(std::move(findings));
   result.note = how;

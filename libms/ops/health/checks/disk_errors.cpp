@@ -153,13 +153,10 @@ class NvmeTimeouts {
     for (const auto& [name, device] : devices_) {
       if (!disk_severity(root, name) || (!device.again && device.resets == 0)) continue;
       findings.push_back(
-          {.severity = Severity::warning,
-           .entity = name,
-           .message = fmt::format("its I/O timed out {}{}", plural(device.timeouts, "time"),
-                                  device.resets == 0 ? "" : ", controller reset " + plural(device.resets, "time")),
-           .measured = static_cast<double>(device.timeouts),
-           .limit = 1.0,
-           .unit = "timeouts"});
+          about(name, Severity::warning,
+                fmt::format("its I/O timed out {}{}", plural(device.timeouts, "time"),
+                            device.resets == 0 ? "" : ", controller reset " + plural(device.resets, "time")),
+                device.timeouts, 1.0, "timeouts"));
     }
   }
 

@@ -103,9 +103,7 @@ Result check_disk_lustre(Evidence& evidence) {
     if (!health) health = evidence.root().read(file, 4096);
   }
   if (health && *health != "healthy") {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "health_check",
-                        .message = "the Lustre client says: " + printable(*health)});
+    findings.push_back(about("health_check", Severity::warning, "the Lustre client says: " + printable(*health)));
   }
   if (!health && !log.error.empty()) return skipped("neither the kernel's log nor Lustre's health_check can be read");
   return judged(std::move(findings), health ? "health_check says healthy" : "no Lustre client");

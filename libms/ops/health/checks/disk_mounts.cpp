@@ -50,7 +50,7 @@ Finding with_owner(Finding finding, std::string_view type) {
 }
 
 Finding not_mounted(const Sysroot& root, const std::string& path) {
-  Finding finding{.severity = Severity::critical, .entity = path, .message = "is not mounted"};
+  Finding finding = about(path, Severity::critical, "is not mounted");
   const std::vector<FstabLine> lines = read_fstab(root);
   const auto line = std::ranges::find(lines, path, &FstabLine::path);
   if (line == lines.end()) return finding;
@@ -112,13 +112,10 @@ std::vector<Asked> to_be_asked(const Sysroot& root, const std::vector<Mount>& mo
 Severity severity_of(const Asked& asked) { return asked.expected ? Severity::critical : Severity::warning; }
 
 Finding silent(const Asked& asked, double deadline_s, std::string_view since) {
-  return with_owner({.severity = severity_of(asked),
-                     .entity = asked.path,
-                     .message = fmt::format("{} {} did not answer {}", asked.type, asked.source, since),
-                     .measured = deadline_s,
-                     .limit = deadline_s,
-                     .unit = "s"},
-                    asked.type);
+  return with_owner(
+      about(asked.path, severity_of(asked), fmt::format("{} {} did not answer {}", asked.type, asked.source, since),
+            deadline_s, deadline_s, "s"),
+      asked.type);
 }
 
 Result check_disk_mounts(Evidence& evidence) {
@@ -165,9 +162,8 @@ Result check_disk_mounts(Evidence& evidence) {
       }
     } else if (is_trouble(answer.error) || (now[i].expected && (answer.error == ENOENT || answer.error == ENOTDIR))) {
       findings.push_back(
-          with_owner({.severity = severity_of(now[i]),
-                      .entity = now[i].path,
-                      .message = fmt::format("{} {}: {}", now[i].type, now[i].source, errno_text(answer.error))},
+          with_owner(about(now[i].path, severity_of(now[i]),
+                           fmt::format("{} {}: {}", now[i].type, now[i].source, errno_text(answer.error))),
                      now[i].type));
     } else if (answer.error == EAGAIN || answer.error == ENOMEM) {
       ++not_asked;

@@ -17,11 +17,8 @@ Result check_disk_nvme(Evidence& evidence) {
   if (disks.empty() && expected <= 0) return skipped("there are no NVMe disks here, and none is expected");
   std::vector<Finding> findings;
   if (std::cmp_less(disks.size(), expected)) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "NVMe disks",
-                        .message = fmt::format("{} of {} are there", disks.size(), expected),
-                        .measured = static_cast<double>(disks.size()),
-                        .limit = static_cast<double>(expected)});
+    findings.push_back(about("NVMe disks", Severity::warning, fmt::format("{} of {} are there", disks.size(), expected),
+                             disks.size(), expected));
   }
   for (const std::string& disk : disks) {
     const auto state = root.read(fmt::format("/sys/class/nvme/{}/state", disk), 64);
@@ -29,11 +26,9 @@ Result check_disk_nvme(Evidence& evidence) {
     const bool dead = *state == "dead";
     // A dead controller across a network tells of the network, or of its server.
     const bool here = root.read(fmt::format("/sys/class/nvme/{}/transport", disk), 64).value_or("pcie") == "pcie";
-    findings.push_back({.severity = dead && here ? Severity::critical : Severity::warning,
-                        .entity = disk,
-                        .message = dead
-                                       ? "is dead: the kernel dropped its controller, and what is on it is out of reach"
-                                       : fmt::format("is {}, not live", printable(*state))});
+    findings.push_back(about(disk, dead && here ? Severity::critical : Severity::warning,
+                             dead ? "is dead: the kernel dropped its controller, and what is on it is out of reach"
+                                  : fmt::format("is {}, not live", printable(*state))));
   }
   return judged(std::move(findings), plural(disks.size(), "NVMe disk"));
 }

@@ -30,11 +30,8 @@ Result check_disk_raid(Evidence& evidence) {
       const auto working = members.number();
       if (!working || !members.literal("]")) continue;
       if (*working < *wanted) {
-        findings.push_back({.severity = Severity::warning,
-                            .entity = array,
-                            .message = fmt::format("{} of {} members work", *working, *wanted),
-                            .measured = static_cast<double>(*working),
-                            .limit = static_cast<double>(*wanted)});
+        findings.push_back(about(array, Severity::warning, fmt::format("{} of {} members work", *working, *wanted),
+                                 *working, *wanted));
       }
       array.clear();
     }

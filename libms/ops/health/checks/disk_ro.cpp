@@ -107,9 +107,8 @@ Result check_disk_ro(Evidence& evidence) {
     } else {
       continue;
     }
-    findings[mount.path] = {.severity = severity,
-                            .entity = mount.path,
-                            .message = fmt::format("{} ({} {})", why, mount.type, printable(mount.source))};
+    findings[mount.path] =
+        about(mount.path, severity, fmt::format("{} ({} {})", why, mount.type, printable(mount.source)));
   }
   std::vector<Finding> list;
   for (auto& [path, finding] : findings) list.push_back(std::move(finding));

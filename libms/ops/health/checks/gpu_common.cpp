@@ -60,16 +60,9 @@ std::optional<Result> nothing_to_ask(Evidence& evidence) {
   return skipped("the driver names no GPU: see gpu.driver and gpu.count");
 }
 
-Finding about(const Gpu& gpu, Severity severity, std::string message) {
-  return {.severity = severity, .entity = fmt::format("gpu {}", gpu.index), .message = std::move(message)};
-}
-
-Finding about(const Gpu& gpu, Severity severity, std::string message, double measured, double limit, std::string unit) {
-  Finding finding = about(gpu, severity, std::move(message));
-  finding.measured = measured;
-  finding.limit = limit;
-  finding.unit = std::move(unit);
-  return finding;
+Finding about(const Gpu& gpu, Severity severity, std::string message, std::optional<double> measured,
+              std::optional<double> limit, std::string unit) {
+  return about(fmt::format("gpu {}", gpu.index), severity, std::move(message), measured, limit, std::move(unit));
 }
 
 }  // namespace ms::health

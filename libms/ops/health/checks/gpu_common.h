@@ -29,8 +29,8 @@ Expected expected_gpus(const Evidence& evidence);
 // Why a check of single GPUs has nothing to look at; nullopt: there are some.
 std::optional<Result> nothing_to_ask(Evidence& evidence);
 
-Finding about(const Gpu& gpu, Severity severity, std::string message);
-Finding about(const Gpu& gpu, Severity severity, std::string message, double measured, double limit, std::string unit);
+Finding about(const Gpu& gpu, Severity severity, std::string message, std::optional<double> measured = {},
+              std::optional<double> limit = {}, std::string unit = {});
 
 // Runs `look` on every GPU; `tells` is whether it knows what `look` looks at.
 template <class Tells, class Look>

@@ -14,13 +14,10 @@ Result check_gpu_count(Evidence& evidence) {
   const std::size_t count = gpus.gpus.size();
   if (count >= expected.count)
     return passed(fmt::format("{}, {} expected by {}", plural(count, "GPU"), expected.count, expected.by));
-  return judged({{.severity = Severity::critical,
-                  .entity = "node",
-                  .message = fmt::format("{} of {} (by {}) answer{}", count, plural(expected.count, "GPU"), expected.by,
-                                         gpus.error.empty() ? "" : ": " + gpus.error),
-                  .measured = static_cast<double>(count),
-                  .limit = static_cast<double>(expected.count),
-                  .unit = "GPUs"}});
+  return judged({about("node", Severity::critical,
+                       fmt::format("{} of {} (by {}) answer{}", count, plural(expected.count, "GPU"), expected.by,
+                                   gpus.error.empty() ? "" : ": " + gpus.error),
+                       count, expected.count, "GPUs")});
 }
 
 }  // namespace

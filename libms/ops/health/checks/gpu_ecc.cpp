@@ -13,14 +13,14 @@ Result check_gpu_ecc(Evidence& evidence) {
       [&](const Gpu& gpu, std::vector<Finding>& findings) {
         if (const std::uint64_t count = gpu.ecc_uncorrectable.value_or(0); count > 0) {
           findings.push_back(about(gpu, Severity::critical,
-                                   plural(count, "uncorrectable memory error") + " since the driver was loaded",
-                                   static_cast<double>(count), 0, "errors"));
+                                   plural(count, "uncorrectable memory error") + " since the driver was loaded", count,
+                                   0, "errors"));
         }
         if (const std::uint64_t count = gpu.ecc_correctable.value_or(0);
             most >= 0 && count > static_cast<std::uint64_t>(most)) {
           findings.push_back(about(gpu, Severity::warning,
-                                   plural(count, "corrected memory error") + " since the driver was loaded",
-                                   static_cast<double>(count), static_cast<double>(most), "errors"));
+                                   plural(count, "corrected memory error") + " since the driver was loaded", count,
+                                   static_cast<double>(most), "errors"));
         }
       });
 }

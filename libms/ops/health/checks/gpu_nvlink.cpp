@@ -25,7 +25,7 @@ Result check_gpu_nvlink(Evidence& evidence) {
         findings.push_back(
             about(gpu, alike ? Severity::warning : Severity::critical,
                   fmt::format("{} of {} NVLinks are active{}", active, limit, alike ? ", as on the other GPUs" : ""),
-                  active, static_cast<double>(limit), "links"));
+                  active, limit, "links"));
         if (alike) findings.back().remedy = "If this board has no more, set expect.nvlinks_per_gpu.";
       });
 }

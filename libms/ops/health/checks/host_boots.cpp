@@ -38,12 +38,8 @@ Result check_host_boots(Evidence& evidence) {
   const auto per_day = growth_per_window(evidence, kBootWindow, boots, kDay_s, keep);
   std::vector<Finding> findings;
   if (per_day && *per_day >= kMostBoots) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "node",
-                        .message = fmt::format("booted {:.0f} times in a day", *per_day),
-                        .measured = *per_day,
-                        .limit = kMostBoots,
-                        .unit = "boots/d"});
+    findings.push_back(about("node", Severity::warning, fmt::format("booted {:.0f} times in a day", *per_day), *per_day,
+                             kMostBoots, "boots/d"));
   }
   // Only prologs keep what the next run compares with; without it this check cannot find anything.
   Result result = judged(std::move(findings),

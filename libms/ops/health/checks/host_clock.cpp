@@ -50,18 +50,13 @@ std::optional<ClockState> read_clock(const Sysroot& root, std::string& error) {
 }
 
 std::vector<Finding> clock_findings(const ClockState& clock, double limit_s) {
-  if (!clock.synchronised) {
-    return {{.severity = Severity::warning, .entity = "clock", .message = "nothing keeps the clock synchronised"}};
-  }
+  if (!clock.synchronised) return {about("clock", Severity::warning, "nothing keeps the clock synchronised")};
   const bool by_estimate = clock.estimated_error_s > limit_s;
   if (!by_estimate && clock.max_error_s <= limit_s) return {};
   const double error_s = by_estimate ? clock.estimated_error_s : clock.max_error_s;
-  return {{.severity = Severity::warning,
-           .entity = "clock",
-           .message = fmt::format("{} error {}", by_estimate ? "estimated" : "possible", format_duration(error_s)),
-           .measured = error_s,
-           .limit = limit_s,
-           .unit = "s"}};
+  return {about("clock", Severity::warning,
+                fmt::format("{} error {}", by_estimate ? "estimated" : "possible", format_duration(error_s)), error_s,
+                limit_s, "s")};
 }
 
 Result check_host_clock(Evidence& evidence) {

@@ -36,12 +36,8 @@ Result check_host_cpus(Evidence& evidence) {
   const bool threads_off = threads == "off" || threads == "forceoff";
   std::vector<Finding> findings;
   const auto fewer = [&](Severity severity, std::int64_t count, std::int64_t of, std::string_view what) {
-    findings.push_back({.severity = severity,
-                        .entity = "processors",
-                        .message = fmt::format("{} of {} {}", count, of, what),
-                        .measured = static_cast<double>(count),
-                        .limit = static_cast<double>(of),
-                        .unit = "processors"});
+    findings.push_back(
+        about("processors", severity, fmt::format("{} of {} {}", count, of, what), count, of, "processors"));
   };
   if (expected > 0 && *present < expected) {
     // Not even present: the firmware hides them, and nobody who may log in can have done that.

@@ -30,19 +30,15 @@ Result check_host_dimms(Evidence& evidence) {
   if (dimms == 0) return skipped("no driver of a memory controller (EDAC) tells of DIMMs");
   std::vector<Finding> findings;
   if (expected >= 0 && dimms < expected) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "DIMMs",
-                        .message = fmt::format("{} of {} are there", dimms, expected),
-                        .measured = static_cast<double>(dimms),
-                        .limit = static_cast<double>(expected)});
+    findings.push_back(
+        about("DIMMs", Severity::warning, fmt::format("{} of {} are there", dimms, expected), dimms, expected));
   }
   const auto usual = std::max_element(by_size.begin(), by_size.end(),
                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   for (const auto& [size, names] : by_size) {
     if (size == usual->first || names.size() == usual->second.size()) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = names.front(),
-                        .message = fmt::format("has {} MiB, the others {}", size, usual->first)});
+    findings.push_back(
+        about(names.front(), Severity::warning, fmt::format("has {} MiB, the others {}", size, usual->first)));
   }
   return judged(std::move(findings), fmt::format("{} DIMMs", dimms));
 }

@@ -35,12 +35,9 @@ Result check_host_frag(Evidence& evidence) {
   if (free < kEnoughPages) return passed("little memory is free");
   const double percent = 100 * huge / free;
   if (percent >= kLeastPercent) return passed(fmt::format("{:.0f}% of the free memory is in blocks of 2 MiB", percent));
-  return judged({{.severity = Severity::warning,
-                  .entity = "memory",
-                  .message = fmt::format("{:.1f}% of the free memory is in blocks of 2 MiB and more", percent),
-                  .measured = percent,
-                  .limit = kLeastPercent,
-                  .unit = "%"}});
+  return judged({about("memory", Severity::warning,
+                       fmt::format("{:.1f}% of the free memory is in blocks of 2 MiB and more", percent), percent,
+                       kLeastPercent, "%")});
 }
 
 }  // namespace

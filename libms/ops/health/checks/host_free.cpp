@@ -15,12 +15,7 @@ Result check_host_free(Evidence& evidence) {
   const double percent = 100 * free / total, limit = evidence.policy().limits.memory_free_percent;
   const std::string seen = fmt::format("{} of {} are free", format_size(free), format_size(total));
   if (percent >= limit) return passed(seen);
-  return judged({{.severity = Severity::warning,
-                  .entity = "memory",
-                  .message = seen,
-                  .measured = percent,
-                  .limit = limit,
-                  .unit = "%"}});
+  return judged({about("memory", Severity::warning, seen, percent, limit, "%")});
 }
 
 }  // namespace

@@ -38,18 +38,11 @@ Result check_host_load(Evidence& evidence) {
   std::vector<Finding> findings;
   const double most = kMostLoad * static_cast<double>(cpus);
   if (cpus > 0 && load > most) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "load",
-                        .message = fmt::format("{:.0f} over fifteen minutes, with {} processors", load, cpus),
-                        .measured = load,
-                        .limit = most});
+    findings.push_back(about("load", Severity::warning,
+                             fmt::format("{:.0f} over fifteen minutes, with {} processors", load, cpus), load, most));
   }
   if (const std::size_t count = zombies(evidence.root()); count >= kMostZombies) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "processes",
-                        .message = fmt::format("{} zombies", count),
-                        .measured = static_cast<double>(count),
-                        .limit = static_cast<double>(kMostZombies)});
+    findings.push_back(about("processes", Severity::warning, fmt::format("{} zombies", count), count, kMostZombies));
   }
   return judged(std::move(findings), fmt::format("load {:.1f}", load));
 }

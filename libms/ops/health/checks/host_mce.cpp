@@ -229,26 +229,19 @@ std::size_t read_controllers(Evidence& evidence, std::vector<Finding>& findings,
     const auto corrected = evidence.root().read_int(directory + "/ce_count");
     controllers += uncorrected || corrected ? 1u : 0u;
     if (uncorrected && *uncorrected > 0) {
-      findings.push_back(
-          on_dimms({.severity = Severity::critical,
-                    .entity = "memory controller " + name,
-                    .message = plural(static_cast<std::size_t>(*uncorrected), "uncorrected memory error"),
-                    .measured = static_cast<double>(*uncorrected),
-                    .limit = 0.0,
-                    .unit = "errors"},
-                   dimms_with(evidence.root(), directory, "dimm_ue_count")));
+      findings.push_back(on_dimms(about("memory controller " + name, Severity::critical,
+                                        plural(static_cast<std::size_t>(*uncorrected), "uncorrected memory error"),
+                                        *uncorrected, 0.0, "errors"),
+                                  dimms_with(evidence.root(), directory, "dimm_ue_count")));
     }
     if (!corrected) continue;
     const auto rate =
         growth_per_window(evidence, "host.mce corrected " + name, static_cast<double>(*corrected), kHour_s, keep);
     if (rate && *rate > kCorrectedPerHour) {
-      findings.push_back(on_dimms({.severity = Severity::warning,
-                                   .entity = "memory controller " + name,
-                                   .message = fmt::format("{:.0f} corrected memory errors an hour", *rate),
-                                   .measured = *rate,
-                                   .limit = kCorrectedPerHour,
-                                   .unit = "errors/h"},
-                                  dimms_with(evidence.root(), directory, "dimm_ce_count")));
+      findings.push_back(on_dimms(
+          about("memory controller " + name, Severity::warning,
+                fmt::format("{:.0f} corrected memory errors an hour", *rate), *rate, kCorrectedPerHour, "errors/h"),
+          dimms_with(evidence.root(), directory, "dimm_ce_count")));
     }
   }
   return controllers;

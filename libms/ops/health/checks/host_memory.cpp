@@ -42,12 +42,9 @@ Result check_host_memory(Evidence& evidence) {
   const auto poisoned_mib = meminfo_mib(*text, "HardwareCorrupted");
   if (poisoned_mib && *poisoned_mib > 0) {
     findings.push_back(
-        {.severity = Severity::warning,
-         .entity = "memory",
-         .message = fmt::format("{:.0f} KiB were taken out of use after memory errors", *poisoned_mib * kKiBPerMiB),
-         .measured = *poisoned_mib,
-         .limit = 0.0,
-         .unit = "MiB"});
+        about("memory", Severity::warning,
+              fmt::format("{:.0f} KiB were taken out of use after memory errors", *poisoned_mib * kKiBPerMiB),
+              *poisoned_mib, 0.0, "MiB"));
   }
   const double limit_percent = evidence.policy().limits.memory_missing_percent;
   const bool is_expected = evidence.policy().expect.memory_mib > 0;
@@ -57,13 +54,10 @@ Result check_host_memory(Evidence& evidence) {
     return skipped("expect.memory_mib is not set, and the memory controllers do not say what is installed");
   }
   if (wanted_mib > 0 && *usable_mib < wanted_mib * (1 - limit_percent / 100)) {
-    findings.push_back({.severity = is_expected ? Severity::critical : Severity::warning,
-                        .entity = "memory",
-                        .message = fmt::format("{:.0f} MiB are usable of {:.0f} MiB that {}", *usable_mib, wanted_mib,
-                                               is_expected ? "are expected" : "should be, by what is installed"),
-                        .measured = *usable_mib,
-                        .limit = wanted_mib,
-                        .unit = "MiB"});
+    findings.push_back(about("memory", is_expected ? Severity::critical : Severity::warning,
+                             fmt::format("{:.0f} MiB are usable of {:.0f} MiB that {}", *usable_mib, wanted_mib,
+                                         is_expected ? "are expected" : "should be, by what is installed"),
+                             *usable_mib, wanted_mib, "MiB"));
   }
   return judged(std::move(findings), fmt::format("{:.0f} MiB", *usable_mib));
 }

@@ -34,13 +34,9 @@ Result check_host_numa(Evidence& evidence) {
   std::vector<Finding> findings;
   for (const auto& [name, value] : kib) {
     if (value >= (1 - kMostMissing) * most) continue;
-    findings.push_back(
-        {.severity = Severity::warning,
-         .entity = "NUMA " + name,
-         .message = fmt::format("has {}, the largest {}", format_size(value * 1024), format_size(most * 1024)),
-         .measured = value / 1024,
-         .limit = (1 - kMostMissing) * most / 1024,
-         .unit = "MiB"});
+    findings.push_back(about("NUMA " + name, Severity::warning,
+                             fmt::format("has {}, the largest {}", format_size(value * 1024), format_size(most * 1024)),
+                             value / 1024, (1 - kMostMissing) * most / 1024, "MiB"));
   }
   return judged(std::move(findings), plural(kib.size(), "NUMA node"));
 }

@@ -30,9 +30,8 @@ Result check_host_sensors(Evidence& evidence) {
       const std::string sensor = name.substr(0, name.find('_'));
       const std::string chip = root.read(directory + "/name", 64).value_or(device);
       const std::string label = root.read(fmt::format("{}/{}_label", directory, sensor), 64).value_or(sensor);
-      findings.push_back({.severity = Severity::warning,
-                          .entity = printable(chip) + " " + printable(label),
-                          .message = fmt::format("{} is raised", name.substr(name.find('_') + 1))});
+      findings.push_back(about(printable(chip) + " " + printable(label), Severity::warning,
+                               fmt::format("{} is raised", name.substr(name.find('_') + 1))));
     }
   }
   if (alarms == 0) return skipped("no sensor here has an alarm that could be read");

@@ -16,12 +16,8 @@ void judge_share(std::vector<Finding>& findings, const std::string& path, std::s
   if (total <= 0) return;  // file systems that do not count it
   const double percent = 100 * free / total;
   if (percent >= limit_percent) return;
-  findings.push_back({.severity = Severity::warning,
-                      .entity = path,
-                      .message = fmt::format("{:.1f}% of its {} are free", percent, what),
-                      .measured = percent,
-                      .limit = limit_percent,
-                      .unit = "%"});
+  findings.push_back(about(path, Severity::warning, fmt::format("{:.1f}% of its {} are free", percent, what), percent,
+                           limit_percent, "%"));
 }
 
 Result check_host_space(Evidence& evidence) {

@@ -26,13 +26,9 @@ Result check_host_swap(Evidence& evidence) {
   if (total == 0 || memory == 0) return passed("no swap");
   const double percent = 100 * used / memory;
   if (percent <= kSwappedPercent) return passed(fmt::format("{} swapped out", format_size(used * 1024)));
-  return judged(
-      {{.severity = Severity::warning,
-        .entity = "swap",
-        .message = fmt::format("{} are swapped out, {:.0f}% of the memory", format_size(used * 1024), percent),
-        .measured = percent,
-        .limit = kSwappedPercent,
-        .unit = "%"}});
+  return judged({about("swap", Severity::warning,
+                       fmt::format("{} are swapped out, {:.0f}% of the memory", format_size(used * 1024), percent),
+                       percent, kSwappedPercent, "%")});
 }
 
 }  // namespace

@@ -11,12 +11,9 @@ constexpr double kFullPercent = 80;
 
 void judge_table(std::string_view table, double used, double size, std::vector<Finding>& findings) {
   if (size <= 0 || 100 * used / size <= kFullPercent) return;
-  findings.push_back({.severity = Severity::warning,
-                      .entity = std::string(table),
-                      .message = fmt::format("{:.0f} of {:.0f} are in use", used, size),
-                      .measured = 100 * used / size,
-                      .limit = kFullPercent,
-                      .unit = "%"});
+  findings.push_back(about(std::string(table), Severity::warning,
+                           fmt::format("{:.0f} of {:.0f} are in use", used, size), 100 * used / size, kFullPercent,
+                           "%"));
 }
 
 Result check_host_tables(Evidence& evidence) {

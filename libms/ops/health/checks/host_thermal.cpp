@@ -42,12 +42,9 @@ Result check_host_thermal(Evidence& evidence) {
   Counters keep;
   const auto rate = growth_per_window(evidence, "host.thermal", static_cast<double>(events), kHour_s, keep);
   if (rate && *rate > kEventsPerHour) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "processors",
-                        .message = fmt::format("were throttled {:.0f} times in an hour, too hot", *rate),
-                        .measured = *rate,
-                        .limit = kEventsPerHour,
-                        .unit = "events/h"});
+    findings.push_back(about("processors", Severity::warning,
+                             fmt::format("were throttled {:.0f} times in an hour, too hot", *rate), *rate,
+                             kEventsPerHour, "events/h"));
   }
   Result result = judged(std::move(findings));
   result.counters = std::move(keep);

@@ -12,9 +12,7 @@ Result check_host_timer(Evidence& evidence) {
   if (!source) return skipped("the kernel does not say which clock source it uses");
   for (const std::string_view slow : {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}) {
     if (*source != slow) continue;
-    return judged({{.severity = Severity::warning,
-                    .entity = "clock source",
-                    .message = fmt::format("is {}: reading the time is slow", slow)}});
+    return judged({about("clock source", Severity::warning, fmt::format("is {}: reading the time is slow", slow))});
   }
   return passed(printable(*source));
 }

@@ -38,12 +38,8 @@ Result check_net_errors(Evidence& evidence) {
     const auto per_hour = growth_per_window(evidence, fmt::format("net.errors {} {}", link.name, counter.file),
                                             static_cast<double>(*value), kHour_s, keep);
     if (!per_hour || *per_hour <= limit) return;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = link.name,
-                        .message = fmt::format("{:.0f} {} an hour", *per_hour, counter.what),
-                        .measured = *per_hour,
-                        .limit = limit,
-                        .unit = "errors/h"});
+    findings.push_back(about(link.name, Severity::warning, fmt::format("{:.0f} {} an hour", *per_hour, counter.what),
+                             *per_hour, limit, "errors/h"));
   };
   for (const Link& link : watched_links(evidence)) {
     if (link.is_port) {

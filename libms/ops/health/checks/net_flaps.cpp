@@ -20,12 +20,8 @@ Result check_net_flaps(Evidence& evidence) {
     const auto per_day =
         growth_per_window(evidence, "net.flaps " + link.name, static_cast<double>(*downs), kDay_s, keep);
     if (!per_day || *per_day <= limit) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = link.name,
-                        .message = fmt::format("went down {:.0f} times in a day", *per_day),
-                        .measured = *per_day,
-                        .limit = limit,
-                        .unit = "times/d"});
+    findings.push_back(about(link.name, Severity::warning, fmt::format("went down {:.0f} times in a day", *per_day),
+                             *per_day, limit, "times/d"));
   }
   if (keep.empty()) return skipped("no link here counts how often it went down");
   Result result = judged(std::move(findings), plural(keep.size(), "link"));

@@ -20,11 +20,8 @@ Result check_net_hcas(Evidence& evidence) {
   if (adapters.empty() && expected <= 0) return skipped("there are no RDMA adapters here, and none is expected");
   std::vector<Finding> findings;
   if (std::cmp_less(adapters.size(), expected)) {
-    findings.push_back({.severity = Severity::warning,
-                        .entity = "adapters",
-                        .message = fmt::format("{} of {} are there", adapters.size(), expected),
-                        .measured = static_cast<double>(adapters.size()),
-                        .limit = static_cast<double>(expected)});
+    findings.push_back(about("adapters", Severity::warning,
+                             fmt::format("{} of {} are there", adapters.size(), expected), adapters.size(), expected));
   }
   std::map<std::string, std::map<std::string, std::vector<std::string>>> boards;  // firmware -> adapters
   for (const std::string& name : adapters) {
@@ -40,11 +37,9 @@ Result check_net_hcas(Evidence& evidence) {
     const bool tie = 2 * usual->second.size() <= all;  // then nobody knows which is the odd one
     for (const auto& [version, names] : versions) {
       if (version == usual->first) continue;
-      findings.push_back(
-          {.severity = Severity::warning,
-           .entity = tie ? "adapters" : fmt::format("{}", fmt::join(names, ", ")),
-           .message = fmt::format("firmware {} on {}, {} on {} of the same board", version, fmt::join(names, ", "),
-                                  usual->first, fmt::join(usual->second, ", "))});
+      findings.push_back(about(tie ? "adapters" : fmt::format("{}", fmt::join(names, ", ")), Severity::warning,
+                               fmt::format("firmware {} on {}, {} on {} of the same board", version,
+                                           fmt::join(names, ", "), usual->first, fmt::join(usual->second, ", "))));
     }
   }
   return judged(std::move(findings), plural(adapters.size(), "adapter"));

@@ -102,7 +102,7 @@ std::vector<Finding> judge_expected(const Evidence& evidence) {
   for (const std::string& name : evidence.policy().expect.links) {
     const Link link = link_named(name);
     const auto add = [&](std::string message) -> Finding& {
-      findings.push_back({.severity = Severity::critical, .entity = name, .message = std::move(message)});
+      findings.push_back(about(name, Severity::critical, std::move(message)));
       return findings.back();
     };
     if (!is_link_name(name) || !root.exists(link.directory)) {
@@ -177,13 +177,10 @@ std::vector<Finding> narrow_ports(const Evidence& evidence, const std::vector<Li
       if (compares) widest = std::max(widest, lanes_of(root, other));
     }
     if (widest == 1) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = link.name,
-                        .message = fmt::format("runs on 1 lane, other ports on {}: {}", widest,
-                                               text_of(root, link.directory + "/rate")),
-                        .measured = 1.0,
-                        .limit = static_cast<double>(widest),
-                        .unit = "lanes"});
+    findings.push_back(
+        about(link.name, Severity::warning,
+              fmt::format("runs on 1 lane, other ports on {}: {}", widest, text_of(root, link.directory + "/rate")),
+              1.0, widest, "lanes"));
   }
   return findings;
 }

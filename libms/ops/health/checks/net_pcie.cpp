@@ -62,23 +62,15 @@ Result check_net_pcie(Evidence& evidence) {
     if (!lanes || !most_lanes) continue;  // not PCI, or a virtual function
     ++judged_devices;
     if (*lanes < *most_lanes) {
-      findings.push_back({.severity = *lanes * 2 <= *most_lanes ? Severity::critical : Severity::warning,
-                          .entity = entity,
-                          .message = fmt::format("{} of {} PCIe lanes", *lanes, *most_lanes),
-                          .measured = static_cast<double>(*lanes),
-                          .limit = static_cast<double>(*most_lanes),
-                          .unit = "lanes"});
+      findings.push_back(about(entity, *lanes * 2 <= *most_lanes ? Severity::critical : Severity::warning,
+                               fmt::format("{} of {} PCIe lanes", *lanes, *most_lanes), *lanes, *most_lanes, "lanes"));
     }
     if (!device.is_network) continue;  // idle disks save power by running slower
     const auto gts = speed(root, directory, "current");
     const auto most_gts = best_of_both(speed(root, directory, "max"), speed(root, directory + "/..", "max"));
     if (!gts || !most_gts || *gts >= *most_gts) continue;
-    findings.push_back({.severity = Severity::warning,
-                        .entity = entity,
-                        .message = fmt::format("PCIe at {:g} of {:g} GT/s", *gts, *most_gts),
-                        .measured = *gts,
-                        .limit = *most_gts,
-                        .unit = "GT/s"});
+    findings.push_back(about(entity, Severity::warning, fmt::format("PCIe at {:g} of {:g} GT/s", *gts, *most_gts), *gts,
+                             *most_gts, "GT/s"));
   }
   if (judged_devices == 0) return skipped("there is no network adapter and no NVMe disk on PCI Express here");
   return judged(std::move(findings), plural(judged_devices, "device"));

@@ -29,19 +29,13 @@ Result check_slurm_gres(Evidence& evidence) {
     devices += line.files.size();
     for (const std::string& file : line.files) {
       if (is_device(root, file)) continue;
-      findings.push_back(
-          {.severity = Severity::critical,
-           .entity = file,
-           .message = fmt::format("is no device, but {} gives it to jobs as {}", path, printable(gres))});
+      findings.push_back(about(file, Severity::critical,
+                               fmt::format("is no device, but {} gives it to jobs as {}", path, printable(gres))));
     }
     if (line.count && !line.files.empty() && static_cast<std::size_t>(*line.count) != line.files.size()) {
-      findings.push_back(
-          {.severity = Severity::critical,
-           .entity = printable(gres),
-           .message = fmt::format("Count={} in {}, but File= names {}", *line.count, path, line.files.size()),
-           .measured = static_cast<double>(line.files.size()),
-           .limit = static_cast<double>(*line.count),
-           .unit = "devices"});
+      findings.push_back(about(printable(gres), Severity::critical,
+                               fmt::format("Count={} in {}, but File= names {}", *line.count, path, line.files.size()),
+                               line.files.size(), *line.count, "devices"));
     }
   }
   if (devices == 0) return skipped(fmt::format("{} names no devices of this node", path));
