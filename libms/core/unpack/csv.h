@@ -1,4 +1,4 @@
-// Tables as traces come: comma-separated lines under a line of names, plain or packed by gzip or zstd.
+// Tables as traces come: comma-separated lines under a line of names, plain or packed (unpack.h).
 #pragma once
 
 #include <cstddef>

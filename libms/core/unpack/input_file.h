@@ -1,5 +1,5 @@
-// One file to read once, from its beginning to its end: as it is, or what gzip or zstd packed in it, which its
-// first bytes tell. It may be larger than memory, or a pipe.
+// One file to read once, from its beginning to its end: as it is, or what gzip, zstd, xz or bzip2 packed in it,
+// which its first bytes tell. It may be larger than memory, or a pipe.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The unpackers of gzip and zstd, as data streams by: several members or frames behind one another are one text, and
-// no more than a window of it is in memory. Readers of data sets and of traces use it; only unpack.cpp knows zstd's
-// decompressor and zlib's.
+// The unpackers of gzip, zstd, xz and bzip2, as data streams by: several members or frames behind one another are one
+// text, and no more than a window of it is in memory. Readers of data sets and of traces use it; only unpack.cpp knows
+// the libraries.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class Unpacker {
 };
 
 // The first bytes that tell the format.
-inline constexpr std::size_t kPackedMagicBytes = 4;
+inline constexpr std::size_t kPackedMagicBytes = 10;
 
-// Returns the unpacker of data that begins so; nullptr: it is not packed by gzip or zstd.
+// Returns the unpacker of data that begins so; nullptr: it is not packed by one of these.
 std::unique_ptr<Unpacker> unpacker_of(std::string_view beginning);
 
 }  // namespace ms::unpack

@@ -23,14 +23,16 @@ TEST(InputFile, ReadsWhatIsPackedWhateverItsNameIs) {
   const TempDir dir;
   const std::string a = numbers(200'000), b = "the second part\n";  // a is longer than a piece
   const std::string skippable = std::string("\x50\x2a\x4d\x18\x03\0\0\0abc", 11);
-  for (const std::string& packed : {a + b, gzipped(a) + gzipped(b), gzipped(a) + gzipped("") + gzipped(b) + "\0\0\0"s,
-                                    zstd_packed(a) + zstd_packed(b), skippable + zstd_packed(a + b) + skippable}) {
+  for (const std::string& packed :
+       {a + b, gzipped(a) + gzipped(b), gzipped(a) + gzipped("") + gzipped(b) + "\0\0\0"s,
+        zstd_packed(a) + zstd_packed(b), skippable + zstd_packed(a + b) + skippable, xz_packed(a) + xz_packed(b),
+        xz_packed(a + b) + "\0\0\0\0"s, bzip2_packed(a) + bzip2_packed(b), bzip2_packed("") + bzip2_packed(a + b)}) {
     spill(dir / "file", packed);
     EXPECT_TRUE(text_of(dir / "file") == a + b);
     for (const std::int64_t skipped : {1, 1'048'576, 1'200'000})
       EXPECT_TRUE(text_of(dir / "file", skipped) == (a + b).substr(static_cast<std::size_t>(skipped))) << skipped;
   }
-  for (const std::string& packed : {""s, gzipped(""), zstd_packed("")}) {
+  for (const std::string& packed : {""s, gzipped(""), zstd_packed(""), xz_packed(""), bzip2_packed("")}) {
     spill(dir / "file", packed);
     EXPECT_EQ(text_of(dir / "file"), "");
   }
@@ -40,7 +42,8 @@ TEST(InputFile, ReadsWhatIsPackedWhateverItsNameIs) {
 
 TEST(InputFile, RefusesWhatIsDamaged) {
   const TempDir dir;
-  for (const std::string& good : {gzipped(numbers(20'000)), zstd_packed(numbers(20'000), true)}) {
+  for (const std::string& good : {gzipped(numbers(20'000)), zstd_packed(numbers(20'000), true),
+                                  xz_packed(numbers(20'000)), bzip2_packed(numbers(20'000))}) {
     std::string flipped = good;
     flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 0x10);
     for (const std::string& bad :
@@ -58,11 +61,11 @@ TEST(InputFile, RefusesWindowsThatTakeMuchMemory) {
   const TempDir dir;
   std::string frame = "\x28\xb5\x2f\xfd"s;
   frame += '\0';                        // no content size, a window descriptor
-  frame += static_cast<char>(18 << 3);  // 256 MiB
+  frame += static_cast<char>(22 << 3);  // 4 GiB
   frame += std::string("\x01\0\0", 3);  // the last block, empty
   spill(dir / "wide", frame);
-  EXPECT_THAT(thrown_by([&] { text_of(dir / "wide"); }).message(), testing::HasSubstr("more than 128 MiB"));
-  frame[5] = static_cast<char>(17 << 3);
+  EXPECT_THAT(thrown_by([&] { text_of(dir / "wide"); }).message(), testing::HasSubstr("more memory"));
+  frame[5] = static_cast<char>(21 << 3);
   spill(dir / "fits", frame);
   EXPECT_EQ(text_of(dir / "fits"), "");
 }

@@ -1,7 +1,9 @@
 // Packed text for tests.
 #pragma once
 
+#include <bzlib.h>
 #include <gtest/gtest.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -39,6 +41,26 @@ inline std::string zstd_packed(std::string_view text, bool checksum = false) {
   std::string packed(ZSTD_compressBound(text.size()), '\0');
   packed.resize(ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size()));
   ZSTD_freeCCtx(context);
+  return packed;
+}
+
+inline std::string xz_packed(std::string_view text) {
+  std::string packed(lzma_stream_buffer_bound(text.size()), '\0');
+  std::size_t size = 0;
+  EXPECT_EQ(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()),
+                                    text.size(), reinterpret_cast<std::uint8_t*>(packed.data()), &size, packed.size()),
+            LZMA_OK);
+  packed.resize(size);
+  return packed;
+}
+
+inline std::string bzip2_packed(std::string_view text) {
+  std::string packed(text.size() + text.size() / 100 + 600, '\0');
+  auto size = static_cast<unsigned>(packed.size());
+  EXPECT_EQ(BZ2_bzBuffToBuffCompress(packed.data(), &size, const_cast<char*>(text.data()),
+                                     static_cast<unsigned>(text.size()), 9, 0, 0),
+            BZ_OK);
+  packed.resize(size);
   return packed;
 }
 
