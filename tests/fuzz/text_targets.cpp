@@ -89,7 +89,7 @@ std::vector<std::string> json_seeds() {
 void json_lines(std::string_view text) {
   if (text.starts_with(data::kUtf8Bom) || text.find('\0') != std::string_view::npos) return;
   bool has_twice = false;
-  data::looks_like_json_lines(text, "a.txt");
+  data::json_form(text, "a.txt");
   const std::string padded = std::string(text) + std::string(data::JsonLine::kPadding, '\xff');
   const std::string_view line = std::string_view(padded).substr(0, text.size());
   std::string found;

@@ -41,7 +41,9 @@ expect 2 'not the prefix' encode --output work/ fortunes
 expect 2 'no document' encode --output work/t empty
 expect 2 'NUL byte' encode --output work/t binary
 printf '\xfd7zXZ\0abc' >text.xz
-expect 2 'skipped text.xz: it is compressed with xz' encode --output work/t text.xz
+expect 2 'cannot read text.xz: compressed data is ' encode --output work/t text.xz
+printf 'PAR1abc' >text.parquet
+expect 2 'hint: .*pyarrow' encode --output work/t fortunes text.parquet
 printf '\x28\xb5\x2f\xfdabc' >text.zst
 expect 2 'cannot read text.zst: compressed data is cut off' encode --output work/t text.zst
 printf '%%PDF-1.4\nabc\n' >paper
@@ -122,6 +124,13 @@ if command -v zstd >/dev/null; then
   cmp -s work/z.bin work/j.bin || fail 'zstd gives the same tokens'
   rm work/z.*
 fi
+for pack in xz bzip2; do
+  command -v $pack >/dev/null || continue
+  $pack <c.jsonl >packed
+  expect 0 '2 documents' encode --force -o work/z packed
+  cmp -s work/z.bin work/j.bin || fail "$pack gives the same tokens"
+  rm work/z.*
+done
 printf '{"meta": {"body": "b"}, "title": "t"}\n' >d.jsonl
 expect 2 "d.jsonl:1: there is no field 'text'" encode -o work/d d.jsonl
 expect 2 'hint: the object has: meta, title' encode -o work/d d.jsonl
@@ -132,6 +141,7 @@ cat c.jsonl <(echo '{"text": "cut') >bad.jsonl
 expect 2 'bad.jsonl:4: ' encode -o work/bad bad.jsonl
 expect 0 'skipped 1 bad line$' encode -o work/bad --skip-bad-lines bad.jsonl
 cmp -s work/bad.bin work/j.bin || fail 'without its bad line the file is the other one'
+expect 2 'fortunes:1:1: it is not a JSON object' encode -o work/x --field text fortunes
 expect 2 'contradict each other' encode -o work/x --field a --json-as-text c.jsonl
 expect 2 'contradict each other' encode -o work/x --by-line --split-on % fortunes
 expect 0 '5 documents' encode -o work/lines --by-line fortunes

@@ -1,5 +1,6 @@
 #include "data/document_reader.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -14,26 +15,30 @@ namespace {
 constexpr std::size_t kBatchTextBytes = std::size_t{1} << 20;
 constexpr std::size_t kBatchItems = std::size_t{1} << 14;
 
-// Files that are no text, though they may have no NUL byte.
+// Files that are not text, though they may have no NUL byte. Those that have a hint may hold the text that is wanted:
+// they are refused, and not skipped.
 struct OtherFormat {
-  std::string_view begin, why;
+  std::string_view begin, why, hint = "";
 };
 constexpr OtherFormat kOtherFormats[] = {
-    {"\xfd\x37zXZ", "it is compressed with xz"},
-    {"BZh91AY&SY", "it is compressed with bzip2"},
     {"PK\x03\x04", "it is a zip archive"},
     {"%PDF-", "it is a PDF"},
-    {"PAR1", "it is a Parquet file"},
+    {"\x04\x22\x4d\x18", "it is compressed with lz4", "lz4 -d FILE unpacks it"},
+    {"LZIP", "it is compressed with lzip", "lzip -d FILE unpacks it"},
+    {"PAR1", "it is a Parquet file",
+     "with pyarrow from PyPI, this makes JSON Lines of it: python3 -c 'import json, sys, pyarrow.parquet as p; "
+     "[print(json.dumps(r, default=str)) for b in p.ParquetFile(sys.argv[1]).iter_batches() for r in b.to_pylist()]' "
+     "FILE >FILE.jsonl"},
 };
 
-// Why a file that begins so is no text; empty if nothing says so.
-std::string_view other_format(std::string_view head) {
-  for (const OtherFormat& format : kOtherFormats)
-    if (head.starts_with(format.begin)) return format.why;
-  return "";
-}
+constexpr std::string_view kJsonHint =
+    "a file that begins with [ is an array of objects; --json-as-text takes it as text";
 
 }  // namespace
+
+std::string place_of(const std::string& path, const TextItem& item) {
+  return fmt::format("{}{}{}", path, item.in_array ? ": element " : ":", item.number);
+}
 
 std::int64_t file_size_bytes(const std::string& path) {
   std::error_code failed;
@@ -67,7 +72,8 @@ bool DocumentReader::next(TextBatch& batch) {
       continue;
     }
     if (!input_) continue;
-    if (mode_ != Mode::json && piece_.find('\0') != std::string_view::npos) {
+    const bool is_json = mode_ == Mode::json || mode_ == Mode::array;
+    if (!is_json && piece_.find('\0') != std::string_view::npos) {
       end_file(TextItem::Kind::file_skip, "it holds a NUL byte, so it is not text");
       continue;
     }
@@ -87,14 +93,23 @@ void DocumentReader::open_file() {
   piece_ = input_->next();
   text_bytes_ = lines_ = 0;
   inside_line_ = false;
-  const bool is_json = !options_.json_as_text && (looks_like_json_lines(piece_, path) ||
-                                                  (!options_.fields.empty() && begins_with_object(piece_)));
-  mode_ = is_json ? Mode::json : options_.by_line ? Mode::lines : Mode::text;
-  const std::string_view other = other_format(piece_);
+  const auto* const other =
+      std::ranges::find_if(kOtherFormats, [&](const OtherFormat& format) { return piece_.starts_with(format.begin); });
+  const bool is_other = other != std::end(kOtherFormats);
+  if (is_other && !other->hint.empty())
+    throw user_error("data.input", fmt::format("{}: {}", path, other->why), std::string(other->hint));
+  JsonForm form = options_.json_as_text ? JsonForm::none : json_form(piece_, path);
+  const bool is_wanted = !options_.fields.empty() && piece_.find('\0') == std::string_view::npos;
+  if (form == JsonForm::none && is_wanted) form = JsonForm::lines;
+  mode_ = form == JsonForm::array   ? Mode::array
+          : form == JsonForm::lines ? Mode::json
+          : options_.by_line        ? Mode::lines
+                                    : Mode::text;
   const InputPosition begin = std::exchange(begin_, {});
   if (!begin.begun) batch_->items.push_back({.kind = TextItem::Kind::file_begin, .number = file_});
-  if (!other.empty()) {
-    end_file(TextItem::Kind::file_skip, std::string(other));
+  place_ = begin.text_bytes > 0 ? Place::behind : Place::before;
+  if (is_other) {
+    end_file(TextItem::Kind::file_skip, std::string(other->why));
   } else if (begin.text_bytes > 0) {
     input_.emplace(path);
     input_->skip(begin.text_bytes);
@@ -102,7 +117,7 @@ void DocumentReader::open_file() {
     text_bytes_ = begin.text_bytes;
     lines_ = begin.lines;
     inside_line_ = begin.inside_line;
-  } else if (is_json && piece_.starts_with(kUtf8Bom)) {
+  } else if (mode_ == Mode::json && piece_.starts_with(kUtf8Bom)) {
     piece_.remove_prefix(kUtf8Bom.size());
     text_bytes_ = std::ssize(kUtf8Bom);
   }
@@ -110,7 +125,9 @@ void DocumentReader::open_file() {
 
 void DocumentReader::end_file(TextItem::Kind kind, std::string why) {
   if (kind == TextItem::Kind::file_end) {
-    if (mode_ != Mode::text) {
+    if (mode_ == Mode::array) {
+      if (place_ != Place::ended) refuse_array("the file ends before the array does");
+    } else if (mode_ != Mode::text) {
       if (!line_.empty()) end_line(line_);
     } else {
       if (!is_delimiter(line_)) emit(line_);
@@ -150,6 +167,10 @@ void DocumentReader::hold(std::string& held, std::string_view text, const char* 
 
 void DocumentReader::feed(std::string_view piece) {
   text_bytes_ += std::ssize(piece);
+  if (mode_ == Mode::array) {
+    feed_array(piece);
+    return;
+  }
   if (mode_ != Mode::text) {
     feed_lines(piece);
     return;
@@ -186,6 +207,66 @@ void DocumentReader::feed_lines(std::string_view piece) {
     }
     piece.remove_prefix(newline + 1);
   }
+}
+
+// Finds where elements begin and end; a worker reads what is in them. An encoding resumes behind an element.
+void DocumentReader::feed_array(std::string_view piece) {
+  std::size_t held = 0;  // of the piece, in line_
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    const char c = piece[i];
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+      continue;
+    }
+    if (place_ == Place::inside && depth_ == 0 && (c == ',' || c == ']')) {
+      hold(line_, piece.substr(held, i - held), "an element");
+      held = i;
+      ++lines_;
+      add_text(TextItem::Kind::json, std::string_view(line_).substr(element_begin_));
+      batch_->items.back().in_array = true;
+      line_.clear();
+      place_ = Place::behind;
+    }
+    if (std::string_view(" \t\r\n").find(c) == std::string_view::npos) step_array(c, line_.size() + i - held);
+  }
+  hold(line_, piece.substr(held), "an element");
+}
+
+// Takes a character that is not space and not in a string; `at` is its place in what is held.
+void DocumentReader::step_array(char c, std::size_t at) {
+  switch (place_) {
+    case Place::before:
+      if (c == '[') place_ = Place::first;  // only a byte order mark is before it
+      return;
+    case Place::behind:
+      if (c != ',' && c != ']') refuse_array("there is neither a comma nor the end of the array");
+      place_ = c == ',' ? Place::next : Place::ended;
+      return;
+    case Place::ended:
+      refuse_array("the array has ended, and the file has not");
+    case Place::first:
+    case Place::next:
+      if (c == ']' && place_ == Place::first) {
+        place_ = Place::ended;
+        return;
+      }
+      if (c == ',' || c == ']') refuse_array("no element follows");
+      place_ = Place::inside;
+      element_begin_ = at;
+      depth_ = 0;
+      [[fallthrough]];
+    case Place::inside:
+      in_string_ = c == '"';
+      if (c == '{' || c == '[') ++depth_;
+      if ((c == '}' || c == ']') && depth_ > 0) --depth_;
+  }
+}
+
+void DocumentReader::refuse_array(std::string_view why) const {
+  throw user_error("data.json",
+                   fmt::format("{}: behind element {}: {}", files_[static_cast<std::size_t>(file_)], lines_, why),
+                   std::string(kJsonHint));
 }
 
 void DocumentReader::end_line(std::string_view line) {

@@ -1,4 +1,4 @@
-// Files to documents: opens one after another, tells text from what is none, finds where documents end, and hands out
+// Files to documents: opens one after another, tells text from what is not, finds where documents end, and hands out
 // batches of them for workers. One thread. Of the input a piece of 1 MiB is in memory, and a whole document where the
 // tokenizer takes no pieces, or where lines are documents.
 #pragma once
@@ -20,9 +20,10 @@ struct ReadOptions {
   std::optional<std::string> split_on;
   // Each line of a text is a document, without what ends the line.
   bool by_line = false;
-  // JSON Lines are taken as the text that they are, braces and keys included.
+  // JSON is taken as the text that it is, braces and keys included. Otherwise a file that begins with { or [ holds JSON
+  // Lines or an array of objects.
   bool json_as_text = false;
-  // Where the text is in JSON Lines. Empty: in "text". Otherwise any file that begins with an object holds JSON Lines.
+  // Where the text is in JSON. Empty: in "text". Otherwise all files are JSON.
   std::vector<std::string> fields;
 };
 
@@ -36,16 +37,21 @@ class DocumentReader {
                  const InputPosition& begin = {}, std::int64_t max_whole_bytes = kMaxWholeBytes);
 
   // Fills the batch with the next documents; false: there are no more. Errors of unpack::InputFile; "data.document",
-  // user: a document or a line is too long.
+  // user: a document or a line is too long; "data.json", user: an array of JSON is not sound; "data.input", user: a
+  // file has another format, which may hold text.
   bool next(TextBatch& batch);
 
  private:
-  enum class Mode : std::uint8_t { text, lines, json };
+  enum class Mode : std::uint8_t { text, lines, json, array };
+  enum class Place : std::uint8_t { before, first, next, inside, behind, ended };  // in an array, of its elements
 
   void open_file();
   void end_file(TextItem::Kind kind, std::string why = {});
   void feed(std::string_view piece);
   void feed_lines(std::string_view piece);
+  void feed_array(std::string_view piece);
+  void step_array(char c, std::size_t at);
+  [[noreturn]] void refuse_array(std::string_view why) const;
   void feed_line_part(std::string_view piece);
   void feed_line_end(std::string_view piece);
   void end_line(std::string_view line);
@@ -68,10 +74,17 @@ class DocumentReader {
   std::string_view piece_;  // of it, still to be fed
   std::int64_t file_ = 0, text_bytes_ = 0, lines_ = 0, files_bytes_ = 0;
   Mode mode_ = Mode::text;
-  std::string line_;  // the beginning of a line: one that may become the delimiter, or any where lines are documents
+  Place place_ = Place::before;
+  std::size_t element_begin_ = 0, depth_ = 0;  // of the element, in line_; of brackets in it
+  bool in_string_ = false, escaped_ = false;   // of the element
+  std::string line_;  // the beginning of a line: one that may become the delimiter, or any where lines are documents;
+                      // of an array, what follows the last element that is complete
   std::string document_;      // one that is not complete, where whole ones are wanted
   bool inside_line_ = false;  // the line that is being read cannot be the delimiter any more
 };
+
+// "corpus.jsonl:17" or "corpus.json: element 17", for messages about an item of JSON.
+std::string place_of(const std::string& path, const TextItem& item);
 
 // Size as on disk; 0 of a pipe.
 std::int64_t file_size_bytes(const std::string& path);

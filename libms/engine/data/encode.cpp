@@ -164,12 +164,15 @@ class BatchSink {
   const std::string& path_of(std::int64_t file) const { return files_[static_cast<std::size_t>(file)]; }
 
   void bad_line(const TextItem& item) {
-    const std::string& path = path_of(state_.position.file);
     const std::string column = item.begin > 0 ? fmt::format(":{}", item.begin) : "";
-    const std::string what = fmt::format("{}:{}{}: {}", path, item.number, column, item.problem);
+    const std::string what =
+        fmt::format("{}{}: {}", place_of(path_of(state_.position.file), item), column, item.problem);
     if (!options_.skip_bad_lines) {
       throw user_error("data.json", what,
-                       item.hint.empty() ? "correct the line, or skip such lines with --skip-bad-lines" : item.hint);
+                       item.hint.empty()
+                           ? "correct the line, skip such lines with --skip-bad-lines, or encode a text that "
+                             "begins with { or [ with --json-as-text"
+                           : item.hint);
     }
     ++state_.file.num_bad_lines;
     name_one(state_.report.num_bad_lines + state_.file.num_bad_lines, "skipped " + what);

@@ -1,5 +1,5 @@
 // Text files to token files: what `ms-data encode` does. Input is streamed, so a file may be larger than memory; what
-// gzip and zstd packed is read as what it holds. Nothing exists under the output's names until all of it is complete.
+// is compressed is read as what it holds. Nothing exists under the output's names until all of it is complete.
 // An encoding that was killed is gone on with by the next of the same prefix, files and options; its result, and that
 // of any number of workers, is the same to the byte.
 #pragma once
@@ -19,7 +19,7 @@ namespace ms::data {
 
 struct EncodeOptions {
   ReadOptions read;
-  // Lines of JSON Lines that are no JSON or do not have the fields are counted; otherwise the first one is an error.
+  // Lines and elements that are not JSON or do not have the fields are counted; otherwise the first one is an error.
   bool skip_bad_lines = false;
   // A token file that is there is replaced; otherwise it is an error.
   bool replace = false;

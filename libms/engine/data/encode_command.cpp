@@ -81,10 +81,12 @@ Command encode_command() {
   return {
       .name = "encode",
       .summary = "encode text files to PREFIX.bin and PREFIX.idx",
-      .positionals = {{.name = "FILE",
-                       .doc = "Text or JSON Lines, which may be compressed with gzip or zstd; - for standard input.",
-                       .required = false,
-                       .many = true}},
+      .positionals =
+          {{.name = "FILE",
+            .doc = "Text, JSON Lines or a JSON array of objects, which may be compressed with gzip, zstd, xz or "
+                   "bzip2; - for standard input.",
+            .required = false,
+            .many = true}},
       .options =
           {{"tokenizer", "NAME", "The tokenizer: byte, or the path of a Hugging Face tokenizer.json.", "byte"},
            {"eod", "TOKEN",
@@ -100,14 +102,14 @@ Command encode_command() {
            {"by-line", "", "Make each line of a text file a document, without its newline."},
            {.name = "field",
             .value = "NAME",
-            .doc = "The JSON Lines field with the text, such as text, or meta.body for a nested field. If "
-                   "given several times, the texts are joined with a newline. Default: text. Files named "
-                   ".jsonl or .ndjson, or with an object on each line, are JSON Lines.",
+            .doc = "The JSON field with the text, such as text, or meta.body for a nested field. If given several "
+                   "times, the texts are joined with a newline. All files are JSON then. Default: text. Without this "
+                   "option, files that are named .jsonl or .ndjson, or begin with { or [, are JSON.",
             .many = true},
            {"skip-bad-lines", "",
-            "Skip lines that are not JSON or lack the field. Print the first three, and how many were skipped. "
-            "Default: the first such line is an error."},
-           {"json-as-text", "", "Encode JSON Lines as plain text, with braces and keys."},
+            "Skip lines, or elements of an array, that are not JSON or lack the field. Print the first three, and how "
+            "many were skipped. Default: the first one is an error."},
+           {"json-as-text", "", "Encode JSON as plain text, with braces and keys."},
            {"workers", "N",
             "Number of encoding threads (default: the number of cores, at most 64). The result does not depend on it."},
            {"force", "", "Replace an existing token file. Default: leave it as it is, and do nothing."},

@@ -14,7 +14,7 @@
 namespace ms::data {
 namespace {
 
-constexpr int kStateSchema = 1;
+constexpr int kStateSchema = 2;
 constexpr std::size_t kMaxStateBytes = 1 << 16;
 
 // Calls visit(name, number) for each count of a report.

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/text.h"
 
 namespace ms::data {
@@ -126,27 +125,14 @@ bool append_string(std::string_view token, std::string& text) {
 
 }  // namespace
 
-bool begins_with_object(std::string_view head) {
+JsonForm json_form(std::string_view head, std::string_view path) {
   if (head.starts_with(kUtf8Bom)) head.remove_prefix(kUtf8Bom.size());
-  return trim(head).starts_with('{');
-}
-
-bool looks_like_json_lines(std::string_view head, std::string_view path) {
-  for (const std::string_view packed : {".gz", ".zst"})
+  head = trim(head);
+  if (head.starts_with('[')) return JsonForm::array;
+  for (const std::string_view packed : {".gz", ".zst", ".xz", ".bz2"})
     if (path.ends_with(packed)) path.remove_suffix(packed.size());
-  if (path.ends_with(".jsonl") || path.ends_with(".ndjson")) return true;
-  if (head.starts_with(kUtf8Bom)) head.remove_prefix(kUtf8Bom.size());
-  constexpr int kEnough = 2;
-  int objects = 0;
-  while (!head.empty() && objects < kEnough) {
-    const std::size_t end = std::min(head.find('\n'), head.size());
-    const std::string_view line = trim(head.substr(0, end));
-    head.remove_prefix(std::min(end + 1, head.size()));
-    if (line.empty()) continue;
-    if (!line.starts_with('{') || !Json::try_parse(line)) return false;
-    ++objects;
-  }
-  return objects == kEnough;
+  const bool is_named = path.ends_with(".jsonl") || path.ends_with(".ndjson");
+  return is_named || head.starts_with('{') ? JsonForm::lines : JsonForm::none;
 }
 
 // A walk over all of a line: what is not wanted is looked at, too, so that a damaged line is never taken for a sound
@@ -179,7 +165,7 @@ class JsonLine::Reader {
     od::object object;
     const simdjson::error_code error = parser_.iterate(line.data(), line.size(), line.size() + kPadding).get(document);
     if (error != simdjson::SUCCESS) return JsonLineProblem{simdjson::error_message(error)};
-    if (!begins_with_object(line)) return JsonLineProblem{"it is not a JSON object", "", 1};
+    if (!trim(line).starts_with('{')) return JsonLineProblem{"it is not a JSON object", "", 1};
     if (const simdjson::error_code why = document.get_object().get(object)) return located(document, why);
     std::vector<Wanted*> all;
     for (Wanted& wanted : wanted_) all.push_back(&wanted);

@@ -1,7 +1,8 @@
-// Files of JSON Lines, which hold a JSON object on each line: what they are known by, and the text in a line.
+// Files of JSON objects, one on each line or in one array: what they are known by, and the text in an object.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,11 +11,11 @@
 
 namespace ms::data {
 
-// Whether a file holds JSON Lines: its name says so (.jsonl, .ndjson, also with .gz or .zst behind), or `head`, its
-// beginning, holds two lines of objects.
-bool looks_like_json_lines(std::string_view head, std::string_view path);
-// Whether the first value of a text may be an object.
-bool begins_with_object(std::string_view head);
+enum class JsonForm : std::uint8_t { none, lines, array };
+
+// The form of JSON that a file holds, by its first character, [ or {, or its name (.jsonl, .ndjson, also compressed).
+// Whether it is sound is not looked at.
+JsonForm json_form(std::string_view head, std::string_view path);
 
 inline constexpr std::string_view kUtf8Bom = "\xef\xbb\xbf";
 

@@ -14,7 +14,7 @@ struct InputPosition {
   std::int64_t file = 0;  // its index
   bool begun = false;     // whether its beginning was told of
   std::int64_t text_bytes = 0;
-  std::int64_t lines = 0;    // before it, where lines are documents
+  std::int64_t lines = 0;    // before it, where lines are documents; elements of a JSON array
   bool inside_line = false;  // of a document whose pieces are encoded one by one
   bool operator==(const InputPosition&) const = default;
 };
@@ -23,7 +23,7 @@ struct TextItem {
   enum class Kind : std::uint8_t {
     file_begin,
     text,          // of a document, or a piece of one
-    json,          // a line of JSON Lines: becomes text, and is a document
+    json,          // a line of JSON Lines, or an element of an array: becomes text, and is a document
     bad_json,      // `problem` and `hint`
     document_end,  // nothing, where there was no text
     split,         // the same, by a line that says so
@@ -31,11 +31,12 @@ struct TextItem {
     file_skip,  // the file is no text: `problem`
   };
   Kind kind;
-  std::int64_t number = 0;  // of the file, or of the line in it, from 1
+  std::int64_t number = 0;  // of the file, or of the line or element in it, from 1
   // In the batch's text. Of JSON that a worker has read `end` is how much text it gave, `begin` the column of what is
   // wrong, from 1, or 0.
   std::size_t begin = 0, end = 0;
   std::size_t tokens_end = 0;  // in the batch's tokens
+  bool in_array = false;       // of JSON: `number` is that of the element
   bool is_utf8 = true;         // of text; otherwise U+FFFD stands for what is not
   std::string problem = {}, hint = {};
 };

@@ -38,8 +38,7 @@ std::int64_t count_words(const std::vector<std::string>& files, const ReadOption
       if (item.kind == TextItem::Kind::file_skip) log::warn("data", "skipped {}: {}", path, item.problem);
       if (item.kind == TextItem::Kind::json) {
         if (const auto problem = json.read(piece, text))
-          throw user_error("data.json", fmt::format("{}, line {}: {}", path, item.number, problem->what),
-                           problem->hint);
+          throw user_error("data.json", fmt::format("{}: {}", place_of(path, item), problem->what), problem->hint);
       }
       if (item.kind != TextItem::Kind::json && item.kind != TextItem::Kind::text) continue;
       counter.add(item.kind == TextItem::Kind::json ? std::string_view(text) : piece);
@@ -97,7 +96,7 @@ Command train_tokenizer_command() {
       .name = "train-tokenizer",
       .summary = "train a byte-level BPE tokenizer on text",
       .positionals = {{.name = "FILE",
-                       .doc = "Text or JSON Lines, as encode reads them; each text file is a document.",
+                       .doc = "Text or JSON, as encode reads them; each text file is a document.",
                        .many = true}},
       .options =
           {{.name = "vocab", .value = "N", .doc = "Size of the vocabulary, special tokens included.", .required = true},
@@ -113,7 +112,7 @@ Command train_tokenizer_command() {
             .many = true},
            {.name = "field",
             .value = "NAME",
-            .doc = "The JSON Lines field with the text (default: text).",
+            .doc = "The JSON field with the text (default: text). All files are JSON then.",
             .many = true},
            {.name = "recursive",
             .doc = "Read all files in directories and their subdirectories, sorted by path.",

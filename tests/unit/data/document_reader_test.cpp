@@ -66,6 +66,31 @@ TEST(DocumentReader, GoesOnFromTheEndOfAnyBatch) {
   }
 }
 
+TEST(DocumentReader, GoesOnBehindAnyElementOfAnArray) {
+  const TempDir dir;
+  std::string text = "\xef\xbb\xbf[";
+  for (int i = 0; i < 150'000; ++i) text += (i == 0 ? "" : ",\n ") + ("{\"text\": \"" + std::to_string(i)) + "\"}";
+  spill(dir / "t.json", text + "]\n");
+  const std::vector<std::string> files{dir / "t.json"};
+  const ReadOptions options;
+  DocumentReader reader(files, options, false);
+  TextBatch batch, again;
+  InputPosition begin;
+  int batches = 0;
+  while (reader.next(batch)) {
+    DocumentReader other(files, options, false, begin);
+    ASSERT_TRUE(other.next(again));
+    ASSERT_GE(again.items.size(), batch.items.size() - 1);
+    const std::size_t at = batch.items.front().kind == TextItem::Kind::file_begin ? 1 : 0;
+    EXPECT_EQ(again.items[at].number, batch.items[at].number);
+    EXPECT_EQ(again.text.substr(again.items[at].begin, 40), batch.text.substr(batch.items[at].begin, 40));
+    begin = batch.end;
+    ++batches;
+  }
+  EXPECT_GE(batches, 2);
+  EXPECT_EQ(reader.next(batch), false);
+}
+
 TEST(DocumentReader, RefusesDocumentsAndLinesThatAreTooLong) {
   const TempDir dir;
   spill(dir / "t", "short\n%\n" + std::string(3'000'000, 'x') + "\n");

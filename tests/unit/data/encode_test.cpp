@@ -100,28 +100,89 @@ TEST(Encode, SplitsOnDelimiterLines) {
   }
 }
 
-TEST(JsonLines, AreRecognisedByTheirLinesAndTheirName) {
+TEST(JsonForm, IsToldByTheFirstCharacterAndTheName) {
   struct Row {
     const char* head;
     const char* path;
-    bool is;
+    JsonForm form;
   };
   for (const Row& row : {
-           Row{"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "corpus.txt", true},
-           Row{"\n{}\n\n{\"a\": [1, {}]}", "corpus", true},
-           Row{"{\"text\": \"a\"}\n", "corpus.jsonl", true},
-           Row{"{\"text\": \"a\"}\n", "corpus.ndjson.gz", true},
-           Row{"{\"text\": \"a very long line that the head cu", "corpus.jsonl", true},
-           Row{"{\"text\": \"a\"}\n", "config.json", false},  // a document
-           Row{"{\n  \"text\": 1\n}\n", "config.json", false},
-           Row{"{ int x; }\n{ int y; }\n", "braces.c", false},
-           Row{"{\"a\": 1}\nand a text about it\n", "readme", false},
-           Row{"[1, 2]\n[3, 4]\n", "lists", false},
-           Row{"plain text\n", "named.jsonl", true},  // and the line is an error
-           Row{"", "empty.jsonl.zst", true},
-           Row{"\xef\xbb\xbf{}\n{}\n", "bom", true},
+           Row{"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "corpus.txt", JsonForm::lines},
+           Row{"\n  {}\n", "corpus", JsonForm::lines},
+           Row{"{\"text\": \"a very long line that the head cu", "corpus", JsonForm::lines},
+           Row{"{'text': 'of Python'}\n", "corpus", JsonForm::lines},  // and the line is an error
+           Row{"{\n  \"text\": 1\n}\n", "config.json", JsonForm::lines},
+           Row{"\xef\xbb\xbf{}\n{}\n", "bom", JsonForm::lines},
+           Row{" [\n{}]", "corpus.json", JsonForm::array},
+           Row{"[{}]\n", "corpus.jsonl", JsonForm::array},
+           Row{"plain text\n", "named.jsonl", JsonForm::lines},
+           Row{"plain text\n", "named.ndjson.bz2", JsonForm::lines},
+           Row{"", "empty.jsonl.xz", JsonForm::lines},
+           Row{"", "empty.json", JsonForm::none},
+           Row{"plain [text] {1}\n", "readme", JsonForm::none},
        }) {
-    EXPECT_EQ(looks_like_json_lines(row.head, row.path), row.is) << row.head;
+    EXPECT_EQ(json_form(row.head, row.path), row.form) << row.head;
+  }
+}
+
+TEST(JsonArray, HasADocumentInEachElement) {
+  const TempDir dir;
+  for (const char* text : {
+           R"([{"text": "a"}, {"text": ""}, {"text": "b]},{"}, {"text": "\"[\\", "x": [[1], {"y": "}"}]}])",
+           "\xef\xbb\xbf\n[\n  {\n    \"text\": \"a\"\n  },{\"text\":\"\"}\t, {\"text\": \"b]},{\"},"
+           "\n{\"text\": \"\\\"[\\\\\"} \r\n]\r\n",
+       }) {
+    spill(dir / "a.json", text);
+    EXPECT_THAT(encode(dir, {dir / "a.json"}).documents, testing::ElementsAre("a", "b]},{", "\"[\\")) << text;
+  }
+  std::string text = "[", expected;
+  for (int i = 0; i < 200'000; ++i) {
+    text += (i == 0 ? "" : ", ") + ("{\"text\": \"" + std::to_string(i)) + "\"}";  // in one line, over pieces
+    expected += std::to_string(i);
+  }
+  spill(dir / "a.json", text + "]");
+  std::string joined;
+  for (const std::string& document : encode(dir, {dir / "a.json"}).documents) joined += document;
+  EXPECT_TRUE(joined == expected);
+}
+
+TEST(JsonArray, IsNamedByFileAndElementWhereItIsBad) {
+  const TempDir dir;
+  struct Row {
+    const char* text;
+    const char* message;
+  };
+  EncodeOptions skips;
+  skips.skip_bad_lines = true;
+  for (const Row& row : {
+           Row{R"([{"text": "a"}, {"text": 1}, {"text": "b"}])", "a.json: element 2:10: the field 'text'"},
+           Row{R"([{"text": "a"}, 1, {"text": "b"}])", "a.json: element 2:1: it is not a JSON object"},
+           Row{R"([{"text": "a"}, [{"text": "x"}], {"text": "b"}])", "a.json: element 2:1: it is not"},
+           Row{R"([{"text": "a"}, {"text": NaN}, {"text": "b"}])", "a.json: element 2:10: the field 'text'"},
+           Row{R"([{"text": "a"}, {"text": "x"} {"text": "y"}, {"text": "b"}])", "a.json: element 2:15: "},
+       }) {
+    spill(dir / "a.json", row.text);
+    const Error error = thrown_by([&] { encode_bytes(dir, {dir / "a.json"}); });
+    EXPECT_EQ(error.kind(), "data.json");
+    EXPECT_THAT(error.message(), testing::HasSubstr(row.message)) << row.text;
+    EXPECT_EQ(encode_bytes(dir, {dir / "a.json"}, skips).num_bad_lines, 1) << row.text;
+  }
+  for (const char* text : {R"([{"text": "a"},])", R"([{"text": "a"},,{"text": "b"}])", R"([,{"text": "a"}])",
+                           R"([{"text": "a"})", R"([{"text": "a"}, {"text": "b)", R"([{"text": "a"}] more)",
+                           R"([{"text": "a"}][])", "[", "[Illustration]\nA text."}) {
+    spill(dir / "a.json", text);
+    EXPECT_EQ(thrown_by([&] { encode_bytes(dir, {dir / "a.json"}, skips); }).kind(), "data.json") << text;
+  }
+}
+
+TEST(Encode, RefusesOtherFormatsThatMayHoldTheText) {
+  const TempDir dir;
+  spill(dir / "good", "a\n");
+  for (const char* begin : {"PAR1 and more", "LZIP and more", "\x04\x22\x4d\x18 and more"}) {
+    spill(dir / "other", begin);
+    const Error error = thrown_by([&] { encode_bytes(dir, {dir / "good", dir / "other"}); });
+    EXPECT_EQ(error.kind(), "data.input");
+    EXPECT_FALSE(error.hint().empty());
   }
 }
 
