@@ -24,19 +24,27 @@ constexpr std::size_t kCompareBytes = std::size_t{1} << 20;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-// The tensors by the names of a model with a head, whichever way it was saved.
+// The tensors by the names of a model with a head, whichever way it was saved. A tied matrix may have the head's name.
 std::map<std::string, TensorView> with_prefix(const TensorSet& set, const nn::ModelConfig& model) {
   const std::string prefix = prefix_of(model), embedding = embedding_name(model);
-  if (set.tensors().contains(embedding) || !set.tensors().contains(embedding.substr(prefix.size()))) {
-    return set.tensors();
+  std::map<std::string, TensorView> named = set.tensors();
+  const bool only_head = model.tied_embeddings && named.contains(kHeadName) && !named.contains(embedding);
+  const bool has_prefix =
+      std::ranges::any_of(named, [&](const auto& tensor) { return tensor.first.starts_with(prefix); });
+  if (!has_prefix && (only_head || named.contains(embedding.substr(prefix.size())))) {
+    named.clear();
+    for (const auto& [name, view] : set.tensors()) named.emplace(name == kHeadName ? name : prefix + name, view);
   }
-  std::map<std::string, TensorView> named;
-  for (const auto& [name, view] : set.tensors()) named.emplace(name == kHeadName ? name : prefix + name, view);
+  if (model.tied_embeddings && named.contains(kHeadName) && !named.contains(embedding)) {
+    auto head = named.extract(kHeadName);
+    head.key() = embedding;
+    named.insert(std::move(head));
+  }
   return named;
 }
 
 bool have_same_bytes(const TensorView& a, const TensorView& b) {
-  if (a.size_bytes != b.size_bytes) return false;
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
   std::vector<std::byte> of_a(std::min(a.size_bytes, kCompareBytes)), of_b(of_a.size());
   for (std::size_t at = 0; at < a.size_bytes; at += of_a.size()) {
     const std::size_t n = std::min(of_a.size(), a.size_bytes - at);
@@ -58,6 +66,8 @@ std::vector<const TensorView*> match(const std::map<std::string, TensorView>& fo
     const auto it = found.find(tensor.name);
     if (it == found.end()) {
       problems.add(fmt::format("'{}' is missing", tensor.name));
+      if (tensor.name == kHeadName && found.contains(embedding_name(model)))
+        problems.set_hint("tie_word_embeddings = true in config.json says that the embedding is the output head, too");
       continue;
     }
     const TensorView& view = it->second;
@@ -74,11 +84,9 @@ std::vector<const TensorView*> match(const std::map<std::string, TensorView>& fo
     if (known.contains(name)) continue;
     if (name == kHeadName) {  // tied, and written out all the same
       const auto embedding = found.find(embedding_name(model));
-      if (embedding != found.end() && view.dtype == embedding->second.dtype &&
-          have_same_bytes(view, embedding->second)) {
-        continue;
-      }
+      if (embedding != found.end() && have_same_bytes(view, embedding->second)) continue;
       problems.add(fmt::format("'{}' differs from '{}', but tie_word_embeddings is true", name, embedding_name(model)));
+      problems.set_hint("tie_word_embeddings = false in config.json says that the model has an output head of its own");
     } else {
       problems.add(fmt::format("'{}' is not part of the model", plain_text(name, 200)));
     }

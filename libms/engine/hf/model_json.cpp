@@ -152,6 +152,10 @@ nn::ModelConfig gpt2(Reader& read) {
 void read_rotary(const Json& object, std::string_view key, nn::ModelConfig& model, Problems& problems) {
   if (object.is_null()) return;
   if (!object.is_object()) return problems.add(fmt::format("{} is not an object", key));
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_object())
+      problems.add(fmt::format("{} by layer type ({}) is not supported", key, plain_text(name, 80)));
+  }
   Reader rope(object, problems);
   model.rotary_base = rope.number("rope_theta", model.rotary_base);
   rope.require({"partial_rotary_factor", {1.0}});

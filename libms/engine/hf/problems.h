@@ -13,6 +13,7 @@ class Problems {
  public:
   Problems(std::string kind, std::string what) : kind_(std::move(kind)), what_(std::move(what)) {}
   void add(std::string problem) { list_.push_back(std::move(problem)); }
+  void set_hint(std::string hint) { hint_ = std::move(hint); }
   bool empty() const { return list_.empty(); }
 
   // Error(kind, user): "WHAT: problem", or one problem a line; of many, the first ones and their number.
@@ -22,11 +23,11 @@ class Problems {
     std::string text = what_ + ":";
     for (std::size_t i = 0; i < list_.size() && i < kShown; ++i) text += (list_.size() == 1 ? " " : "\n  ") + list_[i];
     if (list_.size() > kShown) text += fmt::format("\n  and {} more", list_.size() - kShown);
-    throw user_error(kind_, text);
+    throw user_error(kind_, text, hint_);
   }
 
  private:
-  std::string kind_, what_;
+  std::string kind_, what_, hint_;
   std::vector<std::string> list_;
 };
 

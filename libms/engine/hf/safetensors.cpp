@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "hf/json_value.h"
 #include "hf/problems.h"
@@ -187,6 +188,15 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return result;
 }
 
+// Whether there is an index of files beside model.safetensors.
+bool names_other_files(const std::string& index) {
+  if (!exists(index)) return false;
+  const std::optional<Json> json = Json::try_parse(read_text(index), {.max_depth = kMaxDepth});
+  const Json* const files = json ? json->find("weight_map") : nullptr;
+  if (files == nullptr || !files->is_object()) return false;
+  return std::ranges::any_of(files->items(), [](const auto& item) { return item.value != kModelFile; });
+}
+
 }  // namespace
 
 std::vector<std::byte> TensorView::read() const {
@@ -200,6 +210,10 @@ TensorFile::TensorFile(const std::string& path) : tensors_(HeaderReader(path).re
 TensorSet::TensorSet(const std::string& dir) {
   const std::string single = dir + "/" + std::string(kModelFile), index = dir + "/" + std::string(kIndexFile);
   if (exists(single)) {
+    if (names_other_files(index)) {
+      log::warn("hf", "'{}' has both {} and {}: {} is read, as transformers does; move it away to read the others", dir,
+                kModelFile, kIndexFile, kModelFile);
+    }
     tensors_ = TensorFile(single).tensors();
     return;
   }

@@ -50,7 +50,8 @@ class TensorFile {
   std::map<std::string, TensorView> tensors_;
 };
 
-// All tensors of a model's directory: model.safetensors, or else the files that its index names.
+// All tensors of a model's directory: model.safetensors, or else the files that its index names. Where there are both,
+// the log has a line.
 class TensorSet {
  public:
   // Errors of the files, and Error("hf.index", user) where index and files do not agree: all problems at once.
