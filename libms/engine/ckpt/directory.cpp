@@ -207,6 +207,11 @@ class PinLock {
 
 }  // namespace
 
+bool is_of_checkpoints(const std::string& dir) {
+  return std::ranges::any_of(names_in(dir),
+                             [](const std::string& name) { return parse_name(name).kind != NameKind::other; });
+}
+
 Directory::Directory(std::string path) : path_(std::move(path)), fd_(open_directory(path_)) {
   if (!fd_ && errno != ENOENT) throw storage_error("ckpt.list", "open", path_, errno);
 }

@@ -52,6 +52,8 @@ Found look(const std::string& path);
 // that does not exist holds nothing.
 // Throws Error("ckpt.list", storage) where it cannot be read.
 std::vector<Found> list(const std::string& dir);
+// Whether anything in a directory has a name of ours: others are not locked, which would leave a file in them.
+bool is_of_checkpoints(const std::string& dir);
 // The committed ones by names and pins alone: a step-* with a manifest.json in it, which is not read, is taken for
 // complete. For the run that committed them itself.
 std::vector<Found> list_names(const std::string& dir);

@@ -10,9 +10,10 @@
 namespace ms::ckpt {
 
 Pruned prune(const std::string& dir, const PruneOptions& options) {
+  Pruned result{.dir = dir, .dry_run = options.dry_run};
+  if (!is_of_checkpoints(dir)) return result;
   std::optional<DirectoryLock> lock;
   if (!options.dry_run) lock.emplace(dir);
-  Pruned result{.dir = dir, .dry_run = options.dry_run};
   const std::vector<Found> found = list(dir);
   result.gone = to_prune(found, options.policy);
   result.kept =

@@ -74,9 +74,10 @@ std::string_view to_string(Remedy remedy) {
 }
 
 RepairReport repair(const std::string& dir, const RepairOptions& options) {
+  RepairReport report{.dry_run = options.dry_run};
+  if (!is_of_checkpoints(dir)) return report;
   std::optional<DirectoryLock> lock;
   if (!options.dry_run) lock.emplace(dir);
-  RepairReport report{.dry_run = options.dry_run};
   std::vector<Found> all = list(dir);
   for (const Found& found : all) refuse_newer(dir, found);
   if (!options.dry_run) {

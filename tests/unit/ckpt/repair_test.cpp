@@ -189,6 +189,17 @@ TEST(Prune, VerifiesTheNewestUnlessAskedNotTo) {
   EXPECT_EQ(prune(ck, {.policy = {.keep_last = 1}, .verify = false}).gone.size(), 1U);
 }
 
+TEST(Repair, LeavesNoLockInADirectoryOfOtherThings) {
+  const TempDir dir;
+  test::spill(dir / "model.pt", "theirs");
+  fs::create_directory(dir / "step-1000");
+  fs::create_directory(dir / "checkpoint-20");
+  EXPECT_TRUE(repair(dir.path(), {}).repairs.empty());
+  EXPECT_TRUE(prune(dir.path(), {.policy = {.keep_last = 1}}).gone.empty());
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 3);
+  EXPECT_FALSE(fs::exists(dir / "lock"));
+}
+
 TEST(Choose, ACheckpointOrTheNewestOfADirectory) {
   const TempDir dir;
   const std::string ck = make_mess(dir), older = ck + "/step-00000010";
