@@ -37,6 +37,16 @@ expect 0 'imported/step-00000000' run c.toml --set checkpoint.dir= --set checkpo
 losses | diff weights.losses - || fail "weights only is not what imported weights are"
 expect 2 'hint: .ms-ckpt import --output DIR hf' run c.toml --set checkpoint.load=hf --set checkpoint.dir=from-hf
 [ ! -e from-hf ] || fail "a refused run made its checkpoint.dir"
+# [model] is that of the checkpoint, if the configuration has none, also where the run resumes and what it began with is gone.
+# Keys that are set stay.
+grep -v '^model\.' c.toml >bare.toml
+expect 0 'imported/step-00000000' run bare.toml --set checkpoint.dir=bare --set checkpoint.load=imported
+losses | diff weights.losses - || fail "[model] of a checkpoint is not the one that was typed"
+grep -q '^layers = .*# set by checkpoint' run/config.toml || fail "the configuration does not say who set [model]"
+mv imported gone
+expect 0 'resuming from bare/step-00000006' run bare.toml --set checkpoint.dir=bare --set checkpoint.load=imported --set train.steps=7
+mv gone imported
+expect 2 'model.norm_eps is .* there' run bare.toml --set checkpoint.load=imported --set checkpoint.dir= --set model.norm_eps=0.5
 # Tokenizer and generation files go along with the weights, to be exported with what becomes of them.
 mkdir -p imported/hf && echo '{"version": "1.0"}' >imported/hf/tokenizer.json
 expect 0 'imported/step-00000000' run c.toml --set checkpoint.dir=tuned --set checkpoint.load=imported

@@ -31,10 +31,10 @@ namespace ms {
 enum class Unit { none, seconds, bytes };
 
 // Who set a value, in order of precedence: a lower source never overrides a higher one, whatever the order of loading.
-enum class Provenance { by_default, site, file, set };
+enum class Provenance { by_default, site, checkpoint, file, set };
 
 std::string_view to_string(Unit unit);
-std::string_view to_string(Provenance provenance);  // "default", "site", "file", "--set"
+std::string_view to_string(Provenance provenance);  // "default", "site", "checkpoint", "file", "--set"
 
 // The words that a string (or each word of a list) may be; empty: any. An integer may be its only word instead: kWord.
 inline constexpr std::int64_t kWord = 0;  // which the range of such an integer leaves out

@@ -99,6 +99,8 @@ std::string_view to_string(Provenance provenance) {
       return "default";
     case Provenance::site:
       return "site";
+    case Provenance::checkpoint:
+      return "checkpoint";
     case Provenance::file:
       return "file";
     case Provenance::set:

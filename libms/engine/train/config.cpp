@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "ckpt/choose.h"
 #include "ckpt/directory.h"
 #include "nn/params.h"
 #include "optim/groups.h"
@@ -236,14 +237,33 @@ constexpr Idle kIdle[] = {
     {"checkpoint.memory_dir", [](const Settings& s) { return s.checkpoint.dir.empty(); }, "checkpoint.dir is empty"},
 };
 
+// Where no model is described, gives the keys of [model] that are not set the values of the checkpoint that the run
+// begins with, or that it resumes from. Why it cannot be read is reported by who loads it.
+void take_model(ConfigSchema& schema, const CheckpointConfig& checkpoint) {
+  if (checkpoint.load.empty() || schema.provenance("model.layers") != Provenance::by_default) return;
+  std::optional<ckpt::Found> found;
+  try {
+    found = ckpt::choose_complete(checkpoint.load);
+  } catch (const Error&) {
+    if (checkpoint.dir.empty() || !(found = ckpt::newest_complete(checkpoint.dir))) return;
+  }
+  const std::optional<nn::ModelConfig> model = model_of(*found->manifest);
+  if (!model) return;
+  nn::ModelConfig values = *model;
+  ConfigSchema section;
+  section.section("model", "The model.", values, nn::kModelFields);
+  schema.load_text(section.dump(false), found->path, Provenance::checkpoint);
+}
+
 template <class F>
-Loaded load_with(const std::vector<std::string>& assignments, std::optional<std::int64_t> world, F&& read,
+Loaded load_with(const std::vector<std::string>& assignments, std::optional<std::int64_t> world, bool begins, F&& read,
                  const std::function<void(Settings&)>& adjust = {}) {
   Loaded loaded;
   ConfigSchema schema;
   bind(schema, loaded.settings);
   read(schema);
   for (const std::string& assignment : assignments) schema.set(assignment);
+  if (begins) take_model(schema, loaded.settings.checkpoint);
   if (adjust) adjust(loaded.settings);
   const bool is_auto = loaded.settings.mesh.dp == kWord;
   if (is_auto) loaded.dp_sizes = choose_dp(loaded.settings);
@@ -292,14 +312,24 @@ std::string to_toml(const Settings& settings) {
   return schema.dump(false);
 }
 
+std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest) {
+  if (manifest.config.empty()) return std::nullopt;
+  Settings settings;
+  ConfigSchema schema;
+  bind(schema, settings);
+  schema.load_text(manifest.config, "the checkpoint's configuration");
+  if (!schema.problems().empty()) return std::nullopt;
+  return settings.model;
+}
+
 Loaded load(const std::string& path, const std::vector<std::string>& assignments, std::optional<std::int64_t> world) {
-  return load_with(assignments, world, [&](ConfigSchema& schema) { schema.load_file(path); });
+  return load_with(assignments, world, true, [&](ConfigSchema& schema) { schema.load_file(path); });
 }
 
 Loaded load_text(std::string_view text, const std::string& name, const std::vector<std::string>& assignments,
                  const std::function<void(Settings&)>& adjust) {
   return load_with(
-      assignments, std::nullopt, [&](ConfigSchema& schema) { schema.load_text(text, name); }, adjust);
+      assignments, std::nullopt, false, [&](ConfigSchema& schema) { schema.load_text(text, name); }, adjust);
 }
 
 }  // namespace ms::train

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "ckpt/manifest.h"
 #include "data/batch.h"
 #include "data/config.h"
 #include "mesh/config.h"
@@ -98,7 +99,8 @@ inline constexpr Field<CheckpointConfig> kCheckpointFields[] = {
      "nothing is saved."},
     {"load", &CheckpointConfig::load,
      "Checkpoint to start from if dir has none: a checkpoint of another run, or the newest complete one of a "
-     "directory. It is only read. Empty: start at step 0, with initial weights from train.seed."},
+     "directory. It is only read. If model.layers is not set, the keys of [model] that are not set have its values. "
+     "Empty: start at step 0, with initial weights from train.seed."},
     {"weights_only", &CheckpointConfig::weights_only,
      "true: load only the weights of the checkpoint in load, with a fresh optimizer, and start at step 0 and at the "
      "first sample of the data, as for fine-tuning. false: continue training from the checkpoint's step, with the data "
@@ -262,6 +264,9 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings);
 // Clamps what a shorter run cannot have: a warm-up longer than the run. Returns a warning of each.
 std::vector<std::string> clamp(Settings& settings);
 
+// The model settings that a checkpoint was saved with; nullopt: it has none, or this program cannot read all.
+std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest);
+
 // Settings as a configuration file.
 std::string to_toml(const Settings& settings);
 
@@ -274,6 +279,7 @@ struct Loaded {
   std::vector<std::string> warnings;        // of keys that have no effect, or another than their value says
   std::vector<std::int64_t> dp_sizes = {};  // what mesh.dp = "auto" may be; empty: mesh.dp is a number
 };
+// Without model.layers, the keys of [model] that are not set are those of the checkpoint in checkpoint.load.
 // `world`: the ranks that there are, for mesh.dp = "auto"; nullopt: the most that it may be. Error("mesh.size", user)
 // where it may not be what so many ranks make.
 Loaded load(const std::string& path, const std::vector<std::string>& assignments,

@@ -41,17 +41,6 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
   return keys;
 }
 
-// Returns the model settings that a checkpoint was saved with; nullopt if it has none or this program cannot read all.
-std::optional<nn::ModelConfig> model_of(const ckpt::Manifest& manifest) {
-  if (manifest.config.empty()) return std::nullopt;
-  Settings settings;
-  ConfigSchema schema;
-  bind(schema, settings);
-  schema.load_text(manifest.config, "the checkpoint's configuration");
-  if (!schema.problems().empty()) return std::nullopt;
-  return settings.model;
-}
-
 // Returns whether a table of positions is the beginning of a stored one.
 bool begins_positions(const ckpt::Slice& wanted, const ckpt::Slice& stored) {
   return wanted.name == "embed.positions.weight" && wanted.global_rows <= stored.global_rows;
