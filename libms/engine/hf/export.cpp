@@ -150,6 +150,7 @@ void write_files(const Parameters& from, const ShardPlan& plan, const std::map<s
     writer.close();
   }
   if (!plan.index_json.empty()) write_file_atomic(to + "/" + std::string(kIndexFile), plan.index_json);
+  for (const auto& [name, text] : options.files) write_file_atomic(to + "/" + name, text);
   copy_companions(options.companions, to);
   write_file_atomic(to + "/config.json", config);  // ours, over the copy
 }
@@ -167,7 +168,9 @@ std::int64_t export_bytes(const Parameters& from, const ExportOptions& options) 
 void export_model(const Parameters& from, const nn::ModelConfig& model, const std::string& out,
                   const ExportOptions& options) {
   const std::vector<Mapped> tensors = tensors_of(model);
-  const Json tokens = token_ids(options.companions);
+  Json tokens = token_ids(options.companions);
+  if (const Json* end = tokens.find("eos_token_id"); options.end_of_document && (end == nullptr || end->is_null()))
+    tokens["eos_token_id"] = *options.end_of_document;
   std::string config = config_json(model, DType::f32, tokens);  // refuses before anything else
   const std::string path = free_directory(out);
   check_parameters(from, tensors);

@@ -19,6 +19,7 @@
 #include "hf/convert.h"
 #include "hf/model_json.h"
 #include "train/checkpoint/reshard.h"
+#include "train/checkpoint/tokenizer_files.h"
 #include "train/config.h"
 
 namespace ms::train {
@@ -90,11 +91,14 @@ int run_export(const Args& args) {
     throw user_error("hf.export", fmt::format("--files '{}' is not a directory", args.get("files")));
   }
   options.companions = args.has("files") ? args.get("files") : hf::companions_beside(found.path);
-  const nn::ModelConfig model = config_of(found, {}).settings.model;
+  const Settings settings = config_of(found, {}).settings;
+  TokenizerFiles tokenizer = tokenizer_files(options.companions, settings);
+  options.files = std::move(tokenizer.files);
+  options.end_of_document = tokenizer.end_of_document;
   const Parameters parameters(found.path);
   ByteProgress progress("export", hf::export_bytes(parameters, options));
   options.progress = progress.update();
-  hf::export_model(parameters, model, output, options);
+  hf::export_model(parameters, settings.model, output, options);
   progress.finish();
   print_out("{}\n", output);
   return kOk;
@@ -132,9 +136,9 @@ Command import_command() {
       .run = run_import,
       .description =
           "The checkpoint has step 0 and no optimizer state. Prints its path. To start a run from it, set "
-          "checkpoint.load to this path, and copy the [model] section that ms-ckpt show --config prints. The run saves "
-          "in its own checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for "
-          "export."};
+          "checkpoint.load to this path. The run takes [model] from there if its configuration has none, and saves in "
+          "its own checkpoint.dir. Tokenizer and generation files are kept in 'hf' beside the checkpoint, for export "
+          "and ms-train generate."};
 }
 
 Command export_command() {
@@ -148,8 +152,11 @@ Command export_command() {
                        "5GB"},
                       {"files", "DIR",
                        "Copy tokenizer and generation files from DIR (default: the directory 'hf' beside the "
-                       "checkpoint, which import writes)."}},
-          .run = run_export};
+                       "checkpoint, which import and runs write)."}},
+          .run = run_export,
+          .description =
+              "The tokenizer goes along: that in 'hf', or else that of the first file of data.train. eos_token_id is "
+              "the token that ends its documents."};
 }
 
 }  // namespace ms::train

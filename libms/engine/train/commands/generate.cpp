@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "ckpt/command_support.h"
 #include "data/config.h"
-#include "data/note.h"
 #include "mesh/shard.h"
 #include "slurm/launch.h"
+#include "train/checkpoint/tokenizer_files.h"
 #include "train/commands/commands.h"
 #include "train/run/generate.h"
 #include "train/run/launch.h"
@@ -41,21 +41,19 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-// The tokenizer that is named, or that of the data that the model was trained on, or else the one whose vocabulary the
-// model has; nullptr: none is known.
-std::unique_ptr<data::Tokenizer> tokenizer_of(const Args& args, const Settings& settings) {
+// The tokenizer that is named, or that of the checkpoint.
+KnownTokenizer tokenizer_of(const Args& args, const ckpt::Found& found, const Settings& settings) {
   const std::int64_t vocab = settings.model.vocab;
-  std::unique_ptr<data::Tokenizer> tokenizer;
+  KnownTokenizer known;
   if (args.has("tokenizer")) {
-    tokenizer = data::make_tokenizer(args.get("tokenizer"));
-  } else if (settings.data.train.empty()) {
-    tokenizer = data::tokenizer_for_vocab(vocab);
+    known.tokenizer = data::make_tokenizer(args.get("tokenizer"));
+    known.stops = {known.tokenizer->end_of_document()};
   } else {
-    tokenizer = data::tokenizer_of(data::parse_source(settings.data.train.front()).prefix, vocab);
+    known = tokenizer_of_checkpoint(found.path, settings, args.has("tokens"));
   }
-  if (!tokenizer || tokenizer->vocab_size() <= vocab) return tokenizer;
+  if (!known.tokenizer || known.tokenizer->vocab_size() <= vocab) return known;
   throw user_error("data.tokenizer", fmt::format("the tokenizer '{}' has {} tokens, and model.vocab is {}",
-                                                 tokenizer->name(), tokenizer->vocab_size(), vocab));
+                                                 known.tokenizer->name(), known.tokenizer->vocab_size(), vocab));
 }
 
 // The prompt in tokens. Without one, a text begins where a document ends.
@@ -124,23 +122,25 @@ int run_generate(const Args& args) {
   options.sampling = {number_between(args, "temperature", 0, 100), number_between(args, "top-p", 1e-9, 1)};
   options.seed = static_cast<std::uint64_t>(args.get_int("seed", 0));
   const ckpt::Found found = ckpt::choose_complete(args.get("PATH"));
-  std::unique_ptr<data::Tokenizer> tokenizer;
+  KnownTokenizer known;
   std::vector<std::int32_t> prompt;
   std::vector<std::string> settings{"mesh.dp=1"};
   for (const std::string& setting : args.list("set")) settings.push_back(setting);
   const Loaded loaded = load_for_inference(found, settings, [&](Settings& adjusted) {
-    tokenizer = tokenizer_of(args, adjusted);
-    prompt = prompt_of(args, tokenizer.get(), adjusted.model);
+    known = tokenizer_of(args, found, adjusted);
+    prompt = prompt_of(args, known.tokenizer.get(), adjusted.model);
     adjust_to_generate(adjusted, std::ssize(prompt) + options.max_tokens);
   });
+  const std::unique_ptr<data::Tokenizer> tokenizer = std::move(known.tokenizer);
   const nn::ModelConfig& model = loaded.settings.model;
   if (std::ssize(prompt) >= model.seq && slurm::this_launch().rank == 0) {
     log::warn("train", "the prompt has {} tokens, and model.seq is {}: only the last {} are used", prompt.size(),
               model.seq, std::max<std::int64_t>(1, model.seq / 2));
   }
   options.vocab = tokenizer ? tokenizer->vocab_size() : model.vocab;
-  if (tokenizer) options.stop = tokenizer->end_of_document();
-  if (args.has("stop-token")) options.stop = static_cast<std::int32_t>(args.get_int("stop-token", 0, model.vocab - 1));
+  options.stops = std::move(known.stops);
+  if (args.has("stop-token"))
+    options.stops = {static_cast<std::int32_t>(args.get_int("stop-token", 0, model.vocab - 1))};
 
   const auto generate_and_print = [&](Engine& engine, const Plan& plan, const comm::World& world, DataFeed*) {
     const bool prints = world.rank() == 0, streams = prints && !args.has("json");
@@ -177,15 +177,18 @@ Command generate_command() {
            {"tokens", "ID,ID...",
             "The prompt as token ids. The output is token ids, too. For models without a known tokenizer."},
            {"tokenizer", "NAME",
-            "byte, or the path of a tokenizer.json. Default: the tokenizer of the first file of data.train, or else "
-            "byte, if model.vocab is 257."},
+            "byte, or the path of a tokenizer.json. Default: hf/tokenizer.json beside the checkpoint, or that of the "
+            "first "
+            "file of data.train, or else byte, if model.vocab is 257."},
            {"max-tokens", "N", "Generate at most N tokens.", "64"},
            {"temperature", "T",
             "Divide the logits by T. Below 1 likely tokens become more likely; 0 always takes the most likely one.",
             "0.8"},
            {"top-p", "P", "Sample from the most likely tokens with a total probability of P.", "1"},
            {"seed", "N", "Seed of the random numbers. The same seed generates the same text.", "1234"},
-           {"stop-token", "ID", "Stop at this token (default: the tokenizer's end of a document)."},
+           {"stop-token", "ID",
+            "Stop at this token (default: eos_token_id in hf beside the checkpoint, or the tokenizer's end of a "
+            "document)."},
            inference_set_option(),
            ckpt::json_option()},
       .run = run_generate,

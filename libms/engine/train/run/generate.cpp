@@ -21,7 +21,7 @@ void generate(Engine& engine, std::int64_t seq, const std::vector<std::int32_t>&
     }
     const double draw = uniform(options.seed, rng_key("sample"), static_cast<std::uint64_t>(i));
     const std::int32_t token = engine.next_token(context, length - 1, known, options.sampling, options.vocab, draw);
-    if (token == options.stop) return;
+    if (std::ranges::find(options.stops, token) != options.stops.end()) return;
     each(token);
     known = length;
     if (length == seq) length = known = 0;  // a context of one token

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "train/engine/engine.h"
@@ -15,7 +14,7 @@ struct GenerateOptions {
   std::int64_t vocab = 0;  // only ids below are drawn
   Sampling sampling;
   std::uint64_t seed = 0;
-  std::optional<std::int32_t> stop = {};  // ends the text, and is no part of it
+  std::vector<std::int32_t> stops = {};  // any of them ends the text, and is not part of it
 };
 
 // Calls `each` with every token that follows `prompt`, which is not empty. The context is the last `seq` tokens at

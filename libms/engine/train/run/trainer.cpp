@@ -17,6 +17,7 @@
 #include "optim/learning_rate.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/load.h"
+#include "train/checkpoint/tokenizer_files.h"
 #include "train/run/data_feed.h"
 #include "train/run/guard.h"
 #include "train/run/preparation.h"
@@ -142,6 +143,7 @@ class Trainer {
     batch_.origin_sample = origin_.samples;
     batch_.skips = origin_.skips;
     if (world_.rank() == 0) keep_chain(start_, origin_.data_chain);
+    if (world_.rank() == 0) keep_tokenizer(settings_);
     if (start_ >= settings_.train.steps && world_.rank() == 0) {
       log::info("train",
                 "{} has {}, and train.steps is {}: the run is complete. For more steps raise train.steps; for a new "
