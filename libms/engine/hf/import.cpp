@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "hf/convert.h"
+#include "hf/json_value.h"
 #include "hf/model_json.h"
 #include "hf/names.h"
 #include "hf/problems.h"
