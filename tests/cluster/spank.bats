@@ -104,9 +104,10 @@ sent_away() { # required|optional
 
 @test "a line of plugstack.conf with a mistake, a missing plugin, a plugin for another Slurm: jobs run" {
   local line
+  echo SlurmdDebug=verbose >"$BATS_TEST_TMPDIR/conf" # Slurm 26.05 says no less loudly that an optional one is missing
   for line in "required $plugin config=$config colour=blue" "required $plugin" "optional /nowhere/ms_spank.so config=$config" \
     "optional $CLUSTER_BUILD/tests/spank/ms_spank_wrong_abi.so config=$config"; do
-    inside 2 --plugstack "$line" <<<'
+    inside 2 --conf "$BATS_TEST_TMPDIR/conf" --plugstack "$line" <<<'
       say node02 "exit 69"
       user srun -N2 true
       job=$(user sbatch --parsable -N2 -o out --wrap "srun hostname")

@@ -340,7 +340,8 @@ void check_health(const SiteFacts& facts, Problems& problems) {
   if (!once && seconds_of(facts.config, "HealthCheckInterval").value_or(0) == 0) {
     warn("HealthCheckInterval", "with 0, HealthCheckProgram never runs", "300");
   }
-  const double timeout_s = seconds_of(facts.config, "HealthCheckTimeout").value_or(kDefaultHealthTimeout_s);
+  double timeout_s = seconds_of(facts.config, "HealthCheckTimeout").value_or(0);
+  if (timeout_s == 0) timeout_s = kDefaultHealthTimeout_s;  // which Slurm shows as "0 sec"
   if (timeout_s <= facts.longest_prolog_s) {
     warn("HealthCheckTimeout",
          fmt::format("Slurm ends ms-health after {:g} s, but it may take {:g} s", timeout_s, facts.longest_prolog_s),

@@ -69,6 +69,8 @@ TEST(Site, TheHealthCheckProgramIsOursAndRuns) {
   EXPECT_EQ(problems(facts), "");
   facts.config["HealthCheckTimeout"] = "8 sec";  // longest_prolog_s is 8.9
   EXPECT_EQ(problems(facts), "warning site.health HealthCheckTimeout");
+  facts.config["HealthCheckTimeout"] = "0 sec";
+  EXPECT_EQ(problems(facts), "");
   facts.config["HealthCheckTimeout"] = "9 sec";
   EXPECT_EQ(problems(facts), "");
 }
