@@ -52,6 +52,8 @@ TEST(Judge, ByTheTable) {
   };
   const std::vector<Case> cases{
       {"done", ended(0, verdict(0)), Next::done, "done", 0, {}, false},
+      {"its verdict found no place either", ended(74), Next::again, "storage", 74, {}, false},
+      {"74 of a program that may mean anything by it", ended(74, {}, false), Next::again, "failed", 74, {}, false},
       {"stopped on purpose", ended(75, verdict(75)), Next::stop, "stopped", 75, {}, false},
       {"rolled back by its guard",
        ended(75, verdict(75, "", "", "run.rolled_back")),
