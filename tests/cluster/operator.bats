@@ -213,3 +213,24 @@ grep site.none out
 no grep site.health out
 TEXT
 }
+
+# Slurm 25.11 itself starts such a job again, or holds it, whenever its script fails.
+@test "sbatch --requeue=expedite: a run that another start does not mend ends, one without its node begins again" {
+  echo SlurmctldParameters=enable_expedited_requeue >"$BATS_TEST_TMPDIR/conf"
+  inside 3 --conf "$BATS_TEST_TMPDIR/conf" <<'TEXT'
+driven() { sbatch --parsable --requeue=expedite --no-kill --exclusive -N2 -o "$1.log" --wrap "exec ms-driver run --run-dir $PWD/$1 --max-requeues 1 -- $2"; }
+if ! sbatch --help | grep -q 'requeue\[=expedite'; then
+  no driven refused true 2>said
+  grep -q -- --requeue said
+  exit 0
+fi
+job=$(driven mistake 'sh -c "exit 93"')
+wait-until 60 state_is $job FAILED
+[[ $(field $job Restarts) == 0 && $(field $job ExitCode) == 93:0 ]]
+job=$(driven lost 'sh -c "if [ \$MS_ATTEMPT = 1 ]; then touch ran; sleep 1000; fi"')
+wait-until 60 test -e ran
+kill-node node02
+wait-until 90 state_is $job COMPLETED
+[[ $(field $job Restarts) == 1 ]]
+TEXT
+}

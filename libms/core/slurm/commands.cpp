@@ -236,6 +236,13 @@ void Commands::set_weight(const std::string& node, std::uint32_t weight) const {
   scontrol({"update", "NodeName=" + one_node(node), fmt::format("Weight={}", weight)});
 }
 
+bool Commands::is_expedited(std::uint32_t job) const {
+  const std::vector<std::string> words = split(scontrol({"--oneliner", "show", "job", reference(job)}), ' ');
+  return std::ranges::find(words, "ExpeditedRequeue=Yes") != words.end();
+}
+
+void Commands::forbid_requeue(std::uint32_t job) const { scontrol({"update", "JobId=" + reference(job), "Requeue=0"}); }
+
 void Commands::set_admin_comment(std::uint32_t job, const std::string& text) const {
   scontrol({"update", "JobId=" + reference(job), "AdminComment=" + text});
 }

@@ -83,6 +83,11 @@ class Commands {
   // first unless it was before).
   virtual void set_comment(std::uint32_t job, const std::string& text) const;
   virtual void requeue_hold(std::uint32_t job) const;
+  // Whether Slurm (25.11) itself starts the job again, or holds it, when its script fails: sbatch --requeue=expedite.
+  // A user who writes that into the job's name means it.
+  virtual bool is_expedited(std::uint32_t job) const;
+  // From now on neither a node that fails, nor the end of the script, nor a command starts the job again.
+  virtual void forbid_requeue(std::uint32_t job) const;
   virtual void set_excluded_nodes(std::uint32_t job, const std::string& hostlist) const;
   virtual void release(std::uint32_t job) const;
   // Takes all other nodes out of a running job; that of its batch script cannot go. scontrol leaves

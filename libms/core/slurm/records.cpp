@@ -177,7 +177,7 @@ bool Job::runs() const {
 }
 
 bool Job::pending() const {
-  constexpr std::array<std::string_view, 3> kPending = {"PENDING", "REQUEUE_HOLD", "REQUEUED"};
+  constexpr std::array<std::string_view, 4> kPending = {"PENDING", "REQUEUE_HOLD", "REQUEUED", kExpediting};
   return std::find(kPending.begin(), kPending.end(), state) != kPending.end();
 }
 

@@ -41,6 +41,10 @@ struct Node {
   bool is_drained_or_draining() const { return has_state("DRAIN") || has_state("DRAINED") || has_state("DRAINING"); }
 };
 
+// State of a job of sbatch --requeue=expedite (25.11) that Slurm itself starts again, at once: it takes no change of
+// it.
+inline constexpr std::string_view kExpediting = "EXPEDITING";
+
 struct Job {
   std::uint32_t id = 0;
   std::string state;  // "RUNNING"

@@ -89,6 +89,10 @@ class Requeue {
 
   void exclude(const std::vector<std::string>& nodes) const {
     const Job held = await([](const Job& job) { return !job.runs(); }, "still runs");
+    if (held.state == kExpediting) {
+      if (options_.say) options_.say(fmt::format("job {} is started again by Slurm, which excludes no node", job_));
+      return;
+    }
     const std::string list = merge_excluded(held.excluded_nodes, nodes);
     const auto error = insist([&] { slurm_.set_excluded_nodes(job_, list); });
     if (error) throw *error;

@@ -326,6 +326,8 @@ void Driver::stop_with(int code, const std::string& why) {
 void Driver::requeue() {
   const bool time_is_up = by_time_limit_ && result_ == static_cast<int>(ExitCode::stopped);
   const bool needs_nodes = !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost);
+  // An expedited job for lack of nodes is Slurm's to start again.
+  if (*result_ != 0 && !needs_nodes && !(time_is_up && options_.max_requeues > 0)) slurm_job_.end_for_good();
   if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
   // Starts that only changed the run's size mend nothing.
   const auto mended =

@@ -60,6 +60,16 @@ bool SlurmJob::queue_again(const std::vector<std::string>& bad, const std::vecto
   }
 }
 
+void SlurmJob::end_for_good() {
+  try {
+    if (!slurm_.is_expedited(id_)) return;
+    slurm_.forbid_requeue(id_);
+    log::info("driver", "the job is not queued again, though it was submitted with --requeue=expedite");
+  } catch (const Error& error) {
+    log::warn("driver", "whether Slurm queues the job again is not known: {}", error.message());
+  }
+}
+
 bool SlurmJob::let_go(const std::set<std::string>& nodes) {
   std::vector<std::string> kept;
   for (const std::string& node : options_.nodes) {

@@ -27,6 +27,8 @@ class SlurmJob {
   // until Slurm has seen that a node of the job is gone: a job that is queued again before may never start. Slurm ends
   // this job's processes then: the caller ignores SIGTERM.
   bool queue_again(const std::vector<std::string>& bad, const std::vector<std::string>& gone, double patience_s);
+  // Sees to it that Slurm does not start the job again by itself (sbatch --requeue=expedite) once the script fails.
+  void end_for_good();
   // Takes these nodes, on which nothing of the run is left, out of the job. Returns whether all of them have left it.
   bool let_go(const std::set<std::string>& nodes);
 

@@ -29,8 +29,12 @@ class SlowSlurm : public slurm::Commands {
     ++queued;
   }
 
+  bool is_expedited(std::uint32_t) const override { return expedited; }
+  void forbid_requeue(std::uint32_t) const override { forbidden = true; }
+
   double away_until_s = 0, answer_s = 0;
-  bool refuses = false;
+  bool refuses = false, expedited = false;
+  mutable bool forbidden = false;
   mutable int asked = 0, queued = 0;
 
  private:
@@ -65,6 +69,15 @@ TEST(SlurmJob, ARefusalIsFinal) {
   run.slurm.refuses = true;
   EXPECT_FALSE(run.queue(SlurmJob::kPatience_s));
   EXPECT_EQ(run.slurm.asked, 1);
+}
+
+TEST(SlurmJob, AnExpeditedJobThatEndsForGoodIsNotStartedAgain) {
+  for (const bool expedited : {false, true}) {
+    Trial run;
+    run.slurm.expedited = expedited;
+    SlurmJob(run.options, run.slurm, run.clock).end_for_good();
+    EXPECT_EQ(run.slurm.forbidden, expedited);
+  }
 }
 
 TEST(SlurmJob, ARunThatOnlyChangesItsSizeDoesNotWait) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "base/error.h"
@@ -93,6 +94,20 @@ TEST_F(CommandsTest, ArgumentsAreWordsAndReachScontrolWhole) {
             "<scontrol><update><JobId=7><Comment=attempt 2 trains>\n<scontrol><requeuehold><7>\n"
             "<scontrol><update><JobId=7><ExcNodeList=node[01-02]>\n<scontrol><release><7>\n"
             "<scontrol><update><JobId=7><StartTime=now+3>\n");
+}
+
+TEST_F(CommandsTest, AnExpeditedJobIsKnownByAWordOfItsOwn) {
+  write_job("7", "N/A");
+  const Commands slurm(options());
+  for (const auto& [line, expedited] :
+       std::map<std::string, bool>{{"JobId=7 Requeue=1 ExpeditedRequeue=Yes Restarts=0", true},
+                                   {"JobId=7 Comment=ExpeditedRequeue=Yes", false},
+                                   {"JobId=7 Requeue=1 Restarts=0", false}}) {
+    write("scontrol", "echo '" + line + "'");
+    EXPECT_EQ(slurm.is_expedited(7), expedited) << line;
+  }
+  slurm.forbid_requeue(7);
+  EXPECT_THAT(read("calls"), testing::EndsWith("<scontrol><update><JobId=7><Requeue=0>\n"));
 }
 
 TEST_F(CommandsTest, PartitionsAndTheirJobs) {

@@ -273,6 +273,16 @@ TEST(Requeue, SaysSoWhenTheJobMayStayHeld) {
   EXPECT_EQ(requeue(dead).message, "no answer");  // asked again, it is not even found
 }
 
+TEST(Requeue, OfAJobThatSlurmStartsAgainItselfNothingIsChanged) {
+  FakeSlurm slurm;
+  slurm.state().state = kExpediting;
+  std::string said;
+  EXPECT_EQ(requeue(slurm, {.say = [&](const std::string& text) { said += text; }}).message, "");
+  EXPECT_EQ(slurm.state().excluded_nodes, "node[01-02]");
+  EXPECT_EQ(slurm.log().find("exclude"), std::string::npos);
+  EXPECT_NE(said, "");
+}
+
 TEST(Requeue, RefusesWhatIsNoHostName) {
   for (const char* node : {"", "node[01-02]", "a b", "a,b", "$(reboot)", "ALL nodes"}) {
     FakeSlurm slurm;
