@@ -24,6 +24,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"ckpt.failed",
      "The last checkpoints could not be written, so the run ended to avoid wasted work. Repair the storage, which the "
      "message names."},
+    {"ckpt.foreign", "Another program wrote the checkpoint, and the command is for those of ms-train."},
     {"ckpt.hdf5",
      "HDF5 failed, or this build of HDF5 cannot be used. The message names the file and HDF5's error. Check the "
      "storage first, then the library."},
@@ -139,6 +140,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
      "The token file cannot be written. The message has the system's reason. Check the directory, its owner and the "
      "free space."},
     {"data.pattern", "The tokenizer splits words by an unknown pattern. The message lists the known ones."},
+    {"data.pickle", "A Python pickle is damaged, or holds more than plain data. It is not read."},
     {"data.ring", "Memory shared with the loader process cannot be allocated. Make /dev/shm larger."},
     {"data.short", "A token file is too short. Use more text, or a shorter model.seq."},
     {"data.source", "A source of data.train is not valid. ms.toml(5) shows the form."},
@@ -155,6 +157,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.vocab",
      "The vocabulary of the data is larger than model.vocab. Set model.vocab to at least the size in the message."},
     {"data.weight", "The weights of the sources are not valid. ms.toml(5) shows the form."},
+    {"data.zip", "An archive that torch.save wrote is damaged or cut off. Use another checkpoint."},
     {"extension.load",
      "A library of ms cannot be loaded. The message names it; install all packages of ms at one version."},
     {"fault.gpu", "MS_FAULT made a rank declare its GPU at fault, for a test. Unset it."},

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/handle.h"
+#include "unpack/zip.h"
 
 namespace ms::unpack {
 namespace {
@@ -185,6 +186,10 @@ std::unique_ptr<Unpacker> unpacker_of(std::string_view beginning) {
   if (beginning.starts_with(std::string_view("\xfd\x37zXZ\0", 6))) return std::make_unique<Unxz>();
   if (is_bzip2(beginning)) return std::make_unique<Unbzip2>();
   return nullptr;
+}
+
+std::uint32_t zip_crc(std::uint32_t crc, std::span<const std::byte> data) {
+  return static_cast<std::uint32_t>(::crc32_z(crc, reinterpret_cast<const Bytef*>(data.data()), data.size()));
 }
 
 }  // namespace ms::unpack

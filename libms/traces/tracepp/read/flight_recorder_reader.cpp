@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_tokens.h"
-#include "tracepp/read/pickle.h"
 #include "tracepp/read/trace_names.h"
+#include "unpack/pickle.h"
 
 namespace ms::tracepp {
 namespace {
@@ -364,13 +364,14 @@ void FlightRecorderReader::add(const RecorderEntry& entry, RankTrace& rank,
 std::int64_t FlightRecorderPickleReader::read(TextInput& input) {
   std::string bytes;
   std::vector<char> piece(1 << 20);
-  for (std::size_t count = input.read(piece); count > 0 && bytes.size() <= kMaxPickleBytes; count = input.read(piece))
+  for (std::size_t count = input.read(piece); count > 0 && bytes.size() <= unpack::kMaxPickleBytes;
+       count = input.read(piece))
     bytes.append(piece.data(), count);
   // Entries share the frames of their stacks, which JSON repeats.
-  PickledJson dump =
-      pickle_to_json(bytes, std::min(kMaxPickledJsonBytes, (std::size_t{64} << 20) + 256 * bytes.size()));
+  unpack::PickledJson dump = unpack::pickle_to_json(
+      bytes, std::min(unpack::kMaxPickledJsonBytes, (std::size_t{64} << 20) + 256 * bytes.size()));
   if (!is_flight_recorder(dump.text, true))
-    throw user_error("trace.pickle", "a Python pickle that is no Flight Recorder dump");
+    throw user_error("data.pickle", "a Python pickle that is no Flight Recorder dump");
   if (dump.is_cut_off) ++trace_.problems["file is cut off"];
   TextInput text(input, std::move(dump.text));
   return reader_.read(text, dump.is_cut_off);

@@ -62,7 +62,7 @@ class FlightRecorderPickleReader final : public TraceReader {
  public:
   explicit FlightRecorderPickleReader(RunTrace& trace) : trace_(trace), reader_(trace) {}
 
-  // Throws Error("trace.pickle", user) if the file holds more than plain data, or no dump.
+  // Throws Error("data.pickle", user) if the file holds more than plain data, or no dump.
   std::int64_t read(TextInput& input) override;
 
  private:

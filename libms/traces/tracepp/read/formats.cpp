@@ -9,10 +9,10 @@
 #include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/group_mesh.h"
 #include "tracepp/read/nsys_reader.h"
-#include "tracepp/read/pickle.h"
 #include "tracepp/read/pipeline_timeline.h"
 #include "tracepp/read/trace_reader.h"
 #include "tracepp/read/watchdog_log.h"
+#include "unpack/pickle.h"
 
 namespace ms::tracepp {
 namespace {
@@ -34,7 +34,7 @@ void finish_chrome(RunTrace& trace) {
   }
 }
 
-bool is_any_pickle(std::string_view beginning, bool) { return is_pickle(beginning); }
+bool is_any_pickle(std::string_view beginning, bool) { return unpack::is_pickle(beginning); }
 
 constexpr std::array<TraceFormat, 8> kFormats{{
     {.doc = "ms-train",

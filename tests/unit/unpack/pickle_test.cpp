@@ -1,5 +1,5 @@
 // Pickles of plain data: values, memo, cut-off and damaged ones, and refusals of everything else.
-#include "tracepp/read/pickle.h"
+#include "unpack/pickle.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace ms::tracepp {
+namespace ms::unpack {
 namespace {
 
 using namespace std::string_literals;
@@ -18,7 +18,7 @@ std::string pickle_problem(const std::string& pickle, std::size_t max_json_bytes
   try {
     pickle_to_json(pickle, max_json_bytes);
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), "trace.pickle");
+    EXPECT_EQ(error.kind(), "data.pickle");
     EXPECT_EQ(error.blame(), Blame::user);
     return error.message();
   }
@@ -179,13 +179,81 @@ TEST(Pickle, StopsAtValuesThatTakeMuchMemory) {
   EXPECT_THAT(pickle_problem(std::string(kMaxPickleBytes + 1, 'N')), testing::HasSubstr("of more than 128.0 MiB"));
 }
 
+// What classes and functions were to make stays what they were to be given.
+TEST(Pickle, KeepsObjectsAsData) {
+  const std::string bytes =
+      "\x80\x02}q\x00(X\x01\x00\x00\x00"
+      "aczoo\nKeeper\nq\x01K\x07\x85\x81}X\x01\x00\x00\x00kK\x08s"
+      "bX\x01\x00\x00\x00"
+      "bccollections\nOrderedDict\n)RX\x01\x00\x00\x00xK\x09sX\x01\x00\x00\x00"
+      "cX\x02\x00\x00\x00idQX\x01\x00\x00\x00"
+      "dh\x01X\x01\x00\x00\x00"
+      "e\x8f(K\x01\x90u.behind"s;
+  const Pickle pickle(bytes);
+  EXPECT_EQ(pickle.size_bytes(), bytes.size() - 6);
+  const PickleValue root = pickle.root(), a = root.find("a"), b = root.find("b");
+  EXPECT_EQ(root.size(), 5U);
+  EXPECT_EQ(a.global(), "zoo.Keeper");
+  EXPECT_EQ(a.arguments().item(0).integer(), 7);
+  EXPECT_EQ(a.state().find("k").integer(), 8);
+  EXPECT_FALSE(a.is_dict());
+  EXPECT_TRUE(b.is_dict());
+  EXPECT_EQ(b.find("x").integer(), 9);
+  EXPECT_TRUE(b.find("y").is_none());
+  EXPECT_EQ(root.find("c").reference().text(), "id");
+  EXPECT_EQ(root.find("d").global(), "zoo.Keeper");
+  EXPECT_TRUE(root.find("d").arguments().is_none());
+  EXPECT_EQ(root.find("e").items().size(), 1U);
+  EXPECT_TRUE(PickleValue().is_none());
+  EXPECT_EQ(PickleValue().global(), "");
+}
+
+std::string object_problem(const std::string& bytes, std::size_t max_memory_bytes = 1 << 20) {
+  try {
+    const Pickle pickle(bytes, max_memory_bytes);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), "data.pickle");
+    return error.message();
+  }
+  return "";
+}
+
+TEST(Pickle, RefusesDamagedObjects) {
+  const struct {
+    std::string pickle, problem;
+  } rows[] = {
+      {"\x80\x02]K\x01", "ends early"},
+      {"\x80\x02"
+       "cos\nsystem",
+       "has no value"},
+      {"\x80\x02R.", "takes a value where there is none"},
+      {"\x80\x02K\x01\x93.", "takes a value where there is none"},
+      {"\x80\x02(ios\nsystem\n.", "opcode 0x69"},
+      {"\x80\x02\x97.", "opcode 0x97"},
+      {"\x80\x02" + std::string(100'000, 'N') + ".", "takes more than 1.0 MiB"},
+      {"\x80\x02N" + std::string(60'000, 'Q') + ".", "takes more than 1.0 MiB"},
+  };
+  for (const auto& row : rows) EXPECT_THAT(object_problem(row.pickle), testing::HasSubstr(row.problem));
+}
+
+// A callable that is an object of a callable, and so on: nothing goes down all of it.
+TEST(Pickle, KeepsNestedObjects) {
+  const std::string bytes = "\x80\x02N" + [] {
+    std::string calls;
+    for (int i = 0; i < 200'000; ++i) calls += ")R";
+    return calls;
+  }() + ".";
+  const Pickle pickle(bytes);
+  EXPECT_EQ(pickle.root().global(), "");
+}
+
 TEST(Pickle, SurvivesDamage) {
   const std::string whole =
       "\x80\x02}q\x00(X\x01\x00\x00\x00"
       "a]q\x01(K\x01K\x02K\x03"
       "eX\x01\x00\x00\x00"
       "bh\x01u."s;
-  const std::string opcodes = "(.012BCGJKMNTUX]adehjlqrstu)}\x80\x85\x86\x87\x8a\x94";
+  const std::string opcodes = "(.012BCGJKMNTUX]adehjlqrstu)}cRbQ\x80\x81\x85\x86\x87\x8a\x92\x93\x94";
   std::mt19937 random(1);
   int survived = 0;
   for (int round = 0; round < 20000; ++round) {
@@ -196,10 +264,12 @@ TEST(Pickle, SurvivesDamage) {
     try {
       pickle_to_json(damaged, 1 << 16);
       ++survived;
-    } catch (const Error& error) { ASSERT_EQ(error.kind(), "trace.pickle") << error.what(); }
+      const Pickle pickle(damaged, 1 << 16);
+      for (const PickleValue& value : pickle.root().items()) value.arguments().state().find(value.global());
+    } catch (const Error& error) { ASSERT_EQ(error.kind(), "data.pickle") << error.what(); }
   }
   EXPECT_GT(survived, 100);
 }
 
 }  // namespace
-}  // namespace ms::tracepp
+}  // namespace ms::unpack

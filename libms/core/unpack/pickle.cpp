@@ -1,4 +1,4 @@
-#include "tracepp/read/pickle.h"
+#include "unpack/pickle.h"
 
 #include <fmt/format.h>
 
@@ -15,26 +15,21 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "unpack/pickle_json.h"
 
-namespace ms::tracepp {
+namespace ms::unpack {
 namespace {
-
-// A value of the pickle. Text is of the pickle itself.
-struct PickledList {
-  std::vector<std::uint32_t> items = {};
-};
-struct PickledDict {
-  std::vector<std::uint32_t> items = {};  // key, value, key, value ...
-};
-using Node = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, PickledList, PickledDict>;
-static_assert(sizeof(Node) == 32);
 
 // A byte of the pickle can be a value, which takes 32 bytes: their memory is bounded.
 class Machine {
   static constexpr std::uint32_t kNoNode = 0xffffffff;
 
  public:
-  Machine(std::string_view bytes, std::size_t max_json_bytes) : bytes_(bytes), max_json_bytes_(max_json_bytes) {}
+  struct Limits {
+    std::size_t json_bytes = kMaxPickledJsonBytes, memory_bytes = kMaxPickleMemoryBytes;
+    bool objects = false;
+  };
+  Machine(std::string_view bytes, Limits limits) : bytes_(bytes), limits_(limits) {}
 
   // Returns the text that is all of the pickle's value; empty: it is another value.
   std::string_view run() {
@@ -45,15 +40,20 @@ class Machine {
     return text == nullptr ? std::string_view() : *text;
   }
 
+  // All values of a pickle that does not end early, and the last byte of it.
+  PickledNodes take_nodes() {
+    if (cut_) refuse("ends early");
+    return std::move(nodes_);
+  }
+  std::uint32_t root() const { return stack_.back(); }
+  std::size_t at() const { return at_; }
+
   PickledJson json() {
-    write(stack_.back(), 0);
-    return {.text = std::move(json_), .is_cut_off = cut_};
+    return {.text = json_of_pickle(nodes_, stack_.back(), limits_.json_bytes, opcode_at_), .is_cut_off = cut_};
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what) const {
-    throw user_error("trace.pickle", fmt::format("a Python pickle that {} at byte {}", what, opcode_at_));
-  }
+  [[noreturn]] void refuse(std::string_view what) const { refuse_pickle(what, opcode_at_); }
 
   // Takes the next bytes; sets cut_ and returns zeros if the pickle ends before.
   std::string_view take(std::uint64_t count) {
@@ -73,7 +73,7 @@ class Machine {
     return value;
   }
 
-  std::uint32_t add(Node node) {
+  std::uint32_t add(PickledNode node) {
     if (cut_) return 0;
     nodes_.push_back(std::move(node));
     stack_.push_back(static_cast<std::uint32_t>(nodes_.size() - 1));
@@ -120,8 +120,9 @@ class Machine {
     for (std::size_t i = count; i-- > 0;) items[i] = pop();
     return items;
   }
-  static std::vector<std::uint32_t>* items_of(Node& node) {
+  static std::vector<std::uint32_t>* items_of(PickledNode& node) {
     if (PickledList* const list = std::get_if<PickledList>(&node)) return &list->items;
+    if (PickledObject* const object = std::get_if<PickledObject>(&node)) return &object->items;
     PickledDict* const dict = std::get_if<PickledDict>(&node);
     return dict == nullptr ? nullptr : &dict->items;
   }
@@ -129,7 +130,8 @@ class Machine {
   template <class Container>
   void extend(const std::vector<std::uint32_t>& items) {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()) ||
-        !std::holds_alternative<Container>(nodes_[stack_.back()]))
+        (!std::holds_alternative<Container>(nodes_[stack_.back()]) &&
+         !std::holds_alternative<PickledObject>(nodes_[stack_.back()])))
       refuse("adds to what is no container");
     if (std::is_same_v<Container, PickledDict> && items.size() % 2 != 0) refuse("has a key without a value");
     places_ += items.size();
@@ -139,7 +141,7 @@ class Machine {
 
   // Adds what came of a container before the cut. In a dict, what stands in place of a key and is none belongs to the
   // list before it: a list of one item takes it when it is whole.
-  void append_open(Node& container, const std::vector<std::uint32_t>& items) {
+  void append_open(PickledNode& container, const std::vector<std::uint32_t>& items) {
     if (PickledList* const list = std::get_if<PickledList>(&container)) {
       list->items.insert(list->items.end(), items.begin(), items.end());
       return;
@@ -147,7 +149,7 @@ class Machine {
     PickledDict* const dict = std::get_if<PickledDict>(&container);
     if (dict == nullptr) return;
     for (std::size_t i = 0; i < items.size(); ++i) {
-      if (is_key(nodes_[items[i]])) {
+      if (is_pickle_key(nodes_[items[i]])) {
         if (i + 1 < items.size()) dict->items.insert(dict->items.end(), {items[i], items[i + 1]});
         ++i;
       } else if (PickledList* const last =
@@ -218,87 +220,66 @@ class Machine {
     stack_.push_back(memo_[static_cast<std::size_t>(key)]);
   }
 
+  // Those of objects.
+  void global(Argument) {  // the module and the name, a line each
+    const std::size_t module_end = bytes_.find('\n', at_);
+    const std::size_t name_end = module_end == std::string_view::npos ? module_end : bytes_.find('\n', module_end + 1);
+    if (name_end == std::string_view::npos) {
+      cut_ = true;
+      return;
+    }
+    add(bytes_.substr(at_, module_end - at_));
+    add(bytes_.substr(module_end + 1, name_end - module_end - 1));
+    at_ = name_end + 1;
+    stack_global(0);
+  }
+  void stack_global(Argument) {
+    const std::uint32_t name = pop(), module = pop();
+    add(PickledGlobal{.module = module, .name = name});
+  }
+  void reduce(Argument) {
+    const std::uint32_t arguments = pop(), callable = pop(), none = nothing();
+    places_ += 3;
+    add(PickledObject{{callable, arguments, none}});
+  }
+  void new_object_with_names(Argument) {
+    pop();  // arguments by name
+    reduce(0);
+  }
+  void build(Argument) {
+    const std::uint32_t state = pop(), object = pop();
+    stack_.push_back(object);
+    if (PickledObject* const built = std::get_if<PickledObject>(&nodes_[object])) built->items[2] = state;
+  }
+  void reference(Argument) { add(PickledReference{pop()}); }
+  std::uint32_t nothing() {
+    if (!nothing_) nothing_ = static_cast<std::uint32_t>(nodes_.size()), nodes_.emplace_back();
+    return *nothing_;
+  }
+
   struct Opcode {
     std::uint8_t code;
     int argument_bytes;
     void (Machine::*run)(Argument);
+    bool of_objects = false;
   };
-  static const std::array<Opcode, 43> kOpcodes;
-
-  void write_text(std::string_view text) {
-    json_ += '"';
-    for (const char c : text) {
-      if (c == '"' || c == '\\') {
-        json_ += '\\';
-        json_ += c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        fmt::format_to(std::back_inserter(json_), "\\u{:04x}", static_cast<unsigned>(c));
-      } else {
-        json_ += c;
-      }
-    }
-    json_ += '"';
-  }
-
-  static bool is_key(const Node& node) {
-    return std::holds_alternative<std::string_view>(node) || std::holds_alternative<std::int64_t>(node);
-  }
-
-  void write_key(const Node& key) {
-    if (const auto* const text = std::get_if<std::string_view>(&key)) return write_text(*text);
-    if (const auto* const number = std::get_if<std::int64_t>(&key)) return write_text(fmt::format("{}", *number));
-    refuse("has a key that is neither text nor a number");
-  }
-
-  void write(std::uint32_t id, int depth) {
-    constexpr int kMostDepth = 64;
-    if (depth > kMostDepth) refuse("nests too deeply");
-    if (json_.size() > max_json_bytes_) refuse("grows beyond all measure");
-    const Node& node = nodes_[id];
-    if (const auto* const truth = std::get_if<bool>(&node)) {
-      json_ += *truth ? "true" : "false";
-    } else if (const auto* const number = std::get_if<std::int64_t>(&node)) {
-      json_ += fmt::format("{}", *number);
-    } else if (const auto* const real = std::get_if<double>(&node)) {
-      json_ += std::isfinite(*real) ? fmt::format("{}", *real) : "null";
-    } else if (const auto* const text = std::get_if<std::string_view>(&node)) {
-      write_text(*text);
-    } else if (const PickledList* const list = std::get_if<PickledList>(&node)) {
-      json_ += '[';
-      for (std::size_t i = 0; i < list->items.size(); ++i) {
-        if (i > 0) json_ += ',';
-        write(list->items[i], depth + 1);
-      }
-      json_ += ']';
-    } else if (const PickledDict* const dict = std::get_if<PickledDict>(&node)) {
-      json_ += '{';
-      for (std::size_t i = 0; i + 1 < dict->items.size(); i += 2) {
-        if (i > 0) json_ += ',';
-        write_key(nodes_[dict->items[i]]);
-        json_ += ':';
-        write(dict->items[i + 1], depth + 1);
-      }
-      json_ += '}';
-    } else {
-      json_ += "null";
-    }
-  }
+  static const std::array<Opcode, 53> kOpcodes;
 
   const std::string_view bytes_;
-  const std::size_t max_json_bytes_;
+  const Limits limits_;
   std::size_t at_ = 0, opcode_at_ = 0;
   bool stopped_ = false, cut_ = false;
-  std::deque<Node> nodes_;            // which grows without a copy
-  std::vector<std::uint32_t> stack_;  // in nodes_
-  std::vector<std::size_t> marks_;    // heights of the stack
-  std::vector<std::uint32_t> memo_;   // by key, in nodes_
-  std::size_t remembered_ = 0;        // keys
-  std::size_t places_ = 0;            // of values in containers
-  std::string json_;
+  PickledNodes nodes_;
+  std::optional<std::uint32_t> nothing_;  // the None of objects without a state
+  std::vector<std::uint32_t> stack_;      // in nodes_
+  std::vector<std::size_t> marks_;        // heights of the stack
+  std::vector<std::uint32_t> memo_;       // by key, in nodes_
+  std::size_t remembered_ = 0;            // keys
+  std::size_t places_ = 0;                // of values in containers
 };
 
-// Those of plain data, in protocols 2 to 5; Python's pickletools documents them.
-const std::array<Machine::Opcode, 43> Machine::kOpcodes{{
+// Those of protocols 2 to 5; Python's pickletools documents them.
+const std::array<Machine::Opcode, 53> Machine::kOpcodes{{
     {0x80, 1, &Machine::skip},  // the protocol
     {0x95, 8, &Machine::skip},  // a frame
     {'.', 0, &Machine::stop},
@@ -341,19 +322,29 @@ const std::array<Machine::Opcode, 43> Machine::kOpcodes{{
     {0x94, 0, &Machine::memoize},
     {'h', 1, &Machine::get},
     {'j', 4, &Machine::get},
-    {0x96, 8, &Machine::text},  // a bytearray
+    {0x96, 8, &Machine::text},              // a bytearray
+    {0x8f, 0, &Machine::empty_list, true},  // a set
+    {0x90, 0, &Machine::appends, true},
+    {0x91, 0, &Machine::list, true},
+    {'c', 0, &Machine::global, true},
+    {0x93, 0, &Machine::stack_global, true},
+    {'R', 0, &Machine::reduce, true},
+    {0x81, 0, &Machine::reduce, true},  // a new object
+    {0x92, 0, &Machine::new_object_with_names, true},
+    {'b', 0, &Machine::build, true},
+    {'Q', 0, &Machine::reference, true},
 }};
 
 void Machine::step() {
   opcode_at_ = at_;
   // Vectors grow to twice what they hold.
   const std::size_t held = stack_.size() + marks_.size() * 2 + memo_.size() + places_;
-  if (nodes_.size() * sizeof(Node) + held * 2 * sizeof(std::uint32_t) > kMaxPickleMemoryBytes)
-    refuse(fmt::format("takes more than {}", format_size(static_cast<double>(kMaxPickleMemoryBytes))));
+  if (nodes_.size() * sizeof(PickledNode) + held * 2 * sizeof(std::uint32_t) > limits_.memory_bytes)
+    refuse(fmt::format("takes more than {}", format_size(static_cast<double>(limits_.memory_bytes))));
   const auto code = static_cast<std::uint8_t>(take_unsigned(1));
   if (cut_) return;
   const auto* const opcode = std::ranges::find(kOpcodes, code, &Opcode::code);
-  if (opcode == kOpcodes.end()) refuse_opcode(code);
+  if (opcode == kOpcodes.end() || (opcode->of_objects && !limits_.objects)) refuse_opcode(code);
   const Argument argument = take_unsigned(opcode->argument_bytes);
   if (!cut_) (this->*opcode->run)(argument);
 }
@@ -373,17 +364,25 @@ void Machine::refuse_opcode(std::uint8_t code) {
 
 }  // namespace
 
+Pickle::Pickle(std::string_view bytes, std::size_t max_memory_bytes) {
+  Machine machine(bytes, {.memory_bytes = max_memory_bytes, .objects = true});
+  machine.run();
+  nodes_ = std::make_unique<PickledNodes>(machine.take_nodes());
+  root_ = machine.root();
+  size_bytes_ = machine.at();
+}
+
 bool is_pickle(std::string_view beginning) {
   return beginning.size() > 2 && beginning[0] == '\x80' && beginning[1] >= 2 && beginning[1] <= 5;
 }
 
 PickledJson pickle_to_json(std::string_view pickle, std::size_t max_json_bytes) {
   if (pickle.size() > kMaxPickleBytes)
-    throw user_error("trace.pickle", fmt::format("a Python pickle of more than {}, which no dump is",
-                                                 format_size(static_cast<double>(kMaxPickleBytes))));
+    throw user_error("data.pickle", fmt::format("a Python pickle of more than {}, which no dump is",
+                                                format_size(static_cast<double>(kMaxPickleBytes))));
   constexpr int kMostNested = 4;
   for (int nested = 0;; ++nested) {
-    Machine machine(pickle, max_json_bytes);
+    Machine machine(pickle, {.json_bytes = max_json_bytes});
     const std::string_view text = machine.run();
     if (text.starts_with('{') || text.starts_with('[')) return {.text = std::string(text), .is_cut_off = false};
     if (!is_pickle(text) || nested == kMostNested) return machine.json();
@@ -391,4 +390,4 @@ PickledJson pickle_to_json(std::string_view pickle, std::size_t max_json_bytes) 
   }
 }
 
-}  // namespace ms::tracepp
+}  // namespace ms::unpack
