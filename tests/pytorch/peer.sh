@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Dumps and traces of real PyTorch jobs, made here, and what ms-tracepp says of them.   usage: peer.sh MS_TRACEPP
+# Dumps, traces and checkpoints of real PyTorch jobs, made here, and what is said of them.   usage: peer.sh MS_TRACEPP MS_CKPT
 # Nightly. PYTHON is one that has torch; where it is not set, a virtual environment is made in build/peer (pip install torch).
 set -euo pipefail
 tracepp=$(realpath "$1")
+ckpt=$(realpath "$2")
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON-}
 if [[ -z $python ]]; then
@@ -20,5 +21,7 @@ for kind in flight_recorder profiler causes; do
   PYTHONDONTWRITEBYTECODE=1 "$python" "$here/$kind.py" make "$dir/$kind" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
   "$python" -B "$here/$kind.py" judge "$tracepp" "$dir/$kind" || status=1
 done
+PYTHONDONTWRITEBYTECODE=1 "$python" "$here/checkpoints.py" make "$dir/checkpoints" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
+"$python" -B "$here/checkpoint_verdicts.py" "$ckpt" "$dir/checkpoints" || status=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$here/heartbeats.py" "$dir" || status=1
 exit $status

@@ -1,0 +1,157 @@
+#include "foreign/commands.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/print.h"
+#include "ckpt/command_support.h"
+#include "ckpt/read_commands.h"
+#include "ckpt/report.h"
+#include "foreign/report.h"
+
+namespace ms::foreign {
+namespace {
+
+using ckpt::kCheckFailed;
+using ckpt::kOk;
+
+// Checkpoints of ms-train in a directory hide those of other programs beside them.
+bool is_ours(const std::string& path) { return ckpt::is_checkpoint(path) || !ckpt::list(path).empty(); }
+
+std::vector<Place> others_in(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) && is_ours(path)) return {};
+  return find_checkpoints(path);
+}
+
+// The command, which `others` runs where the path holds checkpoints of other programs.
+Command extended(Command command, std::string positional, int (*others)(const Args&, const std::vector<Place>&)) {
+  command.run = [own = std::move(command.run), positional = std::move(positional), others](const Args& args) {
+    const std::vector<Place> places = others_in(args.get(positional));
+    return places.empty() ? own(args) : others(args, places);
+  };
+  return command;
+}
+
+int list_others(const Args& args, const std::vector<Place>& places) {
+  std::vector<Checkpoint> checkpoints;
+  for (const Place& place : places) checkpoints.push_back(open(place.path));
+  const std::string dir = args.get("DIR");
+  return ckpt::print_result(args, list_json(dir, places, checkpoints), list_text(dir, places, checkpoints));
+}
+
+int show_other(const Args& args, const std::vector<Place>& places) {
+  if (args.has("config"))
+    throw user_error("ckpt.foreign", fmt::format("{} has no configuration of ms-train", places.back().path));
+  const Checkpoint checkpoint = open(places.back().path);
+  return ckpt::print_result(args, show_json(checkpoint), show_text(checkpoint, args.has("params")));
+}
+
+int verify_others(const Args& args, const std::vector<Place>& places) {
+  std::vector<Verified> verified;
+  bool damaged = false, unreadable = false;
+  ckpt::ByteProgress progress("verify", 0);
+  for (std::size_t i = args.has("newest") ? places.size() - 1 : 0; i < places.size(); ++i) {
+    verified.push_back(verify(open(places[i].path), ckpt::threads_of(args), progress.update()));
+    damaged = damaged || !verified.back().problems.empty();
+    unreadable = unreadable || verified.back().unreadable;
+  }
+  progress.finish();
+  ckpt::print_result(args, verify_json(verified), verify_text(verified));
+  return damaged ? kCheckFailed : unreadable ? static_cast<int>(ExitCode::storage) : kOk;
+}
+
+// Prints the newest sound checkpoint of a directory, and why newer ones were passed over.
+int print_latest_good(const Args& args) {
+  const std::string path = args.get("PATH");
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) {
+    print_err("{} does not exist: no checkpoint yet\n", path);
+    return kOk;
+  }
+  struct One {
+    std::string path;
+    bool sound = false, unreadable = false;
+    std::string why;
+  };
+  std::vector<std::function<One()>> newest_last;
+  const int threads = ckpt::threads_of(args);
+  if (std::filesystem::is_directory(path, error) && is_ours(path)) {
+    for (const ckpt::Found& found : ckpt::choose_all(path)) {
+      newest_last.emplace_back([found, threads] {
+        const ckpt::Verified one = ckpt::examine(found, threads, {});
+        return One{found.path, one.problems.empty(), one.unreadable, ckpt::verify_text({one})};
+      });
+    }
+  } else {
+    for (const Place& place : find_checkpoints(path)) {
+      newest_last.emplace_back([place, threads] {
+        const Verified one = verify(open(place.path), threads, {});
+        return One{place.path, one.sound(), one.unreadable && one.problems.empty(), verify_text({one})};
+      });
+    }
+  }
+  bool unreadable = false;
+  for (std::size_t i = newest_last.size(); i-- > 0;) {
+    const One one = newest_last[i]();
+    if (one.sound) {
+      print_out("{}\n", one.path);
+      return kOk;
+    }
+    unreadable = unreadable || one.unreadable;
+    print_err("{}", one.why);
+  }
+  if (newest_last.empty()) print_err("{} holds no checkpoint yet\n", path);
+  return newest_last.empty() ? kOk : unreadable ? static_cast<int>(ExitCode::storage) : kCheckFailed;
+}
+
+constexpr std::string_view kOthers =
+    "\n\nAlso reads checkpoints of other programs: directories of torch.distributed.checkpoint (FSDP, torchtitan), "
+    "torch_dist of Megatron-LM, DeepSpeed (ZeRO and universal), and "
+    "files of torch.save. Neither PyTorch nor the model is needed, and nothing that a pickle names is imported or run.";
+
+}  // namespace
+
+Command ls_command() {
+  Command command = ckpt::ls_command();
+  command.description += kOthers;
+  return extended(std::move(command), "DIR", list_others);
+}
+
+Command show_command() {
+  Command command = ckpt::show_command();
+  command.description += std::string(kOthers).substr(2);
+  return extended(std::move(command), "PATH", show_other);
+}
+
+Command verify_command() {
+  Command command = ckpt::verify_command();
+  command.options.insert(command.options.begin() + 1,
+                         {.name = "latest-good",
+                          .doc = "Print only the path of the newest sound checkpoint of a directory, for job scripts. "
+                                 "Begins with the newest, and says on standard error why it passes one over. Prints "
+                                 "nothing if there is no checkpoint yet."});
+  command.description += kOthers;
+  command.description +=
+      "\n\nOf those, each file must have the bytes that the metadata promises, without gaps and overlaps; the parts of "
+      "a "
+      "tensor must cover it once; archives must have their directory, the right sizes and CRC-32; types and shapes "
+      "must "
+      "agree; no value may be NaN or infinite, but for masks. A save that was cut off is never sound. What may have a "
+      "good reason is printed as in doubt and does not count: files that the metadata does not name, metadata older "
+      "than "
+      "the files, unequal numbers of optimizer steps. Two files of the same layout that were swapped cannot be told, "
+      "for "
+      "the format has nothing to tell them by.";
+  command = extended(std::move(command), "PATH", verify_others);
+  command.run = [others = std::move(command.run)](const Args& args) {
+    return args.has("latest-good") ? print_latest_good(args) : others(args);
+  };
+  return command;
+}
+
+}  // namespace ms::foreign

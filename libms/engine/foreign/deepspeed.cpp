@@ -1,0 +1,85 @@
+// DeepSpeed: files of torch.save, one for each rank of the optimizer and of the model; universal checkpoints have one
+// for each state of each parameter.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "foreign/checkpoint.h"
+
+namespace ms::foreign {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kModel = "_model_states.pt", kOptimizer = "_optim_states.pt", kZeroRank = "zero_pp_rank_";
+
+bool is_file_of_deepspeed(const std::string& name) {
+  return (name.ends_with(kModel) || name.ends_with("-model_states.pt") || name.ends_with(kOptimizer)) &&
+         (name.find("mp_rank_") != std::string::npos || name.starts_with("layer_"));
+}
+
+std::vector<std::string> files_of(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (is_file_of_deepspeed(name)) names.push_back(name);
+  }
+  const fs::path universal = fs::path(path) / "zero";
+  if (!names.empty() && fs::is_directory(universal, error)) {
+    for (fs::recursive_directory_iterator at(universal, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() == ".pt") names.push_back(at->path().lexically_relative(path).string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// The ranks that files of ZeRO name: "zero_pp_rank_3_mp_rank_00_optim_states.pt", by what stands behind the rank.
+void check_ranks(Checkpoint& to, const std::vector<std::string>& names, std::int64_t world) {
+  std::map<std::string, std::set<std::int64_t>> ranks;
+  for (const std::string& name : names) {
+    const std::size_t at = name.find(kZeroRank);
+    if (at == std::string::npos) continue;
+    std::int64_t rank = 0;
+    const char* const digits = name.data() + at + kZeroRank.size();
+    const auto [end, error] = std::from_chars(digits, name.data() + name.size(), rank);
+    if (error == std::errc() && rank >= 0) ranks[name.substr(0, at) + "*" + end].insert(rank);
+  }
+  for (const auto& [kind, of_kind] : ranks) {
+    const std::int64_t count = std::max(world, *of_kind.rbegin() + 1);
+    if (std::ssize(of_kind) == count) continue;
+    to.problems.push_back({"missing-file", fmt::format("of {} {} of {} ranks are there", kind, of_kind.size(), count)});
+  }
+}
+
+}  // namespace
+
+bool is_deepspeed(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) && !files_of(path).empty();
+}
+
+void open_deepspeed(Checkpoint& to) {
+  const std::vector<std::string> names = files_of(to.path);
+  for (const std::string& name : names) {
+    std::string prefix = name.substr(0, name.size() - 3);  // without ".pt"
+    std::ranges::replace(prefix, '/', '.');
+    add_torch_file(to, name, prefix + ".");
+  }
+  if (std::ranges::none_of(names, [](const std::string& name) { return name.ends_with("model_states.pt"); })) {
+    to.problems.push_back({"missing-file", "there is no file *model_states.pt"});
+  }
+  std::int64_t world = 0;
+  for (const auto& [key, value] : to.facts) {
+    if (key.ends_with(".dp_world_size")) std::from_chars(value.data(), value.data() + value.size(), world);
+  }
+  check_ranks(to, names, world);
+}
+
+}  // namespace ms::foreign

@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "foreign/checkpoint.h"
+#include "foreign/source.h"
+
+namespace ms::foreign {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string beginning_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return {};
+  const Source source(path);
+  return source.text(0, std::min<std::int64_t>(source.size_bytes(), 4));
+}
+
+// The number behind the last of these words in a name; or the name, where it is a number.
+std::optional<std::int64_t> step_of(std::string name) {
+  std::ranges::transform(name, name.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::size_t at = std::string::npos;
+  for (const std::string_view word : {"step", "iter", "iteration", "checkpoint", "ckpt", "epoch"}) {
+    for (std::size_t found = name.find(word); found != std::string::npos; found = name.find(word, found + 1)) {
+      std::size_t digits = found + word.size();
+      if (digits < name.size() && std::string_view("-_=").find(name[digits]) != std::string_view::npos) ++digits;
+      const bool is_number = digits < name.size() && name[digits] >= '0' && name[digits] <= '9';
+      if (is_number && (at == std::string::npos || word == "step" || word.starts_with("iter"))) at = digits;
+    }
+  }
+  if (at == std::string::npos) at = 0;
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + at, name.data() + name.size(), step);
+  const bool whole = at > 0 || end == name.data() + name.size();
+  return error == std::errc() && whole && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+Place place_of(const std::string& path, const Format* format) {
+  Place place{.path = path, .format = format, .step = step_of(fs::path(path).filename().string())};
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (!error) {
+    place.written_wall_s =
+        std::chrono::duration<double>(std::chrono::file_clock::to_sys(time).time_since_epoch()).count();
+  }
+  return place;
+}
+
+}  // namespace
+
+bool is_torch_save(const std::string& path) {
+  const std::string beginning = beginning_of(path);
+  return is_torch_zip(beginning) || is_legacy_torch(beginning);
+}
+
+void open_torch_save(Checkpoint& to) { add_torch_file(to, "", ""); }
+
+void add_torch_file(Checkpoint& to, const std::string& name, const std::string& prefix) {
+  constexpr std::size_t kMostFacts = 1000;
+  const Source source(name.empty() ? to.path : to.path + "/" + name);
+  const auto file_number = static_cast<std::uint32_t>(to.files.size());
+  try {
+    TorchFile file = read_torch_file(source.part(0), source.size_bytes());
+    const auto item = static_cast<std::uint32_t>(to.items.size());
+    for (SavedTensor& tensor : file.tensors) {
+      Box box{.offsets = std::vector<std::int64_t>(tensor.shape.size()),
+              .sizes = tensor.shape,
+              .item = item,
+              .saved = tensor.name};
+      to.tensors.push_back(
+          {.name = prefix + tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .boxes = {std::move(box)}});
+    }
+    to.files.push_back(name);
+    to.items.push_back({.file = file_number, .begin = 0, .size_bytes = source.size_bytes()});
+    for (Problem& unread : file.unread) to.unread.push_back(std::move(unread));
+    for (auto& [key, text] : file.leaves) {
+      if (to.facts.size() < kMostFacts) to.facts.emplace_back(prefix + key, std::move(text));
+    }
+  } catch (const Error& error) {
+    if (error.blame() != Blame::user) throw;
+    to.problems.push_back({"zip", fmt::format("{} is {}", name.empty() ? "it" : name, error.message())});
+  }
+}
+
+const std::vector<Format>& formats() {
+  static const std::vector<Format> kFormats{
+      {"megatron-torch-dist", "torch_dist of Megatron-LM: as torch-dcp, with metadata.json and common.pt", is_megatron,
+       open_megatron},
+      {"deepspeed", "ZeRO and universal checkpoints of DeepSpeed: *_model_states.pt, *_optim_states.pt, zero/",
+       is_deepspeed, open_deepspeed},
+      {"torch-dcp", "torch.distributed.checkpoint: .metadata and .distcp files", is_dcp, open_dcp},
+      {"torch-save", "a file of torch.save", is_torch_save, open_torch_save},
+  };
+  return kFormats;
+}
+
+const Format* format_of(const std::string& path) {
+  const auto row = std::ranges::find_if(formats(), [&](const Format& format) { return format.recognises(path); });
+  return row == formats().end() ? nullptr : &*row;
+}
+
+Checkpoint open(const std::string& path) {
+  const Format* const format = format_of(path);
+  MS_ASSERT(format != nullptr, "{} is of no known format", path);
+  Checkpoint checkpoint;
+  checkpoint.format = format->name;
+  checkpoint.path = path;
+  while (checkpoint.path.size() > 1 && checkpoint.path.ends_with('/')) checkpoint.path.pop_back();
+  format->open(checkpoint);
+  check_boxes(checkpoint);
+  return checkpoint;
+}
+
+std::vector<Place> find_checkpoints(const std::string& path) {
+  if (const Format* const format = format_of(path)) return {place_of(path, format)};
+  std::vector<Place> places;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().string();
+    if (const Format* const format = format_of(name)) places.push_back(place_of(name, format));
+  }
+  const bool by_step = std::ranges::all_of(places, [](const Place& place) { return place.step.has_value(); });
+  std::ranges::sort(places, [&](const Place& a, const Place& b) {
+    return by_step ? std::pair(*a.step, a.path) < std::pair(*b.step, b.path)
+                   : std::pair(a.written_wall_s, a.path) < std::pair(b.written_wall_s, b.path);
+  });
+  return places;
+}
+
+void check_boxes(Checkpoint& checkpoint) {
+  for (const Tensor& tensor : checkpoint.tensors) {
+    const auto problem = [&](const std::string& why) {
+      checkpoint.problems.push_back({"tiling", fmt::format("tensor '{}' of {} {}", plain_text(tensor.name, 200),
+                                                           fmt::format("[{}]", fmt::join(tensor.shape, ", ")), why)});
+    };
+    const std::size_t dims = tensor.shape.size();
+    const auto volume_of = [](const std::vector<std::int64_t>& sizes) {
+      double volume = 1;
+      for (const std::int64_t size : sizes) volume *= static_cast<double>(size);
+      return volume;
+    };
+    double volume = 0;
+    bool inside = true;
+    for (const Box& box : tensor.boxes) {
+      volume += volume_of(box.sizes);
+      for (std::size_t d = 0; d < dims; ++d)
+        inside = inside && box.sizes[d] <= tensor.shape[d] && box.offsets[d] <= tensor.shape[d] - box.sizes[d];
+    }
+    if (!inside) {
+      problem("has parts outside of it");
+      continue;
+    }
+    // Along the dim that most boxes differ in, only neighbours can overlap.
+    std::size_t along = 0, most = 0;
+    for (std::size_t d = 0; d < dims; ++d) {
+      std::vector<std::int64_t> offsets;
+      for (const Box& box : tensor.boxes) offsets.push_back(box.offsets[d]);
+      std::ranges::sort(offsets);
+      const auto different = static_cast<std::size_t>(std::unique(offsets.begin(), offsets.end()) - offsets.begin());
+      if (different > most) most = different, along = d;
+    }
+    std::vector<const Box*> order;
+    for (const Box& box : tensor.boxes) order.push_back(&box);
+    if (dims > 0) std::ranges::sort(order, {}, [&](const Box* box) { return box->offsets[along]; });
+    bool overlap = dims == 0 && order.size() > 1;
+    for (std::size_t i = 0; dims > 0 && i < order.size() && !overlap; ++i) {
+      for (std::size_t j = i + 1;
+           j < order.size() && order[j]->offsets[along] < order[i]->offsets[along] + order[i]->sizes[along]; ++j) {
+        bool apart = false;
+        for (std::size_t d = 0; d < dims; ++d)
+          apart = apart || order[j]->offsets[d] >= order[i]->offsets[d] + order[i]->sizes[d] ||
+                  order[i]->offsets[d] >= order[j]->offsets[d] + order[j]->sizes[d];
+        overlap = overlap || !apart;
+      }
+    }
+    if (overlap) {
+      problem("has parts that overlap");
+    } else if (volume != volume_of(tensor.shape)) {
+      problem(fmt::format("has parts of {} elements in all", volume));
+    }
+  }
+}
+
+}  // namespace ms::foreign

@@ -1,0 +1,235 @@
+#include "foreign/torch_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ms::foreign {
+namespace {
+
+using unpack::PickleValue;
+
+constexpr std::int64_t kMostPickleBytes = std::int64_t{96} << 20;
+constexpr std::size_t kMostPickleMemory = std::size_t{256} << 20;
+constexpr int kMostDepth = 64;
+constexpr std::int64_t kMostValues = 5'000'000;  // shared values count each time
+constexpr std::size_t kMostLeafText = 200;
+
+std::string shown_name(std::string_view name) { return plain_text(name, 200); }
+
+// Goes through the values of a pickle, and collects tensors and leaves by their names.
+class Walk {
+ public:
+  // `grow`: storages become members when a tensor names them, as in files of torch before 1.6.
+  Walk(TorchFile& file, std::string prefix, bool grow) : file_(file), prefix_(std::move(prefix)), grow_(grow) {
+    for (std::size_t i = 0; i < file.members.size(); ++i) members_[file.members[i].name] = i;
+  }
+
+  void value(const PickleValue& value, const std::string& name, int depth) {
+    if (depth > kMostDepth) throw user_error("data.pickle", "a pickle that nests too deeply");
+    if (++values_ > kMostValues)
+      throw user_error("data.pickle", "a pickle whose shared values grow beyond all measure");
+    const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+    if (const std::string global = value.global(); !global.empty() && !value.arguments().is_none()) {
+      if (tensor(global, value.arguments(), name)) return;
+      this->value(value.arguments(), name, depth + 1);
+      this->value(value.state(), name, depth + 1);
+    }
+    if (value.is_dict()) {
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        const PickleValue key = value.key(i);
+        const std::string text = key.text()      ? std::string(*key.text())
+                                 : key.integer() ? fmt::format("{}", *key.integer())
+                                                 : "?";
+        this->value(value.value(i), below(text), depth + 1);
+      }
+    } else if (value.is_list()) {
+      for (std::size_t i = 0; i < value.size(); ++i) this->value(value.item(i), below(std::to_string(i)), depth + 1);
+    } else if (const auto number = value.integer()) {
+      file_.leaves.emplace_back(name, fmt::format("{}", *number));
+    } else if (const auto real = value.real()) {
+      file_.leaves.emplace_back(name, fmt::format("{}", *real));
+    } else if (const auto text = value.text(); text && text->size() <= kMostLeafText) {
+      file_.leaves.emplace_back(name, plain_text(*text, kMostLeafText));
+    }
+  }
+
+ private:
+  void problem(std::string code, const std::string& name, const std::string& why) {
+    file_.problems.push_back(
+        {std::move(code), name.empty() ? why : fmt::format("tensor '{}' {}", shown_name(name), why)});
+  }
+
+  // Whether this is a call that makes a tensor; then it is taken.
+  bool tensor(const std::string& function, const PickleValue& arguments, const std::string& name) {
+    if (function == "torch._utils._rebuild_parameter" || function == "torch._utils._rebuild_parameter_with_state") {
+      const PickleValue data = arguments.item(0);
+      return tensor(data.global(), data.arguments(), name);
+    }
+    if (function == "torch._tensor._rebuild_from_type_v2")
+      return tensor(arguments.item(0).global(), arguments.item(2), name);
+    const bool v3 = function == "torch._utils._rebuild_tensor_v3";
+    if (!v3 && function != "torch._utils._rebuild_tensor_v2" && function != "torch._utils._rebuild_tensor")
+      return false;
+    const PickleValue storage = arguments.item(0).reference();
+    const auto first = arguments.item(1).integer();
+    const auto shape = sizes_of(arguments.item(2)), strides = sizes_of(arguments.item(3));
+    const auto key = storage.item(2).text();
+    const auto count = storage.item(4).integer();
+    if (!first || *first < 0 || !shape || !strides || shape->size() != strides->size() || !key || !count ||
+        *count < 0) {
+      problem("pickle", name, "is not described as torch.save does");
+      return true;
+    }
+    const Dtype* const dtype = dtype_of(v3 ? arguments.item(6).global() : storage.item(1).global());
+    if (dtype == nullptr) {
+      file_.unread.push_back(
+          {"type", fmt::format("tensor '{}' has the type {}, which is not known", shown_name(name),
+                               plain_text(v3 ? arguments.item(6).global() : storage.item(1).global(), 80))});
+      return true;
+    }
+    const std::string path = fmt::format("{}data/{}", prefix_, *key);
+    std::int64_t expected = 0;
+    const bool overflows = __builtin_mul_overflow(*count, v3 ? 1 : dtype->size_bytes, &expected);
+    if (grow_ && !overflows && members_.emplace(path, file_.members.size()).second) {
+      file_.members.push_back({.name = path, .begin = 0, .size_bytes = expected, .crc = 0});
+      file_.types.push_back(nullptr);
+    }
+    const auto member = members_.find(path);
+    if (member == members_.end()) {
+      problem("storage", name, fmt::format("has no data: {}data/{} is not in the archive", prefix_, shown_name(*key)));
+      return true;
+    }
+    const std::int64_t size = file_.members[member->second].size_bytes;
+    if (overflows || expected != size) {
+      problem("storage", name,
+              fmt::format("has {} bytes of data, but {} elements of {}", size, *count, v3 ? "uint8" : dtype->name));
+    }
+    // The last element lies inside the storage.
+    std::int64_t last = *first;
+    bool overflow = false, empty = false;
+    for (std::size_t d = 0; d < shape->size(); ++d) {
+      std::int64_t reach = 0;
+      empty = empty || (*shape)[d] == 0;
+      overflow = overflow || __builtin_mul_overflow((*shape)[d] - 1, (*strides)[d], &reach) ||
+                 __builtin_add_overflow(last, reach, &last);
+    }
+    if (!empty && (overflow || last >= size / dtype->size_bytes)) {
+      problem("storage", name, fmt::format("reaches beyond its {} bytes of data", size));
+      return true;
+    }
+    file_.types[member->second] = dtype;
+    file_.tensors.push_back({name, dtype, *shape, *strides, *first, member->second});
+    return true;
+  }
+
+  TorchFile& file_;
+  const std::string prefix_;
+  const bool grow_;
+  std::map<std::string, std::size_t, std::less<>> members_;
+  std::int64_t values_ = 0;
+};
+
+// torch before 1.6: pickles of a magic number, a version, the system and the object; then the keys of the storages, and
+// these in that order, each behind the number of its elements.
+TorchFile read_legacy(const unpack::ReadAt& read, std::int64_t size_bytes) {
+  std::string bytes(static_cast<std::size_t>(std::min(size_bytes, kMostPickleBytes)), '\0');
+  read(0, std::as_writable_bytes(std::span(bytes)));
+  TorchFile file;
+  file.has_crcs = false;
+  std::int64_t at = 0;
+  const auto next = [&] {
+    unpack::Pickle pickle(std::string_view(bytes).substr(static_cast<std::size_t>(at)), kMostPickleMemory);
+    at += static_cast<std::int64_t>(pickle.size_bytes());
+    return pickle;
+  };
+  for (int i = 0; i < 3; ++i) next();
+  const unpack::Pickle object = next(), keys = next();
+  Walk(file, "", true).value(object.root(), "", 0);
+  const auto cut = [&](const std::string& why) {
+    throw user_error("data.zip", fmt::format("a file of torch before 1.6 {} at byte {}", why, at));
+  };
+  for (std::size_t i = 0; i < keys.root().size(); ++i) {
+    const std::string name = fmt::format("data/{}", keys.root().item(i).text().value_or("?"));
+    const auto member = std::ranges::find(file.members, name, &unpack::ZipMember::name);
+    if (member == file.members.end()) cut(fmt::format("with a storage {} that no tensor names", shown_name(name)));
+    std::int64_t count = 0;
+    if (at > size_bytes - static_cast<std::int64_t>(sizeof count) - member->size_bytes) cut("that was cut off");
+    read(at, std::as_writable_bytes(std::span(&count, 1)));
+    const Dtype* const dtype = file.types[static_cast<std::size_t>(member - file.members.begin())];
+    if (dtype == nullptr || count != member->size_bytes / dtype->size_bytes)
+      cut(fmt::format("whose storage {} has another number of elements", shown_name(name)));
+    member->begin = at + static_cast<std::int64_t>(sizeof count);
+    at = member->begin + member->size_bytes;
+  }
+  if (at != size_bytes) cut("with more bytes than its storages take");
+  return file;
+}
+
+}  // namespace
+
+bool SavedTensor::dense() const {
+  std::int64_t expected = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] != 1 && strides[d] != expected) return false;
+    expected *= shape[d];
+  }
+  return true;
+}
+
+std::optional<std::vector<std::int64_t>> sizes_of(unpack::PickleValue value) {
+  if (value.global() == "torch.Size") value = value.arguments().item(0);
+  if (!value.is_list()) return std::nullopt;
+  std::vector<std::int64_t> numbers;
+  for (const PickleValue& item : value.items()) {
+    if (!item.integer() || *item.integer() < 0) return std::nullopt;
+    numbers.push_back(*item.integer());
+  }
+  return numbers;
+}
+
+bool is_torch_zip(std::string_view beginning) { return beginning.starts_with("PK\3\4"); }
+bool is_legacy_torch(std::string_view beginning) { return beginning.starts_with("\x80\x02\x8a\x0a"); }
+
+TorchFile read_torch_file(const unpack::ReadAt& read, std::int64_t size_bytes) {
+  std::string beginning(static_cast<std::size_t>(std::min<std::int64_t>(size_bytes, 4)), '\0');
+  read(0, std::as_writable_bytes(std::span(beginning)));
+  if (is_legacy_torch(beginning)) return read_legacy(read, size_bytes);
+  TorchFile file;
+  file.members = unpack::zip_members(read, size_bytes);
+  file.types.resize(file.members.size());
+  file.has_crcs = std::ranges::any_of(file.members, [](const auto& member) { return member.crc != 0; });
+  const auto text_of = [&](const unpack::ZipMember& member) {
+    std::string text(static_cast<std::size_t>(member.size_bytes), '\0');
+    read(member.begin, std::as_writable_bytes(std::span(text)));
+    return text;
+  };
+  constexpr std::string_view kPickle = "data.pkl", kByteOrder = "byteorder";
+  const auto pickle = std::ranges::find_if(file.members, [&](const auto& member) {
+    return member.name == kPickle || member.name.ends_with(fmt::format("/{}", kPickle));
+  });
+  if (pickle == file.members.end())
+    throw user_error("data.zip", "a zip archive without data.pkl: torch.save did not write it");
+  if (pickle->size_bytes > kMostPickleBytes)
+    throw user_error("data.pickle", fmt::format("a pickle of {} bytes, which is not read", pickle->size_bytes));
+  const std::string prefix = pickle->name.substr(0, pickle->name.size() - kPickle.size());
+  for (const auto& member : file.members) {
+    if (member.name != prefix + std::string(kByteOrder) || member.size_bytes > 16) continue;
+    if (const std::string order = text_of(member); order != "little") {
+      file.unread.push_back(
+          {"byteorder", fmt::format("its bytes are in the order '{}', which is not read", plain_text(order, 20))});
+    }
+  }
+  const std::string bytes = text_of(*pickle);
+  if (file.has_crcs && unpack::zip_crc(0, std::as_bytes(std::span(bytes))) != pickle->crc)
+    throw user_error("data.zip", "a zip archive whose data.pkl has another CRC-32 than its directory says");
+  const unpack::Pickle parsed(bytes, kMostPickleMemory);
+  Walk(file, prefix, false).value(parsed.root(), "", 0);
+  return file;
+}
+
+}  // namespace ms::foreign

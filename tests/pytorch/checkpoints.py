@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Checkpoints of a tiny model as PyTorch saves them, and what is in them. Needs PyTorch.
+
+checkpoints.py make DIR [CASE ...]     trains on gloo and saves: DIR/CASE/step-2, and DIR/CASE.json, what torch finds in it
+"""
+import json
+import os
+import sys
+from pathlib import Path
+
+# name -> ranks, how parameters are spread, how they are saved
+CASES = {
+    "plain-1": (1, "plain", "dcp"),
+    "fsdp-2": (2, "fsdp", "dcp"),
+    "fsdp-4-async": (4, "fsdp", "async"),
+    "hsdp-4": (4, "hsdp", "dcp"),
+    "ddp-2": (2, "ddp", "dcp"),
+    "file-1": (1, "plain", "file"),
+    "even-2": (2, "even", "dcp"),  # both files have the same layout
+    "megatron-2": (2, "even", "megatron"),  # the files around it as Megatron-LM and DeepSpeed write them
+    "deepspeed-2": (2, "even", "deepspeed"),
+    "legacy-1": (1, "plain", "legacy"),
+}
+
+
+def model(torch, spread):
+    if spread == "even":
+        torch.manual_seed(5)
+        return torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 6, bias=False),
+                                   torch.nn.Linear(6, 8, bias=False))
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wq = torch.nn.Linear(6, 5, bias=False)
+            self.norm = torch.nn.LayerNorm(6)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tok_embeddings = torch.nn.Embedding(7, 6)
+            self.layers = torch.nn.ModuleList([Block()])
+            self.output = torch.nn.Linear(5, 7, dtype=torch.bfloat16)
+
+        def forward(self, tokens):
+            x = self.layers[0].norm(self.tok_embeddings(tokens))
+            return self.output(self.layers[0].wq(x).bfloat16()).float()
+
+    torch.manual_seed(3)
+    return Model()
+
+
+def whole(value):
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def deepspeed(torch, rank, world, weights, target):
+    """ZeRO 1: the model by one rank, and of the optimizer each rank's part of all parameters in one row."""
+    target.mkdir(parents=True, exist_ok=True)
+    if rank == 0:
+        for name, value in weights.items():  # as ds_to_universal.py
+            (target / "zero" / name).mkdir(parents=True, exist_ok=True)
+            torch.save({"param": value, "cat_dim": 0}, target / "zero" / name / "fp32.pt")
+        shapes = [{name: value.shape for name, value in weights.items()}]
+        torch.save({"module": weights, "param_shapes": shapes, "dp_world_size": world, "mp_world_size": 1, "global_steps": 2,
+                    "ds_version": "0.17.0"}, target / "mp_rank_00_model_states.pt")
+    flat = torch.cat([value.flatten() for value in weights.values()])
+    part = flat.split(-(-len(flat) // world))[rank].clone()
+    torch.save({"optimizer_state_dict": {"zero_stage": 1, "partition_count": world, "single_partition_of_fp32_groups": [part],
+                                         "base_optimizer_state": {"state": {0: {"step": 2, "exp_avg": part / 2}}}}},
+               target / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+
+
+def rank_main(case, rank, store, directory):
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank))
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    torch.set_num_threads(1)
+    world, spread, how = CASES[case]
+    os.environ["WORLD_SIZE"] = str(world)
+    dist.init_process_group("cpu:gloo", rank=rank, world_size=world, store=dist.FileStore(str(store), world))
+    net = model(torch, spread)
+    if spread in ("fsdp", "hsdp", "even"):
+        from torch.distributed.device_mesh import init_device_mesh
+        try:
+            from torch.distributed.fsdp import fully_shard
+        except ImportError:
+            from torch.distributed._composable.fsdp import fully_shard
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if spread == "hsdp" else \
+            init_device_mesh("cpu", (world,))
+        if spread != "even":
+            fully_shard(net.output, mesh=mesh)  # of one type each
+        fully_shard(net, mesh=mesh)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    run = torch.nn.parallel.DistributedDataParallel(net) if spread == "ddp" else net
+    for step in range(2):
+        torch.manual_seed(10 * step + rank)
+        tokens = torch.randint(0, 7, (2, 4))
+        torch.nn.functional.cross_entropy(run(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+    flat = how in ("dcp", "async")
+    options = StateDictOptions(flatten_optimizer_state_dict=True) if flat else StateDictOptions()
+    weights, state = get_state_dict(net, optimizer, options=options)
+    if flat:  # each item has a kilobyte of its own
+        state = {key: value for key, value in state.items() if key.startswith("state.") or key.endswith(".lr")}
+    target = directory / case / {"megatron": "iter_0000002", "deepspeed": "global_step2"}.get(how, "step-2")
+    everything = {"model": weights} if spread == "even" else {"model": weights, "optimizer": state, "step": 2}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if how in ("dcp", "megatron"):
+        dcp.save(everything, checkpoint_id=str(target))
+    elif how == "async":
+        dcp.async_save(everything, checkpoint_id=str(target)).result()
+    elif how == "deepspeed":
+        deepspeed(torch, rank, world, {name: whole(value) for name, value in weights.items()}, target)
+    else:
+        torch.save(everything, f"{target}.pt", _use_new_zipfile_serialization=how == "file")
+
+    values = {name: whole(value) for name, value in sorted(weights.items())}
+    if rank == 0 and how == "megatron":
+        torch.save({"args": {"num_layers": 1}, "checkpoint_version": 3.0, "iteration": 2}, target / "common.pt")
+        (target / "metadata.json").write_text(json.dumps({"sharded_backend": "torch_dist", "sharded_backend_version": 1}))
+    if rank == 0:
+        from hashlib import sha256
+        truth = {"model." + name: {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
+                                   "sha256": sha256(value.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()}
+                 for name, value in values.items()}
+        (directory / f"{case}.json").write_text(json.dumps({"torch": torch.__version__, "tensors": truth}, indent=1) + "\n")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def make(directory, wanted):
+    import multiprocessing
+    import tempfile
+    context = multiprocessing.get_context("spawn")
+    for case, (world, _, _) in CASES.items():
+        if wanted and case not in wanted:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            ranks = [context.Process(target=rank_main, args=(case, rank, Path(scratch) / "store", directory))
+                     for rank in range(world)]
+            for rank in ranks:
+                rank.start()
+            for rank in ranks:
+                rank.join()
+        if any(rank.exitcode for rank in ranks):
+            sys.exit(f"{case}: a rank failed")
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[2]), sys.argv[3:])
