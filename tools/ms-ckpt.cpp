@@ -1,6 +1,5 @@
 // ms-ckpt: what checkpoints there are, whether they are sound, what they hold, and the same state in another form.
 #include "ckpt/manage_commands.h"
-#include "ckpt/read_commands.h"
 #include "foreign/commands.h"
 #include "train/commands/checkpoint_commands.h"
 
@@ -9,7 +8,7 @@ int main(int argc, char** argv) {
   const Tool tool{
       .name = "ms-ckpt",
       .summary = "list, verify, compare, convert and prune checkpoints",
-      .commands = {foreign::ls_command(), foreign::show_command(), foreign::verify_command(), ckpt::diff_command(),
+      .commands = {foreign::ls_command(), foreign::show_command(), foreign::verify_command(), foreign::diff_command(),
                    train::reshard_command(), train::import_command(), train::export_command(), ckpt::prune_command(),
                    ckpt::pin_command(), ckpt::unpin_command(), ckpt::repair_command(), ckpt::bench_command()},
       .description =

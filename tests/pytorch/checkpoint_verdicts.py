@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""What ms-ckpt says of checkpoints of PyTorch (checkpoints.py made them), sound and damaged in a hundred ways. Needs no PyTorch.
+"""What ms-ckpt says of checkpoints of PyTorch (checkpoints.py made them), sound and damaged in many ways.
 
 checkpoint_verdicts.py MS_CKPT DIR     exits 1 if a verdict is wrong
 """
-import io
 import json
 import os
 import pickle
@@ -12,95 +11,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import types
-import zipfile
-import zlib
 from pathlib import Path
 
+from checkpoint_edits import Named, Size, edit, patch, rewrite
+
 NAN, INFINITE = struct.pack("<I", 0x7FC00000), struct.pack("<I", 0xFF800000)
-
-
-class Stub:
-    """An object of a class of torch: its state, as data."""
-
-    def __setstate__(self, state):
-        self.__dict__.update(state if isinstance(state, dict) else {"_tuple": state})
-
-    def __getstate__(self):
-        return self.__dict__.get("_tuple", self.__dict__)
-
-
-def stubs(names):
-    """Makes the classes that a .metadata names, so that it can be read and written again without torch."""
-    for module, name in names:
-        if module not in sys.modules:
-            sys.modules[module] = types.ModuleType(module)
-        if not hasattr(sys.modules[module], name):
-            setattr(sys.modules[module], name, type(name, (Stub,), {"__module__": module, "__qualname__": name}))
-
-
-class Size(tuple):
-    """torch.Size, which pickles as a call with a tuple."""
-    __module__, __qualname__ = "torch", "Size"
-
-    def __reduce__(self):
-        return Size, (tuple(self),)
-
-
-class Named:
-    """A global such as torch.float32, or a call such as _get_layout: pickled as what it is named by."""
-
-    def __init__(self, *call):
-        self.call = call
-
-    def __reduce__(self):
-        return self.call
-
-
-class Reader(pickle.Unpickler):
-    def find_class(self, module, name):
-        if (module, name) == ("torch", "Size"):
-            sys.modules.setdefault("torch", types.ModuleType("torch")).Size = Size
-            return Size
-        stubs([(module, name)])
-        made = getattr(sys.modules[module], name)
-        if name in ("_get_layout", "_MEM_FORMAT_ENCODING"):
-            return lambda *arguments: Named(made, arguments)
-        return made
-
-
-def edit(path, change):
-    """Changes the Metadata of a checkpoint."""
-    metadata = Reader(io.BytesIO(path.read_bytes())).load()
-    change(metadata)
-    path.write_bytes(pickle.dumps(metadata, protocol=4))
-
-
-def patch(path, begin, size, name, at, value, mend=True):
-    """Writes bytes into a member of the archive in a part of a file; with `mend` also the CRC-32 that belongs to them."""
-    data = bytearray(path.read_bytes())
-    archive = data[begin:begin + size]
-    with zipfile.ZipFile(io.BytesIO(archive)) as reader:
-        info = next(i for i in reader.infolist() if i.filename.endswith(name))
-    head = begin + info.header_offset
-    data_at = head + 30 + sum(struct.unpack_from("<HH", data, head + 26))
-    data[data_at + at:data_at + at + len(value)] = value
-    if mend:
-        crc = struct.pack("<I", zlib.crc32(data[data_at:data_at + info.file_size]))
-        entry = data.rindex(info.filename.encode(), begin, begin + size) - 46
-        data[entry + 16:entry + 20] = crc
-    path.write_bytes(data)
-
-
-def rewrite(path, change):
-    """Writes an archive anew, with members changed by change(name, data): None leaves one out."""
-    with zipfile.ZipFile(path) as reader:
-        members = [(i.filename, reader.read(i)) for i in reader.infolist()]
-    with zipfile.ZipFile(path, "w") as writer:
-        for name, data in members:
-            data = change(name, data)
-            if data is not None:
-                writer.writestr(zipfile.ZipInfo(name), data)
 
 
 class Judge:
@@ -139,7 +54,8 @@ class Judge:
             status, problems, doubts, out = self.verdict(copy)
             wanted = code if code is not None else 1 if problem else 0
             holds = status == wanted and (problem in problems if problem else not problems) and (not doubt or doubt in doubts)
-            self.expect(f"{case}, {what}", holds, f"{status}, problems {problems}, doubts {doubts}, expected {problem or doubt}")
+            seen = f"{status}, problems {problems}, doubts {doubts}, expected {problem or doubt}"
+            self.expect(f"{case}, {what}", holds, seen)
 
     def sound(self, case):
         path = next((self.made / case).iterdir())
@@ -147,7 +63,8 @@ class Judge:
         status, problems, doubts, _ = self.verdict(path)
         self.expect(f"{case}, sound", (status, problems) == (0, set()) and not doubts - {"stale"}, (status, problems, doubts))
         shown = json.loads(self.ask("show", "--json", path)[1])
-        tensors = {t["name"].removeprefix("model.").removeprefix("mp_rank_00_model_states.module."): t for t in shown["tensors"]}
+        tensors = {t["name"].removeprefix("model.").removeprefix("mp_rank_00_model_states.module."): t
+                   for t in shown["tensors"]}
         for name, tensor in truth["tensors"].items():
             seen = tensors.get(name.removeprefix("model."))
             self.expect(f"{case}, {name}", seen and (seen["dtype"], seen["shape"]) == (tensor["dtype"], tensor["shape"]), seen)
@@ -161,7 +78,8 @@ def dcp_damages(judge, case):
     parts = [(t["name"], b) for t in shown["tensors"] for b in t["boxes"]]
     for name, box in parts:  # a bit of each tensor, of its pickle, and of the archive's directory
         place = (box["begin"], box["size_bytes"])
-        judge.damage(f"flip in {name}", case, lambda c, b=box, p=place: patch(c / b["file"], *p, "data/0", 1, b"\x99\x77", False), "crc")
+        judge.damage(f"flip in {name}", case,
+                     lambda c, b=box, p=place: patch(c / b["file"], *p, "data/0", 1, b"\x99\x77", False), "crc")
     name, box = parts[0]
     part = (box["begin"], box["size_bytes"])
     judge.damage("flip in a pickle", case, lambda c: patch(c / box["file"], *part, "data.pkl", 9, b"\x00\xff", False), "zip")
@@ -181,7 +99,8 @@ def dcp_damages(judge, case):
     judge.damage(".metadata missing", case, lambda c: (c / ".metadata").unlink(), "unfinished")
     judge.damage(".metadata cut", case, lambda c: os.truncate(c / ".metadata", 500), "metadata")
     judge.damage(".metadata empty", case, lambda c: os.truncate(c / ".metadata", 0), "metadata")
-    judge.damage(".metadata of something else", case, lambda c: (c / ".metadata").write_bytes(pickle.dumps({"a": 1})), "metadata")
+    judge.damage(".metadata of something else", case,
+                 lambda c: (c / ".metadata").write_bytes(pickle.dumps({"a": 1})), "metadata")
     judge.damage("a file of another save", case, lambda c: (c / "__9_0.distcp").write_bytes(b"x"), doubt="unnamed-file")
     judge.damage(".metadata.tmp", case, lambda c: (c / ".metadata.tmp").write_bytes(b"x"), doubt="stale")
     judge.damage("old .metadata", case, lambda c: os.utime(c / ".metadata", (1e9, 1e9)), doubt="stale")
@@ -193,12 +112,19 @@ def dcp_damages(judge, case):
     judge.damage("infinite", case, lambda c: patch(c / wide["file"], *place, "data/0", 4, INFINITE), "infinite")
     steps = [b for n, b in parts if n.endswith(".step")]
     if steps:
-        judge.damage("steps", case, lambda c: patch(c / steps[0]["file"], steps[0]["begin"], steps[0]["size_bytes"], "data/0", 0,
-                                                    struct.pack("<f", 7)), doubt="steps")
+        first = (steps[0]["begin"], steps[0]["size_bytes"])
+        judge.damage("steps", case,
+                     lambda c: patch(c / steps[0]["file"], *first, "data/0", 0, struct.pack("<f", 7)), doubt="steps")
 
     # Metadata that does not fit.
     def infos(metadata):
         return list(metadata.storage_data.items())
+
+    def taller(size):
+        return Size((size[0] + 1, *size[1:]))
+
+    def retype(c, types):
+        (c / ".metadata").write_bytes((c / ".metadata").read_bytes().replace(b"float32", types))
 
     def chunk(metadata):
         return next(t for n, t in metadata.state_dict_metadata.items() if n == name).chunks
@@ -212,8 +138,7 @@ def dcp_damages(judge, case):
         ("path above", lambda m: setattr(infos(m)[0][1], "relative_path", "../" + infos(m)[0][1].relative_path), "path"),
         ("path elsewhere", lambda m: setattr(infos(m)[0][1], "relative_path", "/etc/passwd"), "path"),
         ("not described", lambda m: m.state_dict_metadata.pop(name), "metadata"),
-        ("hole", lambda m: setattr(m.state_dict_metadata[name], "size", Size((m.state_dict_metadata[name].size[0] + 1,
-                                                                              *m.state_dict_metadata[name].size[1:]))), "tiling"),
+        ("hole", lambda m: setattr(m.state_dict_metadata[name], "size", taller(m.state_dict_metadata[name].size)), "tiling"),
         ("outside", lambda m: setattr(chunk(m)[-1], "sizes", Size((99, *chunk(m)[-1].sizes[1:]))), "tiling"),
         ("shape", lambda m: setattr(chunk(m)[-1], "sizes", Size(reversed(chunk(m)[-1].sizes))), "shape"),
         ("giant shape", lambda m: setattr(m.state_dict_metadata[name], "size", Size([1 << 62] * 2)), "tiling"),
@@ -221,11 +146,12 @@ def dcp_damages(judge, case):
     ):
         judge.damage(what, case, lambda c, change=change: edit(c / ".metadata", change), problem)
     judge.damage("as it was", case, lambda c: edit(c / ".metadata", lambda _: None))
-    judge.damage("type", case, lambda c: (c / ".metadata").write_bytes((c / ".metadata").read_bytes().replace(b"float32", b"float64")), "type")
-    judge.damage("unknown type", case, lambda c: (c / ".metadata").write_bytes((c / ".metadata").read_bytes().replace(b"float32", b"float99")),
-                 code=74, doubt="type")
-    judge.damage("transform", case, lambda c: edit(c / ".metadata", lambda m: setattr(infos(m)[0][1], "transform_descriptors",
-                                                                                      ["stream.zstd/1"])), code=74, doubt="transform")
+    judge.damage("type", case, lambda c: retype(c, b"float64"), "type")
+    judge.damage("unknown type", case, lambda c: retype(c, b"float99"), code=74, doubt="type")
+
+    def packed(metadata):
+        infos(metadata)[0][1].transform_descriptors = ["stream.zstd/1"]
+    judge.damage("transform", case, lambda c: edit(c / ".metadata", packed), code=74, doubt="transform")
     judge.expect("nothing was run", not Path("executed").exists(), "executed")
 
     def linked(c):
@@ -247,16 +173,6 @@ def pair_damages(judge):
     judge.damage("metadata of another save", "fsdp-2", lambda c: shutil.copy(other / ".metadata", c), "missing-file")
     judge.damage("file of another save", "fsdp-2", lambda c: shutil.copy(other / "__0_0.distcp", c), "zip")
 
-    # Experts that begin as copies of one another are sound.
-    def experts(metadata):
-        for tensor in metadata.state_dict_metadata.values():
-            tensor.size = Size((*tensor.size, 1))
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / "step-2"
-        shutil.copytree(next((judge.made / "even-2").iterdir()), copy)
-        edit(copy / ".metadata", experts)
-        judge.expect("a dim more is no box of these", "metadata" in judge.verdict(copy)[1], judge.verdict(copy))
-
 
 def file_damages(judge, case):
     judge.sound(case)
@@ -268,16 +184,19 @@ def file_damages(judge, case):
         return judge.damage("longer", case, lambda c: open(c, "ab").write(b"x"), "zip")
     judge.damage("flip", case, lambda c: patch(c, 0, size, "data/0", 1, b"\x99\x77", False), "crc")
     judge.damage("NaN", case, lambda c: patch(c, 0, size, "data/0", 4, NAN), "nan")
-    judge.damage("storage missing", case, lambda c: rewrite(c, lambda n, d: None if n.endswith("data/3") else d), "storage")
+    judge.damage("storage missing", case, lambda c: rewrite(c, lambda n, d: None if n.endswith("data/1") else d), "storage")
     judge.damage("storage shorter", case, lambda c: rewrite(c, lambda n, d: d[:-2] if n.endswith("data/0") else d), "storage")
     judge.damage("storage longer", case, lambda c: rewrite(c, lambda n, d: d + b"12" if n.endswith("data/0") else d), "storage")
     judge.damage("no pickle", case, lambda c: rewrite(c, lambda n, d: None if n.endswith("data.pkl") else d), "zip")
-    judge.damage("big-endian", case, lambda c: rewrite(c, lambda n, d: b"big" if n.endswith("byteorder") else d), code=74, doubt="byteorder")
+    judge.damage("big-endian", case,
+                 lambda c: rewrite(c, lambda n, d: b"big" if n.endswith("byteorder") else d), code=74, doubt="byteorder")
     call = b"\x80\x02cos\nsystem\nX\x0e\x00\x00\x00touch executed\x85R."
-    judge.damage("a pickle that would run a program", case, lambda c: rewrite(c, lambda n, d: call if n.endswith("data.pkl") else d))
+    judge.damage("a pickle that would run a program", case,
+                 lambda c: rewrite(c, lambda n, d: call if n.endswith("data.pkl") else d))
     judge.expect("nothing was run", not Path("executed").exists(), "executed")
     mask = struct.pack("<I", 0xFF800000) * 30 + bytes(48)
-    judge.damage("a mask", case, lambda c: rewrite(c, lambda n, d: mask[:len(d)] if n.endswith("data/0") else d), doubt="infinite")
+    judge.damage("a mask", case,
+                 lambda c: rewrite(c, lambda n, d: mask[:len(d)] if n.endswith("data/0") else d), doubt="infinite")
 
     def without_crcs(c):
         data = bytearray(c.read_bytes())
@@ -288,7 +207,8 @@ def file_damages(judge, case):
                 place = data.find(magic, place + 4)
         c.write_bytes(data)
     judge.damage("no checksums", case, without_crcs)
-    judge.damage("deep pickle", case, lambda c: rewrite(c, lambda n, d: b"\x80\x02" + b"]" * 70 + b"a" * 69 + b"." if n.endswith("data.pkl") else d), "zip")
+    judge.damage("deep pickle", case,
+                 lambda c: rewrite(c, lambda n, d: b"\x80\x02" + b"]" * 70 + b"a" * 69 + b"." if n.endswith("data.pkl") else d), "zip")
     bomb = b"\x80\x02]q\x00(K\x01K\x02e" + b"".join(b"]q%c(h%ch%ce" % (i, i - 1, i - 1) for i in range(1, 40)) + b"."
     judge.damage("memo bomb", case, lambda c: rewrite(c, lambda n, d: bomb if n.endswith("data.pkl") else d), "zip")
 
@@ -297,11 +217,13 @@ def megatron_damages(judge, case):
     dcp_damages(judge, case)
     judge.damage("metadata.json missing", case, lambda c: (c / "metadata.json").unlink(), "unfinished")
     judge.damage("metadata.json cut", case, lambda c: os.truncate(c / "metadata.json", 9), "unfinished")
-    judge.damage("another backend", case, lambda c: (c / "metadata.json").write_text('{"sharded_backend": "zarr"}'), code=74, doubt="backend")
+    judge.damage("another backend", case,
+                 lambda c: (c / "metadata.json").write_text('{"sharded_backend": "zarr"}'), code=74, doubt="backend")
     judge.damage("common.pt missing", case, lambda c: (c / "common.pt").unlink(), "missing-file")
     judge.damage("common.pt cut", case, lambda c: os.truncate(c / "common.pt", 400), "zip")
     common = (judge.made / case / "iter_0000002/common.pt").stat().st_size
-    judge.damage("flip in common.pt", case, lambda c: patch(c / "common.pt", 0, common, "data.pkl", 9, b"\x00\xff", False), "zip")
+    judge.damage("flip in common.pt", case,
+                 lambda c: patch(c / "common.pt", 0, common, "data.pkl", 9, b"\x00\xff", False), "zip")
 
 
 def deepspeed_damages(judge, case):
@@ -312,7 +234,69 @@ def deepspeed_damages(judge, case):
             judge.damage(f"{name} missing", case, lambda c, n=name: (c / n).unlink(), "missing-file")
         judge.damage(f"{name} cut", case, lambda c, n=name, s=size: os.truncate(c / n, s // 2), "zip")
         judge.damage(f"NaN in {name}", case, lambda c, n=name, s=size: patch(c / n, 0, s, "data/0", 4, NAN), "nan")
-        judge.damage(f"flip in {name}", case, lambda c, n=name, s=size: patch(c / n, 0, s, "data/0", 1, b"\x99\x77", False), "crc")
+        judge.damage(f"flip in {name}", case,
+                     lambda c, n=name, s=size: patch(c / n, 0, s, "data/0", 1, b"\x99\x77", False), "crc")
+
+
+def differences(judge):
+    """The same tensors in other layouts and formats are equal; others are told apart, each by its name."""
+    def path(case):
+        return next((judge.made / case).iterdir())
+
+    def ask(a, b):
+        code, out, err = judge.ask("diff", "--json", a, b)
+        return code, json.loads(out) if out else err
+    for a, b in (("even-2", "whole-2"), ("even-2", "megatron-2"), ("file-1", "legacy-1")):
+        code, found = ask(path(a), path(b))
+        judge.expect(f"diff {a} {b}",
+                     code == 0 and found["equal"] and len(found["tensors"]) > 2 and not found["unmatched"], found)
+    code, found = ask(path("fsdp-2"), path("hsdp-4"))
+    differing = [t for t in found["tensors"] if t["differing"]]
+    judge.expect("diff of two runs", code == 1 and differing and all(t["max_abs"] > 0 for t in differing), found)
+    code, found = ask(path("even-2"), path("fsdp-2"))
+    judge.expect("diff of two models",
+                 code == 1 and {"name": "model.0.weight", "a": "float32 [10, 4]", "b": ""} in found["unmatched"], found)
+    shown = json.loads(judge.ask("show", "--json", path("even-2"))[1])
+    last = shown["tensors"][0]["boxes"][-1]
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "step-2"
+        shutil.copytree(path("even-2"), copy)
+        patch(copy / last["file"], last["begin"], last["size_bytes"], "data/0", 4, struct.pack("<f", 1000))
+        code, found = ask(path("even-2"), copy)
+        rows = [(t["name"], t["differing"]) for t in found["tensors"] if t["differing"]]
+        judge.expect("diff of one element", code == 1 and rows == [(shown["tensors"][0]["name"], 1)], found)
+        (copy / ".metadata").unlink()
+        judge.expect("diff of a save that was cut off", ask(path("even-2"), copy)[0] == 74, ask(path("even-2"), copy))
+    judge.expect("diff with nothing", ask(path("even-2"), judge.made)[0] == 2, "")
+
+
+def imports(judge):
+    """A Llama in shards, under the names of transformers and of torchtitan, is the model that transformers saved."""
+    made = judge.made / "llama"
+    config = made / "hf/config.json"
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch)
+        done = judge.ask("import", "-o", out / "hf", made / "hf")
+        judge.expect("import hf", done[0] == 0, done)
+        for name in ("fsdp", "titan"):
+            done = judge.ask("import", "-o", out / name, "--config", config, made / name / "step-2")
+            judge.expect(f"import {name}", done[0] == 0, done)
+            done = judge.ask("diff", out / "hf", out / name)
+            judge.expect(f"import {name}, the same weights", done[0] == 0, done)
+        done = judge.ask("import", "-o", out / "x", made / "fsdp/step-2")
+        judge.expect("import without a config.json", done[0] == 2 and "--config" in done[2], done)
+        done = judge.ask("import", "-o", out / "x", "--config", config, next((judge.made / "fsdp-2").iterdir()))
+        judge.expect("import of another model", done[0] == 2 and not (out / "x").exists(), done)
+        for what, code, change in (("cut", 74, lambda c: os.truncate(c / "__1_0.distcp", 100)),
+                                   ("unfinished", 74, lambda c: (c / ".metadata").unlink()),
+                                   ("with another type than the metadata", 74, lambda c: (c / ".metadata").write_bytes(
+                                       (c / ".metadata").read_bytes().replace(b"float32", b"float64")))):
+            copy = out / "copy"
+            shutil.copytree(made / "fsdp/step-2", copy)
+            change(copy)
+            done = judge.ask("import", "-o", out / "y", "--config", config, copy)
+            judge.expect(f"import of one that is {what}", done[0] == code or what.startswith("with") and done[0] == 2, done)
+            shutil.rmtree(copy)
 
 
 def latest_good(judge):
@@ -339,16 +323,18 @@ def main():
     judge = Judge(str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve())
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
-        for case in sorted(p.name for p in judge.made.iterdir() if p.is_dir()):
+        for case in sorted(p.name for p in judge.made.iterdir() if p.is_dir() and p.name != "llama"):
             if case.startswith("deepspeed"):
                 deepspeed_damages(judge, case)
             elif case.startswith("megatron"):
                 megatron_damages(judge, case)
-            elif case.startswith(("file", "legacy")):
+            elif case.startswith(("file", "legacy", "whole")):
                 file_damages(judge, case)
             else:
                 dcp_damages(judge, case)
         pair_damages(judge)
+        differences(judge)
+        imports(judge)
         latest_good(judge)
         os.chdir("/")
     print(f"{judge.count} verdicts, {judge.wrong} wrong")

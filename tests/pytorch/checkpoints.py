@@ -19,6 +19,7 @@ CASES = {
     "even-2": (2, "even", "dcp"),  # both files have the same layout
     "megatron-2": (2, "even", "megatron"),  # the files around it as Megatron-LM and DeepSpeed write them
     "deepspeed-2": (2, "even", "deepspeed"),
+    "whole-2": (2, "even", "whole"),  # the weights of even-2
     "legacy-1": (1, "plain", "legacy"),
 }
 
@@ -113,6 +114,10 @@ def rank_main(case, rank, store, directory):
         dcp.save(everything, checkpoint_id=str(target))
     elif how == "async":
         dcp.async_save(everything, checkpoint_id=str(target)).result()
+    elif how == "whole":
+        full = {name: whole(value).t().contiguous().t() if value.ndim == 2 else whole(value) for name, value in weights.items()}
+        if rank == 0:  # transposed in memory, which torch.save keeps
+            torch.save({"model": full}, f"{target}.pt")
     elif how == "deepspeed":
         deepspeed(torch, rank, world, {name: whole(value) for name, value in weights.items()}, target)
     else:
@@ -132,15 +137,58 @@ def rank_main(case, rank, store, directory):
     dist.destroy_process_group()
 
 
+TITAN = {"model.embed_tokens": "tok_embeddings", "model.layers": "layers", "self_attn.q_proj": "attention.wq",
+         "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv", "self_attn.o_proj": "attention.wo",
+         "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3",
+         "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "model.norm": "norm", "lm_head": "output"}
+
+
+def llama_main(_, rank, store, directory):
+    """One Llama: as transformers saves it (hf), sharded by FSDP2 (fsdp/step-2), and under torchtitan's names (titan/step-2)."""
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from transformers import LlamaConfig, LlamaForCausalLM
+    dist.init_process_group("cpu:gloo", rank=rank, world_size=2, store=dist.FileStore(str(store), 2))
+    torch.manual_seed(7)
+    net = LlamaForCausalLM(LlamaConfig(vocab_size=16, hidden_size=8, intermediate_size=12, num_hidden_layers=1,
+                                       num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=16,
+                                       tie_word_embeddings=False))
+    if rank == 0:
+        net.save_pretrained(directory / "hf")
+    titan = LlamaForCausalLM(net.config)
+    titan.load_state_dict(net.state_dict())
+    with torch.no_grad():  # pairs lie side by side there
+        for layer in titan.model.layers:
+            for proj in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+                rows, columns = proj.weight.shape
+                proj.weight.copy_(proj.weight.view(-1, 2, 2, columns).transpose(1, 2).reshape(rows, columns))
+    for model, name in ((net, "fsdp"), (titan, "titan")):
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        state = model.state_dict()
+        if name == "titan":
+            for theirs, ours in TITAN.items():
+                state = {key.replace(theirs, ours): value for key, value in state.items()}
+        optimizer = {"state": {next(iter(state)) + ".exp_avg": torch.zeros(3)}}
+        dcp.save({"model" if name == "fsdp" else "": state, "optimizer": optimizer} if name == "fsdp" else
+                 {**state, "optimizer": optimizer}, checkpoint_id=str(directory / name / "step-2"))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def make(directory, wanted):
     import multiprocessing
     import tempfile
     context = multiprocessing.get_context("spawn")
-    for case, (world, _, _) in CASES.items():
+    for case, world, main in [(case, row[0], rank_main) for case, row in CASES.items()] + [("llama", 2, llama_main)]:
         if wanted and case not in wanted:
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            ranks = [context.Process(target=rank_main, args=(case, rank, Path(scratch) / "store", directory))
+            ranks = [context.Process(target=main, args=(case, rank, Path(scratch) / "store",
+                                                        directory / case if main == llama_main else directory))
                      for rank in range(world)]
             for rank in ranks:
                 rank.start()

@@ -11,6 +11,7 @@
 #include "ckpt/command_support.h"
 #include "ckpt/read_commands.h"
 #include "ckpt/report.h"
+#include "foreign/diff.h"
 #include "foreign/report.h"
 
 namespace ms::foreign {
@@ -63,6 +64,23 @@ int verify_others(const Args& args, const std::vector<Place>& places) {
   progress.finish();
   ckpt::print_result(args, verify_json(verified), verify_text(verified));
   return damaged ? kCheckFailed : unreadable ? static_cast<int>(ExitCode::storage) : kOk;
+}
+
+int diff_others(const Args& args, const std::vector<Place>& places) {
+  const std::vector<Place> others = others_in(args.get("B"));
+  if (others.empty())
+    throw user_error("ckpt.foreign",
+                     fmt::format("{} is of another program, and {} is not", args.get("A"), args.get("B")));
+  const Checkpoint a = open(places.back().path), b = open(others.back().path);
+  for (const Checkpoint* one : {&a, &b}) {
+    if (!one->finished)
+      throw Error("ckpt.incomplete", Blame::storage, fmt::format("{}: {}", one->path, one->problems.front().text));
+  }
+  ckpt::ByteProgress progress("diff", size_bytes(a));
+  const Diff found = diff(a, b, progress.update());
+  progress.finish();
+  ckpt::print_result(args, diff_json(a, b, found), diff_text(a, b, found, args.has("all")));
+  return found.equal() ? kOk : kCheckFailed;
 }
 
 // Prints the newest sound checkpoint of a directory, and why newer ones were passed over.
@@ -126,6 +144,15 @@ Command show_command() {
   Command command = ckpt::show_command();
   command.description += std::string(kOthers).substr(2);
   return extended(std::move(command), "PATH", show_other);
+}
+
+Command diff_command() {
+  Command command = ckpt::diff_command();
+  command.description +=
+      "\n\nOf two checkpoints of other programs (ms-ckpt verify says which), all tensors are compared by name, "
+      "whatever "
+      "formats and layouts hold them.";
+  return extended(std::move(command), "A", diff_others);
 }
 
 Command verify_command() {

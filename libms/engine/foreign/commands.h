@@ -8,5 +8,6 @@ namespace ms::foreign {
 Command ls_command();
 Command show_command();
 Command verify_command();
+Command diff_command();
 
 }  // namespace ms::foreign

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -18,9 +19,12 @@ namespace fs = std::filesystem;
 
 std::string beginning_of(const std::string& path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) return {};
-  const Source source(path);
-  return source.text(0, std::min<std::int64_t>(source.size_bytes(), 4));
+  std::string text;
+  if (!fs::is_regular_file(path, error)) return text;
+  std::ifstream file(path, std::ios::binary);  // one that may not be read is none
+  std::array<char, 4> bytes{};
+  file.read(bytes.data(), bytes.size());
+  return text.assign(bytes.data(), static_cast<std::size_t>(file.gcount()));
 }
 
 // The number behind the last of these words in a name; or the name, where it is a number.

@@ -31,13 +31,14 @@ std::int64_t export_bytes(const ckpt::Parameters& from, const ExportOptions& opt
 void export_model(const ckpt::Parameters& from, const nn::ModelConfig& model, const std::string& out,
                   const ExportOptions& options);
 
-// The model that a directory's config.json describes. Errors of parse_config().
-nn::ModelConfig read_model(const std::string& hf_dir);
+// The model that a directory's config.json describes, or that file itself. Errors of parse_config().
+nn::ModelConfig read_model(const std::string& path);
 
-// Writes the weights as a checkpoint of step 0 into `dir` and returns its path. `manifest` brings what only the caller
-// knows (run, created, version, config); step, layout, type and files are filled in. bf16 stays bf16; where anything is
-// f32 or f16, all becomes f32. Error("hf.import", user): tensors missing, left over, of another shape or type.
-// `progress`: as of ckpt::write_checkpoint.
+// Writes the weights of a model's directory, or of a checkpoint of another program, as a checkpoint of step 0 into
+// `dir` and returns its path. `manifest` brings what only the caller knows (run, created, version, config); step,
+// layout, type and files are filled in. bf16 stays bf16; where anything is f32 or f16, all becomes f32.
+// Error("hf.import", user): tensors missing, left over, of another shape or type. `progress`: as of
+// ckpt::write_checkpoint.
 std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model, ckpt::Manifest manifest,
                          const std::string& dir, const std::function<void(std::int64_t)>& progress = {});
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "hf/convert.h"
+#include "hf/foreign_tensors.h"
 #include "hf/json_value.h"
 #include "hf/model_json.h"
 #include "hf/names.h"
@@ -26,15 +27,15 @@ constexpr std::size_t kCompareBytes = std::size_t{1} << 20;
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 // The tensors by the names of a model with a head, whichever way it was saved. A tied matrix may have the head's name.
-std::map<std::string, TensorView> with_prefix(const TensorSet& set, const nn::ModelConfig& model) {
+std::map<std::string, TensorView> with_prefix(std::map<std::string, TensorView> named, const nn::ModelConfig& model) {
   const std::string prefix = prefix_of(model), embedding = embedding_name(model);
-  std::map<std::string, TensorView> named = set.tensors();
   const bool only_head = model.tied_embeddings && named.contains(kHeadName) && !named.contains(embedding);
   const bool has_prefix =
       std::ranges::any_of(named, [&](const auto& tensor) { return tensor.first.starts_with(prefix); });
   if (!has_prefix && (only_head || named.contains(embedding.substr(prefix.size())))) {
-    named.clear();
-    for (const auto& [name, view] : set.tensors()) named.emplace(name == kHeadName ? name : prefix + name, view);
+    std::map<std::string, TensorView> prefixed;
+    for (const auto& [name, view] : named) prefixed.emplace(name == kHeadName ? name : prefix + name, view);
+    named = std::move(prefixed);
   }
   if (model.tied_embeddings && named.contains(kHeadName) && !named.contains(embedding)) {
     auto head = named.extract(kHeadName);
@@ -136,19 +137,22 @@ struct Origin {  // of a piece
 
 }  // namespace
 
-nn::ModelConfig read_model(const std::string& hf_dir) {
-  const std::string path = hf_dir + "/config.json";
-  if (std::error_code error; !std::filesystem::exists(path, error)) {
-    throw user_error("hf.model", fmt::format("'{}' has no config.json", hf_dir),
-                     "name the directory of a Hugging Face model, with config.json and the weights as safetensors");
+nn::ModelConfig read_model(const std::string& path) {
+  std::error_code error;
+  const std::string file = std::filesystem::is_regular_file(path, error) ? path : path + "/config.json";
+  if (!std::filesystem::exists(file, error)) {
+    throw user_error(
+        "hf.model", fmt::format("'{}' has no config.json", path),
+        "name the directory of a Hugging Face model, with config.json and the weights as safetensors; for a "
+        "checkpoint of another program, give --config");
   }
-  return parse_config(read_text(path), path);
+  return parse_config(read_text(file), file);
 }
 
 std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model, ckpt::Manifest manifest,
                          const std::string& dir, const std::function<void(std::int64_t)>& progress) {
-  const TensorSet set(hf_dir);
-  const std::map<std::string, TensorView> found = with_prefix(set, model);
+  const std::map<std::string, TensorView> found =
+      with_prefix(is_foreign_checkpoint(hf_dir) ? foreign_tensors(hf_dir, model) : TensorSet(hf_dir).tensors(), model);
   const std::vector<Mapped> tensors = tensors_of(model);
   const std::vector<const TensorView*> views = match(found, tensors, model, hf_dir);
   const bool all_bf16 = std::ranges::all_of(views, [](const auto* view) { return view->dtype == Dtype::bf16; });

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -32,10 +33,13 @@ struct TensorView {
   std::string dtype_name;  // as the file says it: "F32", "I64"
   std::vector<std::int64_t> shape;
   std::shared_ptr<const MappedFile> file;
-  std::size_t begin = 0, size_bytes = 0;  // in the file
+  std::size_t begin = 0, size_bytes = 0;                                          // in the file
+  std::function<void(std::size_t at, std::span<std::byte> out)> read_other = {};  // of one that is in no such file
 
   // Copies bytes of the tensor, from its byte `at` on. Error("file.cut", storage): the file has shrunk since.
-  void read(std::size_t at, std::span<std::byte> out) const { file->read(begin + at, out); }
+  void read(std::size_t at, std::span<std::byte> out) const {
+    read_other ? read_other(at, out) : file->read(begin + at, out);
+  }
   std::vector<std::byte> read() const;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/print.h"
 #include "base/utc.h"
@@ -64,16 +65,17 @@ int run_reshard(const Args& args) {
 int run_import(const Args& args) {
   require_word(args, "format", {"hf"});
   const std::string output = args.get("output"), from = args.get("HF_DIR");
-  const nn::ModelConfig model = hf::read_model(from);
+  const std::string config = args.has("config") ? args.get("config") : from;
+  const nn::ModelConfig model = hf::read_model(config);
   std::random_device random;
   Manifest manifest;
   manifest.run = hash_hex(std::uint64_t{random()} << 32U | random());
   manifest.created = utc_text(SystemClock().wall_s());
   manifest.version = kVersion;
-  manifest.config = load_text(hf::to_toml(model), from + "/config.json", {}).resolved;
+  manifest.config = load_text(hf::to_toml(model), config, {}).resolved;
   ByteProgress progress("import", 0);
   const std::string path = hf::import_model(from, model, manifest, output, progress.update());
-  hf::copy_companions(from, hf::companions_beside(path));
+  hf::copy_companions(args.has("config") ? parent_directory(config) : from, hf::companions_beside(path));
   progress.finish();
   print_out("{}\n", path);
   return kOk;
@@ -130,9 +132,13 @@ Command reshard_command() {
 Command import_command() {
   return {
       .name = "import",
-      .summary = "convert a Hugging Face model to a checkpoint",
-      .positionals = {{"HF_DIR", "A directory with config.json and safetensors."}},
-      .options = {output_option("The directory of checkpoints to write into."), format_option()},
+      .summary = "convert a Hugging Face model or the weights of a PyTorch checkpoint to a checkpoint",
+      .positionals = {{"HF_DIR",
+                       "A directory with config.json and safetensors, or a checkpoint of PyTorch (ms-ckpt show lists "
+                       "its tensors) whose names are those of transformers or of torchtitan's Llama."}},
+      .options = {output_option("The directory of checkpoints to write into."),
+                  {"config", "FILE", "config.json of the model, for a checkpoint of PyTorch (default: in HF_DIR)."},
+                  format_option()},
       .run = run_import,
       .description =
           "The checkpoint has step 0 and no optimizer state. Prints its path. To start a run from it, set "

@@ -1,0 +1,121 @@
+#include "foreign/diff.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "foreign/read.h"
+
+namespace ms::foreign {
+namespace {
+
+constexpr std::int64_t kCompareBytes = std::int64_t{4} << 20;
+constexpr std::size_t kShownUnmatched = 20;
+
+double number_at(const Dtype& dtype, const std::byte* at) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, static_cast<std::size_t>(dtype.size_bytes));
+  return std::bit_cast<float>(dtype.size_bytes == 2 ? bits << 16 : bits);
+}
+
+void compare(const Dtype& dtype, std::span<const std::byte> a, std::span<const std::byte> b, TensorDiff& row) {
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return;
+  const auto element = static_cast<std::size_t>(dtype.size_bytes);
+  const bool is_number = dtype.name == "float32" || dtype.name == "bfloat16";
+  for (std::size_t at = 0; at < a.size(); at += element) {
+    if (std::memcmp(&a[at], &b[at], element) == 0) continue;
+    ++row.differing;
+    if (!is_number || std::isnan(row.max_abs)) continue;
+    const double apart = std::abs(number_at(dtype, &a[at]) - number_at(dtype, &b[at]));
+    row.max_abs = std::isnan(apart) ? apart : std::max(row.max_abs, apart);
+  }
+}
+
+std::string form_of(const Tensor& tensor) {
+  return fmt::format("{} [{}]", tensor.dtype == nullptr ? "?" : tensor.dtype->name, fmt::join(tensor.shape, ", "));
+}
+
+}  // namespace
+
+bool Diff::equal() const {
+  return unmatched.empty() && std::ranges::all_of(tensors, [](const TensorDiff& row) { return row.differing == 0; });
+}
+
+Diff diff(const Checkpoint& a, const Checkpoint& b, const std::function<void(std::int64_t)>& progress) {
+  std::map<std::string, std::pair<const Tensor*, const Tensor*>> by_name;
+  for (const Tensor& tensor : a.tensors) by_name[tensor.name].first = &tensor;
+  for (const Tensor& tensor : b.tensors) by_name[tensor.name].second = &tensor;
+  Diff result;
+  std::int64_t done = 0;
+  std::vector<std::byte> of_a, of_b;
+  for (const auto& [name, pair] : by_name) {
+    const auto [left, right] = pair;
+    const std::string form_a = left == nullptr ? "" : form_of(*left), form_b = right == nullptr ? "" : form_of(*right);
+    if (form_a != form_b) {
+      result.unmatched.push_back({name, form_a, form_b});
+      continue;
+    }
+    TensorReader read_a(a, *left), read_b(b, *right);
+    TensorDiff row{.name = name, .elements = read_a.size_bytes() / left->dtype->size_bytes};
+    for (std::int64_t at = 0; at < read_a.size_bytes(); at += kCompareBytes) {
+      of_a.resize(static_cast<std::size_t>(std::min(kCompareBytes, read_a.size_bytes() - at)));
+      of_b.resize(of_a.size());
+      read_a.read(at, of_a);
+      read_b.read(at, of_b);
+      compare(*left->dtype, of_a, of_b, row);
+      progress(done += std::ssize(of_a));
+    }
+    result.tensors.push_back(std::move(row));
+  }
+  return result;
+}
+
+std::string diff_text(const Checkpoint& a, const Checkpoint& b, const Diff& diff, bool all) {
+  std::string text = fmt::format("a: {}\nb: {}\n", a.path, b.path);
+  for (std::size_t i = 0; i < diff.unmatched.size() && (all || i < kShownUnmatched); ++i) {
+    const Unmatched& row = diff.unmatched[i];
+    text += fmt::format("  {:<40} {} | {}\n", plain_text(row.name, 200), row.a.empty() ? "(none)" : row.a,
+                        row.b.empty() ? "(none)" : row.b);
+  }
+  if (!all && diff.unmatched.size() > kShownUnmatched)
+    text += fmt::format("  and {} more\n", diff.unmatched.size() - kShownUnmatched);
+  TextTable table({{"tensor"}, {"elements", Align::right}, {"differing", Align::right}, {"max abs", Align::right}});
+  std::size_t differing = 0;
+  for (const TensorDiff& row : diff.tensors) {
+    if (row.differing > 0) ++differing;
+    if (row.differing > 0 || all)
+      table.row({plain_text(row.name, 200), std::to_string(row.elements),
+                 row.differing == 0 ? "equal" : std::to_string(row.differing),
+                 row.differing == 0 ? "" : fmt::format("{:.3e}", row.max_abs)});
+  }
+  if (differing > 0 || (all && !diff.tensors.empty())) text += table.str();
+  return text + fmt::format("{} of {} tensors equal, {} in one or of another form\n", diff.tensors.size() - differing,
+                            diff.tensors.size(), diff.unmatched.size());
+}
+
+std::string diff_json(const Checkpoint& a, const Checkpoint& b, const Diff& diff) {
+  Json tensors = Json::array(), unmatched = Json::array();
+  for (const TensorDiff& row : diff.tensors)
+    tensors.push_back({{"name", row.name},
+                       {"elements", row.elements},
+                       {"differing", row.differing},
+                       {"max_abs", std::isfinite(row.max_abs) ? Json(row.max_abs) : Json(nullptr)}});
+  for (const Unmatched& row : diff.unmatched) unmatched.push_back({{"name", row.name}, {"a", row.a}, {"b", row.b}});
+  return Json{{"schema", 1},
+              {"a", a.path},
+              {"b", b.path},
+              {"equal", diff.equal()},
+              {"tensors", std::move(tensors)},
+              {"unmatched", std::move(unmatched)}}
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace ms::foreign
