@@ -11,6 +11,7 @@
 #include "ckpt/manifest_tail.h"
 #include "data/token_file.h"
 #include "data/token_writer.h"
+#include "foreign/checkpoint.h"
 #include "health/telemetry/day_file.h"
 #include "hf/model_json.h"
 #include "hf/safetensors.h"
@@ -180,7 +181,79 @@ std::vector<std::string> samples_seeds() {
   return {file, text + std::string(1 + 2 * (8 + 8), '\0')};
 }
 
+// A file of torch.save: an archive, or as before 1.6. What is read of it lies in it.
+void torch_file(std::string_view bytes) {
+  const auto size = static_cast<std::int64_t>(bytes.size());
+  const unpack::ReadAt read = [&](std::int64_t at, std::span<std::byte> to) {
+    expect(at >= 0 && at <= size && std::ssize(to) <= size - at, "what is read lies in the file");
+    if (!to.empty()) std::memcpy(to.data(), bytes.data() + at, to.size());
+  };
+  const foreign::TorchFile file = foreign::read_torch_file(read, size);
+  for (const unpack::ZipMember& member : file.members)
+    expect(member.begin >= 0 && member.size_bytes >= 0 && member.begin <= size - member.size_bytes,
+           "a member lies in the file");
+}
+
+using namespace std::string_literals;
+
+std::vector<std::string> torch_file_seeds() {
+  const std::string number = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19."s;
+  const std::string storage =
+      "ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0"
+      "0X\x03\0\0\0cpuK\x02NtQK\0K\x02\x85K\x01\x85\x89)tR"s;
+  return {number + "\x80\x02M\xe9\x03.\x80\x02}.\x80\x02}X\x01\0\0\0a"s + storage +
+          "s.\x80\x02]X\x01\0\0\0"
+          "0a."s +
+          "\x02\0\0\0\0\0\0\0"s + std::string(8, 'x')};
+}
+
+// The .metadata of a directory that has no other file.
+void dcp_metadata(std::string_view bytes) {
+  const std::string path = put(".metadata", bytes);
+  foreign::Checkpoint checkpoint;
+  checkpoint.path = path.substr(0, path.rfind('/'));
+  foreign::open_dcp(checkpoint);
+  foreign::check_boxes(checkpoint);
+  for (const foreign::Tensor& tensor : checkpoint.tensors) {
+    for (const foreign::Box& box : tensor.boxes) {
+      expect(box.item < checkpoint.items.size(), "a box has an item");
+      expect(box.offsets.size() == tensor.shape.size() && box.sizes.size() == tensor.shape.size(),
+             "a box has all dims");
+    }
+  }
+  for (const foreign::Item& item : checkpoint.items)
+    expect(item.file < checkpoint.files.size() && item.begin >= 0 && item.size_bytes >= 0, "an item has a file");
+  for (const std::string& file : checkpoint.files) expect(!file.starts_with('/'), "a file lies in the directory");
+}
+
+std::vector<std::string> dcp_metadata_seeds() {
+  const std::string module = "ctorch.distributed.checkpoint.metadata\n", one = "ctorch\nSize\nK\x02\x85\x85R"s;
+  const auto text = [](const std::string& of) {
+    return "X" + std::string(1, static_cast<char>(of.size())) + "\0\0\0"s + of;
+  };
+  const std::string none = "ctorch\nSize\nK\0\x85\x85R"s;
+  const std::string chunk =
+      module + "ChunkStorageMetadata\n)\x81}(" + text("offsets") + none + text("sizes") + one + "ub";
+  const std::string properties = module + "TensorProperties\n)\x81(ctorch\nfloat32\nN\x89N\x89tb";
+  const std::string tensor = module + "TensorStorageMetadata\n)\x81}(" + text("properties") + properties +
+                             text("size") + one + text("chunks") + "]" + chunk + "aub";
+  const std::string index = module + "MetadataIndex\n)\x81}(" + text("fqn") + text("w") + text("offset") + none + "ub";
+  const std::string info = "ctorch.distributed.checkpoint.filesystem\n_StorageInfo\n)\x81}("s + text("relative_path") +
+                           text("__0_0.distcp") + text("offset") + "K\0"s + text("length") + "K\x09" + "ub";
+  return {"\x80\x02" + module + "Metadata\n)\x81}(" + text("state_dict_metadata") + "}(" + text("w") + tensor +
+          text("b") + module + "BytesStorageMetadata\n)\x81u" + text("storage_data") + "}" + index + info + "sub."};
+}
+
 const Target kTargets[] = {
+    {"torch_file",
+     torch_file,
+     torch_file_seeds,
+     {"ctorch\nSize\n", "PK\3\4", "ctorch\nBFloat16Storage\n", "\x81}(", "tQ", "ub"}},
+    {"dcp_metadata",
+     dcp_metadata,
+     dcp_metadata_seeds,
+     {"../", "transform_descriptors", "relative_path", "chunks", "properties",
+      "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"}},
     {"manifest",
      manifest,
      manifest_seeds,

@@ -64,6 +64,19 @@ def edit(path, change):
     path.write_bytes(pickle.dumps(metadata, protocol=4))
 
 
+def as_torch_2_0(metadata):
+    """Of torch 2.0 and 2.1: three fields, and the properties of tensors in another module and without strides."""
+    stubs([("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties")])
+    old = sys.modules["torch.distributed._shard.sharded_tensor.metadata"].TensorProperties
+    for name in ("version", "storage_meta"):
+        del metadata.__dict__[name]
+    for entry in metadata.state_dict_metadata.values():
+        if "properties" in entry.__dict__:
+            properties = old()
+            properties.__setstate__(entry.properties.__getstate__()[:5])
+            entry.properties = properties
+
+
 def patch(path, begin, size, name, at, value, mend=True):
     """Writes bytes into a member of the archive in a part of a file; with `mend` also the CRC-32 that belongs to them."""
     data = bytearray(path.read_bytes())

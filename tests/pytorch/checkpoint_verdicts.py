@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from checkpoint_edits import Named, Size, edit, patch, rewrite
+from checkpoint_edits import Named, Size, as_torch_2_0, edit, patch, rewrite
 
 NAN, INFINITE = struct.pack("<I", 0x7FC00000), struct.pack("<I", 0xFF800000)
 
@@ -146,6 +146,7 @@ def dcp_damages(judge, case):
     ):
         judge.damage(what, case, lambda c, change=change: edit(c / ".metadata", change), problem)
     judge.damage("as it was", case, lambda c: edit(c / ".metadata", lambda _: None))
+    judge.damage("as torch 2.0 wrote it", case, lambda c: edit(c / ".metadata", as_torch_2_0))
     judge.damage("type", case, lambda c: retype(c, b"float64"), "type")
     judge.damage("unknown type", case, lambda c: retype(c, b"float99"), code=74, doubt="type")
 
@@ -207,10 +208,12 @@ def file_damages(judge, case):
                 place = data.find(magic, place + 4)
         c.write_bytes(data)
     judge.damage("no checksums", case, without_crcs)
-    judge.damage("deep pickle", case,
-                 lambda c: rewrite(c, lambda n, d: b"\x80\x02" + b"]" * 70 + b"a" * 69 + b"." if n.endswith("data.pkl") else d), "zip")
+    deep = b"\x80\x02" + b"]" * 70 + b"a" * 69 + b"."
+    judge.damage("deep pickle", case, lambda c: rewrite(c, lambda n, d: deep if n.endswith("data.pkl") else d), code=74,
+                 doubt="pickle")
     bomb = b"\x80\x02]q\x00(K\x01K\x02e" + b"".join(b"]q%c(h%ch%ce" % (i, i - 1, i - 1) for i in range(1, 40)) + b"."
-    judge.damage("memo bomb", case, lambda c: rewrite(c, lambda n, d: bomb if n.endswith("data.pkl") else d), "zip")
+    judge.damage("memo bomb", case, lambda c: rewrite(c, lambda n, d: bomb if n.endswith("data.pkl") else d), code=74,
+                 doubt="pickle")
 
 
 def megatron_damages(judge, case):
@@ -299,7 +302,34 @@ def imports(judge):
             shutil.rmtree(copy)
 
 
+def parts(judge):
+    """A checkpoint of several directories, as accelerate writes it, is one: what is wrong with a part is wrong with it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Path(scratch)
+        for step in (5, 10):
+            for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+                shutil.copytree(next((judge.made / "fsdp-2").iterdir()), run / f"checkpoint-{step}" / part)
+            shutil.copy(next((judge.made / "file-1").iterdir()), run / f"checkpoint-{step}/scheduler.pt")
+        listed = json.loads(judge.ask("ls", "--json", run)[1])["checkpoints"]
+        judge.expect("ls of parts", [(c["step"], c["format"], c["state"]) for c in listed] ==
+                     [(5, "parts", "finished"), (10, "parts", "finished")], listed)
+        names = {t["name"] for t in json.loads(judge.ask("show", "--json", run)[1])["tensors"]}
+        judge.expect("show of parts", "optimizer_0.model.layers.0.wq.weight" in names, names)
+        judge.expect("parts", judge.verdict(run)[:2] == (0, set()), judge.verdict(run))
+        os.truncate(run / "checkpoint-10/scheduler.pt", 3000)
+        judge.expect("parts, a file cut", judge.verdict(run / "checkpoint-10")[:2] == (1, {"zip"}), "")
+        (run / "checkpoint-10/optimizer_0/.metadata").unlink()
+        judge.expect("parts, one unfinished", "unfinished" in judge.verdict(run / "checkpoint-10")[1], "")
+        good = judge.ask("verify", "--latest-good", run)[:2]
+        judge.expect("latest-good of parts", good == (0, f"{run}/checkpoint-5\n"), good)
+        os.truncate(run / "checkpoint-5/optimizer_0/__1_0.distcp", 3000)
+        judge.expect("parts, one damaged", "cut-file" in judge.verdict(run / "checkpoint-5")[1], "")
+
+
 def latest_good(judge):
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "a.log").write_text("x")
+        judge.expect("latest-good of what is not known", judge.ask("verify", "--latest-good", scratch)[0] == 2, "")
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch)
         ask = lambda: judge.ask("verify", "--latest-good", run)[:2]  # noqa: E731
@@ -308,6 +338,12 @@ def latest_good(judge):
         source = next((judge.made / "fsdp-2").iterdir())
         for step in (9, 10, 100):  # by number, not by name
             shutil.copytree(source, run / f"step-{step}")
+        like_ours = run / "other/step-00000100"  # the name alone makes it none of ms-train
+        shutil.copytree(source, like_ours)
+        for asked in (like_ours, like_ours.parent):
+            answer = judge.ask("verify", "--latest-good", asked)[:2]
+            judge.expect("latest-good of a name like ours", answer == (0, f"{like_ours}\n"), answer)
+        shutil.rmtree(like_ours.parent)
         judge.expect("latest-good", ask() == (0, f"{run}/step-100\n"), ask())
         (run / "step-100/.metadata").unlink()
         judge.expect("latest-good, newest cut off", ask() == (0, f"{run}/step-10\n"), ask())
@@ -335,6 +371,7 @@ def main():
         pair_damages(judge)
         differences(judge)
         imports(judge)
+        parts(judge)
         latest_good(judge)
         os.chdir("/")
     print(f"{judge.count} verdicts, {judge.wrong} wrong")

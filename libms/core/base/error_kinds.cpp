@@ -154,6 +154,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.train",
      "A token file of the configuration cannot be opened. Create it with ms-data encode, or correct data.train or "
      "data.valid."},
+    {"data.unread", "A part of a checkpoint is of a form or a size that ms does not read. It is not judged."},
     {"data.vocab",
      "The vocabulary of the data is larger than model.vocab. Set model.vocab to at least the size in the message."},
     {"data.weight", "The weights of the sources are not valid. ms.toml(5) shows the form."},

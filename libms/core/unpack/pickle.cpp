@@ -340,7 +340,8 @@ void Machine::step() {
   // Vectors grow to twice what they hold.
   const std::size_t held = stack_.size() + marks_.size() * 2 + memo_.size() + places_;
   if (nodes_.size() * sizeof(PickledNode) + held * 2 * sizeof(std::uint32_t) > limits_.memory_bytes)
-    refuse(fmt::format("takes more than {}", format_size(static_cast<double>(limits_.memory_bytes))));
+    throw user_error("data.unread", fmt::format("a Python pickle that takes more than {} at byte {}",
+                                                format_size(static_cast<double>(limits_.memory_bytes)), opcode_at_));
   const auto code = static_cast<std::uint8_t>(take_unsigned(1));
   if (cut_) return;
   const auto* const opcode = std::ranges::find(kOpcodes, code, &Opcode::code);

@@ -62,11 +62,12 @@ class PickleValue {
   std::vector<PickleValue> items() const;
   PickleValue key(std::size_t i) const;
   PickleValue value(std::size_t i) const;
-  PickleValue find(std::string_view key) const;  // in a dict; None where it has no such key
-  std::string global() const;                    // "torch.float32"; of an object, of what would make it
-  PickleValue arguments() const;                 // of an object
-  PickleValue state() const;                     // of an object
-  PickleValue reference() const;                 // the persistent id
+  // Looks among the last 1,000 keys of a dict; None where they have no such key.
+  PickleValue find(std::string_view key) const;
+  std::string global() const;     // "torch.float32"; of an object, of what would make it
+  PickleValue arguments() const;  // of an object
+  PickleValue state() const;      // of an object
+  PickleValue reference() const;  // the persistent id
 
  private:
   const PickledNode* node() const { return nodes_ == nullptr ? nullptr : &(*nodes_)[id_]; }
@@ -86,7 +87,8 @@ class PickleValue {
 // A pickle with its objects. `bytes` must outlive it.
 class Pickle {
  public:
-  // Error("data.pickle", user): it is damaged, ends early, or takes more memory than this.
+  // Error("data.pickle", user): it is damaged or ends early. Error("data.unread", user): it takes more memory than
+  // this.
   explicit Pickle(std::string_view bytes, std::size_t max_memory_bytes = kMaxPickleMemoryBytes);
   PickleValue root() const { return {nodes_.get(), root_}; }
   std::size_t size_bytes() const { return size_bytes_; }  // of the pickle in `bytes`

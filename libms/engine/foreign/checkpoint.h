@@ -81,6 +81,8 @@ bool is_megatron(const std::string& path);
 void open_megatron(Checkpoint& to);
 bool is_deepspeed(const std::string& path);
 void open_deepspeed(Checkpoint& to);
+bool is_in_parts(const std::string& path);
+void open_in_parts(Checkpoint& to);
 bool is_torch_save(const std::string& path);
 void open_torch_save(Checkpoint& to);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <utility>
@@ -20,8 +21,12 @@ namespace {
 using ckpt::kCheckFailed;
 using ckpt::kOk;
 
-// Checkpoints of ms-train in a directory hide those of other programs beside them.
-bool is_ours(const std::string& path) { return ckpt::is_checkpoint(path) || !ckpt::list(path).empty(); }
+// Checkpoints of ms-train in a directory hide those of other programs beside them; names alone do not make one of ours.
+bool is_ours(const std::string& path) {
+  const auto is_one = [](const ckpt::Found& found) { return found.manifest || format_of(found.path) == nullptr; };
+  if (ckpt::is_checkpoint(path)) return is_one(ckpt::look(path));
+  return std::ranges::any_of(ckpt::list(path), is_one);
+}
 
 std::vector<Place> others_in(const std::string& path) {
   std::error_code error;
@@ -123,6 +128,10 @@ int print_latest_good(const Args& args) {
     unreadable = unreadable || one.unreadable;
     print_err("{}", one.why);
   }
+  if (newest_last.empty() && !std::filesystem::is_empty(path, error)) {
+    throw user_error("ckpt.none", fmt::format("{} holds no checkpoint of a known format", path),
+                     "a directory that is empty, or not there, is one without a checkpoint yet");
+  }
   if (newest_last.empty()) print_err("{} holds no checkpoint yet\n", path);
   return newest_last.empty() ? kOk : unreadable ? static_cast<int>(ExitCode::storage) : kCheckFailed;
 }
@@ -161,7 +170,7 @@ Command verify_command() {
                          {.name = "latest-good",
                           .doc = "Print only the path of the newest sound checkpoint of a directory, for job scripts. "
                                  "Begins with the newest, and says on standard error why it passes one over. Prints "
-                                 "nothing if there is no checkpoint yet."});
+                                 "nothing if the directory is empty or not there."});
   command.description += kOthers;
   command.description +=
       "\n\nOf those, each file must have the bytes that the metadata promises, without gaps and overlaps; the parts of "

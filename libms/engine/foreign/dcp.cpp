@@ -21,6 +21,7 @@ using unpack::PickleValue;
 
 constexpr std::string_view kMetadata = ".metadata", kSuffix = ".distcp";
 constexpr std::int64_t kMostMetadataBytes = std::int64_t{96} << 20;
+constexpr std::size_t kLeastBoxBytes = 16;  // of a pickle, for what it does not share
 constexpr std::size_t kMostMetadataMemory = std::size_t{320} << 20;
 
 std::vector<std::string> data_files(const std::string& dir) {
@@ -48,7 +49,8 @@ const Dtype* dtype_in(const PickleValue& properties) {
 
 class MetadataReader {
  public:
-  MetadataReader(Checkpoint& to, const PickleValue& metadata) : to_(to), state_(metadata.state()) {}
+  MetadataReader(Checkpoint& to, const PickleValue& metadata, std::size_t most_boxes)
+      : to_(to), state_(metadata.state()), most_boxes_(most_boxes) {}
 
   void read() {
     const PickleValue tensors = state_.find("state_dict_metadata"), storage = state_.find("storage_data");
@@ -101,6 +103,8 @@ class MetadataReader {
       index.is_tensor = true;
       index.tensor = to_.tensors.size();
       for (const PickleValue& chunk : value.state().find("chunks").items()) {
+        if (++boxes_ > most_boxes_)
+          throw user_error("data.unread", "a pickle whose shared values grow beyond all measure");
         const auto offsets = sizes_of(chunk.state().find("offsets")), sizes = sizes_of(chunk.state().find("sizes"));
         if (!offsets || !sizes || offsets->size() != tensor.shape.size() || sizes->size() != tensor.shape.size()) {
           sound = false;
@@ -196,6 +200,8 @@ class MetadataReader {
 
   Checkpoint& to_;
   const PickleValue state_;
+  const std::size_t most_boxes_;
+  std::size_t boxes_ = 0;
   std::unordered_map<std::string, Index> by_name_;
   std::map<std::string, std::uint32_t, std::less<>> files_;
 };
@@ -239,8 +245,10 @@ void open_dcp(Checkpoint& to) {
     return;
   }
   const Source source(path);
-  if (source.size_bytes() > kMostMetadataBytes)
-    throw user_error("data.pickle", fmt::format("'{}' has {} bytes, which is not read", path, source.size_bytes()));
+  if (source.size_bytes() > kMostMetadataBytes) {
+    to.unread.push_back({"metadata", fmt::format(".metadata has {} bytes, which is not read", source.size_bytes())});
+    return;
+  }
   const std::string bytes = source.text(0, source.size_bytes());
   try {
     const unpack::Pickle pickle(bytes, kMostMetadataMemory);
@@ -249,9 +257,10 @@ void open_dcp(Checkpoint& to) {
                                                      plain_text(pickle.root().global(), 80))});
       return;
     }
-    MetadataReader(to, pickle.root()).read();
+    MetadataReader(to, pickle.root(), bytes.size() / kLeastBoxBytes).read();
   } catch (const Error& damaged) {
-    to.problems.push_back({"metadata", fmt::format(".metadata cannot be used: {}", damaged.message())});
+    (damaged.kind() == "data.unread" ? to.unread : to.problems)
+        .push_back({"metadata", fmt::format(".metadata cannot be used: {}", damaged.message())});
     return;
   }
   look_around(to);

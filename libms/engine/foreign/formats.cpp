@@ -47,6 +47,31 @@ std::optional<std::int64_t> step_of(std::string name) {
   return error == std::errc() && whole && step >= 0 ? std::optional(step) : std::nullopt;
 }
 
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+// The format of a directory in a checkpoint that has several: "optimizer_0". Any other name may be a checkpoint's own.
+const Format* part_format(const std::string& path, const std::string& name) {
+  const std::string part = path + "/" + name;
+  std::error_code error;
+  constexpr std::array<std::string_view, 6> kParts{"pytorch_model_fsdp", "pytorch_model", "model", "weights",
+                                                   "optimizer",          "optim"};
+  std::string_view kind = name;
+  kind = kind.substr(0, kind.find_last_not_of("0123456789") + 1);
+  if (kind.size() < name.size() && kind.ends_with('_')) kind.remove_suffix(1);
+  if (std::ranges::find(kParts, kind) == kParts.end() || !fs::is_directory(part, error)) return nullptr;
+  for (const Format& format : formats()) {
+    if (format.open != open_in_parts && format.recognises(part)) return &format;
+  }
+  return nullptr;
+}
+
 Place place_of(const std::string& path, const Format* format) {
   Place place{.path = path, .format = format, .step = step_of(fs::path(path).filename().string())};
   std::error_code error;
@@ -90,7 +115,43 @@ void add_torch_file(Checkpoint& to, const std::string& name, const std::string& 
     }
   } catch (const Error& error) {
     if (error.blame() != Blame::user) throw;
-    to.problems.push_back({"zip", fmt::format("{} is {}", name.empty() ? "it" : name, error.message())});
+    const bool unread = error.kind() == "data.unread";
+    (unread ? to.unread : to.problems)
+        .push_back({unread ? "pickle" : "zip", fmt::format("{} is {}", name.empty() ? "it" : name, error.message())});
+  }
+}
+
+bool is_in_parts(const std::string& path) {
+  return std::ranges::any_of(names_in(path),
+                             [&](const std::string& name) { return part_format(path, name) != nullptr; });
+}
+
+void open_in_parts(Checkpoint& to) {
+  for (const std::string& name : names_in(to.path)) {
+    if (is_torch_save(to.path + "/" + name)) add_torch_file(to, name, name + ".");
+    const Format* const format = part_format(to.path, name);
+    if (format == nullptr) continue;
+    Checkpoint part;
+    part.path = to.path + "/" + name;
+    format->open(part);
+    const auto first_file = static_cast<std::uint32_t>(to.files.size()),
+               first_item = static_cast<std::uint32_t>(to.items.size());
+    to.finished = to.finished && part.finished;
+    for (const std::string& file : part.files) to.files.push_back(name + "/" + file);
+    for (Item& item : part.items) item.file += first_file, to.items.push_back(std::move(item));
+    for (Tensor& tensor : part.tensors) {
+      tensor.name = name + "." + tensor.name;
+      for (Box& box : tensor.boxes) box.item += first_item;
+      to.tensors.push_back(std::move(tensor));
+    }
+    for (auto& [object, item] : part.objects) to.objects.emplace_back(name + "." + object, item + first_item);
+    for (auto& [fact, value] : part.facts) to.facts.emplace_back(name + "." + fact, std::move(value));
+    const auto take = [&](std::vector<Problem>& from, std::vector<Problem>& into) {
+      for (Problem& problem : from) into.push_back({std::move(problem.code), name + ": " + problem.text});
+    };
+    take(part.problems, to.problems);
+    take(part.unread, to.unread);
+    take(part.doubts, to.doubts);
   }
 }
 
@@ -102,6 +163,8 @@ const std::vector<Format>& formats() {
        is_deepspeed, open_deepspeed},
       {"torch-dcp", "torch.distributed.checkpoint: .metadata and .distcp files", is_dcp, open_dcp},
       {"torch-save", "a file of torch.save", is_torch_save, open_torch_save},
+      {"parts", "directories of these beside one another, as accelerate and NeMo write them", is_in_parts,
+       open_in_parts},
   };
   return kFormats;
 }
@@ -126,10 +189,9 @@ Checkpoint open(const std::string& path) {
 std::vector<Place> find_checkpoints(const std::string& path) {
   if (const Format* const format = format_of(path)) return {place_of(path, format)};
   std::vector<Place> places;
-  std::error_code error;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().string();
-    if (const Format* const format = format_of(name)) places.push_back(place_of(name, format));
+  for (const std::string& name : names_in(path)) {
+    const std::string one = fs::path(path) / name;
+    if (const Format* const format = format_of(one)) places.push_back(place_of(one, format));
   }
   const bool by_step = std::ranges::all_of(places, [](const Place& place) { return place.step.has_value(); });
   std::ranges::sort(places, [&](const Place& a, const Place& b) {

@@ -22,10 +22,10 @@ std::string size_of(std::int64_t bytes) { return format_size(static_cast<double>
 std::string shape_of(const Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.shape, ", ")); }
 std::string_view dtype_name(const Tensor& tensor) { return tensor.dtype == nullptr ? "?" : tensor.dtype->name; }
 
-std::int64_t elements_of(const Tensor& tensor) {
+double elements_of(const Tensor& tensor) {
   double elements = 1;
   for (const std::int64_t size : tensor.shape) elements *= static_cast<double>(size);
-  return static_cast<std::int64_t>(std::min(elements, 9e18));
+  return elements;
 }
 
 // How a tensor is cut: the dims that its boxes differ in.
@@ -106,18 +106,17 @@ std::string show_text(const Checkpoint& checkpoint, bool tensors) {
   };
   std::string text = line("path", checkpoint.path) + line("format", std::string(checkpoint.format)) +
                      line("state", state_of(checkpoint));
-  std::map<std::string_view, std::int64_t> types;
-  std::int64_t elements = 0;
+  std::map<std::string_view, double> types;
+  double elements = 0;
   for (const Tensor& tensor : checkpoint.tensors) {
     types[dtype_name(tensor)] += elements_of(tensor);
     elements += elements_of(tensor);
   }
   std::string of_types;
   for (const auto& [name, count] : types)
-    of_types +=
-        fmt::format("{}{} of {}", of_types.empty() ? ": " : ", ", format_count(static_cast<double>(count)), name);
-  text += line("tensors", fmt::format("{}, {} elements{}", checkpoint.tensors.size(),
-                                      format_count(static_cast<double>(elements)), of_types));
+    of_types += fmt::format("{}{} of {}", of_types.empty() ? ": " : ", ", format_count(count), name);
+  text +=
+      line("tensors", fmt::format("{}, {} elements{}", checkpoint.tensors.size(), format_count(elements), of_types));
   text += line("objects", std::to_string(checkpoint.objects.size()));
   text += line("files", fmt::format("{}, {}", checkpoint.files.size(), size_of(size_bytes(checkpoint))));
   for (std::size_t i = 0; i < std::min(checkpoint.facts.size(), kShown); ++i)

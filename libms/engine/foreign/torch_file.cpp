@@ -16,8 +16,11 @@ using unpack::PickleValue;
 constexpr std::int64_t kMostPickleBytes = std::int64_t{96} << 20;
 constexpr std::size_t kMostPickleMemory = std::size_t{256} << 20;
 constexpr int kMostDepth = 64;
-constexpr std::int64_t kMostValues = 5'000'000;  // shared values count each time
+constexpr std::int64_t kMostValues = 1'000'000;  // shared values count each time
 constexpr std::size_t kMostLeafText = 200;
+constexpr std::size_t kMostNameBytes = std::size_t{128} << 20;
+constexpr std::size_t kNumbersOfValue = 64;  // a list may be of a million numbers
+constexpr std::size_t kMostDims = 64;
 
 std::string shown_name(std::string_view name) { return plain_text(name, 200); }
 
@@ -30,9 +33,10 @@ class Walk {
   }
 
   void value(const PickleValue& value, const std::string& name, int depth) {
-    if (depth > kMostDepth) throw user_error("data.pickle", "a pickle that nests too deeply");
-    if (++values_ > kMostValues)
-      throw user_error("data.pickle", "a pickle whose shared values grow beyond all measure");
+    if (depth > kMostDepth) throw user_error("data.unread", "a pickle that nests too deeply");
+    name_bytes_ += name.size();
+    if (++values_ > kMostValues || name_bytes_ > kMostNameBytes)
+      throw user_error("data.unread", "a pickle whose shared values grow beyond all measure");
     const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
     if (const std::string global = value.global(); !global.empty() && !value.arguments().is_none()) {
       if (tensor(global, value.arguments(), name)) return;
@@ -48,7 +52,11 @@ class Walk {
         this->value(value.value(i), below(text), depth + 1);
       }
     } else if (value.is_list()) {
-      for (std::size_t i = 0; i < value.size(); ++i) this->value(value.item(i), below(std::to_string(i)), depth + 1);
+      values_ += static_cast<std::int64_t>(value.size() / kNumbersOfValue);
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        const PickleValue item = value.item(i);
+        if (!item.integer() && !item.real()) this->value(item, below(std::to_string(i)), depth + 1);
+      }
     } else if (const auto number = value.integer()) {
       file_.leaves.emplace_back(name, fmt::format("{}", *number));
     } else if (const auto real = value.real()) {
@@ -132,6 +140,7 @@ class Walk {
   const bool grow_;
   std::map<std::string, std::size_t, std::less<>> members_;
   std::int64_t values_ = 0;
+  std::size_t name_bytes_ = 0;
 };
 
 // torch before 1.6: pickles of a magic number, a version, the system and the object; then the keys of the storages, and
@@ -158,7 +167,9 @@ TorchFile read_legacy(const unpack::ReadAt& read, std::int64_t size_bytes) {
     const auto member = std::ranges::find(file.members, name, &unpack::ZipMember::name);
     if (member == file.members.end()) cut(fmt::format("with a storage {} that no tensor names", shown_name(name)));
     std::int64_t count = 0;
-    if (at > size_bytes - static_cast<std::int64_t>(sizeof count) - member->size_bytes) cut("that was cut off");
+    if (member->size_bytes > size_bytes ||
+        at > size_bytes - static_cast<std::int64_t>(sizeof count) - member->size_bytes)
+      cut("that was cut off");
     read(at, std::as_writable_bytes(std::span(&count, 1)));
     const Dtype* const dtype = file.types[static_cast<std::size_t>(member - file.members.begin())];
     if (dtype == nullptr || count != member->size_bytes / dtype->size_bytes)
@@ -166,6 +177,8 @@ TorchFile read_legacy(const unpack::ReadAt& read, std::int64_t size_bytes) {
     member->begin = at + static_cast<std::int64_t>(sizeof count);
     at = member->begin + member->size_bytes;
   }
+  if (std::ranges::find(file.members, 0, &unpack::ZipMember::begin) != file.members.end())
+    cut("without all of its storages");
   if (at != size_bytes) cut("with more bytes than its storages take");
   return file;
 }
@@ -173,6 +186,7 @@ TorchFile read_legacy(const unpack::ReadAt& read, std::int64_t size_bytes) {
 }  // namespace
 
 bool SavedTensor::dense() const {
+  if (std::ranges::find(shape, 0) != shape.end()) return true;
   std::int64_t expected = 1;
   for (std::size_t d = shape.size(); d-- > 0;) {
     if (shape[d] != 1 && strides[d] != expected) return false;
@@ -183,7 +197,7 @@ bool SavedTensor::dense() const {
 
 std::optional<std::vector<std::int64_t>> sizes_of(unpack::PickleValue value) {
   if (value.global() == "torch.Size") value = value.arguments().item(0);
-  if (!value.is_list()) return std::nullopt;
+  if (!value.is_list() || value.size() > kMostDims) return std::nullopt;
   std::vector<std::int64_t> numbers;
   for (const PickleValue& item : value.items()) {
     if (!item.integer() || *item.integer() < 0) return std::nullopt;
@@ -215,7 +229,7 @@ TorchFile read_torch_file(const unpack::ReadAt& read, std::int64_t size_bytes) {
   if (pickle == file.members.end())
     throw user_error("data.zip", "a zip archive without data.pkl: torch.save did not write it");
   if (pickle->size_bytes > kMostPickleBytes)
-    throw user_error("data.pickle", fmt::format("a pickle of {} bytes, which is not read", pickle->size_bytes));
+    throw user_error("data.unread", fmt::format("a pickle of {} bytes, which is not read", pickle->size_bytes));
   const std::string prefix = pickle->name.substr(0, pickle->name.size() - kPickle.size());
   for (const auto& member : file.members) {
     if (member.name != prefix + std::string(kByteOrder) || member.size_bytes > 16) continue;
@@ -227,8 +241,13 @@ TorchFile read_torch_file(const unpack::ReadAt& read, std::int64_t size_bytes) {
   const std::string bytes = text_of(*pickle);
   if (file.has_crcs && unpack::zip_crc(0, std::as_bytes(std::span(bytes))) != pickle->crc)
     throw user_error("data.zip", "a zip archive whose data.pkl has another CRC-32 than its directory says");
-  const unpack::Pickle parsed(bytes, kMostPickleMemory);
-  Walk(file, prefix, false).value(parsed.root(), "", 0);
+  try {
+    const unpack::Pickle parsed(bytes, kMostPickleMemory);
+    Walk(file, prefix, false).value(parsed.root(), "", 0);
+  } catch (const Error& error) {  // with its CRC-32 it is as it was written
+    if (!file.has_crcs) throw;
+    throw user_error("data.unread", error.message());
+  }
   return file;
 }
 

@@ -38,7 +38,8 @@ struct TorchFile {
   bool has_crcs = true;         // torch.serialization.set_crc32_options(False) leaves them out
 };
 
-// Reads the pickle, not the tensors. Error("data.zip" or "data.pickle", user): damaged.
+// Reads the pickle, not the tensors. Error("data.zip" or "data.pickle", user): damaged. Error("data.unread", user): of
+// a form or a size that is not read; whether it is sound cannot be told.
 TorchFile read_torch_file(const unpack::ReadAt& read, std::int64_t size_bytes);
 
 // The numbers of a torch.Size, tuple or list; nullopt: anything else, or one below 0.

@@ -160,6 +160,8 @@ class Verifier {
           problem("cut-file", error.message());
         } else if (error.blame() == Blame::storage) {
           refuse(error);
+        } else if (error.kind() == "data.unread") {
+          refuse(Problem{"pickle", fmt::format("{} is {}", what(order_[i]), error.message())});
         } else {
           problem("zip", fmt::format("{} in {} is {}", what(order_[i]), file_name(checkpoint_.items[order_[i]].file),
                                      error.message()));
