@@ -14,12 +14,12 @@ int main(int argc, char** argv) {
       .description =
           "A checkpoint is a directory step-N, which ms-train commits by a rename. ms-ckpt(5) describes its files. It "
           "can be loaded, compared and resharded independently of the mesh that wrote it.",
-      .examples = {{.command = "ms-ckpt ls runs/a/ckpt", .doc = "List the checkpoints:"},
-                   {.command = "ms-ckpt verify --newest runs/a/ckpt", .doc = "Verify the newest one:"},
-                   {.command = "ms-ckpt export --format hf -o gpt2-ours runs/a/ckpt",
-                    .doc = "Export the weights as a Hugging Face model:"},
-                   {.command = "ms-ckpt prune --keep-last 3 --keep-every 10000 --dry-run runs/a/ckpt",
-                    .doc = "List what prune would remove:"}},
+      .examples = {{"ms-ckpt ls runs/a/ckpt", "List the checkpoints:"},
+                   {"ms-ckpt verify --newest runs/a/ckpt", "Verify the newest one:"},
+                   {"ms-ckpt export --format hf -o gpt2-ours runs/a/ckpt",
+                    "Export the weights as a Hugging Face model:"},
+                   {"ms-ckpt prune --keep-last 3 --keep-every 10000 --dry-run runs/a/ckpt",
+                    "List what prune would remove:"}},
       .see_also = {"ms-ckpt(5)", "ms-train(1)", "ms.toml(5)"}};
   return run_tool(tool, argc, argv);
 }

@@ -13,14 +13,12 @@ int main(int argc, char** argv) {
       .description =
           "A token file is a pair of files, PREFIX.bin and PREFIX.idx, in Megatron-LM's format. PREFIX.meta.json "
           "beside them names the tokenizer. [data] in ms.toml(5) lists the prefixes that ms-train reads.",
-      .examples = {{.command = "ms-data encode --split-on % --output fortunes /usr/share/games/fortunes/computers",
-                    .doc = "Encode every fortune as a document:"},
-                   {.command = "ms-data encode --tokenizer tokenizer.json --field text -o corpus shard-*.jsonl.zst",
-                    .doc =
-                        "Encode JSON Lines with a Hugging Face tokenizer; repeat the command to resume after a kill:"},
-                   {.command = "ms-data show fortunes --document 3", .doc = "Print one of the fortunes:"},
-                   {.command = "ms-data sample run.toml --step 100 --rank 0",
-                    .doc = "Show the samples of rank 0 in step 100:"}},
+      .examples = {{"ms-data encode --split-on % --output fortunes /usr/share/games/fortunes/computers",
+                    "Encode every fortune as a document:"},
+                   {"ms-data encode --tokenizer tokenizer.json --field text -o corpus shard-*.jsonl.zst",
+                    "Encode JSON Lines with a Hugging Face tokenizer; repeat the command to resume after a kill:"},
+                   {"ms-data show fortunes --document 3", "Print one of the fortunes:"},
+                   {"ms-data sample run.toml --step 100 --rank 0", "Show the samples of rank 0 in step 100:"}},
       .see_also = {"ms-train(1)", "ms.toml(5)"}};
   return run_tool(tool, argc, argv);
 }

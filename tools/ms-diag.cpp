@@ -104,11 +104,10 @@ ms::Tool tool() {
             .description =
                 "The weight is raised by a million. No node is drained and no running job is affected; a job that "
                 "needs the node still gets it. The weight is lowered again when a later file gives a probability below "
-                "--chance. Nodes that a later file does not "
-                "list keep their weight. Files from a model without demonstrated skill are rejected.\n\nRun it as a "
-                "Slurm operator after each score, and after scontrol reconfigure or a restart of slurmctld, which "
-                "reset the weights. Weights of a million or more count as raised, so a site that uses such weights "
-                "itself cannot use this command."},
+                "--chance. Nodes that a later file does not list keep their weight. Files from a model without "
+                "demonstrated skill are rejected.\n\nRun it as a Slurm operator after each score, and after scontrol "
+                "reconfigure or a restart of slurmctld, which reset the weights. Weights of a million or more count as "
+                "raised, so a site that uses such weights itself cannot use this command."},
            {.name = "fleet",
             .summary = "compare nodes with their peers: differences, suspect nodes, untested nodes",
             .options = {nodelist,
@@ -202,52 +201,52 @@ ms::Tool tool() {
             .positionals = {{"ACTION",
                              "evaluate: measure models. train: write a model to FILE. score: apply the model in FILE."},
                             {.name = "FILE", .doc = "File of the model.", .required = false}},
-            .options =
-                {{"faults", "FILE",
-                  "Faults: a CSV with node, time, kind and optionally end, or an unmodified file of InfiniteHBD-Trace "
-                  "(JSON) or TitanGPULife (CSV). Times are UTC, or seconds on one clock. The list must be complete up "
-                  "to the last time in any of the input files."},
-                 {"nodes", "FILE|N",
-                  "All nodes, including those without faults, or their number. The CSV has the column node. Optional "
-                  "columns are first and last, when the node entered and left service, and facts such as age, "
-                  "position, model. Required unless the telemetry or --faults covers all nodes."},
-                 {.name = "telemetry",
-                  .value = "PATH",
-                  .doc = "Directory of ms-diag collect, or a CSV with time, node, metric, value and optionally device, "
-                         "as printed by ms-diag history --samples.",
-                  .many = true},
-                 {"target", "GLOB", "Kinds of faults to predict, as in 'GPU' or 'DBE,OTB'.", "*"},
-                 {"horizon", "TIME", "Predict failures within this time, as in 14d.", "30d"},
-                 {"lead", "TIME", "Delay between the prediction and the start of the horizon.", "0s"},
-                 {"models", "NAMES",
-                  "Comma-separated list of gbdt, mlp, cnn, logistic, parallel, cascade; or all. train needs exactly "
-                  "one.",
-                  "all"},
-                 {"training", "NAMES",
-                  "Data to train on. fixed: the first window. expanding: all earlier data. sliding: the last window, "
-                  "as train does.",
-                  "sliding"},
-                 {"window", "TIME", "Length of the training window.", "90d"},
-                 {"step", "TIME", "Interval between training examples.", "7d"},
-                 {"top", "K",
-                  "score: number of nodes to print. evaluate: number of nodes flagged per date for precision and "
-                  "recall.",
-                  "20"},
-                 {"recall", "R", "evaluate: also print the precision at this recall.", "0.2"},
-                 {"folds", "N",
-                  "evaluate: cross-validation folds over units (nodes, or GPUs if faults are per GPU). 1: train and "
-                  "score on all units.",
-                  "2"},
-                 {"seeds", "N", "evaluate: number of seeds per model.", "5"},
-                 {"oracle", "METRIC",
-                  "Hide this metric from the models, and print the precision that it reaches as an upper bound. For "
-                  "synthetic data."},
-                 {"out", "TIME", "Time that a flagged node is out of service.", "4h"},
-                 {"gpus", "N", "GPUs per unit.", "8"},
-                 {"failure-gpu-hours", "X", "Cost of a failure that was not predicted, in GPU hours."},
-                 {"ranking", "", "score: accept a model without demonstrated skill. Its ranking has no probabilities."},
-                 {"csv", "", "score: print CSV."},
-                 json},
+            .options = {{"faults", "FILE",
+                         "Faults: a CSV with node, time, kind and optionally end, or an unmodified file of "
+                         "InfiniteHBD-Trace (JSON) or TitanGPULife (CSV). Times are UTC, or seconds on one clock. The "
+                         "list must be complete up to the last time in any of the input files."},
+                        {"nodes", "FILE|N",
+                         "All nodes, including those without faults, or their number. The CSV has the column node. "
+                         "Optional columns are first and last, when the node entered and left service, and facts such "
+                         "as age, position, model. Required unless the telemetry or --faults covers all nodes."},
+                        {.name = "telemetry",
+                         .value = "PATH",
+                         .doc = "Directory of ms-diag collect, or a CSV with time, node, metric, value and optionally "
+                                "device, as printed by ms-diag history --samples.",
+                         .many = true},
+                        {"target", "GLOB", "Kinds of faults to predict, as in 'GPU' or 'DBE,OTB'.", "*"},
+                        {"horizon", "TIME", "Predict failures within this time, as in 14d.", "30d"},
+                        {"lead", "TIME", "Delay between the prediction and the start of the horizon.", "0s"},
+                        {"models", "NAMES",
+                         "Comma-separated list of gbdt, mlp, cnn, logistic, parallel, cascade; or all. train needs "
+                         "exactly one.",
+                         "all"},
+                        {"training", "NAMES",
+                         "Data to train on. fixed: the first window. expanding: all earlier data. sliding: the last "
+                         "window, as train does.",
+                         "sliding"},
+                        {"window", "TIME", "Length of the training window.", "90d"},
+                        {"step", "TIME", "Interval between training examples.", "7d"},
+                        {"top", "K",
+                         "score: number of nodes to print. evaluate: number of nodes flagged per date for precision "
+                         "and recall.",
+                         "20"},
+                        {"recall", "R", "evaluate: also print the precision at this recall.", "0.2"},
+                        {"folds", "N",
+                         "evaluate: cross-validation folds over units (nodes, or GPUs if faults are per GPU). 1: train "
+                         "and score on all units.",
+                         "2"},
+                        {"seeds", "N", "evaluate: number of seeds per model.", "5"},
+                        {"oracle", "METRIC",
+                         "Hide this metric from the models, and print the precision that it reaches as an upper bound. "
+                         "For synthetic data."},
+                        {"out", "TIME", "Time that a flagged node is out of service.", "4h"},
+                        {"gpus", "N", "GPUs per unit.", "8"},
+                        {"failure-gpu-hours", "X", "Cost of a failure that was not predicted, in GPU hours."},
+                        {"ranking", "",
+                         "score: accept a model without demonstrated skill. Its ranking has no probabilities."},
+                        {"csv", "", "score: print CSV."},
+                        json},
             .run = predict_command,
             .description =
                 "A unit is a node, or a GPU if the faults are per GPU. The features are the number of faults in the "
@@ -290,20 +289,17 @@ ms::Tool tool() {
           "ms-diag checks the hardware and the system of a node: GPUs, kernel log, disks and mounts, network links. "
           "Only undrain, requeue, avoid --apply, repair --apply and, in mode act, prolog, epilog and health change the "
           "state of Slurm. ms-checks(7) explains the findings.",
-      .examples = {{.command = "ms-diag run", .doc = "Check this node:"},
-                   {.command = "ms-diag run -w 'node[01-16]' --only 'gpu.*'",
-                    .doc = "Check the GPUs of sixteen nodes:"},
-                   {.command = "srun -N2 --ntasks-per-node=1 --mpi=pmix ms-diag run --level 2",
-                    .doc = "Test two nodes and the network between them under load:"},
-                   {.command = "ms-diag run --level 3 --soak 30m --directory /scratch",
-                    .doc = "Soak-test a suspect node and measure its disk:"},
-                   {.command = "ms-diag golden peers -w 'node[01-16]'",
-                    .doc = "Find nodes that are slower than the others under load:"},
-                   {.command = "ms-diag fleet -w 'node[01-16]' --html fleet.html",
-                    .doc = "Find nodes that are configured differently:"},
-                   {.command = "ms-diag predict evaluate --faults faults.csv --nodes nodes.csv",
-                    .doc = "Test whether failures of this site can be predicted:"},
-                   {.command = "ms-diag explain gpu.remap", .doc = "Explain a finding:"}},
+      .examples = {{"ms-diag run", "Check this node:"},
+                   {"ms-diag run -w 'node[01-16]' --only 'gpu.*'", "Check the GPUs of sixteen nodes:"},
+                   {"srun -N2 --ntasks-per-node=1 --mpi=pmix ms-diag run --level 2",
+                    "Test two nodes and the network between them under load:"},
+                   {"ms-diag run --level 3 --soak 30m --directory /scratch",
+                    "Soak-test a suspect node and measure its disk:"},
+                   {"ms-diag golden peers -w 'node[01-16]'", "Find nodes that are slower than the others under load:"},
+                   {"ms-diag fleet -w 'node[01-16]' --html fleet.html", "Find nodes that are configured differently:"},
+                   {"ms-diag predict evaluate --faults faults.csv --nodes nodes.csv",
+                    "Test whether failures of this site can be predicted:"},
+                   {"ms-diag explain gpu.remap", "Explain a finding:"}},
       .see_also = {"ms-checks(7)", "ms-diag.toml(5)", "ms-notify.toml(5)", "ms_spank(8)", "ms-train(1)"},
       .exit_status = ms::exits_of("ms-diag"),
       .failure_status = 3,
@@ -312,9 +308,7 @@ ms::Tool tool() {
                       {.option = "--sample-policy", .text = sample_policy},
                       {.option = "--sample-notify", .text = [] { return load_notify_extension().sample(); }},
                       {.option = "--man-notify", .text = [] { return load_notify_extension().page(); }}},
-      .sections = {{.title = "SITE CHECKS", .items = site_check_terms()},
-                   {.title = "REMEDIES", .items = remedy_terms()},
-                   {.title = "SAMPLES", .items = column_terms()}}};
+      .sections = {{"SITE CHECKS", site_check_terms()}, {"REMEDIES", remedy_terms()}, {"SAMPLES", column_terms()}}};
 }
 
 }  // namespace

@@ -42,26 +42,23 @@ std::vector<std::pair<std::string, std::string>> counter_items() {
 
 // Made in main(): options that commands share are constants of other files, which are not set before it.
 Tool tool() {
-  return {
-      .name = "ms-netcheck",
-      .summary = "test the network of a job and locate faulty nodes and links",
-      .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(),
-                   net::counters_command(), net::config_command(), net::nccl_log_command(), net::inspector_command(),
-                   net::agent_command()},
-      .description =
-          "Run ms-netcheck in a job of its own, because it loads the network that it measures. Before it starts, it "
-          "prints how long it will take and how much each node will send at most. Start the job with --no-kill; "
-          "otherwise Slurm ends it when a node fails.",
-      .examples = {{.command = "salloc -N 8 ms-netcheck locate", .doc = "Locate faults among eight nodes:"},
-                   {.command = "ms-netcheck locate --nodes n[1-8] --launch 'ssh {node} {agent}' --json",
-                    .doc = "The same without Slurm:"}},
-      .see_also = {"ms-diag(1)"},
-      .exit_status = exits_of("ms-netcheck"),
-      .failure_status = net::kNothingMeasured,
-      .sections = {{.title = "FINDINGS", .items = code_items()},
-                   {.title = "NCCL'S CHOICES", .items = choice_items()},
-                   {.title = "COUNTERS", .items = counter_items()}},
-      .before_error = slurm::let_rank_0_report_first};
+  return {.name = "ms-netcheck",
+          .summary = "test the network of a job and locate faulty nodes and links",
+          .commands = {net::pairs_command(), net::locate_command(), net::ecmp_command(), net::collectives_command(),
+                       net::counters_command(), net::config_command(), net::nccl_log_command(),
+                       net::inspector_command(), net::agent_command()},
+          .description =
+              "Run ms-netcheck in a job of its own, because it loads the network that it measures. Before it starts, "
+              "it prints how long it will take and how much each node will send at most. Start the job with --no-kill; "
+              "otherwise Slurm ends it when a node fails.",
+          .examples = {{"salloc -N 8 ms-netcheck locate", "Locate faults among eight nodes:"},
+                       {"ms-netcheck locate --nodes n[1-8] --launch 'ssh {node} {agent}' --json",
+                        "The same without Slurm:"}},
+          .see_also = {"ms-diag(1)"},
+          .exit_status = exits_of("ms-netcheck"),
+          .failure_status = net::kNothingMeasured,
+          .sections = {{"FINDINGS", code_items()}, {"NCCL'S CHOICES", choice_items()}, {"COUNTERS", counter_items()}},
+          .before_error = slurm::let_rank_0_report_first};
 }
 
 }  // namespace

@@ -47,22 +47,22 @@ const Tool kTool{
                  train::explain_command()},
     .description =
         "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and on NVIDIA GPUs. "
-        "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated."
-        "\n\nDropout, mixtures of experts, context parallelism and FSDP are not supported.",
+        "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated.\n\nDropout, "
+        "mixtures of experts, context parallelism and FSDP are not supported.",
     .examples =
-        {{.command = "ms-train run configs/tiny-3d.toml", .doc = "Train with eight ranks as threads:"},
-         {.command = "mpirun -np 8 ms-train run configs/tiny-3d.toml", .doc = "Train with eight processes:"},
-         {.command = "ms-train plan configs/gpt-175b.toml", .doc = "Show what a run needs, on any machine:"},
-         {.command = "ms-train simulate configs/gpt-175b.toml --cluster configs/clusters/a100-8x200g.toml "
-                     "--failures 0.004:12h --days 60 --spares 8",
-          .doc = "Estimate what failures cost in two months of training: repeated steps, checkpoints and spare nodes:"},
-         {.command = "ms-train eval runs/a/ckpt --data wiki=data/wiki",
-          .doc = "Compute the perplexity of the newest checkpoint on a token file:"},
-         {.command = "ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
-          .doc = "Let a model continue a prompt:"},
-         {.command = "ms-train plan run.toml --hostfile slurm --order order",
-          .doc = "In a job, place ranks by Slurm's network topology:"},
-         {.command = "ms-train explain 76", .doc = "Print what a job's exit code means:"}},
+        {{"ms-train run configs/tiny-3d.toml", "Train with eight ranks as threads:"},
+         {"mpirun -np 8 ms-train run configs/tiny-3d.toml", "Train with eight processes:"},
+         {"ms-train plan configs/gpt-175b.toml", "Show what a run needs, on any machine:"},
+         {"ms-train simulate configs/gpt-175b.toml --cluster configs/clusters/a100-8x200g.toml --failures 0.004:12h "
+          "--days 60 --spares 8",
+          "Estimate what failures cost in two months of training: repeated steps, checkpoints and spare nodes:"},
+         {"ms-train eval runs/a/ckpt --data wiki=data/wiki",
+          "Compute the perplexity of the newest checkpoint on a token file:"},
+         {"ms-train generate runs/a/ckpt --prompt 'The cluster' --temperature 0.7 --top-p 0.9",
+          "Let a model continue a prompt:"},
+         {"ms-train plan run.toml --hostfile slurm --order order",
+          "In a job, place ranks by Slurm's network topology:"},
+         {"ms-train explain 76", "Print what a job's exit code means:"}},
     .see_also = {"ms-data(1)", "ms.toml(5)", "ms-cluster(5)", "ms-performance(7)"},
     .environment = {{"MS_FAULT", watch::fault_manual()},
                     {"OMP_NUM_THREADS", "Threads that compute on the CPU, if run.cpu_threads is 0."},
@@ -70,16 +70,15 @@ const Tool kTool{
     .extra_pages = {{.option = "--man-config", .text = config_manual},
                     {.option = "--man-cluster", .text = cluster_manual}},
     .sections =
-        {{.title = "METRICS", .items = train::metrics_manual()},
-         {.title = "REPRODUCIBILITY",
-          .items = {{"the same bits",
-                     "A configuration computes the same losses and weights, to the last bit, in every run: with "
-                     "ranks as threads or as processes, with the overlap of pp and dp on or off, and after a "
-                     "resume in the same layout."},
-                    {"other bits",
-                     "Another layout, the overlap of tp, another instruction set or model of GPU, other choices "
-                     "in run.matmul_choices, and run.deterministic = false change the order of sums."}}},
-         {.title = "RECOVERY", .items = train::recovery_manual()}},
+        {{"METRICS", train::metrics_manual()},
+         {"REPRODUCIBILITY",
+          {{"the same bits",
+            "A configuration computes the same losses and weights, to the last bit, in every run: with ranks as "
+            "threads or as processes, with the overlap of pp and dp on or off, and after a resume in the same layout."},
+           {"other bits",
+            "Another layout, the overlap of tp, another instruction set or model of GPU, other choices in "
+            "run.matmul_choices, and run.deterministic = false change the order of sums."}}},
+         {"RECOVERY", train::recovery_manual()}},
     .before_error = slurm::let_rank_0_report_first};
 
 }  // namespace

@@ -254,6 +254,16 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
+std::vector<Column> columns(std::string_view titles) {
+  std::vector<Column> columns;
+  for (std::string& title : split(titles, '|')) {
+    const bool is_right = title.ends_with('>');
+    if (is_right) title.pop_back();
+    columns.push_back({std::move(title), is_right ? Align::right : Align::left});
+  }
+  return columns;
+}
+
 TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
   for (Column& column : columns_) column.title = safe_line(column.title);
 }

@@ -55,6 +55,8 @@ struct Column {
   std::string title;
   Align align = Align::left;
 };
+// Makes columns of their titles, as "rank>|queue of|mean>": a column whose title ends in '>' is aligned to the right.
+std::vector<Column> columns(std::string_view titles);
 
 // Aligned columns for terminals: two spaces between columns, no trailing blanks, a line of titles first. Each title and
 // cell is a safe_line() of escape.h.

@@ -52,7 +52,7 @@ std::string key_lines(std::string_view title, const std::vector<KeyDiff>& rows, 
 }
 
 std::string parameter_table(const PieceIndex& index) {
-  TextTable table({{"parameter"}, {"shape", Align::right}, {"type"}, {"states"}});
+  TextTable table(columns("parameter|shape>|type|states"));
   for (const std::string& name : index.parameters()) {
     const Piece* any = nullptr;
     std::string states;
@@ -111,15 +111,7 @@ std::string why(const Found& found) {
 
 std::string list_text(const std::string& dir, const std::vector<Found>& found, double now_wall_s) {
   if (found.empty()) return fmt::format("{} holds no checkpoint\n", dir);
-  TextTable table({{"step", Align::right},
-                   {"created"},
-                   {"age", Align::right},
-                   {"size", Align::right},
-                   {"files", Align::right},
-                   {"dp x pp x tp"},
-                   {"state"},
-                   {"pinned"},
-                   {"why"}});
+  TextTable table(columns("step>|created|age>|size>|files>|dp x pp x tp|state|pinned|why"));
   for (const Found& one : found) {
     std::vector<std::string> cells{std::to_string(one.step), "-", "-", "-", "-", "-"};
     if (one.manifest) {
@@ -191,12 +183,7 @@ std::string diff_text(const std::string& a, const std::string& b, const Diff& di
   text += key_lines("written by", diff.place, diff.place.size());
   text += key_lines("position", diff.position, diff.position.size());
   text += key_lines("only in one, or of another shape", diff.unmatched, all ? diff.unmatched.size() : kShown);
-  TextTable table({{"parameter"},
-                   {"state"},
-                   {"elements", Align::right},
-                   {"differing", Align::right},
-                   {"max abs", Align::right},
-                   {"relative l2", Align::right}});
+  TextTable table(columns("parameter|state|elements>|differing>|max abs>|relative l2>"));
   std::size_t differing = 0;
   for (const StateDiff& row : diff.states) {
     const ValueDiff& values = row.values;
@@ -243,7 +230,7 @@ std::string repair_text(const std::string& dir, const RepairReport& report) {
 }
 
 std::string bench_text(const BenchReport& report) {
-  TextTable table({{"what"}, {"GB/s", Align::right}, {"cpu", Align::right}, {"ratio", Align::right}, {"to"}, {"how"}});
+  TextTable table(columns("what|GB/s>|cpu>|ratio>|to|how"));
   for (const BenchRow& row : report.rows) {
     table.row({std::string(row.name), fmt::format("{:.2f}", row.bytes_per_s / 1e9),
                fmt::format("{:.0f} %", 100 * row.cpu_per_s),

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "hf/convert.h"
 #include "hf/foreign_tensors.h"
-#include "hf/json_value.h"
 #include "hf/model_json.h"
 #include "hf/names.h"
 #include "hf/problems.h"

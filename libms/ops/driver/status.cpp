@@ -137,7 +137,7 @@ std::string status_text(std::string_view document, double age_s, std::optional<b
     if (const Json* all = json.find("ranks")) {
       for (const Json& rank : *all) ranks_of[rank.get<std::string>("node")].push_back(&rank);
     }
-    TextTable table({{"node"}, {"role"}, {"strikes", Align::right}, {"ranks"}, {"why"}});
+    TextTable table(columns("node|role|strikes>|ranks|why"));
     for (const Json& node : json.at("nodes")) {
       const std::string name = node.get<std::string>("node");
       std::vector<std::string> ranks;
@@ -179,15 +179,7 @@ std::optional<JobStart> unended_job(std::string_view status_json) {
 }
 
 std::string report_text(const Ledger& ledger, double wall_s) {
-  TextTable table({{"attempt", Align::right},
-                   {"began"},
-                   {"nodes"},
-                   {"steps"},
-                   {"ended by"},
-                   {"suspects"},
-                   {"detect", Align::right},
-                   {"diagnose", Align::right},
-                   {"recover", Align::right}});
+  TextTable table(columns("attempt>|began|nodes|steps|ended by|suspects|detect>|diagnose>|recover>"));
   double lost_s = 0, slow_s = 0;
   for (const AttemptEntry& a : ledger.attempts) {
     table.row({std::to_string(a.number), utc_text(a.began_s), slurm::fold_hostlist(a.nodes), steps_of(a),

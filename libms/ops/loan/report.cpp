@@ -63,16 +63,9 @@ std::string replay_table(const JobTrace& trace, const Policy& policy, std::span<
   if (!has_shares(trace))
     text += "all jobs come at once: load and usage, which are of the time until the last one, cannot be said\n";
   if (trace.without_gpus > 0) text += fmt::format("{} without GPUs left out\n", plural(trace.without_gpus, "row"));
-  TextTable table({{"scheduler"},
-                   {"queue mean", Align::right},
-                   {"p95", Align::right},
-                   {"JCT mean", Align::right},
-                   {"p95", Align::right},
-                   {"usage", Align::right},
-                   {"preemptions", Align::right},
-                   {"nodes reclaimed", Align::right},
-                   {"longest request", Align::right},
-                   {"slowest decision", Align::right}});
+  TextTable table(
+      columns("scheduler|queue mean>|p95>|JCT mean>|p95>|usage>|preemptions>|nodes reclaimed>|longest request>|slowest "
+              "decision>"));
   for (const Outcome& outcome : outcomes) {
     const Times times = times_of(trace, outcome);
     const double slowest_s = std::max({outcome.schedule.max_s, outcome.victims.max_s, outcome.extra.max_s});

@@ -69,20 +69,9 @@ std::string evaluation_text(const Evaluation& e, const EvaluateOptions& options,
       e.failing_units, e.units, options.folds == 1 ? "all" : "other",
       plural(static_cast<std::size_t>(options.folds), "fold"), plural(static_cast<std::size_t>(options.seeds), "seed"),
       options.figures.resamples);
-  const std::string k = fmt::format("P@{}", options.figures.k);
-  TextTable table({{"MODEL"},
-                   {"TRAINING"},
-                   {k, Align::right},
-                   {"95%", Align::right},
-                   {fmt::format("R@{}", options.figures.k), Align::right},
-                   {"PR-AUC", Align::right},
-                   {"95%", Align::right},
-                   {fmt::format("P AT R={:.0f}%", 100 * options.figures.recall), Align::right},
-                   {"95%", Align::right},
-                   {"LEAD", Align::right},
-                   {"OUT", Align::right},
-                   {"PAYS ABOVE", Align::right},
-                   {costs.failure_gpu_hours > 0 ? "NET" : "", Align::right}});
+  TextTable table(columns(
+      fmt::format("MODEL|TRAINING|P@{0}>|95%>|R@{0}>|PR-AUC>|95%>|P AT R={1:.0f}%>|95%>|LEAD>|OUT>|PAYS ABOVE>|{2}>",
+                  options.figures.k, 100 * options.figures.recall, costs.failure_gpu_hours > 0 ? "NET" : "")));
   for (const Evaluated& row : e.rows) {
     const Figures& f = row.estimate.value;
     const double out = out_gpu_hours(f, costs);
@@ -100,8 +89,8 @@ std::string evaluation_text(const Evaluation& e, const EvaluateOptions& options,
   }
   if (!without.empty()) {
     text +=
-        fmt::format("\nno skill shown: {}: the interval of {} reaches down to the base rate or the shuffled labels\n",
-                    fmt::join(without, ", "), k);
+        fmt::format("\nno skill shown: {}: the interval of P@{} reaches down to the base rate or the shuffled labels\n",
+                    fmt::join(without, ", "), options.figures.k);
   }
   text += fmt::format(
       "\nbase rate: {} of the rows fail; of {} with a fault in the 30 days before, {}\n"
@@ -154,7 +143,7 @@ std::string evaluation_json(const Evaluation& e, const EvaluateOptions& options,
 }
 
 std::string scores_text(const Scores& scores, const Predictor& predictor) {
-  TextTable table({{"UNIT"}, {scores.skill ? "CHANCE" : "", Align::right}, {"WHAT RAISES IT MOST"}});
+  TextTable table(columns(scores.skill ? "UNIT|CHANCE>|WHAT RAISES IT MOST" : "UNIT|>|WHAT RAISES IT MOST"));
   for (const ScoredUnit& unit : scores.units) {
     table.row({unit.name, scores.skill ? percent(unit.chance) : "",
                unit.reasons.empty() ? "nothing" : words_of(unit.reasons)});

@@ -152,7 +152,7 @@ TEST(Text, PlainIsOneLine) {
 }
 
 TEST(Text, AlignsTables) {
-  TextTable table({{"name"}, {"size", Align::right}, {"note"}});
+  TextTable table(columns("name|size>|note"));
   table.row({"a", "1", ""});
   table.row({"longer", "1234567", "x"});
   EXPECT_EQ(table.str(),

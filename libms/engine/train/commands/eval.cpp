@@ -54,7 +54,7 @@ double sum_losses(Engine& engine, DataFeed& feed, std::int64_t batch, std::int64
 }
 
 std::string text_of(const std::vector<SetLoss>& losses) {
-  TextTable table({{"data set"}, {"tokens", Align::right}, {"loss", Align::right}, {"perplexity", Align::right}});
+  TextTable table(columns("data set|tokens>|loss>|perplexity>"));
   for (const SetLoss& each : losses) {
     table.row({each.name, fmt::format("{}", each.tokens), fmt::format("{:.4f}", each.loss()),
                fmt::format("{:.4f}", each.perplexity())});

@@ -75,15 +75,14 @@ std::string failures_text(const FailureStudy& study) {
   line("effective", fmt::format("{} of the time{}", estimate_text(study.effective),
                                 study.effective.error ? " (two standard errors)" : "; --seeds 2 or more gives errors"));
   out += '\n';
-  TextTable parts({{"of the time"}, {"share", Align::right}, {"hours", Align::right}, {"what"}});
+  TextTable parts(columns("of the time|share>|hours>|what"));
   for (const PartRow& row : kPartRows) {
     const double share = study.shares[static_cast<std::size_t>(row.part)];
     parts.row({std::string(row.name), share_text(share), fmt::format("{:.1f}", share * job.seconds / 3600),
                std::string(row.meaning)});
   }
   out += parts.str() + '\n';
-  TextTable intervals(
-      {{"save every"}, {"effective", Align::right}, {"lost", Align::right}, {"save", Align::right}, {""}});
+  TextTable intervals(columns("save every|effective>|lost>|save>|"));
   for (std::size_t i = 0; i < study.intervals.size(); ++i) {
     const IntervalChoice& row = study.intervals[i];
     intervals.row({format_duration(row.interval_s), estimate_text(row.effective), share_text(row.lost),
@@ -92,12 +91,7 @@ std::string failures_text(const FailureStudy& study) {
                                study.daly == i ? "by Daly's formula (FGCS 22, 2006)" : "")});
   }
   out += intervals.str() + '\n';
-  TextTable spares({{"spares", Align::right},
-                    {"effective", Align::right},
-                    {"waiting", Align::right},
-                    {"requeues", Align::right},
-                    {"of all nodes held", Align::right},
-                    {""}});
+  TextTable spares(columns("spares>|effective>|waiting>|requeues>|of all nodes held>|"));
   for (std::size_t i = 0; i < study.spares.size(); ++i) {
     const SpareChoice& row = study.spares[i];
     spares.row({std::to_string(row.spares), estimate_text(row.effective), share_text(row.waiting),

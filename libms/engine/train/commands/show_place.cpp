@@ -98,7 +98,7 @@ std::string hosts_table(const Placed& placed) {
   std::vector<PlaceRow> rows = host_rows(placed);
   const bool folded = rows.size() > kMaxRows;
   if (folded) rows = fold_rows(placed, rows);
-  TextTable table({{"ranks", Align::right}, {"host"}, {"switch"}, {"pp"}, {"dp"}, {"tp"}});
+  TextTable table(columns("ranks>|host|switch|pp|dp|tp"));
   for (const PlaceRow& row : rows) {
     const mesh::Coord first = placed.mesh.coord(row.first), last = placed.mesh.coord(row.last);
     std::vector<std::string> names;
@@ -162,7 +162,7 @@ std::vector<AxisRow> axis_rows(const Placed& placed) {
 }
 
 std::string axes_table(const Placed& placed) {
-  TextTable table({{"axis"}, {"what"}, {"in this order"}, {"in the order listed"}});
+  TextTable table(columns("axis|what|in this order|in the order listed"));
   for (const AxisRow& row : axis_rows(placed)) {
     table.row(
         {std::string(to_string(row.axis)), row.what, counts_text(placed, row.placed), counts_text(placed, row.listed)});

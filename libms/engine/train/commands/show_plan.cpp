@@ -162,11 +162,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm,
                                     flops.causal, flops.full, flops.reported));
   out += '\n';
-  TextTable stages({{"stage", Align::right},
-                    {"layers"},
-                    {"warm-up", Align::right},
-                    {"live chunks", Align::right},
-                    {"memory a rank", Align::right}});
+  TextTable stages(columns("stage>|layers|warm-up>|live chunks>|memory a rank>"));
   for (int p = 0; p < plan.mesh.pp; ++p) {
     const sched::RankReport& rank = report.ranks[static_cast<std::size_t>(p)];
     stages.row({std::to_string(p), layers_text(plan, p), std::to_string(rank.warm_up), std::to_string(rank.peak_chunks),

@@ -51,20 +51,14 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
     line("run", fmt::format("{} tokens take {:.1f} days without interruption", format_count(tokens),
                             days(simulation, tokens)));
   out += '\n';
-  TextTable parts({{"of a step"}, {"seconds", Align::right}, {"share", Align::right}, {"what"}});
+  TextTable parts(columns("of a step|seconds>|share>|what"));
   for (const Part& part : parts_of(simulation.parts)) {
     if (part.seconds == 0) continue;
     parts.row({std::string(part.name), fmt::format("{:.4g}", part.seconds),
                percent(part.seconds / simulation.iteration_s), std::string(part.meaning)});
   }
   out += parts.str() + '\n';
-  TextTable stages({{"stage", Align::right},
-                    {"memory a rank", Align::right},
-                    {"of the device", Align::right},
-                    {"computes", Align::right},
-                    {"GEMMs", Align::right},
-                    {"attention", Align::right},
-                    {"the rest", Align::right}});
+  TextTable stages(columns("stage>|memory a rank>|of the device>|computes>|GEMMs>|attention>|the rest>"));
   for (std::size_t p = 0; p < simulation.stages.size(); ++p) {
     const SimulatedStage& stage = simulation.stages[p];
     const double gemms = stage.class_seconds[static_cast<std::size_t>(tensor::OpClass::matmul)];

@@ -30,18 +30,7 @@ std::string given_text(const Tuning& tuning) {
 }  // namespace
 
 std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
-  TextTable table({{"", Align::right},
-                   {"tp", Align::right},
-                   {"pp", Align::right},
-                   {"dp", Align::right},
-                   {"chunks", Align::right},
-                   {"microbatch", Align::right},
-                   {"schedule"},
-                   {"recompute"},
-                   {"tp overlap"},
-                   {"seconds", Align::right},
-                   {"MFU", Align::right},
-                   {"memory", Align::right}});
+  TextTable table(columns(">|tp>|pp>|dp>|chunks>|microbatch>|schedule|recompute|tp overlap|seconds>|MFU>|memory>"));
   const auto row = [&](const std::string& name, const Layout& layout) {
     const Settings& s = layout.settings;
     const auto bytes = static_cast<double>(layout.memory_bytes);

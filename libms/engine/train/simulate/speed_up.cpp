@@ -34,11 +34,7 @@ std::vector<SpeedUp> speed_ups(const Settings& settings, const std::vector<std::
 }
 
 std::string speed_up_text(const std::vector<SpeedUp>& rows) {
-  TextTable table({{"dp", Align::right},
-                   {"ranks", Align::right},
-                   {"s a step", Align::right},
-                   {"tokens/s", Align::right},
-                   {"a rank", Align::right}});
+  TextTable table(columns("dp>|ranks>|s a step>|tokens/s>|a rank>"));
   std::string problems;
   for (const SpeedUp& row : rows) {
     if (!row.problem.empty()) {

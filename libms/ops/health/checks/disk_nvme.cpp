@@ -37,7 +37,6 @@ Result check_disk_nvme(Evidence& evidence) {
 
 extern constinit const Check kDiskNvme = {
     .code = "disk.nvme",
-    .lane = Lane::files,
     .summary = "NVMe disks that are missing or not live",
     .needs = "/sys/class/nvme",
     .explain =

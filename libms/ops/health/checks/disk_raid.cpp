@@ -44,7 +44,6 @@ Result check_disk_raid(Evidence& evidence) {
 
 extern constinit const Check kDiskRaid = {
     .code = "disk.raid",
-    .lane = Lane::files,
     .summary = "software RAID that lost a disk",
     .needs = "/proc/mdstat",
     .explain =

@@ -53,7 +53,6 @@ Result check_host_boots(Evidence& evidence) {
 
 extern constinit const Check kHostBoots = {
     .code = "host.boots",
-    .lane = Lane::files,
     .summary = "a node that reboots repeatedly",
     .needs = "/proc/stat",
     .explain =

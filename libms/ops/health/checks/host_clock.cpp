@@ -71,7 +71,6 @@ Result check_host_clock(Evidence& evidence) {
 
 extern constinit const Check kHostClock = {
     .code = "host.clock",
-    .lane = Lane::files,
     .summary = "a clock that is not synchronized or may be wrong",
     .needs = "adjtimex(2)",
     .explain =

@@ -54,7 +54,6 @@ Result check_host_cpus(Evidence& evidence) {
 
 extern constinit const Check kHostCpus = {
     .code = "host.cpus",
-    .lane = Lane::files,
     .summary = "CPUs that are missing or offline",
     .needs = "/sys/devices/system/cpu",
     .explain =

@@ -47,7 +47,6 @@ Result check_host_dimms(Evidence& evidence) {
 
 extern constinit const Check kHostDimms = {
     .code = "host.dimms",
-    .lane = Lane::files,
     .summary = "DIMMs that are missing or differ",
     .needs = "EDAC",
     .explain =

@@ -44,7 +44,6 @@ Result check_host_frag(Evidence& evidence) {
 
 extern constinit const Check kHostFrag = {
     .code = "host.frag",
-    .lane = Lane::files,
     .summary = "fragmented free memory",
     .needs = "/proc/buddyinfo",
     .user_can_cause = true,

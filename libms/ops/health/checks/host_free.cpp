@@ -22,7 +22,6 @@ Result check_host_free(Evidence& evidence) {
 
 extern constinit const Check kHostFree = {
     .code = "host.free",
-    .lane = Lane::files,
     .summary = "memory in use before the job starts",
     .needs = "/proc/meminfo",
     .user_can_cause = true,

@@ -51,7 +51,6 @@ Result check_host_load(Evidence& evidence) {
 
 extern constinit const Check kHostLoad = {
     .code = "host.load",
-    .lane = Lane::files,
     .summary = "a node that is busy before the job starts",
     .needs = "/proc/loadavg",
     .user_can_cause = true,

@@ -66,7 +66,6 @@ Result check_host_memory(Evidence& evidence) {
 
 extern constinit const Check kHostMemory = {
     .code = "host.memory",
-    .lane = Lane::files,
     .summary = "memory that is missing or disabled",
     .needs = "/proc/meminfo",
     .explain =

@@ -34,7 +34,6 @@ Result check_host_modules(Evidence& evidence) {
 
 extern constinit const Check kHostModules = {
     .code = "host.modules",
-    .lane = Lane::files,
     .summary = "kernel modules that are not loaded",
     .needs = "/sys/module",
     .explain =

@@ -45,7 +45,6 @@ Result check_host_numa(Evidence& evidence) {
 
 extern constinit const Check kHostNuma = {
     .code = "host.numa",
-    .lane = Lane::files,
     .summary = "sockets with less memory than the others",
     .needs = "/sys/devices/system/node",
     .explain =

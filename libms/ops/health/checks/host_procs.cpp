@@ -40,7 +40,6 @@ Result check_host_procs(Evidence& evidence) {
 
 extern constinit const Check kHostProcs = {
     .code = "host.procs",
-    .lane = Lane::files,
     .summary = "services that do not run",
     .needs = "/proc",
     .explain =

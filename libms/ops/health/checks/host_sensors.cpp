@@ -42,7 +42,6 @@ Result check_host_sensors(Evidence& evidence) {
 
 extern constinit const Check kHostSensors = {
     .code = "host.sensors",
-    .lane = Lane::files,
     .summary = "sensors that are in alarm",
     .needs = "/sys/class/hwmon",
     .explain =

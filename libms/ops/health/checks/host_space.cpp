@@ -46,7 +46,6 @@ Result check_host_space(Evidence& evidence) {
 
 extern constinit const Check kHostSpace = {
     .code = "host.space",
-    .lane = Lane::files,
     .summary = "file systems that are nearly full",
     .user_can_cause = true,
     .explain =

@@ -117,7 +117,6 @@ Result check_host_strays(Evidence& evidence) {
 
 extern constinit const Check kHostStrays = {
     .code = "host.strays",
-    .lane = Lane::files,
     .summary = "busy user processes outside jobs",
     .needs = "cgroups of Slurm (ProctrackType=proctrack/cgroup)",
     .blame = Blame::user,

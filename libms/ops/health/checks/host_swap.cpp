@@ -35,7 +35,6 @@ Result check_host_swap(Evidence& evidence) {
 
 extern constinit const Check kHostSwap = {
     .code = "host.swap",
-    .lane = Lane::files,
     .summary = "memory that was swapped out",
     .needs = "/proc/meminfo",
     .user_can_cause = true,

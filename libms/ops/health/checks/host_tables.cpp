@@ -45,7 +45,6 @@ Result check_host_tables(Evidence& evidence) {
 
 extern constinit const Check kHostTables = {
     .code = "host.tables",
-    .lane = Lane::files,
     .summary = "kernel tables that are nearly full",
     .needs = "/proc/sys",
     .user_can_cause = true,

@@ -21,7 +21,6 @@ Result check_host_timer(Evidence& evidence) {
 
 extern constinit const Check kHostTimer = {
     .code = "host.timer",
-    .lane = Lane::files,
     .summary = "a slow clock source",
     .needs = "/sys/devices/system/clocksource",
     .explain =

@@ -49,7 +49,6 @@ Result check_host_version(Evidence& evidence) {
 
 extern constinit const Check kHostVersion = {
     .code = "host.version",
-    .lane = Lane::files,
     .summary = "a kernel or BIOS version other than the site's",
     .needs = "/proc, DMI",
     .explain =

@@ -58,7 +58,6 @@ Result check_net_errors(Evidence& evidence) {
 
 extern constinit const Check kNetErrors = {
     .code = "net.errors",
-    .lane = Lane::files,
     .summary = "damaged packets on the wire",
     .needs = "error counters in sysfs",
     .explain =

@@ -33,7 +33,6 @@ Result check_net_flaps(Evidence& evidence) {
 
 extern constinit const Check kNetFlaps = {
     .code = "net.flaps",
-    .lane = Lane::files,
     .summary = "links that keep going down",
     .needs = "carrier_down_count or link_downed",
     .explain =

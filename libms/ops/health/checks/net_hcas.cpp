@@ -49,7 +49,6 @@ Result check_net_hcas(Evidence& evidence) {
 
 extern constinit const Check kNetHcas = {
     .code = "net.hcas",
-    .lane = Lane::files,
     .summary = "RDMA adapters that are missing or differ in firmware",
     .needs = "/sys/class/infiniband",
     .explain =

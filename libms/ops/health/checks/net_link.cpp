@@ -206,7 +206,6 @@ Result check_net_link(Evidence& evidence) {
 
 extern constinit const Check kNetLink = {
     .code = "net.link",
-    .lane = Lane::files,
     .summary = "links that are down, missing or slow",
     .needs = "/sys/class/net or /sys/class/infiniband",
     .explain =

@@ -54,7 +54,6 @@ Result check_net_mtu(Evidence& evidence) {
 
 extern constinit const Check kNetMtu = {
     .code = "net.mtu",
-    .lane = Lane::files,
     .summary = "links with different MTUs",
     .needs = "/sys/class/net",
     .explain =

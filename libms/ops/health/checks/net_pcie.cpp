@@ -80,7 +80,6 @@ Result check_net_pcie(Evidence& evidence) {
 
 extern constinit const Check kNetPcie = {
     .code = "net.pcie",
-    .lane = Lane::files,
     .summary = "network adapters and NVMe disks with too few PCIe lanes",
     .needs = "/sys/bus/pci",
     .explain =

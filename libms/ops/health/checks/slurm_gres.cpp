@@ -46,7 +46,6 @@ Result check_slurm_gres(Evidence& evidence) {
 
 extern constinit const Check kSlurmGres = {
     .code = "slurm.gres",
-    .lane = Lane::files,
     .summary = "devices in gres.conf that do not exist",
     .needs = "gres.conf",
     .explain =

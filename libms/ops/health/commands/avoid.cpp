@@ -125,7 +125,7 @@ std::string avoid_text(const AvoidPlan& plan, bool applied) {
   if (plan.changes.empty()) {
     text += "no weight is to be changed\n";
   } else {
-    TextTable table({{"NODE"}, {"CHANCE", Align::right}, {"WEIGHT", Align::right}, {"NEW", Align::right}, {"WHY"}});
+    TextTable table(columns("NODE|CHANCE>|WEIGHT>|NEW>|WHY"));
     for (const WeightChange& change : plan.changes) {
       table.row({change.node, fmt::format("{:.2f}", change.chance), std::to_string(change.from),
                  std::to_string(change.to), change.why});

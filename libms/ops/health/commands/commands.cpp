@@ -145,7 +145,7 @@ int list_command(const Args& args) {
     write_out(list_json(checks));
     return kOk;
   }
-  TextTable table({{"CODE"}, {"LEVEL", Align::right}, {"BLAME"}, {"COST"}, {"WHAT IT FINDS"}});
+  TextTable table(columns("CODE|LEVEL>|BLAME|COST|WHAT IT FINDS"));
   for (const Check& check : checks) {
     table.row({std::string(check.code), std::to_string(check.level), std::string(to_string(check.blame)),
                std::string(to_string(check.cost)), std::string(check.summary)});

@@ -17,7 +17,7 @@ std::string when(double wall_s) {
 
 std::string history_text(const std::vector<HistoryEntry>& entries) {
   if (entries.empty()) return "nothing was decided on this node\n";
-  TextTable table({{"WHEN"}, {"WHAT"}, {"CODE"}, {"JOB", Align::right}, {"STRIKES", Align::right}, {"WHY"}});
+  TextTable table(columns("WHEN|WHAT|CODE|JOB>|STRIKES>|WHY"));
   for (const HistoryEntry& entry : entries) {
     table.row({when(entry.wall_s), entry.event, entry.code.empty() ? "-" : entry.code,
                entry.job_id == 0 ? "-" : std::to_string(entry.job_id),

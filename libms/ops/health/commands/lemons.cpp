@@ -55,7 +55,7 @@ std::vector<SiteRow> site_rows(const std::map<std::string, std::vector<HistoryEn
 
 std::string site_text(const std::vector<SiteRow>& rows, std::size_t nodes) {
   if (rows.empty()) return fmt::format("none of {} was drained\n", plural(nodes, "node"));
-  TextTable table({{"NODE"}, {"DRAINS", Align::right}, {"LAST"}, {"CODE"}, {"BY CHANCE", Align::right}, {""}});
+  TextTable table(columns("NODE|DRAINS>|LAST|CODE|BY CHANCE>|"));
   for (const SiteRow& row : rows) {
     table.row({row.node, std::to_string(row.drains), when(row.last_wall_s), row.last_code,
                fmt::format("{:.2g}", row.by_chance), row.lemon ? "lemon" : ""});

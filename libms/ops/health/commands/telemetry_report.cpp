@@ -20,7 +20,7 @@ std::string device_name(const std::string& device) { return device.empty() ? "ho
 }  // namespace
 
 std::string sample_text(const Sample& sample) {
-  TextTable table({{"DEVICE"}, {"COLUMN"}, {"VALUE", Align::right}, {"UNIT"}});
+  TextTable table(columns("DEVICE|COLUMN|VALUE>|UNIT"));
   for (const SampleValue& value : sample.values) {
     table.row({device_name(value.device), value.column, fmt::format("{}", value.value),
                std::string(column_of(value.device, value.column).first)});
@@ -66,7 +66,7 @@ std::string trends_text(const SiteTrends& trends) {
   if (trends.rises.empty()) {
     text += "no counter of errors rises\n";
   } else {
-    TextTable table({{"RISES"}, {"NODE"}, {"DEVICE"}, {"LAST DAY", Align::right}, {"DAY BEFORE", Align::right}});
+    TextTable table(columns("RISES|NODE|DEVICE|LAST DAY>|DAY BEFORE>"));
     std::size_t of_column = 0, left_out = 0;
     for (std::size_t i = 0; i < trends.rises.size(); ++i) {
       const Rise& rise = trends.rises[i];
@@ -82,7 +82,7 @@ std::string trends_text(const SiteTrends& trends) {
     if (left_out > 0) text += fmt::format("and {} more, see --json\n", left_out);
   }
   if (!trends.hotter.empty()) {
-    TextTable table({{"HOTTER"}, {"NODE"}, {"DEVICE"}, {"STATE"}, {"MEDIAN C", Align::right}, {"PEERS", Align::right}});
+    TextTable table(columns("HOTTER|NODE|DEVICE|STATE|MEDIAN C>|PEERS>"));
     for (const Hotter& hotter : trends.hotter) {
       table.row({hotter.column, hotter.node, hotter.device, hotter.state, fmt::format("{:.0f}", hotter.median),
                  fmt::format("{:.0f}", hotter.peers_median)});

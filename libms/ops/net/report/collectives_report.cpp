@@ -76,17 +76,7 @@ std::vector<Finding> judge_collectives(const std::vector<CollectiveRow>& rows, d
 }
 
 std::string collectives_text(const std::vector<CollectiveRow>& rows) {
-  const auto right = Align::right;
-  TextTable table({{"GROUPS"},
-                   {"WHAT"},
-                   {"BYTES", right},
-                   {"TIMES", right},
-                   {"MIN us", right},
-                   {"P50 us", right},
-                   {"P99 us", right},
-                   {"ALG GB/s", right},
-                   {"BUS GB/s", right},
-                   {"WRONG", right}});
+  TextTable table(columns("GROUPS|WHAT|BYTES>|TIMES>|MIN us>|P50 us>|P99 us>|ALG GB/s>|BUS GB/s>|WRONG>"));
   for (const CollectiveRow& row : rows) {
     table.row({row.groups == 1 ? fmt::format("{} of {}", row.split, row.ranks)
                                : fmt::format("{} x {} of {}", row.groups, row.split, row.ranks),

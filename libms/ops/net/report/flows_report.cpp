@@ -78,12 +78,7 @@ std::vector<Finding> findings(const FlowsChecked& checked) {
 }
 
 std::string as_text(const FlowsChecked& checked) {
-  TextTable table({{"PAIR"},
-                   {"VERDICT"},
-                   {"ALONE", Align::right},
-                   {"TOGETHER", Align::right},
-                   {"BESIDE OTHERS", Align::right},
-                   {"PATHS", Align::right}});
+  TextTable table(columns("PAIR|VERDICT|ALONE>|TOGETHER>|BESIDE OTHERS>|PATHS>"));
   for (const PairFlows& pair : checked.pairs) {
     double alone = 0, paths = 1;
     for (const PairFlows::Roll& roll : pair.rolls) {

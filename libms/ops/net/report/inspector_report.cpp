@@ -13,16 +13,7 @@ constexpr std::size_t kMostRows = 20;
 }  // namespace
 
 std::string inspector_text(const InspectorLog& log, const InspectorJudged& judged) {
-  const auto right = Align::right;
-  TextTable table({{"OPERATION"},
-                   {"SIZE", right},
-                   {"RANKS", right},
-                   {"NODES", right},
-                   {"GROUPS", right},
-                   {"CALLS", right},
-                   {"BUS GB/s", right},
-                   {"SLOWEST GROUP", right},
-                   {"WAITING", right}});
+  TextTable table(columns("OPERATION|SIZE>|RANKS>|NODES>|GROUPS>|CALLS>|BUS GB/s>|SLOWEST GROUP>|WAITING>"));
   for (std::size_t at = 0; at < std::min(judged.rows.size(), kMostRows); ++at) {
     const InspectorRow& row = judged.rows[at];
     table.row({row.kind, format_size(static_cast<double>(row.size_bytes)), std::to_string(row.ranks),

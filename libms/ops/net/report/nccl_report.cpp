@@ -35,14 +35,7 @@ std::vector<std::string> cells_of(const NcclHost& host) {
 std::string nccl_text(const NcclLog& log, const NcclJudged& judged) {
   std::map<std::vector<std::string>, std::vector<std::string>> alike;
   for (const auto& [name, host] : log.hosts()) alike[cells_of(host)].push_back(name);
-  const auto right = Align::right;
-  TextTable table({{"HOSTS"},
-                   {"PROCESSES", right},
-                   {"NETWORK"},
-                   {"ADAPTERS", right},
-                   {"CHANNELS", right},
-                   {"RINGS FOUND"},
-                   {"CONNECTIONS"}});
+  TextTable table(columns("HOSTS|PROCESSES>|NETWORK|ADAPTERS>|CHANNELS>|RINGS FOUND|CONNECTIONS"));
   for (const auto& [cells, hosts] : alike) {
     std::vector<std::string> row{slurm::fold_hostlist(hosts)};
     row.insert(row.end(), cells.begin(), cells.end());

@@ -263,11 +263,7 @@ std::string distances_text(const Checked& checked) {
       if (way->gbps >= 0) of.gbps.push_back(way->gbps);
     if (result.least_us >= 0) of.us.push_back(result.least_us);
   }
-  TextTable table({{"nodes"},
-                   {"ways", Align::right},
-                   {"least Gbit/s", Align::right},
-                   {"middle", Align::right},
-                   {"middle us", Align::right}});
+  TextTable table(columns("nodes|ways>|least Gbit/s>|middle>|middle us>"));
   for (auto& [distance, of] : by_distance) {
     std::ranges::sort(of.gbps);
     std::ranges::sort(of.us);

@@ -134,11 +134,7 @@ Json curves_data(const std::vector<Curve>& curves, Columns& columns) {
 
 std::string curves_text(const std::vector<Curve>& curves) {
   if (curves.empty()) return "";
-  TextTable table({{"run"},
-                   {"steps", Align::right},
-                   {"last loss", Align::right},
-                   {"median step", Align::right},
-                   {"tokens/s", Align::right}});
+  TextTable table(columns("run|steps>|last loss>|median step>|tokens/s>"));
   std::string notes;
   for (const Curve& curve : curves) {
     const auto [steps, loss, step, rate] = cells_of_run(curve);

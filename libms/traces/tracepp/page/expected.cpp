@@ -219,7 +219,7 @@ std::string known_sentence(const Expected& expected) {
 std::string expected_text(const Expected& expected) {
   std::string text = expected_sentence(expected) + "\n";
   for (const std::string& why : expected.diff.not_comparable) text += fmt::format("not comparable: {}\n", why);
-  TextTable table({{"part of a step"}, {"expected", Align::right}, {"observed", Align::right}, {"", Align::right}});
+  TextTable table(columns("part of a step|expected>|observed>|>"));
   for (const PartDiff& part : expected.diff.parts) {
     if (part.s.before <= 0 && part.s.after <= 0) continue;
     table.row(

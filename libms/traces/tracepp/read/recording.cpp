@@ -116,18 +116,17 @@ Megatron-LM, nsys and dynolog have not been run.)";
 }  // namespace
 
 ManSection recording_manual() {
-  return {
-      .title = "recording",
-      .items = {{"ms-train",
-                 "For all commands. Every rank writes a trace to run.dir/trace while it runs, unless trace.enabled is "
-                 "false; see ms.toml(5)."},
-                {"PyTorch flight recorder", kDumpSnippet},
-                {"Flight recorder on demand", kOnDemand},
-                {"PyTorch profiler", kProfiler},
-                {"Nsight Systems", kNsys},
-                {"Megatron-LM", kMegatron},
-                {"A run that has started", kOnline},
-                {"What was tested", kTested}}};
+  return {"recording",
+          {{"ms-train",
+            "For all commands. Every rank writes a trace to run.dir/trace while it runs, unless trace.enabled is "
+            "false; see ms.toml(5)."},
+           {"PyTorch flight recorder", kDumpSnippet},
+           {"Flight recorder on demand", kOnDemand},
+           {"PyTorch profiler", kProfiler},
+           {"Nsight Systems", kNsys},
+           {"Megatron-LM", kMegatron},
+           {"A run that has started", kOnline},
+           {"What was tested", kTested}}};
 }
 
 }  // namespace ms::tracepp

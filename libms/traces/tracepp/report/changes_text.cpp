@@ -23,11 +23,7 @@ std::string and_more(std::size_t count, std::size_t shown) {
 
 std::string suspects_text(const RunTrace& trace, const CommReport& report) {
   if (report.suspects.empty()) return "no group is slower than others of its kind\n";
-  TextTable table({{"slow group"},
-                   {"communication"},
-                   {"size", Align::right},
-                   {"transfer us", Align::right},
-                   {"times the usual", Align::right}});
+  TextTable table(columns("slow group|communication|size>|transfer us>|times the usual>"));
   for (std::size_t i = 0; i < std::min(report.suspects.size(), kMostChanges); ++i) {
     const CommRow& row = report.rows[report.suspects[i]];
     const CommClass& c = report.classes[row.of_class];
@@ -39,13 +35,7 @@ std::string suspects_text(const RunTrace& trace, const CommReport& report) {
 
 std::string edges_text(const CommReport& report) {
   if (report.edges.empty()) return "";
-  TextTable table({{"stages"},
-                   {"purpose"},
-                   {"channels", Align::right},
-                   {"transfer p50 us", Align::right},
-                   {"p99", Align::right},
-                   {"GB/s", Align::right},
-                   {"times the usual", Align::right}});
+  TextTable table(columns("stages|purpose|channels>|transfer p50 us>|p99>|GB/s>|times the usual>"));
   for (const EdgeSummary& edge : report.edges) {
     table.row({fmt::format("{}>{}", edge.from_stage, edge.to_stage), std::string(to_string(edge.purpose)),
                std::to_string(edge.channels), us_text(edge.transfer_p50_s), us_text(edge.transfer_p99_s),
@@ -60,11 +50,7 @@ std::string lateness_text(const RunTrace& trace, const CommReport& report) {
   std::erase_if(order, [&](std::size_t r) { return report.by_rank[r].caused_ns == 0; });
   std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t r) { return report.by_rank[r].caused_ns; });
   if (order.empty()) return "";
-  TextTable table({{"last to come"},
-                   {"collectives", Align::right},
-                   {"last", Align::right},
-                   {"others waited", Align::right},
-                   {"waited itself", Align::right}});
+  TextTable table(columns("last to come|collectives>|last>|others waited>|waited itself>"));
   constexpr std::size_t kMost = 5;
   for (std::size_t i = 0; i < std::min(order.size(), kMost); ++i) {
     const Lateness& late = report.by_rank[order[i]];
@@ -92,15 +78,8 @@ std::string signed_percent(double part) { return fmt::format("{:+.1f}%", 100 * p
 
 std::string communication_text(const RunTrace& trace, const CommReport& report) {
   if (report.rows.empty()) return "no communication\n";
-  TextTable table({{"communication"},
-                   {"size", Align::right},
-                   {"ranks", Align::right},
-                   {"groups", Align::right},
-                   {"operations", Align::right},
-                   {"skew p50 us", Align::right},
-                   {"transfer p50 us", Align::right},
-                   {"p99", Align::right},
-                   {"bus GB/s", Align::right}});
+  TextTable table(
+      columns("communication|size>|ranks>|groups>|operations>|skew p50 us>|transfer p50 us>|p99>|bus GB/s>"));
   for (std::size_t c = 0; c < report.classes.size(); ++c) {
     const ClassSummary& s = report.summaries[c];
     const CommClass& of = report.classes[c];
@@ -109,11 +88,7 @@ std::string communication_text(const RunTrace& trace, const CommReport& report) 
                s.complete > 0 ? us_text(s.transfer_p50_s) : "-", s.complete > 0 ? us_text(s.transfer_p99_s) : "-",
                gb_text(s.bus_bandwidth)});
   }
-  TextTable sizes({{"bus GB/s of"},
-                   {"size from", Align::right},
-                   {"ranks", Align::right},
-                   {"operations", Align::right},
-                   {"bus GB/s", Align::right}});
+  TextTable sizes(columns("bus GB/s of|size from>|ranks>|operations>|bus GB/s>"));
   const std::vector<SizeBucket> buckets = size_buckets(report);
   for (const SizeBucket& of : buckets) {
     sizes.row({class_text({.axis = of.axis, .kind = of.kind}), size_text(of.least_bytes), std::to_string(of.members),

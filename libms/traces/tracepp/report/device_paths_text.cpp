@@ -47,11 +47,7 @@ std::string device_paths_text(const RunTrace& trace, const DevicePaths& paths) {
   const double steps = static_cast<double>(paths.steps.size());
   const auto ms = [&](std::int64_t ns) { return fmt::format("{:.3f}", ms_of(ns) / steps); };
   const auto percent = [&](std::int64_t ns) { return fmt::format("{:.1f}%", 100 * part_of(ns, paths.time_ns)); };
-  TextTable table({{"on the critical path"},
-                   {"what"},
-                   {"ms a step", Align::right},
-                   {"share", Align::right},
-                   {"most on rank", Align::right}});
+  TextTable table(columns("on the critical path|what|ms a step>|share>|most on rank>"));
   std::int64_t shown_ns = 0;
   for (std::size_t i = 0; i < std::min(paths.by_work.size(), kMostWork); ++i) {
     const PathTime& time = paths.by_work[i];
@@ -65,7 +61,7 @@ std::string device_paths_text(const RunTrace& trace, const DevicePaths& paths) {
   table.row({"all", "", ms(paths.time_ns), percent(paths.time_ns), ""});
   std::string text = table.str();
   if (trace.ranks.size() < 2) return text;
-  TextTable ranks({{"rank"}, {"on the path ms a step", Align::right}, {"share", Align::right}});
+  TextTable ranks(columns("rank|on the path ms a step>|share>"));
   for (std::size_t i = 0; i < std::min(paths.by_rank.size(), kMostPathRanks); ++i)
     ranks.row(
         {rank_text(trace, paths.by_rank[i].rank), ms(paths.by_rank[i].time_ns), percent(paths.by_rank[i].time_ns)});
@@ -73,10 +69,7 @@ std::string device_paths_text(const RunTrace& trace, const DevicePaths& paths) {
   if (paths.by_rank.size() > kMostPathRanks)
     text += fmt::format("and {} more ranks\n", paths.by_rank.size() - kMostPathRanks);
   if (paths.moves.empty()) return text;
-  TextTable moves({{"rank", Align::right},
-                   {"waits for rank", Align::right},
-                   {"ms a step", Align::right},
-                   {"collectives", Align::right}});
+  TextTable moves(columns("rank>|waits for rank>|ms a step>|collectives>"));
   for (std::size_t i = 0; i < std::min(paths.moves.size(), kMostPathRanks); ++i) {
     const PathMove& move = paths.moves[i];
     moves.row({std::to_string(trace.ranks[move.from].rank), std::to_string(trace.ranks[move.to].rank),
@@ -138,12 +131,7 @@ Json device_paths_json(const RunTrace& trace, const DevicePaths& paths) {
 
 std::string exposed_text(const RunTrace& trace, const std::vector<ExposedComm>& exposed) {
   if (exposed.empty()) return {};
-  TextTable table({{"communication"},
-                   {"group"},
-                   {"operations", Align::right},
-                   {"ms", Align::right},
-                   {"exposed", Align::right},
-                   {"hidden", Align::right}});
+  TextTable table(columns("communication|group|operations>|ms>|exposed>|hidden>"));
   for (std::size_t i = 0; i < std::min(exposed.size(), kMostWork); ++i) {
     const ExposedComm& of = exposed[i];
     table.row({std::string(trace::to_string(of.kind)),

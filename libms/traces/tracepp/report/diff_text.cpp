@@ -73,11 +73,7 @@ std::string summary_text(const Diff& diff, bool knows_work) {
 std::string parts_text(const Diff& diff) {
   const double whole_s = diff.mean_step_s.change();
   const bool differs = std::abs(relative(diff.mean_step_s)) >= kLeastChange;  // else the last column is noise
-  Cut table({{"part of a step"},
-             {"before ms", Align::right},
-             {"after", Align::right},
-             {"change", Align::right},
-             {"of the difference", Align::right}});
+  Cut table(columns("part of a step|before ms>|after>|change>|of the difference>"));
   for (const PartDiff& part : diff.parts) {
     if (is_same(part.s) || (differs && is_nothing(part.s.change() / whole_s))) continue;
     table.row({part.part, ms(part.s.before), ms(part.s.after), fmt::format("{:+.3f}", 1e3 * part.s.change()),
@@ -87,7 +83,7 @@ std::string parts_text(const Diff& diff) {
 }
 
 std::string kinds_text(const Diff& diff) {
-  Cut table({{"kind"}, {"before ms", Align::right}, {"after", Align::right}, {"change", Align::right}});
+  Cut table(columns("kind|before ms>|after>|change>"));
   for (const KindDiff& kind : diff.kinds) {
     if (is_same(kind.s)) continue;
     table.row({work_text(kind.work), ms(kind.s.before), ms(kind.s.after),
@@ -97,13 +93,7 @@ std::string kinds_text(const Diff& diff) {
 }
 
 std::string communication_text(const Diff& diff) {
-  Cut table({{"communication"},
-             {"size", Align::right},
-             {"transfer us", Align::right},
-             {"after", Align::right},
-             {"change", Align::right},
-             {"bus GB/s", Align::right},
-             {"after", Align::right}});
+  Cut table(columns("communication|size>|transfer us>|after>|change>|bus GB/s>|after>"));
   for (const CommDiff& m : diff.comms) {
     if (is_nothing(relative(m.transfer_s))) continue;
     table.row({class_text(m.of_class), size_text(m.of_class.size_bytes), us_text(m.transfer_s.before),
@@ -114,8 +104,7 @@ std::string communication_text(const Diff& diff) {
 }
 
 std::string ranks_text(const Diff& diff) {
-  Cut table(
-      {{"rank", Align::right}, {"busy ms", Align::right}, {"after", Align::right}, {"against others", Align::right}});
+  Cut table(columns("rank>|busy ms>|after>|against others>"));
   for (const RankDiff& rank : diff.ranks) {
     if (is_nothing(rank.ratio - 1)) continue;
     table.row(

@@ -66,8 +66,7 @@ std::string idle_text(const RunTrace& trace, const std::vector<RankIdle>& idle, 
   if (steps == 0) return {};
   const auto ms = [](double ns) { return fmt::format("{:.3f}", 1e-6 * ns); };
   const auto percent = [](double part) { return fmt::format("{:.1f}%", 100 * part); };
-  TextTable causes(
-      {{"idle"}, {"ms a step", Align::right}, {"share", Align::right}, {"most", Align::right}, {"rank", Align::right}});
+  TextTable causes(columns("idle|ms a step>|share>|most>|rank>"));
   for (std::size_t c = 0; c < kIdleCauses; ++c) {
     const auto cause = static_cast<IdleCause>(c);
     std::int64_t sum = 0;
@@ -81,8 +80,7 @@ std::string idle_text(const RunTrace& trace, const std::vector<RankIdle>& idle, 
     causes.row({std::string(to_string(cause)), ms(share_of(sum, steps)), percent(share_of(sum, length_ns)),
                 ms(mean_ns(most)), std::to_string(trace.ranks[most].rank)});
   }
-  TextTable places(
-      {{"idle"}, {"where the host was"}, {"rank", Align::right}, {"share", Align::right}, {"times", Align::right}});
+  TextTable places(columns("idle|where the host was|rank>|share>|times>"));
   constexpr double kLeast = 0.005;
   const std::vector<PlaceOfRank> worst = worst_places(idle);
   std::size_t shown = 0;
@@ -94,11 +92,7 @@ std::string idle_text(const RunTrace& trace, const std::vector<RankIdle>& idle, 
     ++shown;
   }
   StreamIdle hta;
-  TextTable streams({{"rank", Align::right},
-                     {"stream"},
-                     {"host wait us", Align::right},
-                     {"kernel wait", Align::right},
-                     {"other", Align::right}});
+  TextTable streams(columns("rank>|stream|host wait us>|kernel wait>|other>"));
   for (std::size_t r = 0; r < idle.size(); ++r) {
     for (const StreamIdle& stream : idle[r].streams) {
       hta.host_wait_us += stream.host_wait_us;

@@ -58,11 +58,7 @@ std::vector<std::string> time_cells(const KernelTime& of, double steps, double w
           rate_cell(of.achieved.tflops()),
           rate_cell(of.achieved.gb_s())};
 }
-std::vector<Column> with_times(std::vector<Column> columns) {
-  for (const char* const title : {"ms a step", "share", "count", "min us", "mean", "max", "TFLOP/s", "GB/s"})
-    columns.push_back({title, Align::right});
-  return columns;
-}
+constexpr const char* kTimeTitles = "ms a step>|share>|count>|min us>|mean>|max>|TFLOP/s>|GB/s>";
 std::vector<std::string> joined(std::vector<std::string> cells, const std::vector<std::string>& more) {
   cells.insert(cells.end(), more.begin(), more.end());
   return cells;
@@ -83,7 +79,7 @@ std::string kernel_kinds_text(const std::vector<RankKernels>& ranks, double step
   }
   std::vector<std::pair<Kind, OfKind>> rows(kinds.begin(), kinds.end());
   std::ranges::stable_sort(rows, std::greater<>{}, [](const auto& row) { return row.second.all.time.ns; });
-  ReportTable table{with_times({{"kernels of"}, {"tensor cores", Align::right}})};
+  ReportTable table{columns(fmt::format("kernels of|tensor cores>|{}", kTimeTitles))};
   for (const auto& [kind, of] : rows) {
     const double with_cores = part_of(static_cast<double>(of.with_cores_ns), static_cast<double>(of.all.time.ns));
     table.rows.push_back(joined({std::string(to_string(kind)), may_use_cores(kind) ? percent_cell(with_cores) : "-"},
@@ -123,7 +119,7 @@ std::string launches_text(const RunTrace& trace, const std::vector<RankKernels>&
         trace.ranks[worst_rank].rank, format_duration(seconds(worst->launches.median_ns)),
         format_duration(seconds(worst->launches.p90_ns)), format_duration(seconds(worst->launches.most_ns)));
   }
-  TextTable queues({{"rank", Align::right}, {"queue of"}, {"mean", Align::right}, {"most", Align::right}});
+  TextTable queues(columns("rank>|queue of|mean>|most>"));
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (const QueueLength& queue : ranks[r].queues) {
       queues.row({std::to_string(trace.ranks[r].rank),
@@ -266,7 +262,7 @@ ReportTable kernels_table(const RunTrace& trace, const std::vector<RankKernels>&
   const std::vector<NamedKernel> kernels = named_kernels(trace, ranks);
   double whole_ns = 0;
   for (const NamedKernel& kernel : kernels) whole_ns += static_cast<double>(kernel.of.time.ns);
-  ReportTable table{with_times({{"kernel"}, {"kind"}, {"tensor cores"}})};
+  ReportTable table{columns(fmt::format("kernel|kind|tensor cores|{}", kTimeTitles))};
   for (const auto& [name, of] : kernels) {
     if (table.rows.size() == most) break;
     const std::string_view cores = !may_use_cores(of.kind)             ? "-"
@@ -284,8 +280,8 @@ ReportTable ops_table(const RunTrace& trace, const std::vector<RankKernels>& ran
   const std::vector<OpTime> ops = all_ops(ranks);
   const auto steps = static_cast<double>(steps_of(ranks));
   const bool has_device = std::ranges::any_of(ranks, &RankKernels::has_device);
-  ReportTable table{{{"operator"}, {"host ms a step", Align::right}, {"calls", Align::right}}};
-  if (has_device) table.columns.insert(table.columns.end(), {{"device ms", Align::right}, {"kernels", Align::right}});
+  ReportTable table{
+      columns(has_device ? "operator|host ms a step>|calls>|device ms>|kernels>" : "operator|host ms a step>|calls>")};
   for (const OpTime& op : ops) {
     if (table.rows.size() == most) break;
     std::vector<std::string> row{op_text(trace.strings.text(op.name)), ms_cell(static_cast<double>(op.host.ns) / steps),
@@ -349,11 +345,7 @@ std::string kernels_text(const RunTrace& trace, const std::vector<RankKernels>& 
     text += "\n" + launches_text(trace, ranks, steps, all);
   }
   if (const std::vector<KernelTime> copies = all_of(ranks, &RankKernels::copies); !copies.empty()) {
-    TextTable table({{"copies"},
-                     {"ms a step", Align::right},
-                     {"count", Align::right},
-                     {"size", Align::right},
-                     {"GB/s", Align::right}});
+    TextTable table(columns("copies|ms a step>|count>|size>|GB/s>"));
     for (const KernelTime& copy : copies) {
       table.row({plain_text(trace.strings.text(copy.name), kKernelBytes),
                  ms_cell(static_cast<double>(copy.time.ns) / steps), count_cell(copy.time.count),

@@ -32,13 +32,7 @@ std::string last_comers_text(const RunTrace& trace, const Breakdown& breakdown, 
                            found->doubt.empty() ? "" : "; in doubt: ", found->doubt, 100 * found->confidence);
   for (const std::string& line : lines_of(first, 100)) text += line + "\n";
   constexpr std::size_t kShown = 20;
-  TextTable table({{"rank"},
-                   {"last to", Align::right},
-                   {"of", Align::right},
-                   {"others wait ms a step", Align::right},
-                   {"waits itself", Align::right},
-                   {"computes", Align::right},
-                   {"idle", Align::right}});
+  TextTable table(columns("rank|last to>|of>|others wait ms a step>|waits itself>|computes>|idle>"));
   const std::vector<std::size_t> latest = by_caused(comms);
   for (std::size_t i = 0; i < std::min(latest.size(), kShown); ++i) {
     const std::size_t r = latest[i];

@@ -87,11 +87,7 @@ std::string kinds_text(const RunTrace& trace, const Breakdown& breakdown, bool a
   std::ranges::stable_sort(rows, std::greater<>{}, &Row::mean_s);
   const std::size_t more = all || rows.size() <= kMostKinds ? 0 : rows.size() - kMostKinds;
   rows.resize(rows.size() - more);
-  TextTable table({{"kind"},
-                   {"ms a step", Align::right},
-                   {"most", Align::right},
-                   {"rank", Align::right},
-                   {"events", Align::right}});
+  TextTable table(columns("kind|ms a step>|most>|rank>|events>"));
   for (const Row& row : rows) {
     table.row({work_text(breakdown.kinds[row.kind]), ms(row.mean_s), ms(row.most_s),
                std::to_string(trace.ranks[row.rank].rank), format_count(static_cast<double>(row.events))});
@@ -128,13 +124,7 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bo
   if (!has_work(parts.all())) {
     return "no computing and no communication in these steps: it is not known where their time went\n";
   }
-  TextTable table({{"part of a step"},
-                   {"ms", Align::right},
-                   {"share", Align::right},
-                   {"least", Align::right},
-                   {"rank", Align::right},
-                   {"most", Align::right},
-                   {"rank", Align::right}});
+  TextTable table(columns("part of a step|ms>|share>|least>|rank>|most>|rank>"));
   parts.row(table, "busy", [](const StepTime& s) { return s.busy_ns; });
   parts.row(table, "stalled in sections", [](const StepTime& s) { return s.stalled_other_ns; });
   for (const GroupAxis axis : kWaitOrder) {
@@ -148,8 +138,7 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bo
   parts.row(table, "idle", [](const StepTime& s) { return s.idle_ns; });
   parts.row(table, "step", [](const StepTime& s) { return s.length_ns; });
 
-  TextTable axes(
-      {{"communication over"}, {"ms a step", Align::right}, {"exposed", Align::right}, {"hidden", Align::right}});
+  TextTable axes(columns("communication over|ms a step>|exposed>|hidden>"));
   bool has_communication = false;
   for (const GroupAxis axis : kWaitOrder) {
     const AxisTime& time = parts.all().axis(axis);
@@ -163,12 +152,7 @@ std::string breakdown_text(const RunTrace& trace, const Breakdown& breakdown, bo
 
 std::string bubble_text(const Bubble& bubble) {
   if (!bubble.unknown.empty()) return fmt::format("no pipeline bubble: {}\n", bubble.unknown);
-  TextTable table({{"stage", Align::right},
-                   {"window ms", Align::right},
-                   {"computing", Align::right},
-                   {"communication", Align::right},
-                   {"bubble", Align::right},
-                   {"of computing", Align::right}});
+  TextTable table(columns("stage>|window ms>|computing>|communication>|bubble>|of computing>"));
   for (const StageBubble& stage : bubble.by_stage) {
     table.row({std::to_string(stage.stage), ms(stage.window_s), ms(stage.computing_s), ms(stage.communication_s),
                ms(stage.bubble_s), stage.computing_s > 0 ? percent(stage.bubble_s / stage.computing_s) : "-"});
@@ -205,14 +189,14 @@ std::string critical_path_text(const RunTrace& trace, const CriticalPaths& paths
     return percent(static_cast<double>(ns) / static_cast<double>(paths.time_ns));
   };
   const double steps = static_cast<double>(paths.steps.size());
-  TextTable kinds({{"on the critical path"}, {"of"}, {"ms a step", Align::right}, {"share", Align::right}});
+  TextTable kinds(columns("on the critical path|of|ms a step>|share>"));
   for (std::size_t i = 0; i < std::min(paths.by_kind.size(), kMostKinds); ++i) {
     const PathShare& kind = paths.by_kind[i];
     std::string of = kind.of == PieceOf::delay ? "" : work_text(kind.work);
     if (kind.of == PieceOf::transfer) of += fmt::format(" over {}", to_string(kind.axis));
     kinds.row({std::string(to_string(kind.of)), std::move(of), ms(seconds(kind.time_ns) / steps), share(kind.time_ns)});
   }
-  TextTable ranks({{"rank"}, {"ms a step", Align::right}, {"share", Align::right}, {"computing", Align::right}});
+  TextTable ranks(columns("rank|ms a step>|share>|computing>"));
   for (std::size_t i = 0; i < std::min(paths.by_rank.size(), kMostRanks); ++i) {
     const RankShare& rank = paths.by_rank[i];
     ranks.row({rank_text(trace, rank.rank), ms(seconds(rank.time_ns) / steps), share(rank.time_ns),

@@ -46,14 +46,7 @@ std::string cause_text(const WorkDiff& diff) {
 }
 
 std::string names_text(const std::string& head, const std::vector<NameDiff>& names) {
-  TextTable table({{head},
-                   {"calls a step", Align::right},
-                   {"after", Align::right},
-                   {"ms a step", Align::right},
-                   {"after", Align::right},
-                   {"us a call", Align::right},
-                   {"after", Align::right},
-                   {""}});
+  TextTable table(columns(head + "|calls a step>|after>|ms a step>|after>|us a call>|after>|"));
   std::size_t rows = 0;
   for (const NameDiff& name : names) {
     const bool is_same = std::abs(name.calls.change()) < 1e-3 &&
@@ -82,13 +75,7 @@ std::string work_diff_text(const WorkDiff& diff) {
     text += cause_text(diff) + "\n";
     for (std::size_t i = 0; i < std::min<std::size_t>(diff.swaps.size(), 3); ++i)
       text += swap_text(diff.swaps[i]) + "\n";
-    TextTable table({{"on the critical path"},
-                     {"what"},
-                     {"ms a step", Align::right},
-                     {"after", Align::right},
-                     {"change", Align::right},
-                     {"of the difference", Align::right},
-                     {"rank", Align::right}});
+    TextTable table(columns("on the critical path|what|ms a step>|after>|change>|of the difference>|rank>"));
     double shown_ms = 0;
     std::size_t rows = 0;
     for (const PathDiff& part : diff.path) {
