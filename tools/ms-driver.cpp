@@ -128,7 +128,9 @@ const std::vector<ManSection> kSections{
        "Slurm has marked the lost node as down, at most SlurmdTimeout plus a minute: Slurm may hold a job forever that "
        "is requeued earlier. If slurmctld does not answer, it retries for 10 minutes. If the node of the batch script "
        "is lost, and the driver with it, Slurm keeps a --no-kill job on the other nodes: the agent of one of them then "
-       "requeues the job."},
+       "requeues the job.\n\nIf the script of a job of sbatch --requeue=expedite (Slurm 25.11) fails, Slurm starts the "
+       "job again if an epilog failed, and holds it otherwise. If another start mends nothing, the driver sets "
+       "Requeue=0 before it ends, so that Slurm does neither. The script must exit with the driver's code."},
       {"drained",
        "ms-driver status and report show that an administrator drains a node of the run, within --health-every. The "
        "run leaves the node at its next checkpoint: ms-train saves one at once; other commands are left when a section "
