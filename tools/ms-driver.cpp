@@ -45,7 +45,8 @@ const std::vector<ManSection> kSections{
        "each section of a step: three times the longest recent time plus 5 s. The margin drops to 4 s if these times "
        "are alike. It also drops to 4 s if for 2 s every rank was waiting or had at least half a CPU; lack of CPU time "
        "then cannot explain the delay. Loops without named sections get at least 30 s, doubled after every hang, "
-       "unless a signal stopped a rank. Without heartbeats, --hang-timeout without output is a hang."},
+       "unless a signal stopped a rank. After a node was silent, ranks get as long again, because TCP waits that long "
+       "before it sends again what was lost. Without heartbeats, --hang-timeout without output is a hang."},
       {"   Findings",
        "ms-diag also checks every node during training (--health-every). A spare with a critical finding is excluded; "
        "a working node is replaced by a spare. Without a spare it keeps working, and the driver logs a warning."},

@@ -190,7 +190,8 @@ Command run_command() {
                 "10m"},
                {"node-timeout", "TIME",
                 "Treat a node as lost after at most TIME without a sign of life from it and without a step of the "
-                "ranks. A node that no spare could replace always gets the full TIME.",
+                "ranks. A node that no spare could replace always gets the full TIME; the ranks of ms-train wait as "
+                "long only with run.least_timeout = TIME.",
                 "60s"},
                {"max-attempts", "N", "Stop after N attempts.", "100"},
                {"max-idle", "N", "Stop after N consecutive attempts without progress.", "3"},

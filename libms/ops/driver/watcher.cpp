@@ -67,6 +67,8 @@ void Watcher::report(const std::string& node, const Report& report, double now_s
 void Watcher::heard(const std::string& node, double now_s) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return;
+  const double silent_s = now_s - alive_s(found->second);
+  if (silent_s > limits_.silent_s()) resend_s_ = std::max(resend_s_, now_s + silent_s);
   found->second.heard = {.at_s = now_s};
   found->second.closed = false;
 }
@@ -178,7 +180,7 @@ std::optional<Alarm> Watcher::check(double now_s, bool is_replaceable) const {
   }
   const double since_s = has_beats() ? progress_.at_s : output_.at_s;
   // Ranks that wait for a node that is paused do not hang.
-  const bool waits = !is_replaceable && !lost(now_s).empty();
+  const bool waits = now_s < resend_s_ || (!is_replaceable && !lost(now_s).empty());
   if (now_s - since_s > std::max(deadline_s(now_s), waits ? limits_.node_s + kNodeFirst_s : 0)) {
     return Alarm{.kind = AlarmKind::hang,
                  .nodes = {},

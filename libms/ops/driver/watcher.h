@@ -115,6 +115,7 @@ class Watcher {
   Sign output_;
   double unclear_s_;  // a rank may have lacked a processor, or waited for a device
   std::optional<double> died_s_;
+  double resend_s_ = 0;    // after a silence, TCP may wait as long again before it sends what was lost in it
   double saved_s_ = -1e9;  // when a section that saves ended last, and the furthest step then
   std::int64_t saved_step_ = -1;
 };

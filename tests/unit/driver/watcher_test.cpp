@@ -190,6 +190,17 @@ TEST_F(Watching, WithoutASpareASilentNodeHasAMinute) {
   EXPECT_LT(now_s_ - 80, WatchLimits{}.node_s + 1);
 }
 
+TEST_F(Watching, AfterASilenceTheNetworkMayNeedAsLongAgain) {
+  replaceable_ = false;
+  watcher_.answered("n2", 0);
+  train_until(20);
+  EXPECT_FALSE(stall(20, {"n1"}));
+  EXPECT_FALSE(stall(18, {"n1", "n2"}));
+  const std::optional<Alarm> alarm = stall(10, {"n1", "n2"});
+  ASSERT_TRUE(alarm);
+  EXPECT_EQ(alarm->kind, AlarmKind::hang);
+}
+
 TEST_F(Watching, OfRanksWithoutHeartbeatsSilenceSaysLess) {
   const auto silent = [&](double until_s) {
     std::optional<Alarm> alarm;
