@@ -280,8 +280,7 @@ std::optional<Judgement> judge_status(const AttemptEvidence& e) {
   const std::optional<int> status = status_of(e);
   if (status == code_of(ExitCode::no_progress))
     return judged(Next::stop, "not_again", *status, "the command ended with 93, which asks for no other attempt");
-  // Its verdict, too, found no place where storage is full.
-  if (e.writes_verdicts && status == code_of(ExitCode::storage))
+  if (e.writes_verdicts && status == code_of(ExitCode::storage))  // its verdict, too, found no place
     return judged(Next::again, std::string(kStorage), *status, "the command ended with 74: storage failed");
   if (status != code_of(ExitCode::usage) || decisive_line(e) != nullptr) return std::nullopt;
   return judged(Next::stop, "usage", *status, "the command refuses its arguments or configuration");

@@ -118,7 +118,7 @@ std::string status_text(std::string_view document, double age_s, std::optional<b
       text += fmt::format(", {}, {} since a rank made progress", plural(steps->get<std::int64_t>(), "step"),
                           format_duration(json.get<double>("progress_age_s")));
     }
-    text += fmt::format("; {:.1f} % of the time trained steps that were kept\n", 100 * json.get<double>("effective"));
+    text += fmt::format("; {:.1f} % of the time went into steps that were kept\n", 100 * json.get<double>("effective"));
     if (phase != "ended" && runs == false) {
       text += "the job runs no longer, and the driver was ended with it\n";
     } else if (phase != "ended" && age_s > kStale_s) {
@@ -191,7 +191,7 @@ std::string report_text(const Ledger& ledger, double wall_s) {
   std::string text = table.str();
   const bool has_ended = !ledger.attempts.empty() && ledger.attempts.back().ended_s != 0;
   const double last_s = std::max(ledger.began_s, has_ended ? ledger.attempts.back().ended_s : wall_s);
-  text += fmt::format("\n{} in {}; {:.1f} % of it trained steps that were kept; {} went to faults and recovery{}\n",
+  text += fmt::format("\n{} in {}; {:.1f} % of it went into steps that were kept; {} went to faults and recovery{}\n",
                       plural(ledger.attempts.size(), "attempt"), format_duration(last_s - ledger.began_s),
                       100 * ledger.effective(last_s), format_duration(lost_s),
                       slow_s > 0 ? fmt::format(", {} to slow steps", format_duration(slow_s)) : "");
