@@ -227,3 +227,41 @@ BASH
   [ "$(attempt 1 cause) $(attempt 1 nodes)" = '"done" ["node01", "node02"]' ]
 BASH
 }
+
+@test "the storage of checkpoints stalls, that of the run does not: no attempt ends, no node is accused" {
+  if [ ! -e /dev/loop-control ] || ! command -v fsfreeze mkfs.ext4 >/dev/null; then skip "there are no loop devices, or no fsfreeze"; fi
+  inside 2 1 <<'BASH'
+  truncate -s 32M image && mkfs.ext4 -q image
+  device=$(losetup --show -f image)
+  trap 'losetup -d "$device"' EXIT
+  mkdir ckpt
+  for node in node0{1..3}; do on-node "$node" mount "$device" "$PWD/ckpt"; done
+  driven_config train.steps=150
+  drive_training
+  wait-until 40 at_step 8
+  on-node node01 fsfreeze -f "$PWD/ckpt"
+  sleep 20 # of frozen storage
+  on-node node01 fsfreeze -u "$PWD/ckpt"
+  ends_with 0
+  [ "$(attempt 1 cause) $(attempt 1 to_step)" = '"done" 150' ]
+BASH
+}
+
+@test "the node of the batch script dies: an agent has the job queued again, and it begins when the node is back" {
+  inside 2 1 <<'BASH'
+  waits() { [[ $(squeue -h -j "$(<job.id)" -o %T) == PENDING ]]; }
+  export -f waits
+  drive_loop 300 --max-requeues 1
+  wait-until 40 looped 25
+  kill-node node01
+  wait-until 90 waits
+  start-node node01
+  wait-until 60 bash -c 'grep -q " [2-9]$" loop/log' # Slurm may refuse a first start on a node that is just back
+  [ "$(attempt 1 cause)" = '"driver_killed"' ]
+  python3 -c '
+import json
+ledger = json.load(open("r/driver/ledger.json"))
+assert not ledger["strikes"] and not ledger["excluded"], ledger'
+  scancel "$(<job.id)"
+BASH
+}
