@@ -64,7 +64,8 @@ Tool tool() {
             {"hang",
              "state, sentence, since_s, evidence, suspects (rank, reason, confidence, what it does), groups "
              "(operations that ranks wait in: match, members, missing), missing_ranks, waits (rank, group, sequence), "
-             "problems (parts of the files that were not used, and how often)."},
+             "sources (name, state, stance, sentence), collect, problems (parts of the files that were not used, and "
+             "how often)."},
             {"diff",
              "before and after of median_step_s, mean_step_s, parts, axes, kinds, messages, ranks; not_comparable "
              "gives the reason if the comparison is weak."},
@@ -98,8 +99,8 @@ Tool tool() {
              "does not record sends and receives, and records a failed collective as completed. If a dump of Gloo is "
              "missing, the result is therefore uncertain."},
             {"Logs of jobs",
-             "If there are no dumps, hang reads the lines of PyTorch's watchdog: for each rank and group the operation "
-             "that timed out, and the newest that was issued and completed. Beside dumps, a log is left out."},
+             "In logs, hang reads the lines of PyTorch's watchdog: for each rank and group the operation "
+             "that timed out, and the newest that was issued and completed. Beside dumps, a log is another source."},
             {"PyTorch profiler",
              "On a GPU, communication consists of NCCL's kernels; on the CPU, of collectives of Gloo, MPI and UCC. The "
              "latter do not name their group, so they can be compared only if the job has one group."}}}}};

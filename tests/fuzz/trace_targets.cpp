@@ -9,6 +9,7 @@
 #include "target.h"
 #include "trace/kinds.h"
 #include "trace/trace_file.h"
+#include "tracepp/hang/witness_judge.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/read.h"
 
@@ -20,9 +21,16 @@ namespace format = trace::format;
 constexpr std::int64_t kMaxTextBytes = std::int64_t{16} << 20;  // of a file that is unpacked
 
 void read(const std::string& path) {
-  const tracepp::RunTrace run = tracepp::read_run({path}, {.max_text_bytes = kMaxTextBytes, .threads = 1});
+  const tracepp::RunTrace run =
+      tracepp::read_run({path}, {.max_text_bytes = kMaxTextBytes, .threads = 1, .witnesses_suffice = true});
   for (const auto& rank : run.ranks)
     for (const auto& event : rank.events) expect(event.info < run.infos.size(), "an event's info is there");
+  const auto& beside = run.witnesses;
+  std::vector<tracepp::Hang> hangs{tracepp::judge_stacks(beside.stacks), tracepp::judge_lines(beside.lines)};
+  if (!beside.ras.empty()) hangs.push_back(tracepp::judge_ras(beside.ras));
+  for (const auto& hang : hangs)
+    for (const auto& suspect : hang.suspects)
+      expect(suspect.confidence > 0 && suspect.confidence < 1, "a confidence is one");
 }
 
 void foreign(std::string_view bytes) { read(put("rank0.json", bytes)); }
@@ -137,6 +145,30 @@ std::vector<std::string> watchdog_seeds() {
       "at work: 4486, last enqueued NCCL work: 4489, last completed NCCL work: 4485.\n"};
 }
 
+std::vector<std::string> ras_seeds() {
+  return {
+      "Job summary\n===\n\n  Nodes  Processes         GPUs  Processes     GPUs\n(total)   per node\n"
+      "      2          4            1          8        8\n\nCommunicators... (0.00s)\n===\n\n"
+      "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
+      "    0         1         2         4         8         8   RUNNING  MISMATCH\n\nDEAD\n"
+      "  1 job process is considered dead\n  Process 4 on node n1 managing GPU 0\n\n#0-0 (fa01) MISMATCH\n"
+      "  Communicator ranks have different AllReduce operation counts\n  7 ranks have launched up to operation 640\n"
+      "  Rank 5 has launched up to operation 630 -- GPU 1 managed by process 5 on node n2\n",
+      R"({"nccl_version":"2.28.7","communicators_count":1,"communicators":[{"hash":"0xfa","size":2,"ranks":[)"
+      R"({"rank":0,"host":"n1","pid":4,"cuda_dev":0,"status":{"init_state":0,"async_error":6,"abort_flag":false},)"
+      R"("collective_counts":{"AllReduce":5}}],"missing_ranks":[{"rank":1,"host":"n2","pid":5,"cuda_dev":1,)"
+      R"("status":{"unresponsive":true,"considered_dead":false}}]}]})"};
+}
+
+std::vector<std::string> stack_seeds() {
+  return {
+      "Process 7: python train.py\nPython v3.12\n\nThread 7 (idle): \"MainThread\"\n    wait "
+      "(torch/distributed/distributed_c10d.py:25)\n",
+      "Thread 0x7f (most recent call first):\n  File \"train.py\", line 3 in load\n",
+      "process 7, rank 1, state T, 0.10 processors, waits in x: a\nprocess 8, rank 2, state S, 0.10 processors\n",
+      "Thread 1 (LWP 7):\n#0  0x00007f in cudaStreamSynchronize () from libcudart.so\n"};
+}
+
 const Target kTargets[] = {
     {"trace_ms", ours, our_seeds, {"MSTRACE\n", "0-63:8", "\xff\xff\xff\xff"}},
     {"trace_chrome",
@@ -163,6 +195,16 @@ const Target kTargets[] = {
      watchdog_seeds,
      {"SeqNum=", "OpType=", "[rank", "[PG ", "GUID ", " Rank ", "last enqueued ", "last completed ",
       "work: ", "(default_pg)", "9223372036854775807"}},
+    {"trace_ras",
+     foreign,
+     ras_seeds,
+     {" ranks have ", "Rank ", " -- GPU ", "managed by process ", "on node ", "launched up to operation ", "DEAD",
+      "MISMATCH", "\"missing_ranks\":", "\"collective_counts\":", "\"rank\":", "9223372036854775807"}},
+    {"trace_stacks",
+     foreign,
+     stack_seeds,
+     {"Process ", "Thread ", "(idle): \"MainThread\"", ", rank ", ", state ", "(most recent call first)", "File \"",
+      "\", line ", "#0  0x", " in "}},
 };
 
 }  // namespace

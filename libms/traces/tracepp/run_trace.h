@@ -13,6 +13,7 @@
 #include "mesh/mesh.h"
 #include "trace/kinds.h"
 #include "tracepp/source.h"
+#include "tracepp/witnesses.h"
 
 namespace ms::tracepp {
 
@@ -188,6 +189,10 @@ struct RunTrace {
   std::string recording;
   std::vector<std::string> other_recordings;
   std::vector<std::string> unusable;  // files without a trace that could be read, with the reason
+  // Beside dumps and traces, for ms-tracepp hang: at most one run of the lines of PyTorch's watchdog, and what is no
+  // trace.
+  std::vector<RunTrace> logs;
+  Witnesses witnesses;
 
   const EventInfo& info(const Event& event) const { return infos[event.info]; }
   std::size_t event_count() const;

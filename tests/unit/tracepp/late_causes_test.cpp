@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planned_jobs.h"
+#include "tracepp/report/json.h"
 #include "tracepp/report/report.h"
 
 namespace ms::tracepp {

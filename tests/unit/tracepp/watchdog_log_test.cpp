@@ -84,12 +84,14 @@ TEST_F(WatchdogLog, NewerVersionsSayItInOtherWords) {
   EXPECT_EQ(found(log).suspects.at(0).rank, 1);
 }
 
-TEST_F(WatchdogLog, DumpsBesideItTellMore) {
+TEST_F(WatchdogLog, IsASourceBesideDumps) {
   files_.put("rank_0", R"({"pg_config":{},"pg_status":{},"entries":[{"process_group":["0","tp"],"state":"completed",)"
                        R"("collective_seq_id":1,"profiling_name":"nccl:all_reduce","time_created_ns":5}]})");
   const Hang hang = found(gave_up("", 7, 5, 5, "0"));
-  EXPECT_EQ(hang.state, RunState::unknown);
-  EXPECT_TRUE(hang.suspects.empty());
+  ASSERT_EQ(hang.sources.size(), 2U);
+  EXPECT_EQ(hang.sources[0].name, kFlightRecorder.name);
+  EXPECT_EQ(hang.sources[1].name, kWatchdogLog.name);
+  for (const HangSuspect& suspect : hang.suspects) EXPECT_LE(suspect.confidence, 0.5);
 }
 
 TEST_F(WatchdogLog, WhatAFileIsIsSaid) {
@@ -99,7 +101,6 @@ TEST_F(WatchdogLog, WhatAFileIsIsSaid) {
     } catch (const Error& error) { return error.message(); }
     return std::string();
   };
-  EXPECT_THAT(why("Job summary\n===\n\nCommunicators... (0.00s)\n"), testing::HasSubstr("NCCL's RAS"));
   EXPECT_THAT(why(R"({"nccl_version": "2.28.7", "communicators_count": 1})"), testing::HasSubstr("NCCL's RAS"));
   EXPECT_THAT(why("n0:1:1 [0] NCCL INFO Bootstrap\n"), testing::HasSubstr("ms-netcheck nccl-log"));
 }

@@ -9,13 +9,13 @@
 #include "tracepp/hang/dump_waits.h"
 #include "tracepp/hang/failure.h"
 #include "tracepp/hang/undecided.h"
+#include "tracepp/hang/witness_judge.h"
 
 namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kEvidence = 5;
-constexpr double kConfidentAtLeast = 0.4;
-constexpr double kMadeUpAtMost = 0.5;  // confidence in a rank whose number is made up
+constexpr double kConfidentAtLeast = 0.4, kMadeUpAtMost = 0.5;  // the latter in a rank whose number is made up
 
 // Returns whether anything takes longer than it ever did.
 bool anything_late(const HangScan& scan) {
@@ -395,6 +395,6 @@ class Finder {
 
 }  // namespace
 
-Hang find_hang(const RunTrace& trace, double now_s) { return Finder(trace, now_s).find(); }
+Hang hang_of_traces(const RunTrace& trace, double now_s) { return Finder(trace, now_s).find(); }
 
 }  // namespace ms::tracepp

@@ -80,7 +80,7 @@ struct Wait {
 };
 
 struct HangSuspect {
-  int rank = 0;
+  int rank = 0;  // -1: not known, but its process is
   mesh::Coord at;
   std::string host;
   int pid = 0;  // 0: not known
@@ -90,6 +90,16 @@ struct HangSuspect {
   std::string doing;      // the last thing it did and its current one
 };
 
+// A source of evidence, and what it says by itself.
+enum class Stance : std::uint8_t { silent, agrees, differs };  // with the first suspect; silent: it names no rank
+std::string_view to_string(Stance stance);
+struct HangSource {
+  std::string name;  // "flight recorder", "ras", "stacks", ...
+  RunState state = RunState::unknown;
+  Stance stance = Stance::silent;
+  std::string sentence;
+};
+
 enum class Cell : std::uint8_t { fine, waiting, suspect, no_trace };
 
 struct Hang {
@@ -97,15 +107,18 @@ struct Hang {
   std::string sentence;               // for the operator
   std::vector<std::string> evidence;  // what the waiting groups show, the strongest first
   std::vector<HangSuspect> suspects;  // the likeliest first
-  std::vector<StuckOp> ops;        // those that a suspect is blamed for first, then those with the most waiting ranks
-  std::vector<int> missing_ranks;  // of the mesh, or members of a group, without a trace
-  std::vector<Wait> waits;         // the operation that each waiting rank waits in, ordered by rank
-  double since_s = -1;             // the longest wait
-  bool is_alive = false;           // known to have written something in the last seconds
-  std::vector<Cell> cells;         // by rank, where the mesh is known
+  std::vector<StuckOp> ops;         // those that a suspect is blamed for first, then those with the most waiting ranks
+  std::vector<int> missing_ranks;   // of the mesh, or members of a group, without a trace
+  std::vector<Wait> waits;          // the operation that each waiting rank waits in, ordered by rank
+  double since_s = -1;              // the longest wait
+  bool is_alive = false;            // known to have written something in the last seconds
+  std::vector<Cell> cells;          // by rank, where the mesh is known
+  std::vector<HangSource> sources;  // where more than the traces was given
+  std::string collect;              // what to collect next, to be surer; empty: nothing
 };
 
-// Diagnoses a run. `now_s`: the wall clock, in seconds since 1970, if the run may still be alive; 0: not known.
+// Diagnoses a run, by its traces and all else that was read beside them. `now_s`: the wall clock, in seconds since
+// 1970, if the run may still be alive; 0: not known.
 Hang find_hang(const RunTrace& trace, double now_s = 0);
 
 // Returns "rank 5"; where nothing tells the rank of a dump, "the rank of node1/dump-c.pkl".

@@ -10,6 +10,8 @@
 #include "tracepp/read/group_mesh.h"
 #include "tracepp/read/nsys_reader.h"
 #include "tracepp/read/pipeline_timeline.h"
+#include "tracepp/read/ras_reader.h"
+#include "tracepp/read/stack_reader.h"
 #include "tracepp/read/trace_reader.h"
 #include "tracepp/read/watchdog_log.h"
 #include "unpack/pickle.h"
@@ -36,7 +38,7 @@ void finish_chrome(RunTrace& trace) {
 
 bool is_any_pickle(std::string_view beginning, bool) { return unpack::is_pickle(beginning); }
 
-constexpr std::array<TraceFormat, 8> kFormats{{
+constexpr std::array<TraceFormat, 9> kFormats{{
     {.doc = "ms-train",
      .peek_bytes = 8,
      .recognises = is_trace_file,
@@ -71,10 +73,13 @@ constexpr std::array<TraceFormat, 8> kFormats{{
     {.doc = "",
      .peek_bytes = kTextBytes,
      .recognises = is_ras_output,
-     .make = make<NoReader>,
-     .no_ranks =
-         "output of NCCL's RAS, which is not read: it counts the calls that ranks issued. The ranks whose counts are "
-         "lower hold up the others; counts that differ by one in a single sample prove nothing"},
+     .make = make<RasReader>,
+     .no_ranks = "output of NCCL's RAS that is not whole"},
+    {.doc = "",
+     .peek_bytes = kTextBytes,
+     .recognises = is_stack_text,
+     .make = make<StackReader>,
+     .no_ranks = "stacks without a process of the job"},
     // A file that the user named is taken for a Chrome trace where it is JSON at all.
     {.doc = "PyTorch profiler (also .gz, .zst), NDTimeline, StragglerAnalysis, or any Chrome trace",
      .peek_bytes = kTextBytes,
@@ -89,7 +94,7 @@ constexpr std::array<TraceFormat, 8> kFormats{{
      .make = make<WatchdogLogReader>,
      .no_ranks =
          "not a trace: no line of PyTorch's watchdog names a rank of the run; ms-netcheck nccl-log reads those of NCCL",
-     .finish = complete_watchdog_groups},
+     .is_log = true},
 }};
 
 }  // namespace

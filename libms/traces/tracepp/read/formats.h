@@ -33,6 +33,7 @@ struct TraceFormat {
   bool (*recognises)(std::string_view beginning, bool is_named);  // is_named: the user named the file itself
   std::unique_ptr<TraceReader> (*make)(RunTrace& trace);          // `trace` outlives it
   std::string_view no_ranks;                                      // why a file of this format gave no ranks
+  bool is_log = false;  // of a job: it may lie beside the traces, and tell nothing of its ranks
   // Called once all files of a run are read: before the ranks without a number get one, and at the end; null: nothing.
   void (*before_order)(RunTrace& trace) = nullptr;
   void (*finish)(RunTrace& trace) = nullptr;

@@ -18,6 +18,7 @@
 #include "tracepp/read/choose_recording.h"
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/formats.h"
+#include "tracepp/read/watchdog_log.h"
 
 namespace ms::tracepp {
 namespace {
@@ -44,7 +45,7 @@ struct Facts {
 
 // The result of one thread's files.
 struct Part {
-  RunTrace trace;
+  RunTrace trace, log;
   std::vector<Facts> facts;           // of files with traces
   std::vector<std::string> unusable;  // "x.txt: not a trace"
 };
@@ -92,15 +93,20 @@ bool is_trace_name(std::string_view path) {
          path.ends_with(".json.zst");
 }
 
+// Returns whether a file in a directory is the log of a job, by its name.
+bool is_log_name(std::string_view path) {
+  return path.ends_with(".out") || path.ends_with(".err") || path.ends_with(".log");
+}
+
 // Reads files of any format into one part.
 class Reader {
  public:
   Reader(Part& part, const ReadOptions& options) : part_(part), options_(options), readers_(trace_formats().size()) {}
 
   void read(const File& file) {
-    RunTrace& trace = part_.trace;
-    const std::size_t had = trace.ranks.size();
-    const std::map<std::string, std::uint64_t> known = trace.problems;
+    const std::size_t had_traces = part_.trace.ranks.size(), had_logs = part_.log.ranks.size();
+    const std::size_t had_witnesses = part_.trace.witnesses.size() + part_.log.witnesses.size();
+    const std::map<std::string, std::uint64_t> known = part_.trace.problems;
     Facts facts{.path = file.path, .run = {}, .mesh = {}};
     std::string why = file.path.ends_with(".nsys-rep") || file.path.ends_with(".qdrep")
                           ? "a report of Nsight Systems: give what nsys export --type sqlite makes of it"
@@ -111,15 +117,19 @@ class Reader {
       if ((file.named && error.kind() == "file.open") || error.kind() == "trace.run") throw;
       why = error.message();
     }
+    const bool is_log = facts.format != nullptr && facts.format->is_log;
+    RunTrace& trace = is_log ? part_.log : part_.trace;
+    const std::size_t had = is_log ? had_logs : had_traces;
     if (trace.ranks.size() == had) {
+      if (part_.trace.witnesses.size() + part_.log.witnesses.size() > had_witnesses) return;
       for (const auto& [problem, count] : trace.problems) {
         const auto before = known.find(problem);
         if (before == known.end() || before->second < count) why += fmt::format("; {}", problem);
       }
       // In a directory there may be anything; a rank's own file, emptied, is that of a rank.
       const bool is_of_rank = is_trace_name(file.path);
-      const bool counts =
-          file.named || file.path.ends_with(kOwnEnding) || why != "not a trace" || (is_of_rank && file.size_bytes == 0);
+      const bool counts = (file.named || !is_log) && (file.named || file.path.ends_with(kOwnEnding) ||
+                                                      why != "not a trace" || (is_of_rank && file.size_bytes == 0));
       if (is_of_rank && file.size_bytes == 0) why = "is empty";
       part_.unusable.push_back(fmt::format("{}: {}", file.path, why));
       if (!counts) return;
@@ -145,11 +155,11 @@ class Reader {
   // gave no rank, if it gives none.
   std::int64_t dispatch(const File& file, const TraceFormat*& format, std::string& why) {
     TextInput input(file.path, options_.max_text_bytes);
-    format = recognise(input, file.named);
+    format = recognise(input, file.named || is_log_name(file.path));
     if (format == nullptr) return 0;
     why = format->no_ranks;
     std::unique_ptr<TraceReader>& reader = readers_[static_cast<std::size_t>(format - trace_formats().data())];
-    if (!reader) reader = format->make(part_.trace);
+    if (!reader) reader = format->make(format->is_log ? part_.log : part_.trace);
     return reader->read(input);
   }
 
@@ -228,19 +238,14 @@ void expect_one_run(const Facts& a, const Facts& b) {
   }
 }
 
-// Leaves out logs beside dumps or traces, which tell more.
-void leave_out_logs(std::vector<Part>& parts) {
-  const auto is_log = [](const Facts& facts) { return facts.source == &kWatchdogLog; };
-  const auto has_only_logs = [&](const Part& part) { return std::ranges::all_of(part.facts, is_log); };
-  if (std::ranges::all_of(parts, has_only_logs)) return;
+// Takes the runs of the logs out of the parts: lines of PyTorch's watchdog, and what else the logs tell.
+RunTrace take_logs(std::vector<Part>& parts) {
+  RunTrace logs;
   for (Part& part : parts) {
-    for (const Facts& facts : part.facts) {
-      if (!is_log(facts)) continue;
-      std::erase_if(part.trace.ranks, [&](const RankTrace& rank) { return rank.file == facts.path; });
-      part.trace.unusable.push_back(facts.path + ": a log beside dumps or traces; give it by itself");
-    }
-    std::erase_if(part.facts, is_log);
+    merge(logs, std::move(part.log));
+    std::erase_if(part.facts, [](const Facts& facts) { return facts.format->is_log; });
   }
+  return logs;
 }
 
 // Numbers the ranks without a number, sorts all, and keeps one of each.
@@ -324,36 +329,11 @@ Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<P
 
 }  // namespace
 
-void merge(RunTrace& into, RunTrace&& part) {
-  std::vector<std::uint32_t> string_of, info_of;
-  for (std::uint32_t i = 0; i < part.strings.size(); ++i) string_of.push_back(into.strings.id(part.strings.text(i)));
-  Tables tables(into);
-  std::vector<std::int32_t> group_of;
-  for (const ProcessGroup& group : part.groups) group_of.push_back(tables.group(group));
-  for (EventInfo info : part.infos) {
-    info.name = string_of[info.name];
-    info.type = string_of[info.type];
-    if (info.group >= 0) info.group = group_of[static_cast<std::size_t>(info.group)];
-    info_of.push_back(tables.info(info));
-  }
-  for (RankTrace& rank : part.ranks) {
-    for (Event& event : rank.events) event.info = info_of[event.info];
-    for (std::uint32_t& lane : rank.lanes) lane = string_of[lane];
-    for (auto& [event, stack] : rank.stacks) stack = string_of[stack];
-    for (auto& [group, number] : rank.newest) group = group_of[static_cast<std::size_t>(group)];
-    into.ranks.push_back(std::move(rank));
-  }
-  for (const auto& [problem, count] : part.problems) into.problems[problem] += count;
-  for (const auto& [category, ns] : part.unknown_device_ns) into.unknown_device_ns[category] += ns;
-  into.device_ns += part.device_ns;
-  into.unusable.insert(into.unusable.end(), part.unusable.begin(), part.unusable.end());
-}
-
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {
   constexpr int kDeep = 6;  // such as profile_trace/iteration_10, plugins/profile/RUN
   std::vector<File> files = list_files(paths, 1);
   std::vector<Part> parts = read_parts(files, options);
-  const auto is_read = [](const Part& part) { return !part.facts.empty(); };
+  const auto is_read = [](const Part& part) { return !part.facts.empty() || part.trace.witnesses.size() > 0; };
   if (std::ranges::none_of(parts, is_read)) {
     std::vector<File> deep = list_files(paths, kDeep);
     if (deep.size() > files.size() && !has_own_traces(paths)) {
@@ -361,7 +341,12 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
       files = std::move(deep);
     }
   }
-  leave_out_logs(parts);
+  RunTrace logs = take_logs(parts);
+  if (!logs.ranks.empty()) {
+    logs.source = &kWatchdogLog;
+    order_ranks(logs);
+    complete_watchdog_groups(logs);
+  }
   const Facts* first = nullptr;
   const Facts* meshed = nullptr;
   for (const Part& part : parts) {
@@ -372,7 +357,13 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
       if (meshed == nullptr && (facts.has_mesh || facts.world > 0)) meshed = &facts;
     }
   }
-  if (first == nullptr) throw nothing_to_read(paths, parts, files.size());
+  const bool is_told = logs.witnesses.size() > 0 || std::ranges::any_of(parts, is_read);
+  if (first == nullptr && logs.ranks.empty() && !(options.witnesses_suffice && is_told))
+    throw nothing_to_read(paths, parts, files.size());
+  if (first == nullptr) {
+    for (Part& part : parts) merge(logs, std::move(part.trace));
+    return logs;
+  }
   RunTrace trace = std::move(parts[0].trace);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     RunTrace& part = parts[i].trace;
@@ -391,6 +382,8 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   if (trace.source == &kKineto || trace.source == &kChromeTrace) choose_recording(trace);
   order_ranks(trace);
   if (first->format->finish != nullptr) first->format->finish(trace);
+  trace.witnesses.add(std::move(logs.witnesses));
+  if (!logs.ranks.empty()) trace.logs.push_back(std::move(logs));
   return trace;
 }
 

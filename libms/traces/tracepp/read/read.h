@@ -15,6 +15,7 @@ namespace ms::tracepp {
 struct ReadOptions {
   std::int64_t max_text_bytes = kMaxTextBytes;  // of one file, unpacked; the rest is left out and counted
   int threads = 0;                              // 0: as many as there are processors
+  bool witnesses_suffice = false;               // without traces: RunTrace::witnesses is all that there is
   // Called now and then, by one thread at a time, with the bytes of files.
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> progress = {};
   // Called with each rank that was read from a file of ms-train, and the tables of its events, by several threads at a

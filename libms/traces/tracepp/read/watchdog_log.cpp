@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 
+#include "slurm/hostlist.h"
+#include "tracepp/read/log_words.h"
 #include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
@@ -17,21 +19,10 @@ constexpr std::int64_t kWritten_ns = 1'000'000'000'000'000'000;  // when all lin
 constexpr std::string_view kTimeout = "Watchdog caught collective operation timeout: WorkNCCL(";
 constexpr std::string_view kEnqueued = "ast enqueued ", kCompleted = "ast completed ";
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-std::optional<std::int64_t> number_behind(std::string_view text, std::string_view part) {
-  const std::size_t at = text.find(part);
-  if (at == std::string_view::npos) return std::nullopt;
-  std::int64_t number = 0;
-  const char* const first = text.data() + at + part.size();
-  if (std::from_chars(first, text.data() + text.size(), number).ec != std::errc{}) return std::nullopt;
-  return number;
-}
-
 // Returns the number of "last enqueued NCCL work: 12" or "last enqueued work: 12"; -1: the line has none.
 std::int64_t work_behind(std::string_view line, std::string_view part) {
   const std::size_t at = line.find(part);
-  return at == std::string_view::npos ? -1 : number_behind(line.substr(at, part.size() + 20), "work: ").value_or(-1);
+  return at == std::string_view::npos ? -1 : number_after(line.substr(at, part.size() + 20), "work: ").value_or(-1);
 }
 
 std::string_view between(std::string_view text, std::string_view open, std::string_view close) {
@@ -49,13 +40,13 @@ std::string group_of(std::string_view line) {
   return std::string(name.substr(0, 100));
 }
 
-bool is_of_all_ranks(std::string_view group) { return group == "0" || has(group, "default_pg"); }
+bool is_of_all_ranks(std::string_view group) { return group == "0" || has_words(group, "default_pg"); }
 
 // Returns the rank of the run: the prefix "[rank7]:" tells it, and "Rank 7", which is one in the group, if the group
 // has all ranks or is not said; -1: the line has none.
 int rank_of(std::string_view line, std::string_view group) {
-  auto number = number_behind(line, "[rank");
-  if (!number && (group.empty() || is_of_all_ranks(group))) number = number_behind(line, "Rank ");
+  auto number = number_after(line, "[rank");
+  if (!number && (group.empty() || is_of_all_ranks(group))) number = number_after(line, "Rank ");
   return !number || *number < 0 || *number > kMostRank ? -1 : static_cast<int>(*number);
 }
 
@@ -63,18 +54,14 @@ int rank_of(std::string_view line, std::string_view group) {
 
 bool is_watchdog_log(std::string_view beginning, bool is_named) {
   // The lines are near the end of a log, which may be long.
-  return has(beginning, kTimeout) || (has(beginning, kEnqueued) && has(beginning, kCompleted)) ||
-         (is_named && !has(beginning, std::string_view("\0", 1)) && has(beginning, "\n"));
-}
-
-bool is_ras_output(std::string_view beginning, bool) {
-  return (has(beginning, "Communicators...") && has(beginning, "Job summary")) ||
-         (has(beginning, "\"communicators_count\"") && has(beginning, "\"nccl_version\""));
+  return has_words(beginning, kTimeout) || (has_words(beginning, kEnqueued) && has_words(beginning, kCompleted)) ||
+         (is_named && !has_words(beginning, std::string_view("\0", 1)) && has_words(beginning, "\n"));
 }
 
 std::int64_t WatchdogLogReader::read(TextInput& input) {
   ranks_.clear();
   named_.clear();
+  noted_.clear();
   std::string line;
   std::array<char, 1 << 16> piece;
   for (std::size_t count = input.read(piece); count > 0; count = input.read(piece)) {
@@ -93,27 +80,53 @@ std::int64_t WatchdogLogReader::read(TextInput& input) {
   return 0;
 }
 
+void WatchdogLogReader::note(std::string_view line) {
+  constexpr std::size_t kMostNoted = 4096, kLongest = 300;
+  if (noted_.size() >= kMostNoted) return;
+  const int label = slurm::take_label(line), worker = slurm::take_worker(line);
+  Process process;
+  process.rank = worker >= 0 ? worker : label;
+  const slurm::KnownLine* known = slurm::known_line(line);
+  const std::optional<slurm::TaskExit> exit = slurm::task_exit(line);
+  if (exit) {
+    process.host = exit->node;
+    process.rank = small_number(number_after(line, ": task "), -1);
+    known = nullptr;
+  }
+  const std::string_view cause = exit ? "exit" : known != nullptr ? known->cause : "";
+  if (cause.empty() || process.rank > kMostRank || !noted_.emplace(process.rank, cause).second) return;
+  // "node1:4711:4802 [0] NCCL WARN ..."
+  const std::size_t colon = line.find(':');
+  const bool is_nccl = has_words(line, " NCCL ") && colon != line.npos && line.find(' ') > colon;
+  if (is_nccl && slurm::is_host_name(line.substr(0, colon))) {
+    process.host = line.substr(0, colon);
+    process.pid = small_number(number_after(line, ":"), 0);
+  }
+  trace_.witnesses.lines.push_back({process, known, exit ? exit->code : 0, std::string(line.substr(0, kLongest))});
+}
+
 void WatchdogLogReader::read_line(std::string_view line) {
-  const bool is_timeout = has(line, kTimeout);
+  note(line);
+  const bool is_timeout = has_words(line, kTimeout);
   const std::int64_t enqueued = work_behind(line, kEnqueued), completed = work_behind(line, kCompleted);
-  if (!is_timeout && (enqueued < 0 || !has(line, kCompleted))) return;
+  if (!is_timeout && (enqueued < 0 || !has_words(line, kCompleted))) return;
   const std::string group = group_of(line);
   const int number = rank_of(line, group);
   if (number < 0) return;
   if (is_timeout) {
-    const auto sequence = number_behind(line, "SeqNum=");
+    const auto sequence = number_after(line, "SeqNum=");
     if (!sequence) return;
     std::string operation = "nccl:" + std::string(between(line, "OpType=", ",").substr(0, 40));
     std::ranges::transform(operation, operation.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     ranks_[number].works.try_emplace(*sequence, Work{.operation = operation,
-                                                     .timeout_ms = number_behind(line, "Timeout(ms)=").value_or(0),
-                                                     .ran_ms = number_behind(line, " ran for ").value_or(-1)});
+                                                     .timeout_ms = number_after(line, "Timeout(ms)=").value_or(0),
+                                                     .ran_ms = number_after(line, " ran for ").value_or(-1)});
     return;
   }
   Status status{.at = -1, .enqueued = enqueued, .completed = completed};
   for (const std::string_view part : {" at work: ", " at NCCL work: ", " at work sequence id: "})
-    status.at = std::max(status.at, number_behind(line, part).value_or(-1));
+    status.at = std::max(status.at, number_after(line, part).value_or(-1));
   Rank& rank = ranks_[number];
   rank.statuses.try_emplace(group, status);
   if (const auto work = rank.works.find(status.at); work != rank.works.end())
@@ -153,7 +166,7 @@ void WatchdogLogReader::add(const TextInput& input, int number, const Rank& rank
 void complete_watchdog_groups(RunTrace& trace) {
   if (trace.ranks.empty()) return;
   for (ProcessGroup& group : trace.groups) {
-    if (!has(group.name, "(default_pg)")) continue;
+    if (!has_words(group.name, "(default_pg)")) continue;
     group.ranks.resize(static_cast<std::size_t>(trace.ranks.back().rank) + 1);
     std::iota(group.ranks.begin(), group.ranks.end(), 0);
   }

@@ -1,10 +1,11 @@
 // Reads the lines that PyTorch's watchdog writes to the log of a job when a collective times out: for each rank and
 // group the operation that it gave up, the newest that it issued, and the newest that it completed. One log has the
-// lines of many ranks, with the prefixes of any launcher.
+// lines of many ranks, with the prefixes of any launcher. Notes the lines of slurm/known_lines.h, too.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -14,8 +15,6 @@
 namespace ms::tracepp {
 
 bool is_watchdog_log(std::string_view beginning, bool is_named);
-// Returns whether text that begins like this is what NCCL's RAS prints, as text or JSON, which is not read.
-bool is_ras_output(std::string_view beginning, bool is_named);
 
 class WatchdogLogReader final : public TraceReader {
  public:
@@ -35,22 +34,17 @@ class WatchdogLogReader final : public TraceReader {
     std::map<std::string, Status> statuses;  // by group: the first, as what follows is the end of the job
   };
   void read_line(std::string_view line);
+  void note(std::string_view line);
   void add(const TextInput& input, int number, const Rank& rank);
 
   RunTrace& trace_;
   Tables tables_;
   std::map<int, Rank> ranks_;
+  std::set<std::pair<int, std::string_view>> noted_;            // rank and cause
   std::map<std::pair<std::string, std::int64_t>, Work> named_;  // by group and number: as some rank names it
 };
 
 // Completes the group of all ranks: those that wrote nothing are members, too.
 void complete_watchdog_groups(RunTrace& trace);
-
-// Takes the place of a reader of files that are only named.
-class NoReader final : public TraceReader {
- public:
-  explicit NoReader(RunTrace&) {}
-  std::int64_t read(TextInput&) override { return 0; }
-};
 
 }  // namespace ms::tracepp

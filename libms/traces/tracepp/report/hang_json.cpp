@@ -48,7 +48,7 @@ Json op_json(const StuckOp& op, const RunTrace& trace, std::size_t& members_left
 Json suspect_json(const HangSuspect& it, const RunTrace& trace) {
   const RankTrace* const file = trace.rank(it.rank);
   const bool is_made_up = file != nullptr && file->numbered == Numbered::made_up;
-  return {{"rank", is_made_up ? Json(nullptr) : Json(it.rank)},
+  return {{"rank", is_made_up || it.rank < 0 ? Json(nullptr) : Json(it.rank)},
           {"file", file == nullptr ? Json(nullptr) : Json(file->file)},
           {"dp", it.at.dp},
           {"pp", it.at.pp},
@@ -71,12 +71,19 @@ std::string hang_json(const Hang& hang, const RunTrace& trace) {
             {"is_alive", hang.is_alive},
             {"evidence", hang.evidence},
             {"suspects", Json::array()},
+            {"sources", Json::array()},
+            {"collect", hang.collect},
             {"groups", Json::array()},
             {"groups_left_out", hang.ops.size() - std::min(hang.ops.size(), kOps)},
             {"missing_ranks", hang.missing_ranks},
             {"waits", Json::array()},
             {"problems", trace.problems}};
   for (const HangSuspect& suspect : hang.suspects) json["suspects"].push_back(suspect_json(suspect, trace));
+  for (const HangSource& source : hang.sources)
+    json["sources"].push_back({{"name", source.name},
+                               {"state", to_string(source.state)},
+                               {"stance", to_string(source.stance)},
+                               {"sentence", source.sentence}});
   std::size_t members_left = kMembersInAll;
   for (std::size_t i = 0; i < std::min(hang.ops.size(), kOps); ++i)
     json["groups"].push_back(op_json(hang.ops[i], trace, members_left));

@@ -67,13 +67,23 @@ std::string suspects_text(const Hang& hang, const RunTrace& trace) {
   std::string text;
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kShown); ++i) {
     const HangSuspect& it = hang.suspects[i];
-    text += fmt::format("  suspect {:.0f} %: {}", it.confidence * 100, rank_name(trace, it.rank));
+    text += fmt::format("  suspect {:.0f} %: {}", it.confidence * 100,
+                        it.rank < 0 ? fmt::format("process {}", it.pid) : rank_name(trace, it.rank));
     if (trace.has_mesh) text += fmt::format(" dp {} pp {} tp {}", it.at.dp, it.at.pp, it.at.tp);
     if (!it.host.empty()) text += " " + plain_text(it.host, 60);
     text += fmt::format(": {}\n", to_string(it.reason));
   }
   if (hang.suspects.size() > kShown)
     text += fmt::format("  and {}\n", plural(hang.suspects.size() - kShown, "further suspect"));
+  return text;
+}
+
+std::string sources_text(const Hang& hang) {
+  std::string text;
+  for (const HangSource& source : hang.sources)
+    text +=
+        fmt::format("  {} ({}): {}\n", source.name, to_string(source.stance), plain_text(source.sentence, 2 * kWidth));
+  if (!hang.collect.empty()) text += fmt::format("  next, collect {}\n", hang.collect);
   return text;
 }
 
@@ -98,6 +108,8 @@ std::string_view to_string(Match match) {
                     match);
 }
 
+std::string_view to_string(Stance stance) { return name_of<3>({"silent", "agrees", "differs"}, stance); }
+
 std::string_view to_string(Progress progress) {
   return name_of<5>({"no trace", "not issued", "issued", "ready", "ended"}, progress);
 }
@@ -114,8 +126,10 @@ std::string hang_text(const Hang& hang, const RunTrace& trace) {
   for (const auto& [problem, count] : trace.problems)
     problems += fmt::format("  {}: {}\n", plain_text(problem, kWidth), count);
   for (const std::string& line : wrap(hang.sentence, kWidth)) text += line + "\n";
-  if (hang.state != RunState::hang && hang.state != RunState::failed) return text + problems;
-  text += suspects_text(hang, trace);
+  const bool is_bad = hang.state == RunState::hang || hang.state == RunState::failed;
+  if (is_bad || !hang.sources.empty()) text += suspects_text(hang, trace);
+  text += sources_text(hang);
+  if (!is_bad) return text + problems;
   if (hang.state == RunState::hang && hang.is_alive && !hang.suspects.empty() && hang.suspects.front().pid > 0)
     text += look_at(hang.suspects.front());
   for (const std::string& line : hang.evidence) text += "  " + plain_text(line, 2 * kWidth) + "\n";
