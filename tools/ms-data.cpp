@@ -19,6 +19,27 @@ int main(int argc, char** argv) {
                     "Encode JSON Lines with a Hugging Face tokenizer; repeat the command to resume after a kill:"},
                    {"ms-data show fortunes --document 3", "Print one of the fortunes:"},
                    {"ms-data sample run.toml --step 100 --rank 0", "Show the samples of rank 0 in step 100:"}},
-      .see_also = {"ms-train(1)", "ms.toml(5)"}};
+      .see_also = {"ms-train(1)", "ms.toml(5)"},
+      .sections = {
+          {"TOKENIZERS",
+           {{"Read",
+             "A tokenizer.json of Hugging Face with a BPE model. Ids are those of tokenizers. Each part may be:\n\n"
+             "    part            kinds\n"
+             "    model           BPE: byte level, byte_fallback, unk_token, fuse_unk, ignore_merges\n"
+             "    normalizer      NFC, Prepend, Replace (String, Regex)\n"
+             "    pre-tokenizer   ByteLevel, Digits, Metaspace, Punctuation,\n"
+             "                    Split (String, Regex; each behavior; invert)\n"
+             "    post-processor  ByteLevel, TemplateProcessing\n"
+             "    decoder         ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip\n"
+             "    added tokens    single_word, lstrip, rstrip, normalized, special"},
+            {"Families", "GPT-2, GPT-NeoX, Llama 1 to 3, TinyLlama, Mistral 7B, Mixtral, Qwen, Gemma as BPE."},
+            {"Ignored", "Saved truncation and padding: documents are neither cut nor padded. A dropout of 0."},
+            {"Refused",
+             "Unigram (T5, XLM-R), WordPiece (BERT), Precompiled and all other kinds. The message names the part. "
+             "Encode with the library that made the tokenizer, as Megatron's .bin and .idx, which ms-train reads."},
+            {"Special tokens",
+             "A template's tokens stand around each document; --no-template leaves them out. The token of --eod ends "
+             "each document in any case, once. ms-data info prints both as document_begin and document_end. "
+             "ms-train generate begins the prompt with those of the template."}}}}};
   return run_tool(tool, argc, argv);
 }

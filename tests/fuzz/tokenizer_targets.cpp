@@ -36,7 +36,26 @@ void tokenizer_json(std::string_view bytes) {
   for (const std::int32_t id : tokens) expect(id >= 0 && id < tokenizer.vocab_size(), "a token is in the vocabulary");
   tokenizer.decode(tokens);
 }
-std::vector<std::string> tokenizer_json_seeds() { return {trained("gpt2"), trained("llama3"), trained("qwen2")}; }
+// As Llama 2 and Gemma have it.
+constexpr std::string_view kFallback =
+    R"({"version": "1.0", "added_tokens": [{"id": 2, "content": "</s>", "special": true,
+  "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}],
+  "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"},
+                 {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]},
+  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Metaspace", "replacement": "_", "split": true},
+    {"type": "Digits", "individual_digits": true}, {"type": "Punctuation", "behavior": "Contiguous"},
+    {"type": "Split", "pattern": {"String": "e"}, "behavior": "MergedWithNext", "invert": true}]},
+  "post_processor": {"type": "TemplateProcessing", "pair": [],
+                     "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                     "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+  "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+              {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+  "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "fuse_unk": true,
+            "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "<0x0A>": 3, "_": 4, "a": 5, "_a": 6}, "merges": ["_ a"]}})";
+
+std::vector<std::string> tokenizer_json_seeds() {
+  return {trained("gpt2"), trained("llama3"), trained("qwen2"), std::string(kFallback)};
+}
 
 void bpe_text(std::string_view bytes) {
   static const auto tokenizers = [] {
@@ -65,8 +84,8 @@ const Target kTargets[] = {
     {"tokenizer_json",
      tokenizer_json,
      tokenizer_json_seeds,
-     {"\"merges\"", "\"vocab\"", "\"Regex\"", "\"Split\"", "\"NFC\"", "\"normalized\": true", "{1,3}", "(?!",
-      "[^\\\\s]"}},
+     {"\"merges\"", "\"vocab\"", "\"Regex\"", "\"Split\"", "\"NFC\"", "\"Metaspace\"", "\"Replace\"", "\"Removed\"",
+      "\"first\"", "\"normalized\": true", "{1,3}", "(?!", "[^\\\\s]"}},
     {"bpe_text",
      bpe_text,
      bpe_text_seeds,

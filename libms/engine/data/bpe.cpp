@@ -7,6 +7,9 @@
 #include <limits>
 #include <utility>
 
+#include "data/byte_alphabet.h"
+#include "data/utf8.h"
+
 namespace ms::data {
 namespace {
 
@@ -40,9 +43,11 @@ std::uint64_t word_hash(std::string_view word) {
 
 }  // namespace
 
-Bpe::Bpe(const std::array<std::int32_t, 256>& byte_tokens, const std::vector<BpeMerge>& merges,
+Bpe::Bpe(BpeAlphabet alphabet, const std::vector<BpeMerge>& merges,
          std::unordered_map<std::string, std::int32_t> whole_words)
-    : byte_tokens_(byte_tokens),
+    : alphabet_(std::move(alphabet)),
+      has_all_bytes_(alphabet_.is_byte_level &&
+                     std::ranges::none_of(alphabet_.bytes, [](std::int32_t token) { return token < 0; })),
       whole_words_(std::move(whole_words)),
       slots_(std::bit_ceil(2 * merges.size() + 2), Slot{kNoPair, kNoRank, 0}) {
   const std::size_t mask = slots_.size() - 1;
@@ -90,6 +95,41 @@ void Bpe::encode(std::string_view word, std::vector<std::int32_t>& tokens, Scrat
   std::copy(tokens.begin() + static_cast<std::ptrdiff_t>(before), tokens.end(), cached.tokens.begin());
 }
 
+void Bpe::append_symbols(std::string_view word, std::vector<Scratch::Symbol>& symbols) const {
+  const auto add = [&](std::int32_t token) { symbols.push_back({token, kNoRank, 0, 0}); };
+  if (has_all_bytes_) {
+    for (const char byte : word) add(alphabet_.bytes[static_cast<unsigned char>(byte)]);
+    return;
+  }
+  // As tokenizers does it: an unknown character waits for the next that is known, and bytes do not end its waiting.
+  bool waits = false;
+  const auto unknown = [&](std::string_view text) {
+    const auto fallback = [&](char byte) { return alphabet_.fallback[static_cast<unsigned char>(byte)]; };
+    if (std::ranges::all_of(text, [&](char byte) { return fallback(byte) >= 0; })) {
+      for (const char byte : text) add(fallback(byte));
+    } else if (alphabet_.unknown >= 0) {
+      if (waits && !alphabet_.fuse_unknown) add(alphabet_.unknown);
+      waits = true;
+    }
+  };
+  for (std::size_t at = 0; at < word.size();) {
+    const auto byte = static_cast<unsigned char>(word[at]);
+    const CodePoint c = alphabet_.is_byte_level ? CodePoint{byte, 1} : code_point_at(word, at);
+    std::int32_t token = alphabet_.is_byte_level ? alphabet_.bytes[byte] : -1;
+    if (!alphabet_.is_byte_level)
+      if (const auto found = alphabet_.characters.find(c.value); found != alphabet_.characters.end())
+        token = found->second;
+    if (token >= 0) {
+      if (std::exchange(waits, false)) add(alphabet_.unknown);
+      add(token);
+    } else {
+      unknown(alphabet_.is_byte_level ? to_alphabet(word.substr(at, 1)) : std::string(word.substr(at, c.bytes)));
+    }
+    at += c.bytes;
+  }
+  if (waits) add(alphabet_.unknown);
+}
+
 void Bpe::merge(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
   if (!whole_words_.empty()) {
     const auto found = whole_words_.find(std::string(word));
@@ -100,7 +140,7 @@ void Bpe::merge(std::string_view word, std::vector<std::int32_t>& tokens, Scratc
   }
   auto& symbols = scratch.symbols_;
   symbols.clear();
-  for (const char byte : word) symbols.push_back({byte_tokens_[static_cast<unsigned char>(byte)], kNoRank, 0, 0});
+  append_symbols(word, symbols);
   for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
     symbols[i].rank = rank_of(symbols[i].token, symbols[i + 1].token);
   if (symbols.size() <= kShortSymbols) {

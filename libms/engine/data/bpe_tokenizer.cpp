@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "base/error.h"
@@ -17,29 +18,65 @@ namespace {
 
 constexpr std::string_view kUsualEnds[] = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "</s>", "<eos>"};
 
-std::string in_form(bool nfc, std::string_view text) {
-  std::string storage;
-  return std::string(nfc ? normalize_nfc(text, storage) : text);
+// The byte of "<0x0A>".
+std::optional<char> byte_of(std::string_view token) {
+  unsigned char byte = 0;
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return {};
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  if (error != std::errc() || end != token.data() + 5) return {};
+  return static_cast<char>(byte);
+}
+
+// The text of a token, but for what is taken off where a text begins.
+std::string decoded(std::string token, const std::vector<DecoderStep>& steps, Pattern::Scratch& scratch) {
+  for (const DecoderStep& step : steps) {
+    if (step.kind == DecoderStep::Kind::byte_level) {
+      token = from_alphabet(token).value_or(token);
+    } else if (step.kind == DecoderStep::Kind::replace) {
+      std::string result;
+      replace_matches(token, Needle(step.text, false), step.content, max_replaced_bytes(""), result, scratch);
+      token = std::move(result);
+    } else if (step.kind == DecoderStep::Kind::byte_fallback) {
+      if (const auto byte = byte_of(token)) token.assign(1, *byte);
+    }
+  }
+  return token;
 }
 
 Bpe bpe_of(const TokenizerSpec& spec) {
   std::unordered_map<std::string, std::int32_t> words;
-  std::array<std::int32_t, 256> byte_tokens{};
-  for (std::size_t id = 0; id < spec.vocab.size(); ++id) {
-    std::optional<std::string> bytes = from_alphabet(spec.vocab[id]);
-    if (!bytes) continue;  // no word is this token
-    if (bytes->size() == 1) byte_tokens[static_cast<unsigned char>((*bytes)[0])] = static_cast<std::int32_t>(id);
-    if (spec.ignore_merges) words.emplace(std::move(*bytes), static_cast<std::int32_t>(id));
+  BpeAlphabet alphabet;
+  alphabet.is_byte_level = spec.is_byte_level;
+  alphabet.unknown = spec.unknown;
+  alphabet.fuse_unknown = spec.fuse_unknown;
+  for (std::size_t i = 0; i < spec.vocab.size(); ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    const std::string& token = spec.vocab[i];
+    std::optional<std::string> word = spec.is_byte_level ? from_alphabet(token) : token;
+    if (spec.byte_fallback)
+      if (const auto byte = byte_of(token);
+          byte && token == fmt::format("<0x{:02X}>", static_cast<unsigned char>(*byte)))
+        alphabet.fallback[static_cast<unsigned char>(*byte)] = id;
+    if (!word) continue;  // no word is this token
+    if (spec.is_byte_level && word->size() == 1) alphabet.bytes[static_cast<unsigned char>((*word)[0])] = id;
+    if (!spec.is_byte_level && code_point_at(*word, 0).bytes == word->size())
+      alphabet.characters.emplace(code_point_at(*word, 0).value, id);
+    if (spec.ignore_merges) words.emplace(std::move(*word), id);
   }
-  return Bpe(byte_tokens, spec.merges, std::move(words));
+  return Bpe(std::move(alphabet), spec.merges, std::move(words));
 }
 
 AddedTokenFinder finder_of(const TokenizerSpec& spec, bool normalized) {
   std::vector<std::pair<std::string, AddedToken>> tokens;
   std::unordered_map<std::string, std::string> seen;
+  const Normalizer normalizer(normalized ? spec.normalizer : std::vector<NormalizerStep>());
+  Pattern::Scratch scratch;
+  std::string storage[2];
   for (const AddedToken& token : spec.added) {
     if (token.normalized != normalized) continue;
-    tokens.emplace_back(in_form(spec.nfc && normalized, token.content), token);
+    tokens.emplace_back(normalizer.normalize(token.content, storage, scratch), token);
+    if (tokens.back().first.empty())
+      throw user_error("data.tokenizer", fmt::format("added_tokens: '{}' is empty once normalised", token.content));
     const auto [other, is_new] = seen.emplace(tokens.back().first, token.content);
     if (!is_new)
       throw user_error("data.tokenizer", fmt::format("added_tokens: '{}' and '{}' are the same text once normalised",
@@ -73,25 +110,28 @@ std::int32_t end_of(const TokenizerSpec& spec, const std::vector<std::string>& s
 }  // namespace
 
 struct BpeTokenizer::Scratch {
-  std::string valid, normalized;
+  std::string valid, normalized[2];
   Pattern::Scratch matching;
   Bpe::Scratch words;
 };
 
-BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document)
-    : BpeTokenizer(std::move(name), json, parse_tokenizer_json(json), end_of_document) {}
+BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
+                           bool with_template)
+    : BpeTokenizer(std::move(name), json, parse_tokenizer_json(json), end_of_document, with_template) {}
 
 BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
-                           const std::optional<std::string>& end_of_document)
+                           const std::optional<std::string>& end_of_document, bool with_template)
     : name_(std::move(name)),
       fingerprint_(hash_hex(xxh3_64(json))),
-      nfc_(spec.nfc),
-      splitter_(spec.patterns, spec.add_prefix_space, spec.gpt2_pattern),
+      normalizer_(spec.normalizer),
+      splitter_(spec.splits),
       bpe_(bpe_of(spec)),
       raw_added_(finder_of(spec, false)),
       normalized_added_(finder_of(spec, true)) {
   texts_.reserve(spec.vocab.size() + spec.added.size());
-  for (const std::string& token : spec.vocab) texts_.push_back(from_alphabet(token).value_or(token));
+  Pattern::Scratch matching;
+  for (const std::string& token : spec.vocab) texts_.push_back(decoded(token, spec.decoder, matching));
+  if (!spec.decoder.empty()) begin_ = spec.decoder.back();
   std::vector<std::pair<std::int32_t, std::string>> special;
   for (const AddedToken& token : spec.added) {
     const auto id = static_cast<std::size_t>(token.id);
@@ -102,6 +142,17 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const Tokeni
   std::sort(special.begin(), special.end());
   for (auto& [id, text] : special) special_tokens_.push_back(std::move(text));
   end_of_document_ = end_of(spec, special_tokens_, end_of_document);
+  if (with_template) frame_ = {spec.before, spec.behind};
+  if (frame_.end.empty() || frame_.end.back() != end_of_document_) frame_.end.push_back(end_of_document_);
+  for (const auto* tokens : {&frame_.begin, &frame_.end})
+    for (const std::int32_t id : *tokens) {
+      if (id < 0 || id >= vocab_size())
+        throw user_error("data.tokenizer",
+                         fmt::format("post_processor: the template has the token {}, which is not one "
+                                     "of the {} of the file",
+                                     id, vocab_size()));
+      texts_[static_cast<std::size_t>(id)].clear();
+    }
 }
 
 BpeTokenizer::~BpeTokenizer() = default;
@@ -121,7 +172,8 @@ bool BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& toke
   raw_added_.split(
       valid, scratch->matching,
       [&](std::string_view piece) {
-        encode_normalized(nfc_ ? normalize_nfc(piece, scratch->normalized) : piece, tokens, *scratch);
+        encode_normalized(normalizer_.normalize(piece, scratch->normalized, scratch->matching),
+                          piece.data() == valid.data(), tokens, *scratch);
       },
       [&](std::int32_t id) { tokens.push_back(id); });
   const std::lock_guard lock(mutex_);
@@ -129,24 +181,31 @@ bool BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& toke
   return is_utf8;
 }
 
-void BpeTokenizer::encode_normalized(std::string_view text, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
+void BpeTokenizer::encode_normalized(std::string_view text, bool is_first, std::vector<std::int32_t>& tokens,
+                                     Scratch& scratch) const {
   normalized_added_.split(
       text, scratch.matching,
       [&](std::string_view piece) {
-        splitter_.split(piece, scratch.matching,
+        splitter_.split(piece, is_first && piece.data() == text.data(), scratch.matching,
                         [&](std::string_view word) { bpe_.encode(word, tokens, scratch.words); });
       },
       [&](std::int32_t id) { tokens.push_back(id); });
 }
 
-std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {
+std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens, bool goes_on) const {
   std::string text;
+  std::size_t strips = !goes_on && begin_.kind == DecoderStep::Kind::strip_text ? begin_.count : 0;
+  bool is_first = !goes_on && begin_.kind == DecoderStep::Kind::strip_first;
   for (const std::int32_t id : tokens) {
     if (id < 0 || id >= vocab_size())
       throw user_error("data.token",
                        fmt::format("token {} is not one of the {} tokens of {}", id, vocab_size(), name_));
-    if (id != end_of_document_) text += texts_[static_cast<std::size_t>(id)];
+    const std::string& token = texts_[static_cast<std::size_t>(id)];
+    text += token;
+    if (token.empty() || !std::exchange(is_first, false)) continue;
+    std::erase(text, ' ');
   }
+  for (; strips > 0 && text.starts_with(begin_.text); --strips) text.erase(0, begin_.text.size());
   return text;
 }
 

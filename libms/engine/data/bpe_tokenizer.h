@@ -1,5 +1,5 @@
-// Tokenizers of tokenizer.json files: byte-level BPE with the tokens that Hugging Face's tokenizers gives, without
-// special tokens around the text (add_special_tokens=False).
+// Tokenizers of tokenizer.json files: byte-level BPE with the tokens that Hugging Face's tokenizers gives; the special
+// tokens that a template puts around the text are the frame.
 #pragma once
 
 #include <cstdint>
@@ -22,35 +22,41 @@ namespace ms::data {
 class BpeTokenizer final : public Tokenizer {
  public:
   // `json` is the text of the file `name`. Error("data.tokenizer", user) as make_tokenizer().
-  BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document);
+  BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
+               bool with_template = true);
   ~BpeTokenizer() override;
 
   std::string_view name() const override { return name_; }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
   std::int32_t end_of_document() const override { return end_of_document_; }
+  Frame frame() const override { return frame_; }
   bool takes_pieces() const override { return false; }
   std::string fingerprint() const override { return fingerprint_; }
   std::vector<std::string> special_tokens() const override { return special_tokens_; }
   // Bytes that are not UTF-8 become U+FFFD, as Python's errors="replace" has it.
   bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const override;
-  std::string decode(std::span<const std::int32_t> tokens) const override;
+  using Tokenizer::decode;
+  std::string decode(std::span<const std::int32_t> tokens, bool goes_on) const override;
 
  private:
   struct Scratch;
 
   BpeTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
-               const std::optional<std::string>& end_of_document);
-  void encode_normalized(std::string_view text, std::vector<std::int32_t>& tokens, Scratch& scratch) const;
+               const std::optional<std::string>& end_of_document, bool with_template);
+  void encode_normalized(std::string_view text, bool is_first, std::vector<std::int32_t>& tokens,
+                         Scratch& scratch) const;
   std::unique_ptr<Scratch> take_scratch() const;
 
   std::string name_, fingerprint_;
-  bool nfc_;
+  Normalizer normalizer_;
   WordSplitter splitter_;
   Bpe bpe_;
   AddedTokenFinder raw_added_, normalized_added_;
   std::vector<std::string> texts_;  // the bytes of each token
+  DecoderStep begin_;               // what is taken off the begin of a text
   std::vector<std::string> special_tokens_;
   std::int32_t end_of_document_ = 0;
+  Frame frame_;
   // Memory of threads that encode: as many as have encoded at the same time.
   mutable std::mutex mutex_;  // guards free_
   mutable std::vector<std::unique_ptr<Scratch>> free_;

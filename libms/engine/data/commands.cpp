@@ -32,7 +32,7 @@ void each_piece(const TokenFile& file, const TokenRange& range, const Use& use) 
   for (std::int64_t begin = range.begin; begin < range.end; begin += kPieceTokens) {
     tokens.resize(static_cast<std::size_t>(std::min(kPieceTokens, range.end - begin)));
     file.read(begin, tokens);
-    use(tokens);
+    use(tokens, begin > range.begin);
   }
 }
 
@@ -58,6 +58,8 @@ int run_info(const Args& args) {
                    {"tokenizer_path", note->tokenizer_path.empty() ? Json() : Json(note->tokenizer_path)},
                    {"vocab_size", note->vocab_size},
                    {"eod", note->eod},
+                   {"document_begin", note->frame.begin},
+                   {"document_end", note->frame.end},
                    {"text_bytes", note->text_bytes},
                    {"source_files", note->source_files}});
   }
@@ -79,11 +81,12 @@ int run_show(const Args& args) {
   const TokenFile file(args.get("PREFIX"));
   const TokenRange document = file.document(args.get_int("document", 0, file.num_documents() - 1));
   if (args.has("tokens")) {
-    each_piece(file, document, [](const auto& tokens) { print_out("{}\n", fmt::join(tokens, "\n")); });
+    each_piece(file, document, [](const auto& tokens, bool) { print_out("{}\n", fmt::join(tokens, "\n")); });
     return 0;
   }
   const auto tokenizer = tokenizer_for(args);
-  each_piece(file, document, [&](const auto& tokens) { write_bytes(tokenizer->decode(tokens)); });
+  each_piece(file, document,
+             [&](const auto& tokens, bool goes_on) { write_bytes(tokenizer->decode(tokens, goes_on)); });
   return 0;
 }
 
@@ -108,7 +111,8 @@ int run_decode(const Args& args) {
   const std::string line = args.has("split-on") ? args.get("split-on") + "\n" : "";
   for (std::int64_t i = 0; i < file.num_documents(); ++i) {
     if (i > 0 && !line.empty()) write((ends_line ? "" : "\n") + line);
-    each_piece(file, file.document(i), [&](const auto& tokens) { write(tokenizer->decode(tokens)); });
+    each_piece(file, file.document(i),
+               [&](const auto& tokens, bool goes_on) { write(tokenizer->decode(tokens, goes_on)); });
   }
   if (output) {
     output->sync();

@@ -36,7 +36,8 @@ constexpr std::size_t kMostInFlightBytes = std::size_t{256} << 20;
 // A hash of all that decides the output; empty where that cannot be known, as of a pipe.
 std::string identity_of(std::span<const std::string> files, const Note& note, const EncodeOptions& options) {
   std::string words =
-      fmt::format("{}\n{}\n{}\n{}\n", note.tokenizer, note.tokenizer_fingerprint, note.vocab_size, note.eod);
+      fmt::format("{}\n{}\n{}\n{}\n{} {}\n", note.tokenizer, note.tokenizer_fingerprint, note.vocab_size, note.eod,
+                  fmt::join(note.frame.begin, ","), fmt::join(note.frame.end, ","));
   words += options.read.split_on ? fmt::format("split {}\n", *options.read.split_on) : "";
   words += fmt::format("{} {} {}\n", options.read.by_line, options.read.json_as_text, options.skip_bad_lines);
   for (const std::string& field : options.read.fields) words += fmt::format("field {}\n", field);
@@ -63,7 +64,7 @@ class BatchSink {
   BatchSink(std::span<const std::string> files, const Tokenizer& tokenizer, const EncodeOptions& options,
             TokenWriter& writer, const StateFile& file, EncodeState state)
       : files_(files),
-        end_of_document_(tokenizer.end_of_document()),
+        frame_(tokenizer.frame()),
         options_(options),
         writer_(writer),
         file_(file),
@@ -127,11 +128,11 @@ class BatchSink {
         file = {};
         break;
       case TextItem::Kind::text:
-        writer_.append(tokens);
+        append(tokens);
         file.text_bytes += static_cast<std::int64_t>(item.end - item.begin);
         break;
       case TextItem::Kind::json:
-        writer_.append(tokens);
+        append(tokens);
         file.text_bytes += static_cast<std::int64_t>(item.end);
         if (item.end == 0) ++file.num_empty_documents;
         end_document();
@@ -155,9 +156,14 @@ class BatchSink {
     }
   }
 
+  void append(std::span<const std::int32_t> tokens) {
+    if (!tokens.empty() && !writer_.inside_document()) writer_.append(frame_.begin);
+    writer_.append(tokens);
+  }
+
   void end_document() {
     if (!writer_.inside_document()) return;
-    writer_.append({&end_of_document_, 1});
+    writer_.append(frame_.end);
     writer_.end_document();
   }
 
@@ -189,7 +195,7 @@ class BatchSink {
   }
 
   std::span<const std::string> files_;
-  const std::int32_t end_of_document_;
+  const Tokenizer::Frame frame_;
   const EncodeOptions& options_;
   TokenWriter& writer_;
   const StateFile& file_;

@@ -39,7 +39,7 @@ std::vector<std::string> read_list(const std::string& path);
 // directory without `recursive`.
 std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool recursive);
 
-// Writes the documents of all files to PREFIX.bin and .idx, each ended by the tokenizer's end-of-document token, and
+// Writes the documents of all files to PREFIX.bin and .idx, each in the tokenizer's frame, and
 // the note, whose counts it fills. Documents without a byte of text are left out. A text that holds a NUL byte gives
 // nothing, wherever it holds it. Errors: of DocumentReader and TokenWriter; "data.json", user: a line of JSON Lines
 // that is no JSON, or lacks a field; "data.output", user: a token file is there, or another process writes it.

@@ -48,7 +48,7 @@ int run_encode(const Args& args) {
   EncodeOptions options = options_of(args);
   std::optional<std::string> eod_token;
   if (args.has("eod")) eod_token = args.get("eod");
-  const auto tokenizer = make_tokenizer(args.get("tokenizer"), eod_token);
+  const auto tokenizer = make_tokenizer(args.get("tokenizer"), eod_token, !args.has("no-template"));
   const std::vector<std::string> files = expand_inputs(inputs, args.has("recursive"));
 
   SystemClock clock;
@@ -92,6 +92,10 @@ Command encode_command() {
            {"eod", "TOKEN",
             "The special token of tokenizer.json that ends a document. Default: the first that exists of "
             "<|endoftext|>, <|end_of_text|>, <|eot_id|>, </s> and <eos>."},
+           {"no-template", "",
+            "Leave out the special tokens that the template of tokenizer.json puts around each text, such as Llama 3's "
+            "<|begin_of_text|>. Default: add them, and end each document with the token of --eod in any case. ms-data "
+            "info prints which tokens stand around documents."},
            {.name = "output",
             .value = "PREFIX",
             .doc = "The path to write, without .bin and .idx.",

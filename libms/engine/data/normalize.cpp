@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 #include "data/utf8.h"
@@ -89,6 +90,64 @@ std::string_view normalize_nfc(std::string_view text, std::string& storage) {
   }
   append_nfc(storage, text.substr(begin));
   return storage;
+}
+
+Needle::Needle(std::string text, bool is_pattern) : text_(std::move(text)) {
+  if (text_.empty()) throw user_error("data.tokenizer", "the text to look for is empty");
+  if (is_pattern) pattern_.emplace(text_);
+}
+
+std::optional<Pattern::Match> Needle::find(std::string_view text, std::size_t from, Pattern::Scratch& scratch) const {
+  if (pattern_) return pattern_->find(text, from, scratch);
+  const std::size_t at = text.find(text_, from);
+  if (at == std::string_view::npos) return {};
+  return Pattern::Match{at, at + text_.size()};
+}
+
+void replace_matches(std::string_view text, const Needle& needle, std::string_view content, std::size_t max_bytes,
+                     std::string& result, Pattern::Scratch& scratch) {
+  result.clear();
+  std::size_t at = 0;
+  while (const auto match = needle.find(text, at, scratch)) {
+    result.append(text.substr(at, match->begin - at)).append(content);
+    at = match->end;
+    if (result.size() > max_bytes)
+      throw user_error("data.tokenizer", fmt::format("a Replace makes more than {} bytes of a text", max_bytes));
+  }
+  result.append(text.substr(at));
+}
+
+Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) : steps_(steps) {
+  using Kind = NormalizerStep::Kind;
+  for (const NormalizerStep& step : steps) {
+    auto& needle = needles_.emplace_back();
+    if (step.kind == Kind::replace || step.kind == Kind::replace_pattern)
+      needle.emplace(step.replaced, step.kind == Kind::replace_pattern);
+  }
+}
+
+std::string_view Normalizer::normalize(std::string_view text, std::string (&storage)[2],
+                                       Pattern::Scratch& scratch) const {
+  const std::size_t max_bytes = max_replaced_bytes(text);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    std::string& next = text.data() == storage[0].data() ? storage[1] : storage[0];
+    switch (steps_[i].kind) {
+      case NormalizerStep::Kind::nfc:
+        text = normalize_nfc(text, next);
+        break;
+      case NormalizerStep::Kind::prepend:
+        if (text.empty()) break;
+        next.assign(steps_[i].content).append(text);
+        text = next;
+        break;
+      case NormalizerStep::Kind::replace:
+      case NormalizerStep::Kind::replace_pattern:
+        replace_matches(text, *needles_[i], steps_[i].content, max_bytes, next, scratch);
+        text = next;
+        break;
+    }
+  }
+  return text;
 }
 
 }  // namespace ms::data

@@ -25,7 +25,8 @@ Note note_of(const Tokenizer& tokenizer, const std::string& name, const std::opt
             .tokenizer_fingerprint = tokenizer.fingerprint(),
             .eod_token = eod_token.value_or(""),
             .vocab_size = tokenizer.vocab_size(),
-            .eod = tokenizer.end_of_document()};
+            .eod = tokenizer.end_of_document(),
+            .frame = tokenizer.frame()};
   if (!note.tokenizer_fingerprint.empty()) {
     const std::filesystem::path path = std::filesystem::absolute(name).lexically_normal();
     note.tokenizer = path.filename();
@@ -41,6 +42,8 @@ std::string to_json(const Note& note) {
             {"tokenizer_fingerprint", note.tokenizer_fingerprint},
             {"vocab_size", note.vocab_size},
             {"eod", note.eod},
+            {"document_begin", note.frame.begin},
+            {"document_end", note.frame.end},
             {"documents", note.documents},
             {"tokens", note.tokens},
             {"text_bytes", note.text_bytes},
@@ -63,6 +66,9 @@ std::optional<Note> read_note(const std::string& prefix) {
     if (json.contains("eod_token")) json.get_to("eod_token", note.eod_token);
     json.get_to("vocab_size", note.vocab_size);
     json.get_to("eod", note.eod);
+    note.frame.end = {note.eod};
+    if (json.contains("document_begin")) json.get_to("document_begin", note.frame.begin);
+    if (json.contains("document_end")) json.get_to("document_end", note.frame.end);
     json.get_to("documents", note.documents);
     json.get_to("tokens", note.tokens);
     json.get_to("text_bytes", note.text_bytes);
@@ -80,7 +86,8 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Note& note, const std::string& pre
   if (note.tokenizer_path.empty()) return make_tokenizer(note.tokenizer);
   std::optional<std::string> eod_token;
   if (!note.eod_token.empty()) eod_token = note.eod_token;
-  std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(note.tokenizer_path, eod_token);
+  std::unique_ptr<Tokenizer> tokenizer =
+      make_tokenizer(note.tokenizer_path, eod_token, note.frame != Tokenizer::Frame{{}, {note.eod}});
   if (tokenizer->fingerprint() != note.tokenizer_fingerprint) {
     log::warn("data",
               "{} is not the tokenizer that wrote {}: its fingerprint is {}, and {} has {}; give the right one with "

@@ -19,10 +19,12 @@ struct Note {
   std::string eod_token;              // the text of the token that ends a document, where --eod named it
   std::int64_t vocab_size = 0;
   std::int32_t eod = 0;
+  Tokenizer::Frame frame;  // the tokens around each document; the end alone in notes of old releases
   std::int64_t documents = 0, tokens = 0, text_bytes = 0, source_files = 0;
 
   bool same_tokenizer(const Note& other) const {
-    return tokenizer_fingerprint == other.tokenizer_fingerprint && vocab_size == other.vocab_size && eod == other.eod;
+    return tokenizer_fingerprint == other.tokenizer_fingerprint && vocab_size == other.vocab_size && eod == other.eod &&
+           frame == other.frame;
   }
 };
 

@@ -20,7 +20,7 @@ bool ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tok
   return true;
 }
 
-std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
+std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens, bool) const {
   std::string text;
   text.reserve(tokens.size());
   for (const std::int32_t id : tokens) {
@@ -34,7 +34,8 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::optional<std::string>& end_of_document) {
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::optional<std::string>& end_of_document,
+                                          bool with_template) {
   if (name != "byte") {
     const std::string path(name);
     if (::access(path.c_str(), F_OK) != 0 && name.find('/') == std::string_view::npos)
@@ -42,7 +43,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::opti
                        "use byte, or the path of a tokenizer.json");
     const std::string json = read_user_file(path, kMaxFileBytes);
     try {
-      return std::make_unique<BpeTokenizer>(path, json, end_of_document);
+      return std::make_unique<BpeTokenizer>(path, json, end_of_document, with_template);
     } catch (const Error& error) { throw error.with_context(path); }
   }
   if (end_of_document)

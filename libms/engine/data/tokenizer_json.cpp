@@ -4,141 +4,19 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/byte_alphabet.h"
+#include "data/tokenizer_fields.h"
+#include "data/tokenizer_steps.h"
 
 namespace ms::data {
 namespace {
 
 constexpr std::size_t kMaxTokens = std::size_t{1} << 22U;
 constexpr std::size_t kMaxJsonDepth = 16;
-constexpr std::size_t kMaxSteps = 16;  // of a Sequence, those of sequences in it counted
-
-[[noreturn]] void refuse_field(std::string_view field, std::string_view why) {
-  throw user_error(
-      "data.tokenizer", fmt::format("{}: {}", field, why),
-      "byte-level BPE is read, as GPT-2, Llama 3 and Qwen have it, and nothing that would give other tokens "
-      "than Hugging Face's tokenizers");
-}
-
-// An object of the file, and the path of keys that leads to it.
-class Section {
- public:
-  Section(const Json& json, std::string path, std::initializer_list<std::string_view> keys)
-      : json_(json), path_(std::move(path)) {
-    if (!json.is_object()) refuse_field(path_.empty() ? "the file" : path_, "is not an object");
-    for (const auto& [key, value] : json.items())
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) refuse_field(at(key), "is not known");
-  }
-
-  std::string at(std::string_view key) const {
-    return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
-  }
-  // nullptr: missing, or null.
-  const Json* find(std::string_view key) const {
-    const Json* const value = json_.find(key);
-    return value != nullptr && !value->is_null() ? value : nullptr;
-  }
-  const Json& get(std::string_view key) const {
-    const Json* const value = find(key);
-    if (value == nullptr) refuse_field(at(key), "is missing");
-    return *value;
-  }
-  bool flag(std::string_view key, std::optional<bool> otherwise) const {
-    if (otherwise && find(key) == nullptr) return *otherwise;
-    if (!get(key).is_boolean()) refuse_field(at(key), "is not true or false");
-    return get(key).get<bool>();
-  }
-  const std::string& text(std::string_view key) const {
-    if (!get(key).is_string()) refuse_field(at(key), "is not a string");
-    return get(key).text();
-  }
-  void must_be_null(std::string_view key, std::string_view why) const {
-    if (find(key) != nullptr) refuse_field(at(key), why);
-  }
-
- private:
-  const Json& json_;
-  std::string path_;
-};
-
-// The steps of a normalizer, pre-tokenizer, post-processor or decoder: those in sequences of it, whose members stand
-// under `members`, or itself.
-struct Step {
-  const Json& json;
-  std::string path, type;
-};
-void add_steps(const Json& json, const std::string& path, std::string_view members, std::vector<Step>& steps) {
-  if (!json.is_object()) refuse_field(path, "is not an object");
-  const Json* const type = json.find("type");
-  if (type == nullptr || !type->is_string()) refuse_field(path + ".type", "is missing or not a string");
-  if (type->text() != "Sequence") {
-    if (steps.size() == kMaxSteps) refuse_field(path, "has too many steps");
-    steps.push_back({json, path, type->text()});
-    return;
-  }
-  const Section sequence(json, path, {"type", members});
-  const Json& list = sequence.get(members);
-  if (!list.is_array()) refuse_field(sequence.at(members), "is not a list");
-  std::size_t number = 0;
-  for (const Json& member : list)
-    add_steps(member, fmt::format("{}[{}]", sequence.at(members), number++), members, steps);
-}
-
-std::vector<Step> steps_of(const Section& file, std::string_view key, std::string_view members) {
-  std::vector<Step> steps;
-  if (const Json* const json = file.find(key)) add_steps(*json, std::string(key), members, steps);
-  return steps;
-}
-
-[[noreturn]] void refuse_type(const Step& step, std::string_view known) {
-  refuse_field(step.path + ".type", fmt::format("is '{}'; known are {}", step.type, known));
-}
-
-void read_normalizer(const Section& file, TokenizerSpec& spec) {
-  for (const Step& step : steps_of(file, "normalizer", "normalizers")) {
-    if (step.type != "NFC") refuse_type(step, "NFC and Sequence");
-    const Section checked(step.json, step.path, {"type"});
-    spec.nfc = true;
-  }
-}
-
-void read_pre_tokenizer(const Section& file, TokenizerSpec& spec) {
-  bool has_byte_level = false;
-  for (const Step& step : steps_of(file, "pre_tokenizer", "pretokenizers")) {
-    if (has_byte_level) refuse_field(step.path, "stands behind ByteLevel");
-    if (step.type == "ByteLevel") {
-      const Section level(step.json, step.path, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
-      spec.add_prefix_space = level.flag("add_prefix_space", {});
-      spec.gpt2_pattern = level.flag("use_regex", true);
-      has_byte_level = true;
-    } else if (step.type == "Split") {
-      const Section split(step.json, step.path, {"type", "pattern", "behavior", "invert"});
-      if (split.text("behavior") != "Isolated") refuse_field(split.at("behavior"), "is not 'Isolated'");
-      if (split.flag("invert", false)) refuse_field(split.at("invert"), "is true");
-      const Section pattern(split.get("pattern"), split.at("pattern"), {"Regex"});
-      spec.patterns.push_back(pattern.text("Regex"));
-    } else {
-      refuse_type(step, "Split, ByteLevel and Sequence");
-    }
-  }
-  if (!has_byte_level) refuse_field("pre_tokenizer", "has no ByteLevel");
-}
-
-// Neither says anything of the tokens of a text for pretraining, to which no special tokens are added.
-void check_surroundings(const Section& file) {
-  for (const Step& step : steps_of(file, "post_processor", "processors"))
-    if (step.type != "ByteLevel" && step.type != "TemplateProcessing")
-      refuse_type(step, "ByteLevel, TemplateProcessing and Sequence");
-  const std::vector<Step> decoders = steps_of(file, "decoder", "decoders");
-  if (decoders.size() != 1) refuse_field("decoder", "is not one ByteLevel");
-  if (decoders[0].type != "ByteLevel") refuse_type(decoders[0], "ByteLevel");
-  file.must_be_null("truncation", "is set; documents are not truncated");
-  file.must_be_null("padding", "is set; documents are not padded");
-}
 
 using Ids = std::unordered_map<std::string_view, std::int32_t>;
 
@@ -160,9 +38,6 @@ Ids read_vocab(const Section& model, TokenizerSpec& spec) {
   Ids ids;
   ids.reserve(spec.vocab.size());
   for (std::size_t id = 0; id < spec.vocab.size(); ++id) ids.emplace(spec.vocab[id], static_cast<std::int32_t>(id));
-  for (int byte = 0; byte < 256; ++byte)
-    if (!ids.contains(to_alphabet(std::string(1, static_cast<char>(byte)))))
-      refuse_field("model.vocab", fmt::format("has no token for the byte 0x{:02x}", byte));
   return ids;
 }
 
@@ -199,31 +74,35 @@ void read_merges(const Section& model, const Ids& ids, TokenizerSpec& spec) {
   }
 }
 
-// Called before all else: of another kind of model everything is different, and its name says most.
+// Called before all else: with another kind of model everything is different, and its name says most.
 void check_model_type(const Section& file) {
   const Json& model = file.get("model");
   const Json* const type = model.is_object() ? model.find("type") : nullptr;
   // Files of the first releases have no type.
   if (type != nullptr && type->is_string() && type->text() != "BPE")
     refuse_field("model.type", fmt::format("is '{}', not 'BPE'", type->text()));
-  const Json* const fallback = model.is_object() ? model.find("byte_fallback") : nullptr;
-  if (fallback != nullptr && fallback->is_boolean() && fallback->get<bool>())
-    refuse_field("model.byte_fallback", "is true, as in a SentencePiece model (Llama 2)");
 }
 
 Ids read_model(const Section& file, TokenizerSpec& spec) {
   const Section model(file.get("model"), "model",
                       {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                        "byte_fallback", "ignore_merges", "vocab", "merges"});
-  // unk_token and fuse_unk say nothing where every byte has a token.
   if (model.find("type") != nullptr) model.text("type");
-  model.must_be_null("dropout", "is set");
+  if (const Json* const dropout = model.find("dropout");
+      dropout != nullptr && !(dropout->is_number() && dropout->get<double>() == 0))
+    refuse_field("model.dropout", "is not 0");
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (model.find(key) != nullptr && !model.text(key).empty()) refuse_field(model.at(key), "is set");
-  model.flag("byte_fallback", false);
+  spec.byte_fallback = model.flag("byte_fallback", false);
+  spec.fuse_unknown = model.flag("fuse_unk", false);
   spec.ignore_merges = model.flag("ignore_merges", false);
   const Ids ids = read_vocab(model, spec);
   read_merges(model, ids, spec);
+  if (model.find("unk_token") != nullptr) {
+    const auto unknown = ids.find(model.text("unk_token"));
+    if (unknown == ids.end()) refuse_field("model.unk_token", "is not in the vocabulary");
+    spec.unknown = unknown->second;
+  }
   return ids;
 }
 
@@ -274,9 +153,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view text) {
   if (file.text("version") != "1.0") refuse_field("version", fmt::format("is '{}', not '1.0'", file.text("version")));
   TokenizerSpec spec;
   check_model_type(file);
-  check_surroundings(file);
-  read_normalizer(file, spec);
-  read_pre_tokenizer(file, spec);
+  read_steps(file, spec);
   const Ids ids = read_model(file, spec);
   read_added(file, ids, spec);
   return spec;
@@ -292,18 +169,21 @@ std::string tokenizer_json(const TokenizerSpec& spec) {
                      {"rstrip", token.rstrip},
                      {"normalized", token.normalized},
                      {"special", token.special}});
-  for (const std::string& pattern : spec.patterns)
+  std::span<const SplitStep> splits = spec.splits;
+  const bool is_gpt2 = !splits.empty() && splits.back().text == kGpt2Pattern;
+  if (is_gpt2) splits = splits.first(splits.size() - 1);
+  for (const SplitStep& split : splits)
     steps.push_back(
-        {{"type", "Split"}, {"pattern", Json{{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+        {{"type", "Split"}, {"pattern", Json{{"Regex", split.text}}}, {"behavior", "Isolated"}, {"invert", false}});
   const auto byte_level = [](bool add_prefix_space, bool use_regex) {
     return Json{{"type", "ByteLevel"},
                 {"add_prefix_space", add_prefix_space},
                 {"trim_offsets", true},
                 {"use_regex", use_regex}};
   };
-  steps.push_back(byte_level(spec.add_prefix_space, spec.gpt2_pattern));
+  steps.push_back(byte_level(false, is_gpt2));
   Json file{{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", std::move(added)}};
-  file["normalizer"] = spec.nfc ? Json{{"type", "NFC"}} : Json();
+  file["normalizer"] = !spec.normalizer.empty() ? Json{{"type", "NFC"}} : Json();
   file["pre_tokenizer"] = Json{{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
   file["post_processor"] = nullptr;
   file["decoder"] = byte_level(true, true);

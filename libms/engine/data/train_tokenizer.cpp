@@ -160,13 +160,13 @@ class BpeTraining {
 TokenizerSpec untrained_tokenizer(std::string_view name) {
   TokenizerSpec spec;
   if (name == "gpt2") {
-    spec.gpt2_pattern = true;
+    spec.splits.push_back({SplitStep::Kind::pattern, std::string(kGpt2Pattern)});
   } else if (name == "llama3") {
-    spec.patterns.emplace_back(kLlama3Pattern);
+    spec.splits.push_back({SplitStep::Kind::pattern, std::string(kLlama3Pattern)});
     spec.ignore_merges = true;
   } else if (name == "qwen2") {
-    spec.patterns.emplace_back(kQwen2Pattern);
-    spec.nfc = true;
+    spec.splits.push_back({SplitStep::Kind::pattern, std::string(kQwen2Pattern)});
+    spec.normalizer.push_back({});
   } else {
     throw user_error("data.pattern",
                      fmt::format("unknown pattern '{}'; the patterns are gpt2, llama3 and qwen2", name));
@@ -174,12 +174,11 @@ TokenizerSpec untrained_tokenizer(std::string_view name) {
   return spec;
 }
 
-WordCounter::WordCounter(const TokenizerSpec& spec)
-    : nfc_(spec.nfc), splitter_(spec.patterns, spec.add_prefix_space, spec.gpt2_pattern) {}
+WordCounter::WordCounter(const TokenizerSpec& spec) : normalizer_(spec.normalizer), splitter_(spec.splits) {}
 
 void WordCounter::add(std::string_view document) {
   const std::string_view valid = valid_utf8(document, valid_);
-  splitter_.split(nfc_ ? normalize_nfc(valid, normalized_) : valid, matching_, [&](std::string_view word) {
+  splitter_.split(normalizer_.normalize(valid, normalized_, matching_), true, matching_, [&](std::string_view word) {
     const auto found = counts_.find(word);
     if (found != counts_.end()) {
       ++found->second;

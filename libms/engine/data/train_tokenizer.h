@@ -34,10 +34,10 @@ class WordCounter {
   const Counts& counts() const { return counts_; }
 
  private:
-  bool nfc_;
+  Normalizer normalizer_;
   WordSplitter splitter_;
   Pattern::Scratch matching_;
-  std::string valid_, normalized_;
+  std::string valid_, normalized_[2];
   Counts counts_;
 };
 

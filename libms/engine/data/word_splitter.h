@@ -1,13 +1,14 @@
-// Splits normalised text into the words that byte-pair encoding works on, as the pre-tokenizer of a tokenizer.json
-// says.
+// Splits normalised text into the words that the model works on, as the pre-tokenizer of a tokenizer.json says.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/normalize.h"
 #include "data/pattern.h"
 #include "data/published_pattern.h"
 
@@ -23,26 +24,45 @@ inline constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
     R"(\s+(?!\S)|\s+)";
 
+// How text is split at matches. `contiguous` leaves matches beside each other together.
+enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+
+struct SplitStep {
+  enum class Kind {
+    pattern,       // splits at matches of `text`
+    literal,       // splits where `text` stands
+    replace,       // puts `content` in the place of `text`
+    prefix,        // puts `text` before a piece that does not begin with it
+    first_prefix,  // the same, but only for what the document begins with
+  };
+  Kind kind = Kind::pattern;
+  std::string text;
+  SplitBehavior behavior = SplitBehavior::isolated;
+  bool invert = false;  // what lies between matches is a match
+  std::string content = {};
+};
+
 class WordSplitter {
  public:
-  // `patterns` one after the other, each on what the ones before it left; then, with `add_prefix_space`, a blank before
-  // each piece that begins with none; then, with `gpt2_pattern`, GPT-2's. Published patterns are matched by
-  // hand-written code, others and with `by_pcre2` all by PCRE2. Errors as Pattern's.
-  WordSplitter(const std::vector<std::string>& patterns, bool add_prefix_space, bool gpt2_pattern,
-               bool by_pcre2 = false);
+  // Each step works on what the ones before it left. Published patterns are matched by hand-written code, others and
+  // with `by_pcre2` all by PCRE2. Errors as Pattern's.
+  explicit WordSplitter(const std::vector<SplitStep>& steps, bool by_pcre2 = false);
 
-  // Calls `on_word` with each word of `text`, which is UTF-8. None is empty, and together they are the text, but for
-  // the blanks that are added.
-  void split(std::string_view text, Pattern::Scratch& scratch,
+  // Calls `on_word` with each word of `text`, which is UTF-8; none is empty. `is_first`: a document begins with it.
+  void split(std::string_view text, bool is_first, Pattern::Scratch& scratch,
              const std::function<void(std::string_view)>& on_word) const;
 
  private:
+  using Use = std::function<void(std::string_view)>;
   struct Step {
+    SplitStep what;
     std::unique_ptr<PublishedPattern> published;  // or else
-    std::unique_ptr<Pattern> pattern;             // or else a blank is added
+    std::optional<Needle> needle;
   };
-  void split(std::size_t step, std::string_view text, Pattern::Scratch& scratch,
-             const std::function<void(std::string_view)>& on_word) const;
+  void split(std::size_t step, std::string_view text, bool is_first, Pattern::Scratch& scratch,
+             const Use& on_word) const;
+  template <class OnPiece>
+  static void split_at(const Step& step, std::string_view text, Pattern::Scratch& scratch, const OnPiece& piece);
 
   std::vector<Step> steps_;
 };

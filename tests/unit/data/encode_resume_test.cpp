@@ -33,7 +33,7 @@ class PairTokenizer final : public Tokenizer {
     for (std::size_t i = 0; i < text.size(); i += 2) tokens.push_back(byte(i) << 8 | byte(i + 1));
     return true;
   }
-  std::string decode(std::span<const std::int32_t> /*tokens*/) const override { return ""; }
+  std::string decode(std::span<const std::int32_t> /*tokens*/, bool /*goes_on*/) const override { return ""; }
 };
 
 // Files of every kind: what is skipped late, too, so that tokens are taken back.

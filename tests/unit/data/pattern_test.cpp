@@ -21,8 +21,12 @@ using testing::HasSubstr;
 std::vector<std::string> words_of(const WordSplitter& splitter, std::string_view text) {
   std::vector<std::string> words;
   Pattern::Scratch scratch;
-  splitter.split(text, scratch, [&](std::string_view word) { words.emplace_back(word); });
+  splitter.split(text, true, scratch, [&](std::string_view word) { words.emplace_back(word); });
   return words;
+}
+
+WordSplitter splitter_of(std::string_view pattern, bool by_pcre2 = false) {
+  return WordSplitter({{SplitStep::Kind::pattern, std::string(pattern)}}, by_pcre2);
 }
 
 TEST(PortablePattern, RefusesWhatIsNotTheSame) {
@@ -79,7 +83,7 @@ TEST(PortablePattern, RefusesWhatIsNotTheSame) {
 
 TEST(WordSplitter, SplitsAsOnigurumaDoes) {
   // U+180E is no white space, U+0085 is; U+105C0 is a letter of Unicode 16; U+017F is an s in another case.
-  const WordSplitter spaces({"\\s+"}, false, false), letters({"\\p{L}+"}, false, false);
+  const WordSplitter spaces = splitter_of("\\s+"), letters = splitter_of("\\p{L}+");
   EXPECT_THAT(words_of(spaces,
                        "a\xe1\xa0\x8e"
                        "b\xc2\x85"
@@ -88,15 +92,40 @@ TEST(WordSplitter, SplitsAsOnigurumaDoes) {
                           "b",
                           "\xc2\x85", "c"));
   EXPECT_THAT(words_of(letters, ".a\xf0\x90\x97\x80."), ElementsAre(".", "a\xf0\x90\x97\x80", "."));
-  const std::vector<std::string> llama3{std::string(kLlama3Pattern)}, qwen2{std::string(kQwen2Pattern)};
   for (const bool by_pcre2 : {false, true}) {
-    EXPECT_THAT(words_of(WordSplitter(llama3, false, false, by_pcre2), "I'LL it'\xc5\xbf 12345  x\n\n  y !\n"),
+    EXPECT_THAT(words_of(splitter_of(kLlama3Pattern, by_pcre2), "I'LL it'\xc5\xbf 12345  x\n\n  y !\n"),
                 ElementsAre("I", "'LL", " it", "'\xc5\xbf", " ", "123", "45", " ", " x", "\n\n", " ", " y", " !\n"));
-    EXPECT_THAT(words_of(WordSplitter(qwen2, false, false, by_pcre2), "12 \t"), ElementsAre("1", "2", " \t"));
-    EXPECT_THAT(words_of(WordSplitter({}, false, true, by_pcre2), "I'll'LL 12345  x\n\n  !"),
+    EXPECT_THAT(words_of(splitter_of(kQwen2Pattern, by_pcre2), "12 \t"), ElementsAre("1", "2", " \t"));
+    EXPECT_THAT(words_of(splitter_of(kGpt2Pattern, by_pcre2), "I'll'LL 12345  x\n\n  !"),
                 ElementsAre("I", "'ll", "'", "LL", " 12345", " ", " x", "\n\n ", " !"));
   }
-  EXPECT_THAT(words_of(WordSplitter({"[0-9]{2}"}, true, true), "a123"), ElementsAre(" a", " 12", " 3"));
+  const WordSplitter three({{SplitStep::Kind::pattern, "[0-9]{2}"},
+                            {SplitStep::Kind::prefix, " "},
+                            {SplitStep::Kind::pattern, std::string(kGpt2Pattern)}});
+  EXPECT_THAT(words_of(three, "a123"), ElementsAre(" a", " 12", " 3"));
+}
+
+// As Split of tokenizers 0.23.3 does it.
+TEST(WordSplitter, PutsMatchesWhereTheBehaviorSays) {
+  using enum SplitBehavior;
+  const struct {
+    SplitBehavior behavior;
+    bool invert;
+    std::vector<std::string> words;
+  } rows[] = {
+      {isolated, false, {"-", "-", "a", "-", "b", "-", "-"}},
+      {removed, false, {"a", "b"}},
+      {removed, true, {"-", "-", "-", "-", "-"}},
+      {merged_with_previous, false, {"-", "-", "a-", "b-", "-"}},
+      {merged_with_previous, true, {"-", "-a", "-b", "-", "-"}},
+      {merged_with_next, false, {"-", "-a", "-b", "-", "-"}},
+      {merged_with_next, true, {"-", "-", "a-", "b-", "-"}},
+      {contiguous, false, {"--", "a", "-", "b", "--"}},
+      {contiguous, true, {"--", "a", "-", "b", "--"}},
+  };
+  for (const auto& row : rows)
+    for (const auto kind : {SplitStep::Kind::literal, SplitStep::Kind::pattern})
+      EXPECT_EQ(words_of(WordSplitter({{kind, "-", row.behavior, row.invert}}), "--a-b--"), row.words);
 }
 
 TEST(WordSplitter, PublishedPatternsSplitAsPcre2Does) {
@@ -134,11 +163,9 @@ TEST(WordSplitter, PublishedPatternsSplitAsPcre2Does) {
                                        "\xf0\x90\x97\x80",
                                        "\xf3\xa0\x80\x81"};
   std::mt19937 random(1);
-  const WordSplitter by_code[] = {
-      {{}, false, true}, {{std::string(kLlama3Pattern)}, false, false}, {{std::string(kQwen2Pattern)}, false, false}};
-  const WordSplitter by_pcre2[] = {{{}, false, true, true},
-                                   {{std::string(kLlama3Pattern)}, false, false, true},
-                                   {{std::string(kQwen2Pattern)}, false, false, true}};
+  const WordSplitter by_code[] = {splitter_of(kGpt2Pattern), splitter_of(kLlama3Pattern), splitter_of(kQwen2Pattern)};
+  const WordSplitter by_pcre2[] = {splitter_of(kGpt2Pattern, true), splitter_of(kLlama3Pattern, true),
+                                   splitter_of(kQwen2Pattern, true)};
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (std::size_t n = random() % 12; n > 0; --n) text += parts[random() % parts.size()];

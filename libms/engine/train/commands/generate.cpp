@@ -69,6 +69,7 @@ std::vector<std::int32_t> prompt_of(const Args& args, const data::Tokenizer* tok
         "data.tokenizer", fmt::format("no tokenizer is known for a vocabulary of {} tokens", model.vocab),
         "give the prompt as token ids, --tokens 17,4,203: the answer is ids, too; or name a tokenizer, --tokenizer");
   } else {
+    if (!args.has("no-template")) prompt = tokenizer->frame().begin;
     tokenizer->encode(args.get("prompt"), prompt);
     if (prompt.empty()) prompt.push_back(tokenizer->end_of_document());
   }
@@ -97,7 +98,8 @@ class Printer {
  public:
   explicit Printer(const data::Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
   void print(std::int32_t token) {
-    text_ += tokenizer_ != nullptr ? tokenizer_->decode({&token, 1}) : fmt::format("{} ", token);
+    text_ += tokenizer_ != nullptr ? tokenizer_->decode({&token, 1}, goes_on_) : fmt::format("{} ", token);
+    goes_on_ = goes_on_ || (tokenizer_ != nullptr && !tokenizer_->decode({&token, 1}, true).empty());
     write(whole_utf8_bytes(text_));
   }
   void finish() {
@@ -114,6 +116,7 @@ class Printer {
 
   const data::Tokenizer* tokenizer_;
   std::string text_;
+  bool goes_on_ = false;
 };
 
 int run_generate(const Args& args) {
@@ -158,7 +161,7 @@ int run_generate(const Args& args) {
               {"prompt_tokens", prompt},
               {"tokens", made},
               {"finish", std::ssize(made) < options.max_tokens ? "stop" : "length"}};
-    if (tokenizer) json["text"] = tokenizer->decode(made);
+    if (tokenizer) json["text"] = tokenizer->decode(made, true);
     print_out("{}\n", json.dump(2));
   };
   return static_cast<int>(
@@ -180,6 +183,8 @@ Command generate_command() {
             "byte, or the path of a tokenizer.json. Default: hf/tokenizer.json beside the checkpoint, or that of the "
             "first "
             "file of data.train, or else byte, if model.vocab is 257."},
+           {"no-template", "",
+            "Do not begin the prompt with the special tokens that the template of tokenizer.json puts before a text."},
            {"max-tokens", "N", "Generate at most N tokens.", "64"},
            {"temperature", "T",
             "Divide the logits by T. Below 1 likely tokens become more likely; 0 always takes the most likely one.",
