@@ -1,0 +1,142 @@
+// Tokenizers of other kinds than byte-level BPE: the ids and the texts that Hugging Face's tokenizers 0.23.3 gives,
+// made by tests/golden/tokenizer_kinds_peer.py; and what refuses them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "data/bpe_tokenizer.h"
+#include "data/encode.h"
+#include "data/note.h"
+#include "data/token_file.h"
+#include "token_files.h"
+
+namespace ms::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::int32_t> ids_of(const Json& list) { return list.get<std::vector<std::int32_t>>(); }
+
+std::vector<std::int32_t> tokens_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokenizer.encode(text, tokens);
+  return tokens;
+}
+
+Json kept() { return Json::parse(slurp(fs::path(MS_SOURCE_DIR) / "tests/golden/tokenizer_kinds.json")); }
+
+TEST(TokenizerKinds, GiveTheIdsAndTextsOfTokenizers) {
+  std::size_t num_texts = 0;
+  for (const Json& entry : kept()) {
+    const Json* const file = entry.find("tokenizer");
+    if (file == nullptr) continue;
+    const BpeTokenizer tokenizer("t", file->dump(), "</s>");
+    for (const Json& row : entry.at("rows")) {
+      ASSERT_EQ(tokens_of(tokenizer, row[0].text()), ids_of(row[1])) << row[0].dump();
+      if (row.size() < 3) continue;
+      EXPECT_EQ(tokenizer.decode(ids_of(row[1])), row[2].text()) << row[0].dump();
+      ++num_texts;
+    }
+  }
+  EXPECT_GT(num_texts, 20U);
+}
+
+TEST(TokenizerKinds, OfTheCases) {
+  const fs::path folder = fs::path(MS_SOURCE_DIR) / "../shared/cases/models";
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/models is not here";
+  for (const Json& entry : kept()) {
+    if (!entry.contains("case")) continue;
+    const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer((folder / entry.at("case").text()).string());
+    for (const Json& row : entry.at("rows"))
+      EXPECT_EQ(tokens_of(*tokenizer, row[0].text()), ids_of(row[1])) << entry.at("case").dump() << row[0].dump();
+    std::vector<std::int32_t> end = ids_of(entry.at("behind"));
+    if (end.empty()) end.push_back(tokenizer->end_of_document());
+    EXPECT_EQ(tokenizer->frame(), (Tokenizer::Frame{ids_of(entry.at("before")), end})) << entry.at("case").dump();
+  }
+}
+
+constexpr std::string_view kLlama2 = R"({"version": "1.0", "truncation": {"max_length": 4}, "padding": {"pad_id": 0},
+  "added_tokens": [{"id": 1, "content": "<s>", "special": true, "normalized": false, "lstrip": false, "rstrip": false,
+                    "single_word": false},
+                   {"id": 2, "content": "</s>", "special": true, "normalized": false, "lstrip": false, "rstrip": false,
+                    "single_word": false}],
+  "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"},
+                 {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]}, "pre_tokenizer": null,
+  "post_processor": {"type": "TemplateProcessing", "pair": [],
+                     "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                     "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+  "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+              {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+  "model": {"type": "BPE", "dropout": 0.0, "unk_token": "<unk>", "byte_fallback": true, "fuse_unk": true,
+            "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "<0x0A>": 3, "_": 4, "a": 5, "_a": 6}, "merges": ["_ a"]}})";
+
+TEST(TokenizerKinds, FrameStandsAroundTexts) {
+  const BpeTokenizer with("t", kLlama2, {}), without("t", kLlama2, {}, false);
+  EXPECT_THAT(with.frame().begin, ElementsAre(1));
+  EXPECT_THAT(with.frame().end, ElementsAre(2));
+  EXPECT_THAT(without.frame().begin, IsEmpty());
+  EXPECT_THAT(without.frame().end, ElementsAre(2));
+  EXPECT_THAT(tokens_of(with, "a a\nxy"), ElementsAre(6, 6, 3, 0));
+  const std::vector<std::int32_t> ids{1, 6, 6, 3, 2};
+  EXPECT_EQ(with.decode(ids), "a a\n");
+  EXPECT_EQ(with.decode(ids, true), " a a\n");
+  EXPECT_EQ(without.decode(ids), "<s> a a\n");
+}
+
+TEST(TokenizerKinds, EncodeWritesTheFrameOfEachDocument) {
+  const TempDir dir;
+  spill(dir / "t.json", std::string(kLlama2));
+  spill(dir / "d.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\"}\n{\"text\": \"a a\"}\n");
+  const std::vector<std::string> files{dir / "d.jsonl"};
+  for (const bool with_template : {true, false}) {
+    const auto tokenizer = make_tokenizer(dir / "t.json", {}, with_template);
+    EncodeOptions options;
+    options.replace = true;
+    encode(dir / "out", files, *tokenizer, note_of(*tokenizer, dir / "t.json", {}), options);
+    const TokenFile file(dir / "out");
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.num_tokens()));
+    file.read(0, tokens);
+    EXPECT_EQ(tokens, with_template ? std::vector({1, 6, 2, 1, 6, 6, 2}) : std::vector({6, 2, 6, 6, 2}));
+    const std::optional<Note> note = read_note(dir / "out");
+    EXPECT_EQ(note.value().frame, tokenizer->frame());
+    EXPECT_EQ(tokenizer_of(*note, dir / "out")->frame(), tokenizer->frame());
+  }
+}
+
+TEST(TokenizerKinds, RefuseWhatIsNotDoneByName) {
+  const struct {
+    std::string_view old, with, message;
+  } rows[] = {
+      {"\"BPE\"", "\"Unigram\"", "model.type: is 'Unigram'"},
+      {"\"Prepend\"", "\"Precompiled\"", "normalizer.normalizers[0].type: is 'Precompiled'"},
+      {"\"pre_tokenizer\": null", "\"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}", "pre_tokenizer.type"},
+      {"\"pre_tokenizer\": null",
+       "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}",
+       "pre_tokenizer.prepend_scheme: is 'first'"},
+      {"\"pre_tokenizer\": null", "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}",
+       "decoder: "},
+      {"\"ids\": [1]", "\"ids\": [7]", "the template has the token 7"},
+      {"\"ids\": [1]", "\"ids\": [-1]", "special_tokens.<s>.ids: -1 is not the id"},
+      {"{\"id\": \"A\"", "{\"id\": \"B\"", "is not the one A"},
+      {"\"Fuse\"", "\"CTC\"", "decoder.decoders[2].type: is 'CTC'"},
+      {"\"start\": 1, \"stop\": 0", "\"start\": 1, \"stop\": 1", "decoder.decoders[3].stop: is not 0"},
+      {"\"String\": \" \"", "\"String\": \"\"", "String: is empty"},
+  };
+  for (const auto& row : rows) {
+    std::string json(kLlama2);
+    const std::size_t at = json.find(row.old);
+    ASSERT_NE(at, std::string::npos) << row.old;
+    json.replace(at, row.old.size(), row.with);
+    const Error error = thrown_by([&] { BpeTokenizer("t", json, {}); });
+    EXPECT_EQ(error.kind(), "data.tokenizer");
+    EXPECT_THAT(error.message(), HasSubstr(row.message));
+  }
+}
+
+}  // namespace
+}  // namespace ms::data
