@@ -119,11 +119,16 @@ KnownTokenizer tokenizer_of_checkpoint(const std::string& path, const Settings& 
   const std::string companions = hf::companions_beside(path);
   known.stops = hf::end_tokens(companions);
   if (const std::optional<std::string> beside = hf::tokenizer_in(companions); beside && !only_ids) {
-    const std::map<std::int32_t, std::string> added = hf::added_tokens(read_user_file(*beside, kMaxTokenizerBytes));
+    const std::string text = read_user_file(*beside, kMaxTokenizerBytes);
+    const std::map<std::int32_t, std::string> added = hf::added_tokens(text);
     const auto end = std::ranges::find_if(known.stops, [&](std::int32_t id) { return added.contains(id); });
     std::optional<std::string> end_text;
     if (end != known.stops.end()) end_text = added.at(*end);
-    known.tokenizer = data::make_tokenizer(*beside, end_text);
+    // A prompt begins as the texts did that the model was trained on.
+    const std::optional<data::Note> note = note_of_data(settings);
+    const bool with_template = !note || note->tokenizer_fingerprint != fingerprint_of(text) ||
+                               note->frame != data::Tokenizer::Frame{{}, {note->eod}};
+    known.tokenizer = data::make_tokenizer(*beside, end_text, with_template);
   } else if (settings.data.train.empty()) {
     known.tokenizer = data::tokenizer_for_vocab(settings.model.vocab);
   } else {
