@@ -261,16 +261,11 @@ void by_row(bool backward, bool aligned, std::int64_t cols, F&& f) {
   constexpr int kL = kLanes<T, true>;
   const auto [packs, threads] = share_of_row(backward, cols, aligned ? kL : 1);
   switch (packs) {
-    case 1:
-      return f.template operator()<kL, 1>(threads);
-    case 2:
-      return f.template operator()<kL, 2>(threads);
-    case 4:
-      return f.template operator()<kL, 4>(threads);
-    case kMostPacks:
-      return f.template operator()<kL, kMostPacks>(threads);
-    default:
-      return f.template operator()<1, kPacksUnaligned>(threads);
+    case 1: return f.template operator()<kL, 1>(threads);
+    case 2: return f.template operator()<kL, 2>(threads);
+    case 4: return f.template operator()<kL, 4>(threads);
+    case kMostPacks: return f.template operator()<kL, kMostPacks>(threads);
+    default: return f.template operator()<1, kPacksUnaligned>(threads);
   }
 }
 

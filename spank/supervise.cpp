@@ -196,16 +196,11 @@ Outcome failed(int error) { return {Ending::not_started, error, {}}; }
 
 std::string Outcome::describe() const {
   switch (ending) {
-    case Ending::exited:
-      return "ended with exit status " + std::to_string(code);
-    case Ending::signalled:
-      return "was ended by signal " + std::to_string(code) + " (" + strsignal(code) + ")";
-    case Ending::late:
-      return "did not end in time";
-    case Ending::not_started:
-      return std::string("could not be started: ") + strerror(code);
-    case Ending::lost:
-      return "ended, but how is not known";
+    case Ending::exited: return "ended with exit status " + std::to_string(code);
+    case Ending::signalled: return "was ended by signal " + std::to_string(code) + " (" + strsignal(code) + ")";
+    case Ending::late: return "did not end in time";
+    case Ending::not_started: return std::string("could not be started: ") + strerror(code);
+    case Ending::lost: return "ended, but how is not known";
   }
   return {};
 }

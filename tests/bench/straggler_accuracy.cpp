@@ -70,10 +70,8 @@ bool is_right(const Case& of, const mesh::Mesh& mesh, const Fault& fault, const 
       return std::ranges::all_of(finding.ranks, [&](int rank) { return mesh.coord(rank).dp == at.dp; });
     case Is::last_stage:
     case Is::uneven_samples:
-    case Is::launch_pauses:
-      return true;
-    default:
-      return finding.ranks == std::vector<int>{fault.rank};
+    case Is::launch_pauses: return true;
+    default: return finding.ranks == std::vector<int>{fault.rank};
   }
 }
 

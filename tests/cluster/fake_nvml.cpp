@@ -201,24 +201,15 @@ Return nvmlShutdown() { return kSuccess; }
 
 const char* nvmlErrorString(Return result) {
   switch (result) {
-    case kSuccess:
-      return "Success";
-    case kNotSupported:
-      return "Not Supported";
-    case kNoPermission:
-      return "Insufficient Permissions";
-    case 8:
-      return "Insufficient External Power";
-    case kDriverNotLoaded:
-      return "Driver Not Loaded";
-    case kGpuIsLost:
-      return "GPU is lost";
-    case kResetRequired:
-      return "GPU requires reset";
-    case 18:
-      return "Driver/library version mismatch";
-    default:
-      return "Unknown Error";
+    case kSuccess: return "Success";
+    case kNotSupported: return "Not Supported";
+    case kNoPermission: return "Insufficient Permissions";
+    case 8: return "Insufficient External Power";
+    case kDriverNotLoaded: return "Driver Not Loaded";
+    case kGpuIsLost: return "GPU is lost";
+    case kResetRequired: return "GPU requires reset";
+    case 18: return "Driver/library version mismatch";
+    default: return "Unknown Error";
   }
 }
 

@@ -35,14 +35,11 @@ double gelu_slope(double x) {
 double get(const Tensor& x, std::int64_t i, std::int64_t j) {
   const std::int64_t at = i * x.ld + j;
   switch (x.dtype) {
-    case DType::f32:
-      return static_cast<double>(x.as<float>()[at]);
+    case DType::f32: return static_cast<double>(x.as<float>()[at]);
     case DType::bf16:
       return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x.as<bfloat16>()[at].bits) << 16));
-    case DType::f64:
-      return x.as<double>()[at];
-    case DType::i32:
-      return x.as<std::int32_t>()[at];
+    case DType::f64: return x.as<double>()[at];
+    case DType::i32: return x.as<std::int32_t>()[at];
   }
   return 0;
 }
@@ -50,19 +47,13 @@ double get(const Tensor& x, std::int64_t i, std::int64_t j) {
 void put(const Tensor& x, std::int64_t i, std::int64_t j, double value) {
   const std::int64_t at = i * x.ld + j;
   switch (x.dtype) {
-    case DType::f32:
-      x.as<float>()[at] = static_cast<float>(value);
-      break;
+    case DType::f32: x.as<float>()[at] = static_cast<float>(value); break;
     case DType::bf16:
       x.as<bfloat16>()[at].bits =
           static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(round_to_bf16(value))) >> 16);
       break;
-    case DType::f64:
-      x.as<double>()[at] = value;
-      break;
-    case DType::i32:
-      x.as<std::int32_t>()[at] = static_cast<std::int32_t>(value);
-      break;
+    case DType::f64: x.as<double>()[at] = value; break;
+    case DType::i32: x.as<std::int32_t>()[at] = static_cast<std::int32_t>(value); break;
   }
 }
 

@@ -31,31 +31,19 @@ tensor::bfloat16 to_bf16(float x) {
 
 double load(const Tensor& x, std::int64_t i) {
   switch (x.dtype) {
-    case DType::f32:
-      return double{x.as<float>()[i]};
-    case DType::bf16:
-      return double{from_bf16(x.as<tensor::bfloat16>()[i])};
-    case DType::f64:
-      return x.as<double>()[i];
-    case DType::i32:
-      return x.as<std::int32_t>()[i];
+    case DType::f32: return double{x.as<float>()[i]};
+    case DType::bf16: return double{from_bf16(x.as<tensor::bfloat16>()[i])};
+    case DType::f64: return x.as<double>()[i];
+    case DType::i32: return x.as<std::int32_t>()[i];
   }
   return 0;
 }
 void store(const Tensor& x, std::int64_t i, double value) {
   switch (x.dtype) {
-    case DType::f32:
-      x.as<float>()[i] = static_cast<float>(value);
-      break;
-    case DType::bf16:
-      x.as<tensor::bfloat16>()[i] = to_bf16(static_cast<float>(value));
-      break;
-    case DType::f64:
-      x.as<double>()[i] = value;
-      break;
-    case DType::i32:
-      x.as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
-      break;
+    case DType::f32: x.as<float>()[i] = static_cast<float>(value); break;
+    case DType::bf16: x.as<tensor::bfloat16>()[i] = to_bf16(static_cast<float>(value)); break;
+    case DType::f64: x.as<double>()[i] = value; break;
+    case DType::i32: x.as<std::int32_t>()[i] = static_cast<std::int32_t>(value); break;
   }
 }
 
@@ -69,14 +57,10 @@ double value_of(DType dtype, std::uint64_t op, int rank, std::int64_t i) {
   bits ^= bits >> 29;
   const double wide = (static_cast<double>(bits >> 12) * 0x1p-52 - 0.5) * static_cast<double>(1U << (bits % 12));
   switch (dtype) {
-    case DType::f32:
-      return double{static_cast<float>(wide)};
-    case DType::bf16:
-      return double{from_bf16(to_bf16(static_cast<float>(wide)))};
-    case DType::f64:
-      return wide;
-    case DType::i32:
-      return std::floor(wide);
+    case DType::f32: return double{static_cast<float>(wide)};
+    case DType::bf16: return double{from_bf16(to_bf16(static_cast<float>(wide)))};
+    case DType::f64: return wide;
+    case DType::i32: return std::floor(wide);
   }
   return 0;
 }

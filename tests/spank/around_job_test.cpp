@@ -130,14 +130,10 @@ TEST(Preflight, OnlyOurWordsAreValues) {
 // The word as ms-diag knows it. A new one has to be put here: the compiler says so.
 std::string_view word_of(slurm::Preflight preflight) {
   switch (preflight) {
-    case slurm::Preflight::by_default:
-      return "";
-    case slurm::Preflight::on:
-      return "on";
-    case slurm::Preflight::off:
-      return "off";
-    case slurm::Preflight::require:
-      return "require";
+    case slurm::Preflight::by_default: return "";
+    case slurm::Preflight::on: return "on";
+    case slurm::Preflight::off: return "off";
+    case slurm::Preflight::require: return "require";
   }
   return "?";
 }

@@ -50,15 +50,9 @@ struct Simulation::Program {
     for (InjectedFault& fault : sim.run_.faults) {
       if (fault.rank != number || fault.step != step || fault.call != kind || fault.purpose != purpose) continue;
       switch (fault.kind) {
-        case FaultKind::missing_call:
-          op.is_left_out = true;
-          break;
-        case FaultKind::host_stops:
-          op.host_stops = true;
-          break;
-        case FaultKind::extra_call:
-          put(op, after);
-          break;
+        case FaultKind::missing_call: op.is_left_out = true; break;
+        case FaultKind::host_stops: op.host_stops = true; break;
+        case FaultKind::extra_call: put(op, after); break;
         case FaultKind::foreign_call: {
           Op foreign = op;
           foreign.info = info(kind, purpose, group, 12345, "f32");
@@ -68,21 +62,12 @@ struct Simulation::Program {
         case FaultKind::wrong_size:
           op.info = info(kind, purpose, group, size_bytes * 2, sums ? "f32 sum" : "f32");
           break;
-        case FaultKind::wrong_dtype:
-          op.info = info(kind, purpose, group, size_bytes, "bf16");
-          break;
-        case FaultKind::wrong_kind:
-          op.info = info(Kind::broadcast, purpose, group, size_bytes, "f32");
-          break;
-        case FaultKind::never_ends:
-          op.never_ends = true;
-          break;
-        case FaultKind::dies:
-          op.dies = true;
-          break;
+        case FaultKind::wrong_dtype: op.info = info(kind, purpose, group, size_bytes, "bf16"); break;
+        case FaultKind::wrong_kind: op.info = info(Kind::broadcast, purpose, group, size_bytes, "f32"); break;
+        case FaultKind::never_ends: op.never_ends = true; break;
+        case FaultKind::dies: op.dies = true; break;
         case FaultKind::wrong_order:
-        case FaultKind::crossed_pair:
-          continue;
+        case FaultKind::crossed_pair: continue;
       }
       fault.rank = -1;  // only the first one
     }

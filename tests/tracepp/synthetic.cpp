@@ -150,17 +150,10 @@ class VirtualRun {
     using sched::Action;
     double seconds = 0;
     switch (node.row.action) {
-      case Action::forward:
-        seconds = run_.forward_s;
-        break;
-      case Action::backward:
-        seconds = run_.backward_s;
-        break;
-      case Action::backward_input:
-        seconds = run_.backward_s * (1 - run_.weight_share);
-        break;
-      default:
-        seconds = run_.backward_s * run_.weight_share;
+      case Action::forward: seconds = run_.forward_s; break;
+      case Action::backward: seconds = run_.backward_s; break;
+      case Action::backward_input: seconds = run_.backward_s * (1 - run_.weight_share); break;
+      default: seconds = run_.backward_s * run_.weight_share;
     }
     seconds *= speed_[rank] / run_.chunks;
     const mesh::Coord at = trace_.ranks[rank].at;

@@ -83,28 +83,20 @@ std::string type_name(std::size_t index, Unit unit) {
 
 std::string_view to_string(Unit unit) {
   switch (unit) {
-    case Unit::none:
-      return "";
-    case Unit::seconds:
-      return "seconds";
-    case Unit::bytes:
-      return "bytes";
+    case Unit::none: return "";
+    case Unit::seconds: return "seconds";
+    case Unit::bytes: return "bytes";
   }
   return "";
 }
 
 std::string_view to_string(Provenance provenance) {
   switch (provenance) {
-    case Provenance::by_default:
-      return "default";
-    case Provenance::site:
-      return "site";
-    case Provenance::checkpoint:
-      return "checkpoint";
-    case Provenance::file:
-      return "file";
-    case Provenance::set:
-      return "--set";
+    case Provenance::by_default: return "default";
+    case Provenance::site: return "site";
+    case Provenance::checkpoint: return "checkpoint";
+    case Provenance::file: return "file";
+    case Provenance::set: return "--set";
   }
   return "";
 }

@@ -74,20 +74,13 @@ TomlPlace place_of(const toml::exception& error) {
 
 std::string describe(const toml::value& value) {
   switch (value.type()) {
-    case toml::value_t::boolean:
-      return value.as_boolean() ? "the boolean true" : "the boolean false";
-    case toml::value_t::integer:
-      return fmt::format("the integer {}", value.as_integer());
-    case toml::value_t::floating:
-      return fmt::format("the number {}", value.as_floating());
-    case toml::value_t::string:
-      return fmt::format("the string \"{}\"", toml::get<std::string>(value));
-    case toml::value_t::array:
-      return "an array";
-    case toml::value_t::table:
-      return "a table";
-    default:
-      return "a date or time";
+    case toml::value_t::boolean: return value.as_boolean() ? "the boolean true" : "the boolean false";
+    case toml::value_t::integer: return fmt::format("the integer {}", value.as_integer());
+    case toml::value_t::floating: return fmt::format("the number {}", value.as_floating());
+    case toml::value_t::string: return fmt::format("the string \"{}\"", toml::get<std::string>(value));
+    case toml::value_t::array: return "an array";
+    case toml::value_t::table: return "a table";
+    default: return "a date or time";
   }
 }
 

@@ -12,41 +12,28 @@ namespace ms {
 
 std::string_view to_string(Blame blame) {
   switch (blame) {
-    case Blame::user:
-      return "user";
-    case Blame::node:
-      return "node";
-    case Blame::gpu:
-      return "gpu";
-    case Blame::fabric:
-      return "fabric";
-    case Blame::storage:
-      return "storage";
-    case Blame::slurm:
-      return "slurm";
-    case Blame::peer:
-      return "peer";
-    case Blame::bug:
-      return "bug";
+    case Blame::user: return "user";
+    case Blame::node: return "node";
+    case Blame::gpu: return "gpu";
+    case Blame::fabric: return "fabric";
+    case Blame::storage: return "storage";
+    case Blame::slurm: return "slurm";
+    case Blame::peer: return "peer";
+    case Blame::bug: return "bug";
   }
   return "bug";
 }
 
 ExitCode exit_code(Blame blame) {
   switch (blame) {
-    case Blame::user:
-      return ExitCode::usage;
+    case Blame::user: return ExitCode::usage;
     case Blame::node:
-    case Blame::gpu:
-      return ExitCode::node_fault;
-    case Blame::storage:
-      return ExitCode::storage;
+    case Blame::gpu: return ExitCode::node_fault;
+    case Blame::storage: return ExitCode::storage;
     case Blame::fabric:
     case Blame::slurm:
-    case Blame::peer:
-      return ExitCode::peer_lost;
-    case Blame::bug:
-      return ExitCode::bug;
+    case Blame::peer: return ExitCode::peer_lost;
+    case Blame::bug: return ExitCode::bug;
   }
   return ExitCode::bug;
 }

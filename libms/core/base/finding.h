@@ -16,12 +16,9 @@ enum class Severity { note, warning, critical };
 
 constexpr std::string_view to_string(Severity severity) {
   switch (severity) {
-    case Severity::note:
-      return "note";
-    case Severity::warning:
-      return "warning";
-    case Severity::critical:
-      return "critical";
+    case Severity::note: return "note";
+    case Severity::warning: return "warning";
+    case Severity::critical: return "critical";
   }
   return "critical";
 }

@@ -81,14 +81,10 @@ std::string short_host_name() {
 
 constexpr spdlog::level::level_enum spdlog_level(Level level) {
   switch (level) {
-    case Level::error:
-      return spdlog::level::err;
-    case Level::warn:
-      return spdlog::level::warn;
-    case Level::info:
-      return spdlog::level::info;
-    case Level::debug:
-      return spdlog::level::debug;
+    case Level::error: return spdlog::level::err;
+    case Level::warn: return spdlog::level::warn;
+    case Level::info: return spdlog::level::info;
+    case Level::debug: return spdlog::level::debug;
   }
   return spdlog::level::err;
 }

@@ -49,17 +49,12 @@ Traffic traffic_of(Collective kind, double bytes, int members, const Path& path)
   const double n = members, others = bytes * (n - 1) / n, tree = std::ceil(std::log2(n));
   const double ring = bytes / n < path.hop_s * path.bytes_per_s ? std::min(n - 1, tree) : n - 1;
   switch (kind) {
-    case Collective::all_reduce:
-      return {2 * others, 2 * ring * path.hop_s};
+    case Collective::all_reduce: return {2 * others, 2 * ring * path.hop_s};
     case Collective::reduce_scatter:
-    case Collective::all_gather:
-      return {others, ring * path.hop_s};
-    case Collective::broadcast:
-      return {bytes, tree * path.hop_s};
-    case Collective::point_to_point:
-      return {bytes, path.hop_s};
-    case Collective::barrier:
-      return {0, 2 * tree * path.hop_s};
+    case Collective::all_gather: return {others, ring * path.hop_s};
+    case Collective::broadcast: return {bytes, tree * path.hop_s};
+    case Collective::point_to_point: return {bytes, path.hop_s};
+    case Collective::barrier: return {0, 2 * tree * path.hop_s};
   }
   return {};
 }

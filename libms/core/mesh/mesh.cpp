@@ -8,12 +8,9 @@ namespace ms::mesh {
 
 std::string_view to_string(Axis axis) {
   switch (axis) {
-    case Axis::tp:
-      return "tp";
-    case Axis::dp:
-      return "dp";
-    case Axis::pp:
-      return "pp";
+    case Axis::tp: return "tp";
+    case Axis::dp: return "dp";
+    case Axis::pp: return "pp";
   }
   return "?";
 }
@@ -53,12 +50,9 @@ int Groups::first_id(Axis axis) const {
   const int tp_groups = mesh_.dp * mesh_.pp;
   const int dp_groups = mesh_.pp * mesh_.tp;
   switch (axis) {
-    case Axis::tp:
-      return 1;  // the world is 0
-    case Axis::dp:
-      return 1 + tp_groups;
-    case Axis::pp:
-      return 1 + tp_groups + dp_groups;
+    case Axis::tp: return 1;  // the world is 0
+    case Axis::dp: return 1 + tp_groups;
+    case Axis::pp: return 1 + tp_groups + dp_groups;
   }
   return 0;
 }

@@ -96,21 +96,15 @@ class Walk {
   bool belongs(Action action, int chunk) const {
     switch (action) {
       case Action::forward:
-      case Action::gather_params:
-        return true;
-      case Action::recv_forward:
-        return !is_first(chunk);
-      case Action::send_forward:
-        return !is_last(chunk);
+      case Action::gather_params: return true;
+      case Action::recv_forward: return !is_first(chunk);
+      case Action::send_forward: return !is_last(chunk);
       case Action::backward:
       case Action::backward_input:
       case Action::backward_weight:
-      case Action::reduce_grads:
-        return shape_.training;
-      case Action::recv_backward:
-        return shape_.training && !is_last(chunk);
-      case Action::send_backward:
-        return shape_.training && !is_first(chunk);
+      case Action::reduce_grads: return shape_.training;
+      case Action::recv_backward: return shape_.training && !is_last(chunk);
+      case Action::send_backward: return shape_.training && !is_first(chunk);
     }
     return false;
   }
@@ -151,20 +145,15 @@ class Walk {
     switch (row.action) {
       case Action::forward:
         return is_first(row.chunk) ? std::vector<Action>{} : std::vector<Action>{Action::recv_forward};
-      case Action::send_forward:
-        return {Action::forward};
-      case Action::recv_backward:
-        return {Action::forward};  // in order of issue only: it does not wait for it
+      case Action::send_forward: return {Action::forward};
+      case Action::recv_backward: return {Action::forward};  // in order of issue only: it does not wait for it
       case Action::backward:
       case Action::backward_input:
         return is_last(row.chunk) ? std::vector<Action>{Action::forward}
                                   : std::vector<Action>{Action::forward, Action::recv_backward};
-      case Action::backward_weight:
-        return {Action::backward_input};
-      case Action::send_backward:
-        return {progress.gradient()};
-      default:
-        return {};
+      case Action::backward_weight: return {Action::backward_input};
+      case Action::send_backward: return {progress.gradient()};
+      default: return {};
     }
   }
 
@@ -209,24 +198,17 @@ class Walk {
         report_.peak_chunks = std::max(report_.peak_chunks, live_);
         report_.peak_stages = static_cast<double>(report_.peak_chunks) / shape_.chunks;
         return {};
-      case Action::recv_backward:
-        return in_order(chunk.received, "received gradient");
-      case Action::send_backward:
-        return in_order(chunk.sent, "sent gradient");
-      case Action::backward_input:
-        note_warm_up();
-        return in_order(chunk.inputs, "backward");
-      case Action::backward_weight:
-        --live_;
-        return in_order(chunk.weights, "backward_weight");
+      case Action::recv_backward: return in_order(chunk.received, "received gradient");
+      case Action::send_backward: return in_order(chunk.sent, "sent gradient");
+      case Action::backward_input: note_warm_up(); return in_order(chunk.inputs, "backward");
+      case Action::backward_weight: --live_; return in_order(chunk.weights, "backward_weight");
       case Action::backward: {
         note_warm_up();
         --live_;
         std::string why = in_order(chunk.inputs, "backward");
         return why.empty() ? in_order(chunk.weights, "backward_weight") : why;
       }
-      default:
-        return {};
+      default: return {};
     }
   }
 

@@ -10,67 +10,42 @@ namespace ms::sched {
 
 int channel_of(Action action) {
   switch (action) {
-    case Action::recv_forward:
-      return static_cast<int>(Channel::forward_in);
-    case Action::send_forward:
-      return static_cast<int>(Channel::forward_out);
-    case Action::recv_backward:
-      return static_cast<int>(Channel::backward_in);
-    case Action::send_backward:
-      return static_cast<int>(Channel::backward_out);
-    default:
-      return kNone;
+    case Action::recv_forward: return static_cast<int>(Channel::forward_in);
+    case Action::send_forward: return static_cast<int>(Channel::forward_out);
+    case Action::recv_backward: return static_cast<int>(Channel::backward_in);
+    case Action::send_backward: return static_cast<int>(Channel::backward_out);
+    default: return kNone;
   }
 }
 
 std::string_view to_string(Action action) {
   switch (action) {
-    case Action::recv_forward:
-      return "recv_forward";
-    case Action::forward:
-      return "forward";
-    case Action::send_forward:
-      return "send_forward";
-    case Action::recv_backward:
-      return "recv_backward";
-    case Action::backward:
-      return "backward";
-    case Action::backward_input:
-      return "backward_input";
-    case Action::backward_weight:
-      return "backward_weight";
-    case Action::send_backward:
-      return "send_backward";
-    case Action::gather_params:
-      return "gather_params";
-    case Action::reduce_grads:
-      return "reduce_grads";
+    case Action::recv_forward: return "recv_forward";
+    case Action::forward: return "forward";
+    case Action::send_forward: return "send_forward";
+    case Action::recv_backward: return "recv_backward";
+    case Action::backward: return "backward";
+    case Action::backward_input: return "backward_input";
+    case Action::backward_weight: return "backward_weight";
+    case Action::send_backward: return "send_backward";
+    case Action::gather_params: return "gather_params";
+    case Action::reduce_grads: return "reduce_grads";
   }
   return "?";
 }
 
 std::string cell(const Row& row) {
   switch (row.action) {
-    case Action::recv_forward:
-      return fmt::format("RF{}.{}", row.chunk, row.microbatch);
-    case Action::forward:
-      return fmt::format("F{}.{}", row.chunk, row.microbatch);
-    case Action::send_forward:
-      return fmt::format("SF{}.{}", row.chunk, row.microbatch);
-    case Action::recv_backward:
-      return fmt::format("RB{}.{}", row.chunk, row.microbatch);
-    case Action::backward:
-      return fmt::format("B{}.{}", row.chunk, row.microbatch);
-    case Action::backward_input:
-      return fmt::format("I{}.{}", row.chunk, row.microbatch);
-    case Action::backward_weight:
-      return fmt::format("W{}.{}", row.chunk, row.microbatch);
-    case Action::send_backward:
-      return fmt::format("SB{}.{}", row.chunk, row.microbatch);
-    case Action::gather_params:
-      return fmt::format("G{}", row.chunk);
-    case Action::reduce_grads:
-      return fmt::format("D{}", row.chunk);
+    case Action::recv_forward: return fmt::format("RF{}.{}", row.chunk, row.microbatch);
+    case Action::forward: return fmt::format("F{}.{}", row.chunk, row.microbatch);
+    case Action::send_forward: return fmt::format("SF{}.{}", row.chunk, row.microbatch);
+    case Action::recv_backward: return fmt::format("RB{}.{}", row.chunk, row.microbatch);
+    case Action::backward: return fmt::format("B{}.{}", row.chunk, row.microbatch);
+    case Action::backward_input: return fmt::format("I{}.{}", row.chunk, row.microbatch);
+    case Action::backward_weight: return fmt::format("W{}.{}", row.chunk, row.microbatch);
+    case Action::send_backward: return fmt::format("SB{}.{}", row.chunk, row.microbatch);
+    case Action::gather_params: return fmt::format("G{}", row.chunk);
+    case Action::reduce_grads: return fmt::format("D{}", row.chunk);
   }
   return "?";
 }

@@ -18,21 +18,15 @@ using format::SumOf;
 // Returns the column of an event's duration; busy and stalled are computed separately.
 SumOf sum_of(Kind kind, Purpose purpose, GroupAxis axis) {
   switch (kind) {
-    case Kind::forward:
-      return SumOf::forward;
+    case Kind::forward: return SumOf::forward;
     case Kind::backward:
     case Kind::backward_input:
-    case Kind::backward_weight:
-      return SumOf::backward;
+    case Kind::backward_weight: return SumOf::backward;
     case Kind::optimizer:
-    case Kind::other_compute:
-      return SumOf::optimizer;
-    case Kind::data_wait:
-      return SumOf::data_wait;
-    case Kind::save:
-      return SumOf::save;
-    default:
-      break;
+    case Kind::other_compute: return SumOf::optimizer;
+    case Kind::data_wait: return SumOf::data_wait;
+    case Kind::save: return SumOf::save;
+    default: break;
   }
   if (axis == GroupAxis::tp) return SumOf::tp;
   if (purpose == Purpose::params) return SumOf::params;

@@ -216,11 +216,8 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
             fmt::format("injected fault '{}': rank {} declares its GPU on {} at fault", fault.text, rank_, node_));
       case FaultKind::storage:
         throw Error("fault.storage", Blame::storage, fmt::format("injected fault '{}': storage failed", fault.text));
-      case FaultKind::exit:
-        _exit(1);
-      case FaultKind::kill:
-        std::raise(SIGKILL);
-        break;
+      case FaultKind::exit: _exit(1);
+      case FaultKind::kill: std::raise(SIGKILL); break;
       case FaultKind::hang:
       case FaultKind::spin:
         while (!released_()) {
@@ -228,13 +225,10 @@ void Faults::strike(FaultPoint point, std::int64_t step) const {
         }
         throw Error("comm.peer_lost", Blame::peer,
                     fmt::format("injected fault '{}': the run stopped while rank {} hung", fault.text, rank_));
-      case FaultKind::pause:
-        std::this_thread::sleep_for(std::chrono::duration<double>(fault.amount));
-        break;
+      case FaultKind::pause: std::this_thread::sleep_for(std::chrono::duration<double>(fault.amount)); break;
       case FaultKind::slow:
       case FaultKind::nan:
-      case FaultKind::flip:
-        break;  // see slowness(), spoils_gradients() and flips_bit()
+      case FaultKind::flip: break;  // see slowness(), spoils_gradients() and flips_bit()
     }
   }
 }

@@ -84,10 +84,8 @@ bool has_name_of_one(const std::string& name) {
     case NameKind::step:
     case NameKind::saving:
     case NameKind::deleting:
-    case NameKind::damaged:
-      return true;
-    default:
-      return false;
+    case NameKind::damaged: return true;
+    default: return false;
   }
 }
 

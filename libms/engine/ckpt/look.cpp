@@ -112,17 +112,10 @@ Found examine(const std::string& path, bool newer_throws) {
     found.problem = problem_of(found.path, found.manifest->files[i], found.unreadable);
   }
   switch (name.kind) {
-    case NameKind::saving:
-      found.condition = Condition::saving;
-      break;
-    case NameKind::deleting:
-      found.condition = Condition::deleting;
-      break;
-    case NameKind::damaged:
-      found.condition = Condition::damaged;
-      break;
-    default:
-      found.condition = found.problem.empty() ? Condition::complete : Condition::incomplete;
+    case NameKind::saving: found.condition = Condition::saving; break;
+    case NameKind::deleting: found.condition = Condition::deleting; break;
+    case NameKind::damaged: found.condition = Condition::damaged; break;
+    default: found.condition = found.problem.empty() ? Condition::complete : Condition::incomplete;
   }
   return found;
 }
@@ -131,16 +124,11 @@ Found examine(const std::string& path, bool newer_throws) {
 
 std::string_view to_string(Condition condition) {
   switch (condition) {
-    case Condition::complete:
-      return "complete";
-    case Condition::incomplete:
-      return "incomplete";
-    case Condition::saving:
-      return "saving";
-    case Condition::deleting:
-      return "deleting";
-    case Condition::damaged:
-      return "damaged";
+    case Condition::complete: return "complete";
+    case Condition::incomplete: return "incomplete";
+    case Condition::saving: return "saving";
+    case Condition::deleting: return "deleting";
+    case Condition::damaged: return "damaged";
   }
   return "?";
 }

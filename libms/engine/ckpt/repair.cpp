@@ -23,10 +23,8 @@ std::optional<Repair> remedy_for(const Found& found, const RepairOptions& option
       return Repair{.path = found.path, .remedy = Remedy::removed, .reasons = {"left by a deletion that did not end"}};
     case Condition::incomplete:
       return Repair{.path = found.path, .remedy = Remedy::set_to_damaged, .reasons = {found.problem}};
-    case Condition::complete:
-      break;
-    case Condition::damaged:
-      return std::nullopt;
+    case Condition::complete: break;
+    case Condition::damaged: return std::nullopt;
   }
   if (!options.verify) return std::nullopt;
   Verified verified = examine(found, options.threads, [&](std::int64_t bytes) {
@@ -63,12 +61,9 @@ Verified examine(const Found& found, int threads, const std::function<void(std::
 
 std::string_view to_string(Remedy remedy) {
   switch (remedy) {
-    case Remedy::removed:
-      return "removed";
-    case Remedy::set_to_damaged:
-      return "set to damaged";
-    case Remedy::committed:
-      return "committed";
+    case Remedy::removed: return "removed";
+    case Remedy::set_to_damaged: return "set to damaged";
+    case Remedy::committed: return "committed";
   }
   return "?";
 }

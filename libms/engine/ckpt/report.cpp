@@ -96,15 +96,11 @@ const Found* resume_point(const std::vector<Found>& found) {
 
 std::string why(const Found& found) {
   switch (found.condition) {
-    case Condition::saving:
-      return "being saved, or left by a save that was killed";
-    case Condition::deleting:
-      return "being deleted, or left by a deletion that was killed";
-    case Condition::damaged:
-      return found.problem.empty() ? "found damaged by a run or by repair" : found.problem;
+    case Condition::saving: return "being saved, or left by a save that was killed";
+    case Condition::deleting: return "being deleted, or left by a deletion that was killed";
+    case Condition::damaged: return found.problem.empty() ? "found damaged by a run or by repair" : found.problem;
     case Condition::complete:
-    case Condition::incomplete:
-      break;
+    case Condition::incomplete: break;
   }
   return found.problem;
 }

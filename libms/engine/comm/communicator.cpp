@@ -6,20 +6,13 @@ namespace ms::comm {
 
 std::string_view to_string(OpKind kind) {
   switch (kind) {
-    case OpKind::all_reduce:
-      return "all_reduce";
-    case OpKind::reduce_scatter:
-      return "reduce_scatter";
-    case OpKind::all_gather:
-      return "all_gather";
-    case OpKind::broadcast:
-      return "broadcast";
-    case OpKind::send:
-      return "send";
-    case OpKind::recv:
-      return "recv";
-    case OpKind::barrier:
-      return "barrier";
+    case OpKind::all_reduce: return "all_reduce";
+    case OpKind::reduce_scatter: return "reduce_scatter";
+    case OpKind::all_gather: return "all_gather";
+    case OpKind::broadcast: return "broadcast";
+    case OpKind::send: return "send";
+    case OpKind::recv: return "recv";
+    case OpKind::barrier: return "barrier";
   }
   return "operation";
 }
@@ -103,20 +96,13 @@ namespace {
 
 trace::Kind traced_kind(OpKind kind) {
   switch (kind) {
-    case OpKind::all_reduce:
-      return trace::Kind::all_reduce;
-    case OpKind::reduce_scatter:
-      return trace::Kind::reduce_scatter;
-    case OpKind::all_gather:
-      return trace::Kind::all_gather;
-    case OpKind::broadcast:
-      return trace::Kind::broadcast;
-    case OpKind::send:
-      return trace::Kind::send;
-    case OpKind::recv:
-      return trace::Kind::recv;
-    case OpKind::barrier:
-      return trace::Kind::barrier;
+    case OpKind::all_reduce: return trace::Kind::all_reduce;
+    case OpKind::reduce_scatter: return trace::Kind::reduce_scatter;
+    case OpKind::all_gather: return trace::Kind::all_gather;
+    case OpKind::broadcast: return trace::Kind::broadcast;
+    case OpKind::send: return trace::Kind::send;
+    case OpKind::recv: return trace::Kind::recv;
+    case OpKind::barrier: return trace::Kind::barrier;
   }
   return trace::Kind::other_comm;
 }
@@ -129,14 +115,10 @@ std::string_view traced_type(const Request& request) {
   if (!reduces) return tensor::to_string(tensor.dtype);
   const bool sums = request.reduce == ReduceKind::sum;
   switch (tensor.dtype) {
-    case tensor::DType::f32:
-      return sums ? "f32 sum" : "f32 max";
-    case tensor::DType::f64:
-      return sums ? "f64 sum" : "f64 max";
-    case tensor::DType::bf16:
-      return sums ? "bf16 sum" : "bf16 max";
-    default:
-      return tensor::to_string(tensor.dtype);
+    case tensor::DType::f32: return sums ? "f32 sum" : "f32 max";
+    case tensor::DType::f64: return sums ? "f64 sum" : "f64 max";
+    case tensor::DType::bf16: return sums ? "bf16 sum" : "bf16 max";
+    default: return tensor::to_string(tensor.dtype);
   }
 }
 

@@ -114,9 +114,7 @@ class ExchangeTask final : public tensor::AsyncTask {
       case OpKind::reduce_scatter:
         each_other([&](int k) { add_swap(k, part(in, k), staged(k, out.size_bytes()), out.size_bytes()); });
         break;
-      case OpKind::all_gather:
-        each_other([&](int k) { add_swap(k, in, part(out, k).data, in.size_bytes()); });
-        break;
+      case OpKind::all_gather: each_other([&](int k) { add_swap(k, in, part(out, k).data, in.size_bytes()); }); break;
       case OpKind::broadcast:
         if (me_ != request_.root) {
           add(TransferKind::recv, request_.root, out.data, out.size_bytes());
@@ -124,12 +122,8 @@ class ExchangeTask final : public tensor::AsyncTask {
           each_other([&](int k) { add(TransferKind::send, k, in.data, in.size_bytes()); });
         }
         break;
-      case OpKind::send:
-        add(TransferKind::matched_send, 1 - me_, in.data, in.size_bytes());
-        break;
-      case OpKind::recv:
-        add(TransferKind::recv, 1 - me_, out.data, out.size_bytes());
-        break;
+      case OpKind::send: add(TransferKind::matched_send, 1 - me_, in.data, in.size_bytes()); break;
+      case OpKind::recv: add(TransferKind::recv, 1 - me_, out.data, out.size_bytes()); break;
       case OpKind::barrier:
         each_other([&](int k) {
           add(TransferKind::recv, k, nullptr, 0);
@@ -156,9 +150,7 @@ class ExchangeTask final : public tensor::AsyncTask {
           reduce(slice(me_), slice(me_));
         }
         break;
-      case OpKind::reduce_scatter:
-        reduce(request_.out, part(request_.in, me_));
-        break;
+      case OpKind::reduce_scatter: reduce(request_.out, part(request_.in, me_)); break;
       case OpKind::all_gather: {
         const Tensor own = part(request_.out, me_);
         if (own.data != request_.in.data) {
@@ -166,8 +158,7 @@ class ExchangeTask final : public tensor::AsyncTask {
         }
         break;
       }
-      default:
-        break;
+      default: break;
     }
   }
 

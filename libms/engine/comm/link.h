@@ -22,17 +22,13 @@ struct Link {
 inline double bytes_sent(OpKind kind, std::int64_t size_bytes, int members) {
   const double others = static_cast<double>(size_bytes) * (members - 1) / members;
   switch (kind) {
-    case OpKind::barrier:
-      return 0;
-    case OpKind::all_reduce:
-      return 2 * others;
+    case OpKind::barrier: return 0;
+    case OpKind::all_reduce: return 2 * others;
     case OpKind::reduce_scatter:
-    case OpKind::all_gather:
-      return others;
+    case OpKind::all_gather: return others;
     case OpKind::broadcast:
     case OpKind::send:
-    case OpKind::recv:
-      return static_cast<double>(size_bytes);
+    case OpKind::recv: return static_cast<double>(size_bytes);
   }
   return 0;
 }

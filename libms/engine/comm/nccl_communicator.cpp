@@ -36,14 +36,10 @@ constexpr auto kDeregisters = 500ms;  // takes microseconds unless a peer of thi
 
 ncclDataType_t type_of(tensor::DType dtype) {
   switch (dtype) {
-    case tensor::DType::f32:
-      return ncclFloat32;
-    case tensor::DType::bf16:
-      return ncclBfloat16;
-    case tensor::DType::f64:
-      return ncclFloat64;
-    case tensor::DType::i32:
-      return ncclInt32;
+    case tensor::DType::f32: return ncclFloat32;
+    case tensor::DType::bf16: return ncclBfloat16;
+    case tensor::DType::f64: return ncclFloat64;
+    case tensor::DType::i32: return ncclInt32;
   }
   return ncclFloat32;
 }
@@ -256,20 +252,14 @@ class NcclCommunicator final : public Communicator, public Retiring {
     const ncclRedOp_t op = request.reduce == ReduceKind::max ? ncclMax : ncclSum;
     const ncclComm_t comm = open_->comm;
     switch (request.kind) {
-      case OpKind::all_reduce:
-        return ncclAllReduce(in.data, out.data, n, type, op, comm, stream);
+      case OpKind::all_reduce: return ncclAllReduce(in.data, out.data, n, type, op, comm, stream);
       case OpKind::reduce_scatter:
         return ncclReduceScatter(in.data, out.data, static_cast<std::size_t>(out.numel()), type, op, comm, stream);
-      case OpKind::all_gather:
-        return ncclAllGather(in.data, out.data, n, type, comm, stream);
-      case OpKind::broadcast:
-        return ncclBroadcast(in.data, out.data, n, type, request.root, comm, stream);
-      case OpKind::send:
-        return ncclSend(in.data, n, type, 1 - rank(), comm, stream);
-      case OpKind::recv:
-        return ncclRecv(out.data, n, type, 1 - rank(), comm, stream);
-      case OpKind::barrier:
-        return ncclAllReduce(word_->data(), word_->data(), 1, ncclFloat32, ncclSum, comm, stream);
+      case OpKind::all_gather: return ncclAllGather(in.data, out.data, n, type, comm, stream);
+      case OpKind::broadcast: return ncclBroadcast(in.data, out.data, n, type, request.root, comm, stream);
+      case OpKind::send: return ncclSend(in.data, n, type, 1 - rank(), comm, stream);
+      case OpKind::recv: return ncclRecv(out.data, n, type, 1 - rank(), comm, stream);
+      case OpKind::barrier: return ncclAllReduce(word_->data(), word_->data(), 1, ncclFloat32, ncclSum, comm, stream);
     }
     return ncclInternalError;
   }

@@ -54,19 +54,13 @@ std::size_t SimGroups::find(std::size_t rank, std::uint32_t recorded_group, bool
 
 cost::Collective collective_of(OpKind kind) {
   switch (kind) {
-    case OpKind::all_reduce:
-      return cost::Collective::all_reduce;
-    case OpKind::reduce_scatter:
-      return cost::Collective::reduce_scatter;
-    case OpKind::all_gather:
-      return cost::Collective::all_gather;
-    case OpKind::broadcast:
-      return cost::Collective::broadcast;
+    case OpKind::all_reduce: return cost::Collective::all_reduce;
+    case OpKind::reduce_scatter: return cost::Collective::reduce_scatter;
+    case OpKind::all_gather: return cost::Collective::all_gather;
+    case OpKind::broadcast: return cost::Collective::broadcast;
     case OpKind::send:
-    case OpKind::recv:
-      return cost::Collective::point_to_point;
-    case OpKind::barrier:
-      break;
+    case OpKind::recv: return cost::Collective::point_to_point;
+    case OpKind::barrier: break;
   }
   return cost::Collective::barrier;
 }

@@ -4,12 +4,9 @@ namespace ms::comm {
 
 int phases_of(OpKind kind) {
   switch (kind) {
-    case OpKind::barrier:
-      return 0;
-    case OpKind::all_reduce:
-      return 2;  // reduce the own slice, then copy the other members' slices
-    default:
-      return 1;
+    case OpKind::barrier: return 0;
+    case OpKind::all_reduce: return 2;  // reduce the own slice, then copy the other members' slices
+    default: return 1;
   }
 }
 
@@ -44,9 +41,7 @@ void run_phase(const Rendezvous& rendezvous, int me, int phase, tensor::PeerMemo
         memory.copy(element(mine.out, begin), element(all[static_cast<std::size_t>(k)].out, begin), bytes);
       }
       break;
-    case OpKind::reduce_scatter:
-      reduce(mine.out.data, me * mine.out.numel(), mine.out.numel());
-      break;
+    case OpKind::reduce_scatter: reduce(mine.out.data, me * mine.out.numel(), mine.out.numel()); break;
     case OpKind::all_gather:
       for (std::size_t k = 0; k < all.size(); ++k) {
         std::byte* to = element(mine.out, static_cast<std::int64_t>(k) * mine.in.numel());
@@ -62,8 +57,7 @@ void run_phase(const Rendezvous& rendezvous, int me, int phase, tensor::PeerMemo
       memory.copy(mine.out.data, all[static_cast<std::size_t>(1 - me)].in.data, mine.out.size_bytes());
       break;
     case OpKind::send:
-    case OpKind::barrier:
-      break;
+    case OpKind::barrier: break;
   }
 }
 
@@ -84,16 +78,14 @@ std::string signature(const Request& request) {
   std::string text = fmt::format("{} of {} bytes", to_string(request.kind), request.size_bytes());
   const Tensor& tensor = request.out ? request.out : request.in;
   switch (request.kind) {
-    case OpKind::barrier:
-      return "barrier";
+    case OpKind::barrier: return "barrier";
     case OpKind::all_reduce:
     case OpKind::reduce_scatter:
       return fmt::format("{} ({} {})", text, tensor::to_string(tensor.dtype),
                          request.reduce == ReduceKind::sum ? "sum" : "maximum");
     case OpKind::broadcast:
       return fmt::format("{} ({} from member {})", text, tensor::to_string(tensor.dtype), request.root);
-    default:
-      return fmt::format("{} ({})", text, tensor::to_string(tensor.dtype));
+    default: return fmt::format("{} ({})", text, tensor::to_string(tensor.dtype));
   }
 }
 

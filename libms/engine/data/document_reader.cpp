@@ -243,8 +243,7 @@ void DocumentReader::step_array(char c, std::size_t at) {
       if (c != ',' && c != ']') refuse_array("there is neither a comma nor the end of the array");
       place_ = c == ',' ? Place::next : Place::ended;
       return;
-    case Place::ended:
-      refuse_array("the array has ended, and the file has not");
+    case Place::ended: refuse_array("the array has ended, and the file has not");
     case Place::first:
     case Place::next:
       if (c == ']' && place_ == Place::first) {

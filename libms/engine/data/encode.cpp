@@ -137,22 +137,14 @@ class BatchSink {
         if (item.end == 0) ++file.num_empty_documents;
         end_document();
         break;
-      case TextItem::Kind::bad_json:
-        bad_line(item);
-        break;
-      case TextItem::Kind::split:
-        ++file.num_splits;
-        [[fallthrough]];
-      case TextItem::Kind::document_end:
-        end_document();
-        break;
+      case TextItem::Kind::bad_json: bad_line(item); break;
+      case TextItem::Kind::split: ++file.num_splits; [[fallthrough]];
+      case TextItem::Kind::document_end: end_document(); break;
       case TextItem::Kind::file_end:
         ++(writer_.num_documents() > state_.file_begin.num_documents ? file.num_files : file.num_empty_files);
         state_.report += std::exchange(file, {});
         break;
-      case TextItem::Kind::file_skip:
-        skip_file(item);
-        break;
+      case TextItem::Kind::file_skip: skip_file(item); break;
     }
   }
 

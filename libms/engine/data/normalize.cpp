@@ -132,9 +132,7 @@ std::string_view Normalizer::normalize(std::string_view text, std::string (&stor
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     std::string& next = text.data() == storage[0].data() ? storage[1] : storage[0];
     switch (steps_[i].kind) {
-      case NormalizerStep::Kind::nfc:
-        text = normalize_nfc(text, next);
-        break;
+      case NormalizerStep::Kind::nfc: text = normalize_nfc(text, next); break;
       case NormalizerStep::Kind::prepend:
         if (text.empty()) break;
         next.assign(steps_[i].content).append(text);

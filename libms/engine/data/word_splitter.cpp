@@ -37,9 +37,7 @@ void WordSplitter::split_at(const Step& step, std::string_view text, Pattern::Sc
     if (begin == end) return;
     is_match = is_match != step.what.invert;
     switch (behavior) {
-      case SplitBehavior::isolated:
-        piece(begin, end);
-        return;
+      case SplitBehavior::isolated: piece(begin, end); return;
       case SplitBehavior::removed:
         if (!is_match) piece(begin, end);
         return;

@@ -15,12 +15,9 @@ enum class DType : std::uint8_t { f32, bf16, f64, i32 };
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::bf16:
-      return 2;
-    case DType::f64:
-      return 8;
+    case DType::i32: return 4;
+    case DType::bf16: return 2;
+    case DType::f64: return 8;
   }
   return 0;
 }

@@ -14,18 +14,12 @@ std::uint64_t mixed(std::uint64_t x) {
 // Word i of a pattern.
 std::uint64_t pattern(std::size_t number, std::uint64_t i, std::uint64_t seed) {
   switch (number) {
-    case 0:
-      return std::uint64_t{1} << (i % 64);
-    case 1:
-      return ~(std::uint64_t{1} << (i % 64));
-    case 2:
-      return i;
-    case 3:
-      return ~i;
-    case 4:
-      return mixed(i ^ seed);
-    default:
-      return ~mixed(i ^ seed);
+    case 0: return std::uint64_t{1} << (i % 64);
+    case 1: return ~(std::uint64_t{1} << (i % 64));
+    case 2: return i;
+    case 3: return ~i;
+    case 4: return mixed(i ^ seed);
+    default: return ~mixed(i ^ seed);
   }
 }
 

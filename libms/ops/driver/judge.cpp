@@ -48,16 +48,11 @@ std::vector<std::string> nodes_where(const std::vector<NodeTask>& tasks, F&& sta
 // The words for a signal that a program causes by itself; others come from outside, or from a watchdog of a library.
 std::string_view word_of_crash(int status) {
   switch (status - kSignal) {
-    case SIGSEGV:
-      return "Segmentation fault";
-    case SIGBUS:
-      return "Bus error";
-    case SIGILL:
-      return "Illegal instruction";
-    case SIGFPE:
-      return "Floating point exception";
-    default:
-      return "";
+    case SIGSEGV: return "Segmentation fault";
+    case SIGBUS: return "Bus error";
+    case SIGILL: return "Illegal instruction";
+    case SIGFPE: return "Floating point exception";
+    default: return "";
   }
 }
 
@@ -100,8 +95,9 @@ const SaidLine* decisive_line(const AttemptEvidence& e) {
 std::vector<std::string> nodes_that_said(const AttemptEvidence& e, const SaidLine& said) {
   std::vector<std::string> nodes;
   for (const SaidLine& line : e.lines) {
-    const bool same = line.known->cause == said.known->cause &&
-                      (said.known->says != Says::exception || slurm::without_numbers(line.text) == slurm::without_numbers(said.text));
+    const bool same =
+        line.known->cause == said.known->cause &&
+        (said.known->says != Says::exception || slurm::without_numbers(line.text) == slurm::without_numbers(said.text));
     if (same && (!line.outlived || line.known->says == Says::proof)) add_once(nodes, line.node);
   }
   if (nodes.empty() && e.first_exit) add_once(nodes, e.first_exit->node);
@@ -204,25 +200,13 @@ std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
   if (!e.alarm) return std::nullopt;
   std::string_view cause;
   switch (e.alarm->kind) {
-    case AlarmKind::hang:
-      return judge_hang(e);
-    case AlarmKind::evicted:
-      cause = "evicted";
-      break;
-    case AlarmKind::finding:
-      cause = "finding";
-      break;
-    case AlarmKind::drained:
-      cause = kDrained;
-      break;
-    case AlarmKind::slow:
-      cause = kSlowNode;
-      break;
-    case AlarmKind::packet_loss:
-      cause = "packet_loss";
-      break;
-    default:
-      return std::nullopt;
+    case AlarmKind::hang: return judge_hang(e);
+    case AlarmKind::evicted: cause = "evicted"; break;
+    case AlarmKind::finding: cause = "finding"; break;
+    case AlarmKind::drained: cause = kDrained; break;
+    case AlarmKind::slow: cause = kSlowNode; break;
+    case AlarmKind::packet_loss: cause = "packet_loss"; break;
+    default: return std::nullopt;
   }
   Judgement j = judged(Next::again, std::string(cause), code_of(ExitCode::peer_lost), e.alarm->why);
   j.accuses = e.alarm->kind != AlarmKind::drained && e.alarm->kind != AlarmKind::slow;

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/exit.h"
-#include "slurm/known_lines.h"
 #include "driver/losses.h"
 #include "driver/watcher.h"
 #include "driver/wire.h"
+#include "slurm/known_lines.h"
 
 namespace ms::driver {
 

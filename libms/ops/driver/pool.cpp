@@ -10,18 +10,12 @@ namespace ms::driver {
 
 std::string_view to_string(NodeRole role) {
   switch (role) {
-    case NodeRole::spare:
-      return "spare";
-    case NodeRole::works:
-      return "works";
-    case NodeRole::suspect:
-      return "suspect";
-    case NodeRole::lost:
-      return "lost";
-    case NodeRole::unusable:
-      return "unusable";
-    case NodeRole::excluded:
-      return "excluded";
+    case NodeRole::spare: return "spare";
+    case NodeRole::works: return "works";
+    case NodeRole::suspect: return "suspect";
+    case NodeRole::lost: return "lost";
+    case NodeRole::unusable: return "unusable";
+    case NodeRole::excluded: return "excluded";
   }
   return "excluded";
 }

@@ -90,10 +90,8 @@ class Member {
   void fill(Collective what, std::int64_t words, std::int64_t part, int round) {
     std::ranges::fill(words_of(in_, 0, words), 0xdeadbeefU);
     switch (what) {
-      case Collective::all_reduce:
-        return net::fill_summand(floats_of(in_, 0, words), rank_);
-      case Collective::all_gather:
-        return net::fill_block(words_of(out_, 0, part), rank_, 0, round);
+      case Collective::all_reduce: return net::fill_summand(floats_of(in_, 0, words), rank_);
+      case Collective::all_gather: return net::fill_block(words_of(out_, 0, part), rank_, 0, round);
       case Collective::reduce_scatter:
         for (int r = 0; r < size_; ++r) net::fill_summand(floats_of(out_, r * part, part), rank_);
         return;
@@ -103,17 +101,14 @@ class Member {
       case Collective::broadcast:
         if (rank_ == 0) net::fill_block(words_of(in_, 0, words), 0, 0, round);
         return;
-      case Collective::send_recv:
-        return net::fill_block(words_of(out_, 0, words), rank_, partner(), round);
+      case Collective::send_recv: return net::fill_block(words_of(out_, 0, words), rank_, partner(), round);
     }
   }
 
   void issue(Collective what, std::int64_t words, std::int64_t part) {
     switch (what) {
-      case Collective::all_reduce:
-        return group_->all_reduce(in(0, words, DType::f32));
-      case Collective::all_gather:
-        return group_->all_gather(in(0, part * size_), out(0, part));
+      case Collective::all_reduce: return group_->all_reduce(in(0, words, DType::f32));
+      case Collective::all_gather: return group_->all_gather(in(0, part * size_), out(0, part));
       case Collective::reduce_scatter:
         return group_->reduce_scatter(in(0, part, DType::f32), out(0, part * size_, DType::f32));
       case Collective::all_to_all: {
@@ -125,8 +120,7 @@ class Member {
         stream_->submit(tensor::Copy{.dst = in(rank_ * part, part), .src = out(rank_ * part, part)});
         return;
       }
-      case Collective::broadcast:
-        return group_->broadcast(in(0, words), 0);
+      case Collective::broadcast: return group_->broadcast(in(0, words), 0);
       case Collective::send_recv:  // from the even ones to the odd ones
         if (partner() >= size_) return;
         if (rank_ % 2 == 0) {
@@ -150,10 +144,8 @@ class Member {
 
   std::size_t count_wrong(Collective what, std::int64_t words, std::int64_t part, int round) const {
     switch (what) {
-      case Collective::all_reduce:
-        return net::count_wrong_sums(floats_of(in_, 0, words), size_);
-      case Collective::reduce_scatter:
-        return net::count_wrong_sums(floats_of(in_, 0, part), size_);
+      case Collective::all_reduce: return net::count_wrong_sums(floats_of(in_, 0, words), size_);
+      case Collective::reduce_scatter: return net::count_wrong_sums(floats_of(in_, 0, part), size_);
       case Collective::all_gather:
       case Collective::all_to_all: {
         std::size_t wrong = 0;
@@ -162,8 +154,7 @@ class Member {
                                           round);
         return wrong;
       }
-      case Collective::broadcast:
-        return net::count_wrong_words(words_of(in_, 0, words), 0, 0, round);
+      case Collective::broadcast: return net::count_wrong_words(words_of(in_, 0, words), 0, 0, round);
       case Collective::send_recv:
         return rank_ % 2 == 1 ? net::count_wrong_words(words_of(in_, 0, words), partner(), rank_, round) : 0;
     }

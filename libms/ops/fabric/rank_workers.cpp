@@ -64,13 +64,9 @@ void RankWorkers::serve() {
     std::vector<int> words;
     part_->tell(order, words);
     switch (order.kind) {
-      case Order::Kind::over:
-        return;
-      case Order::Kind::pairs:
-        part_->run(round_in(words), order.spec);
-        break;
-      case Order::Kind::groups:
-        part_->reduce(groups_in(words), order.spec.bytes);
+      case Order::Kind::over: return;
+      case Order::Kind::pairs: part_->run(round_in(words), order.spec); break;
+      case Order::Kind::groups: part_->reduce(groups_in(words), order.spec.bytes);
     }
   }
 }

@@ -281,8 +281,7 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         if (node != view.nodes.end() && !node->jobs.empty()) memory.leaving.try_emplace(node->name, view.now_s);
         break;
       }
-      case Step::shrink:
-        break;  // the notice comes with it
+      case Step::shrink: break;  // the notice comes with it
       case Step::notify: {
         const bool elastic = !action.nodes.empty();
         if (elastic) memory.asked[action.job] = action.nodes;

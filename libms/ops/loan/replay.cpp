@@ -92,9 +92,7 @@ class Replay {
       case EventKind::finish:
         if (runs_.ends_now({.time_s = event.time_s, .job = event.id, .version = event.version})) finish(event.id);
         break;
-      case EventKind::returned:
-        end_return(returns_[static_cast<std::size_t>(event.id)]);
-        break;
+      case EventKind::returned: end_return(returns_[static_cast<std::size_t>(event.id)]); break;
       case EventKind::demand: {
         const int before = demand_nodes_;
         demand_nodes_ = demand_.steps[static_cast<std::size_t>(event.id)].second;
@@ -104,21 +102,11 @@ class Replay {
         if (scheduler_.lend != Lend::none) push(next_s(policy_.loan.poll_s), EventKind::poll);
         break;
       }
-      case EventKind::poll:
-        reclaim();
-        break;
-      case EventKind::arrival:
-        wait(event.id);
-        break;
-      case EventKind::lend:
-        lend();
-        break;
-      case EventKind::scale:
-        scale_asked_ = true;
-        break;
-      case EventKind::sample:
-        sample();
-        break;
+      case EventKind::poll: reclaim(); break;
+      case EventKind::arrival: wait(event.id); break;
+      case EventKind::lend: lend(); break;
+      case EventKind::scale: scale_asked_ = true; break;
+      case EventKind::sample: sample(); break;
     }
   }
 

@@ -7,18 +7,12 @@ namespace ms::tracepp {
 
 std::string_view to_string(Ending ending) {
   switch (ending) {
-    case Ending::unknown:
-      return "unknown";
-    case Ending::running:
-      return "running";
-    case Ending::done:
-      return "done";
-    case Ending::failed:
-      return "failed";
-    case Ending::timed_out:
-      return "timed_out";
-    case Ending::stopped:
-      return "stopped";
+    case Ending::unknown: return "unknown";
+    case Ending::running: return "running";
+    case Ending::done: return "done";
+    case Ending::failed: return "failed";
+    case Ending::timed_out: return "timed_out";
+    case Ending::stopped: return "stopped";
   }
   return "unknown";
 }

@@ -49,17 +49,13 @@ cudnnStatus_t answer(const char* function, Body&& body) {
 
 std::size_t size_of(cudnnBackendAttributeType_t type) {
   switch (type) {
-    case CUDNN_TYPE_INT64:
-      return sizeof(std::int64_t);
+    case CUDNN_TYPE_INT64: return sizeof(std::int64_t);
     case CUDNN_TYPE_BOOLEAN:
-    case CUDNN_TYPE_CHAR:
-      return 1;
+    case CUDNN_TYPE_CHAR: return 1;
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
-      return sizeof(void*);
-    default:
-      return sizeof(cudnnDataType_t);  // all other types here are enumerations
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return sizeof(void*);
+    default: return sizeof(cudnnDataType_t);  // all other types here are enumerations
   }
 }
 
@@ -135,14 +131,10 @@ extern "C" {
 std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (CUDNN_STATUS_CATEGORY(status)) {
-    case CUDNN_STATUS_SUCCESS:
-      return "CUDNN_STATUS_SUCCESS";
-    case CUDNN_STATUS_BAD_PARAM:
-      return "CUDNN_STATUS_BAD_PARAM";
-    case CUDNN_STATUS_NOT_SUPPORTED:
-      return "CUDNN_STATUS_NOT_SUPPORTED";
-    default:
-      return "CUDNN_STATUS_INTERNAL_ERROR";
+    case CUDNN_STATUS_SUCCESS: return "CUDNN_STATUS_SUCCESS";
+    case CUDNN_STATUS_BAD_PARAM: return "CUDNN_STATUS_BAD_PARAM";
+    case CUDNN_STATUS_NOT_SUPPORTED: return "CUDNN_STATUS_NOT_SUPPORTED";
+    default: return "CUDNN_STATUS_INTERNAL_ERROR";
   }
 }
 

@@ -296,29 +296,16 @@ void finish(Descriptor& d) {
   }
   require(known, fmt::format("descriptors of type {} are not emulated", int{d.type}), CUDNN_STATUS_NOT_SUPPORTED);
   switch (d.type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      finish_tensor(d);
-      break;
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: finish_tensor(d); break;
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
-      finish_operation(d);
-      break;
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      finish_graph(d);
-      break;
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      finish_heuristic(d);
-      break;
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      finish_plan(d);
-      break;
-    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-      finish_pack(d);
-      break;
-    default:
-      break;
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: finish_operation(d); break;
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: finish_graph(d); break;
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: finish_heuristic(d); break;
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: finish_plan(d); break;
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: finish_pack(d); break;
+    default: break;
   }
   d.finished = true;
 }

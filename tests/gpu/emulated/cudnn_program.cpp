@@ -26,10 +26,8 @@ void load(const Tensor& tensor, const std::byte* data, std::int64_t at, std::int
                   [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); });
     case CUDNN_DATA_INT32:
       return each(reinterpret_cast<const std::int32_t*>(data), [](std::int32_t i) { return static_cast<float>(i); });
-    case CUDNN_DATA_BOOLEAN:
-      return each(data, [](std::byte b) { return b == std::byte{0} ? 0.0F : 1.0F; });
-    default:
-      return each(reinterpret_cast<const float*>(data), [](float f) { return f; });
+    case CUDNN_DATA_BOOLEAN: return each(data, [](std::byte b) { return b == std::byte{0} ? 0.0F : 1.0F; });
+    default: return each(reinterpret_cast<const float*>(data), [](float f) { return f; });
   }
 }
 
@@ -44,14 +42,11 @@ void store(const Tensor& tensor, std::byte* data, std::int64_t at, std::int64_t 
     for (const float in : row) typed[at] = value(in), at += stride;
   };
   switch (tensor.type) {
-    case CUDNN_DATA_BFLOAT16:
-      return each(reinterpret_cast<std::uint16_t*>(data), to_bf16);
+    case CUDNN_DATA_BFLOAT16: return each(reinterpret_cast<std::uint16_t*>(data), to_bf16);
     case CUDNN_DATA_INT32:
       return each(reinterpret_cast<std::int32_t*>(data), [](float f) { return static_cast<std::int32_t>(f); });
-    case CUDNN_DATA_BOOLEAN:
-      return each(data, [](float f) { return std::byte{f != 0.0F}; });
-    default:
-      return each(reinterpret_cast<float*>(data), [](float f) { return f; });
+    case CUDNN_DATA_BOOLEAN: return each(data, [](float f) { return std::byte{f != 0.0F}; });
+    default: return each(reinterpret_cast<float*>(data), [](float f) { return f; });
   }
 }
 
@@ -69,32 +64,19 @@ void each_index(const Dims& dims, std::size_t inner, Body&& body) {
 
 float of_pair(cudnnPointwiseMode_t mode, float x, float b) {
   switch (mode) {
-    case CUDNN_POINTWISE_ADD:
-      return x + b;
-    case CUDNN_POINTWISE_SUB:
-      return x - b;
-    case CUDNN_POINTWISE_MUL:
-      return x * b;
-    case CUDNN_POINTWISE_DIV:
-      return x / b;
-    case CUDNN_POINTWISE_CMP_EQ:
-      return x == b;
-    case CUDNN_POINTWISE_CMP_NEQ:
-      return x != b;
-    case CUDNN_POINTWISE_CMP_GT:
-      return x > b;
-    case CUDNN_POINTWISE_CMP_GE:
-      return x >= b;
-    case CUDNN_POINTWISE_CMP_LT:
-      return x < b;
-    case CUDNN_POINTWISE_CMP_LE:
-      return x <= b;
-    case CUDNN_POINTWISE_EXP:
-      return std::exp(x);
-    case CUDNN_POINTWISE_LOG:
-      return std::log(x);
-    default:
-      return x;  // IDENTITY, BINARY_SELECT
+    case CUDNN_POINTWISE_ADD: return x + b;
+    case CUDNN_POINTWISE_SUB: return x - b;
+    case CUDNN_POINTWISE_MUL: return x * b;
+    case CUDNN_POINTWISE_DIV: return x / b;
+    case CUDNN_POINTWISE_CMP_EQ: return x == b;
+    case CUDNN_POINTWISE_CMP_NEQ: return x != b;
+    case CUDNN_POINTWISE_CMP_GT: return x > b;
+    case CUDNN_POINTWISE_CMP_GE: return x >= b;
+    case CUDNN_POINTWISE_CMP_LT: return x < b;
+    case CUDNN_POINTWISE_CMP_LE: return x <= b;
+    case CUDNN_POINTWISE_EXP: return std::exp(x);
+    case CUDNN_POINTWISE_LOG: return std::log(x);
+    default: return x;  // IDENTITY, BINARY_SELECT
   }
 }
 
@@ -191,17 +173,10 @@ void run(const Program& program, Places places, std::map<std::int64_t, float> by
   for (const Operation& op : program.operations) {
     if (op.y->is_virtual) places[op.y->id] = (between[op.y->id] = std::vector(op.y->extent(), kNothing)).data();
     switch (op.type) {
-      case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
-        matmul(op, places);
-        break;
-      case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
-        reduce(op, places);
-        break;
-      case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
-        reshape(op, places);
-        break;
-      default:
-        pointwise(op, places);
+      case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: matmul(op, places); break;
+      case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: reduce(op, places); break;
+      case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: reshape(op, places); break;
+      default: pointwise(op, places);
     }
     for (const std::int64_t id : op.last_of) between.erase(id);
   }

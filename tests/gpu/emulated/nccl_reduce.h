@@ -67,34 +67,23 @@ Bytes reduce_as(const std::vector<Bytes>& inputs, ncclRedOp_t how) {
 }
 inline Bytes reduce(const std::vector<Bytes>& inputs, ncclDataType_t type, ncclRedOp_t how) {
   switch (type) {
-    case ncclInt8:
-      return reduce_as<std::int8_t>(inputs, how);
-    case ncclUint8:
-      return reduce_as<std::uint8_t>(inputs, how);
-    case ncclInt32:
-      return reduce_as<std::int32_t>(inputs, how);
-    case ncclFloat32:
-      return reduce_as<float>(inputs, how);
-    case ncclFloat64:
-      return reduce_as<double>(inputs, how);
-    default:
-      return reduce_as<Bf16>(inputs, how);
+    case ncclInt8: return reduce_as<std::int8_t>(inputs, how);
+    case ncclUint8: return reduce_as<std::uint8_t>(inputs, how);
+    case ncclInt32: return reduce_as<std::int32_t>(inputs, how);
+    case ncclFloat32: return reduce_as<float>(inputs, how);
+    case ncclFloat64: return reduce_as<double>(inputs, how);
+    default: return reduce_as<Bf16>(inputs, how);
   }
 }
 inline std::size_t size_of(ncclDataType_t type) {  // 0 for types that are not emulated
   switch (type) {
     case ncclInt8:
-    case ncclUint8:
-      return 1;
-    case ncclBfloat16:
-      return 2;
+    case ncclUint8: return 1;
+    case ncclBfloat16: return 2;
     case ncclInt32:
-    case ncclFloat32:
-      return 4;
-    case ncclFloat64:
-      return 8;
-    default:
-      return 0;
+    case ncclFloat32: return 4;
+    case ncclFloat64: return 8;
+    default: return 0;
   }
 }
 

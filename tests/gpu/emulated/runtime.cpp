@@ -204,16 +204,11 @@ extern "C" {
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorNoKernelImageForDevice:
-      return "no kernel image is available for execution on the device";
-    case cudaErrorECCUncorrectable:
-      return "uncorrectable ECC error encountered";
-    default:
-      return "an error of the emulated GPU";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
+    default: return "an error of the emulated GPU";
   }
 }
 cudaError_t cudaPeekAtLastError() { return last_error; }
@@ -249,11 +244,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrMultiProcessorCount:
       *value = static_cast<int>(setting("MS_EMULATED_GPU_PROCESSORS", 132));
       return say(cudaSuccess);
-    case cudaDevAttrMemoryPoolsSupported:
-      *value = has_pools() ? 1 : 0;
-      return say(cudaSuccess);
-    default:
-      return say(cudaErrorNotSupported);
+    case cudaDevAttrMemoryPoolsSupported: *value = has_pools() ? 1 : 0; return say(cudaSuccess);
+    default: return say(cudaErrorNotSupported);
   }
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

@@ -41,14 +41,10 @@ struct Param {
 inline mesh::ShardSpec shard(const Param& param, int tp, int i) {
   const auto whole_of = [&] { return mesh::replicated(param.name, param.rows, param.cols); };
   switch (param.cut) {
-    case Cut::rows:
-      return mesh::shard_rows(param.name, param.rows, param.cols, tp, i).value_or(whole_of());
-    case Cut::cols:
-      return mesh::shard_cols(param.name, param.rows, param.cols, tp, i).value_or(whole_of());
-    case Cut::padded_rows:
-      return mesh::shard_rows_padded(param.name, param.rows, param.cols, tp, i);
-    case Cut::none:
-      break;
+    case Cut::rows: return mesh::shard_rows(param.name, param.rows, param.cols, tp, i).value_or(whole_of());
+    case Cut::cols: return mesh::shard_cols(param.name, param.rows, param.cols, tp, i).value_or(whole_of());
+    case Cut::padded_rows: return mesh::shard_rows_padded(param.name, param.rows, param.cols, tp, i);
+    case Cut::none: break;
   }
   return whole_of();
 }

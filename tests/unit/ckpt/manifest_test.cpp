@@ -319,17 +319,10 @@ TEST(Manifest, Fuzz) {
       const std::size_t at = uniform_below(1, round, i, body.size());
       const std::size_t from = uniform_below(1, round, i + 1, body.size());
       switch (uniform_below(1, round, i + 2, 4)) {
-        case 0:
-          body[at] = static_cast<char>(random_u64(1, round, i + 100));
-          break;
-        case 1:
-          body.erase(at, 1 + from % 40);
-          break;
-        case 2:
-          body.insert(at, body.substr(from, 1 + at % 40));
-          break;
-        default:
-          body[at] = body[from];
+        case 0: body[at] = static_cast<char>(random_u64(1, round, i + 100)); break;
+        case 1: body.erase(at, 1 + from % 40); break;
+        case 2: body.insert(at, body.substr(from, 1 + at % 40)); break;
+        default: body[at] = body[from];
       }
       if (body.empty()) body = "{";
     }

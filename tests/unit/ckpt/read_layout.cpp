@@ -16,23 +16,12 @@ struct HidClose {
   static constexpr hid_t null() { return -1; }
   static void destroy(hid_t id) noexcept {
     switch (H5Iget_type(id)) {
-      case H5I_FILE:
-        H5Fclose(id);
-        break;
-      case H5I_GROUP:
-        H5Gclose(id);
-        break;
-      case H5I_DATASET:
-        H5Dclose(id);
-        break;
-      case H5I_ATTR:
-        H5Aclose(id);
-        break;
-      case H5I_DATASPACE:
-        H5Sclose(id);
-        break;
-      default:
-        H5Tclose(id);
+      case H5I_FILE: H5Fclose(id); break;
+      case H5I_GROUP: H5Gclose(id); break;
+      case H5I_DATASET: H5Dclose(id); break;
+      case H5I_ATTR: H5Aclose(id); break;
+      case H5I_DATASPACE: H5Sclose(id); break;
+      default: H5Tclose(id);
     }
   }
 };

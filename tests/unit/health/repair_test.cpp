@@ -88,15 +88,13 @@ class Cluster {
         node.states = {"DOWN", "DRAIN"};
         node.reason = rebooted_reason(step.repair);
         return Outcome3::good;
-      case Act::test:
-        return cure == "cured" ? Outcome3::good : Outcome3::bad;
+      case Act::test: return cure == "cured" ? Outcome3::good : Outcome3::bad;
       case Act::undrain:
         std::erase(node.states, "DRAIN");
         if (!node.has_state("DOWN")) node.reason.clear();
         if (node.has_state("DOWN") && may_touch(step.repair, node)) node.states = {"IDLE"}, node.reason.clear();
         return Outcome3::good;
-      default:
-        return Outcome3::good;
+      default: return Outcome3::good;
     }
   }
 

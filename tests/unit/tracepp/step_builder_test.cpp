@@ -240,29 +240,14 @@ TEST(BuiltSteps, SurvivesDamage) {
       if (rank.events.empty()) continue;
       Event& event = rank.events[draw(rank.events.size())];
       switch (draw(8)) {
-        case 0:
-          event.step = static_cast<std::int32_t>(draw(7)) - 2;
-          break;
-        case 1:
-          event.duration_ns = static_cast<std::int64_t>(draw(2'000'000'000)) - 1'000'000'000;
-          break;
-        case 2:
-          event.begin_ns += static_cast<std::int64_t>(draw(2'000'000'000)) - 1'000'000'000;
-          break;
-        case 3:
-          event.info = static_cast<std::uint32_t>(draw(run.infos.size()));
-          break;
-        case 4:
-          event.microbatch = static_cast<std::uint16_t>(draw(9));
-          break;
-        case 5:
-          event.detail = static_cast<std::uint32_t>(draw(1U << 30));
-          break;
-        case 6:
-          std::swap(event, rank.events.front());
-          break;
-        default:
-          rank.events.resize(draw(rank.events.size()) + 1);
+        case 0: event.step = static_cast<std::int32_t>(draw(7)) - 2; break;
+        case 1: event.duration_ns = static_cast<std::int64_t>(draw(2'000'000'000)) - 1'000'000'000; break;
+        case 2: event.begin_ns += static_cast<std::int64_t>(draw(2'000'000'000)) - 1'000'000'000; break;
+        case 3: event.info = static_cast<std::uint32_t>(draw(run.infos.size())); break;
+        case 4: event.microbatch = static_cast<std::uint16_t>(draw(9)); break;
+        case 5: event.detail = static_cast<std::uint32_t>(draw(1U << 30)); break;
+        case 6: std::swap(event, rank.events.front()); break;
+        default: rank.events.resize(draw(rank.events.size()) + 1);
       }
     }
     try {

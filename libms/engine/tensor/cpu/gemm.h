@@ -62,18 +62,12 @@ inline void gemm_panel(Operand a, Operand b, float* c, Index ldc, Index rows, In
   }
   const Operand rest{a.data + i * step, a.ld};
   switch (rows - i) {
-    case 5:
-      return gemm_tile<kKind, kTransposed, 5, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 4:
-      return gemm_tile<kKind, kTransposed, 4, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 3:
-      return gemm_tile<kKind, kTransposed, 3, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 2:
-      return gemm_tile<kKind, kTransposed, 2, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    case 1:
-      return gemm_tile<kKind, kTransposed, 1, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
-    default:
-      return;
+    case 5: return gemm_tile<kKind, kTransposed, 5, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 4: return gemm_tile<kKind, kTransposed, 4, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 3: return gemm_tile<kKind, kTransposed, 3, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 2: return gemm_tile<kKind, kTransposed, 2, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    case 1: return gemm_tile<kKind, kTransposed, 1, kVectors>(rest, b, c + i * ldc, ldc, terms, scale);
+    default: return;
   }
 }
 

@@ -102,20 +102,11 @@ void multiply_few_rows(const Matmul& op, MatmulDone done) {
 bool multiply_few_rows(const Matmul& op, MatmulDone done) {
   if (op.transpose_a || !op.transpose_b) return false;
   switch (op.c.rows) {
-    case 1:
-      multiply_few_rows<1>(op, done);
-      return true;
-    case 2:
-      multiply_few_rows<2>(op, done);
-      return true;
-    case 3:
-      multiply_few_rows<3>(op, done);
-      return true;
-    case 4:
-      multiply_few_rows<4>(op, done);
-      return true;
-    default:
-      return false;
+    case 1: multiply_few_rows<1>(op, done); return true;
+    case 2: multiply_few_rows<2>(op, done); return true;
+    case 3: multiply_few_rows<3>(op, done); return true;
+    case 4: multiply_few_rows<4>(op, done); return true;
+    default: return false;
   }
 }
 

@@ -302,14 +302,10 @@ void run(const Copy& op) {
 }
 void run(const Fill& op) {
   switch (op.x.dtype) {
-    case DType::f32:
-      return fill(op, op.value);
-    case DType::bf16:
-      return fill(op, bfloat16{narrow(op.value)});
-    case DType::f64:
-      return fill(op, static_cast<double>(op.value));
-    case DType::i32:
-      return fill(op, static_cast<std::int32_t>(op.value));
+    case DType::f32: return fill(op, op.value);
+    case DType::bf16: return fill(op, bfloat16{narrow(op.value)});
+    case DType::f64: return fill(op, static_cast<double>(op.value));
+    case DType::i32: return fill(op, static_cast<std::int32_t>(op.value));
   }
 }
 

@@ -125,14 +125,10 @@ void run(const SumSquares& op) {
 }
 void reduce(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n) {
   switch (dtype) {
-    case DType::f32:
-      return reduce_typed<float>(kind, out, in, count, n);
-    case DType::bf16:
-      return reduce_typed<bfloat16>(kind, out, in, count, n);
-    case DType::f64:
-      return reduce_typed<double>(kind, out, in, count, n);
-    case DType::i32:
-      return reduce_typed<std::int32_t>(kind, out, in, count, n);
+    case DType::f32: return reduce_typed<float>(kind, out, in, count, n);
+    case DType::bf16: return reduce_typed<bfloat16>(kind, out, in, count, n);
+    case DType::f64: return reduce_typed<double>(kind, out, in, count, n);
+    case DType::i32: return reduce_typed<std::int32_t>(kind, out, in, count, n);
   }
 }
 

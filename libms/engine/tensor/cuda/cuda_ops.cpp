@@ -15,14 +15,10 @@
 namespace ms::tensor {
 kernels::Type kernel_type(DType dtype) {
   switch (dtype) {
-    case DType::f32:
-      return kernels::Type::f32;
-    case DType::bf16:
-      return kernels::Type::bf16;
-    case DType::f64:
-      return kernels::Type::f64;
-    case DType::i32:
-      return kernels::Type::i32;
+    case DType::f32: return kernels::Type::f32;
+    case DType::bf16: return kernels::Type::bf16;
+    case DType::f64: return kernels::Type::f64;
+    case DType::i32: return kernels::Type::i32;
   }
   return kernels::Type::f32;
 }

@@ -165,16 +165,12 @@ void Executor::obey(const Row& row, Mode mode, double loss_scale) {
     case Action::recv_forward:
     case Action::send_forward:
     case Action::recv_backward:
-    case Action::send_backward:
-      return transfer(row);
-    case Action::forward:
-      return forward(row, mode, loss_scale);
+    case Action::send_backward: return transfer(row);
+    case Action::forward: return forward(row, mode, loss_scale);
     case Action::backward:
     case Action::backward_input:
-    case Action::backward_weight:
-      return backward(row, mode, loss_scale);
-    case Action::gather_params:
-      return gather(row.chunk);
+    case Action::backward_weight: return backward(row, mode, loss_scale);
+    case Action::gather_params: return gather(row.chunk);
     case Action::reduce_grads:
       if (plan_.settings.optim.zero != 2) reduce(row.chunk);  // zero 2: done after every microbatch
       return;

@@ -72,8 +72,7 @@ std::optional<Drain> attempt_once(const World& world, const ActConfig& act, cons
       return Drain{.end = DrainEnd::somebody_elses,
                    .reason = self->reason,
                    .why = fmt::format("it has a reason from someone else: '{}'", self->reason)};
-    case DrainStep::drain:
-      break;
+    case DrainStep::drain: break;
   }
   if (count_ours(*before) >= cap_of(act, *before)) {
     // At first sight that is how things are. Later it may be a crowd that withdraws.

@@ -10,26 +10,19 @@ namespace ms::health {
 
 std::string_view to_string(Outcome outcome) {
   switch (outcome) {
-    case Outcome::pass:
-      return "pass";
-    case Outcome::warn:
-      return "warn";
-    case Outcome::critical:
-      return "critical";
-    case Outcome::skip:
-      return "skip";
-    case Outcome::broken:
-      return "broken";
+    case Outcome::pass: return "pass";
+    case Outcome::warn: return "warn";
+    case Outcome::critical: return "critical";
+    case Outcome::skip: return "skip";
+    case Outcome::broken: return "broken";
   }
   return "broken";
 }
 
 std::string_view to_string(Cost cost) {
   switch (cost) {
-    case Cost::cheap:
-      return "cheap";
-    case Cost::seconds:
-      return "seconds";
+    case Cost::cheap: return "cheap";
+    case Cost::seconds: return "seconds";
   }
   return "seconds";
 }
@@ -46,15 +39,12 @@ std::vector<std::string_view> to_strings(Resources takes) {
 std::string_view proof(const Check& check) {
   if (!check.proved.empty()) return check.proved;
   switch (check.lane) {
-    case Lane::gpu:
-      return "a fake NVML";
+    case Lane::gpu: return "a fake NVML";
     case Lane::active:
     case Lane::mounts:
-    case Lane::site:
-      return "a real node";
+    case Lane::site: return "a real node";
     case Lane::kernel:
-    case Lane::files:
-      break;
+    case Lane::files: break;
   }
   return "a fake file tree";
 }

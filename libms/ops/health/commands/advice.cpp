@@ -16,19 +16,13 @@ namespace {
 std::string_view callee(Blame blame) {
   switch (blame) {
     case Blame::user:
-    case Blame::node:
-      return "the node team";
-    case Blame::gpu:
-      return "the GPU team";
-    case Blame::fabric:
-      return "the network team";
-    case Blame::storage:
-      return "the storage team";
-    case Blame::slurm:
-      return "Slurm's administrators";
+    case Blame::node: return "the node team";
+    case Blame::gpu: return "the GPU team";
+    case Blame::fabric: return "the network team";
+    case Blame::storage: return "the storage team";
+    case Blame::slurm: return "Slurm's administrators";
     case Blame::peer:
-    case Blame::bug:
-      break;
+    case Blame::bug: break;
   }
   return "the developers of ms";
 }

@@ -102,12 +102,9 @@ bool explains(const CauseRow& row, const Finding& cause, const Finding& effect) 
   if (effect.code != row.effect || cause.code != row.cause) return false;
   if (!says(effect, row.effect_says) || !says(cause, row.cause_says)) return false;
   switch (row.tie) {
-    case Tie::node:
-      return true;
-    case Tie::device:
-      return is_same_device(cause.entity, effect.entity);
-    case Tie::named:
-      return has_word(effect.message, cause.entity);
+    case Tie::node: return true;
+    case Tie::device: return is_same_device(cause.entity, effect.entity);
+    case Tie::named: return has_word(effect.message, cause.entity);
   }
   return false;
 }

@@ -93,20 +93,13 @@ class Asker {
     value.field = id;
     if (!call<nvmlDeviceGetFieldValues_t>("nvmlDeviceGetFieldValues", 1, &value) || !took(value.result)) return {};
     switch (value.type) {
-      case kUnsignedInt:
-        return static_cast<int>(value.value.ui);
-      case kUnsignedLong:
-        return static_cast<int>(value.value.ul);
-      case kUnsignedLongLong:
-        return static_cast<int>(value.value.ull);
-      case kSignedLongLong:
-        return static_cast<int>(value.value.sll);
-      case kSignedInt:
-        return value.value.si;
-      case kUnsignedShort:
-        return value.value.us;
-      case kDouble:
-        break;
+      case kUnsignedInt: return static_cast<int>(value.value.ui);
+      case kUnsignedLong: return static_cast<int>(value.value.ul);
+      case kUnsignedLongLong: return static_cast<int>(value.value.ull);
+      case kSignedLongLong: return static_cast<int>(value.value.sll);
+      case kSignedInt: return value.value.si;
+      case kUnsignedShort: return value.value.us;
+      case kDouble: break;
     }
     return std::nullopt;
   }

@@ -183,14 +183,10 @@ const XidRow* find_xid(int number) {
 
 RecoveryAdvice advice_for(RecoveryAction action) {
   switch (action) {
-    case RecoveryAction::none:
-      return {Severity::note, "nothing"};
-    case RecoveryAction::gpu_reset:
-      return {Severity::critical, "a reset of the GPU"};
-    case RecoveryAction::node_reboot:
-      return {Severity::critical, "a reboot of the node"};
-    case RecoveryAction::drain_p2p:
-      return {Severity::warning, "an end of peer-to-peer traffic with it"};
+    case RecoveryAction::none: return {Severity::note, "nothing"};
+    case RecoveryAction::gpu_reset: return {Severity::critical, "a reset of the GPU"};
+    case RecoveryAction::node_reboot: return {Severity::critical, "a reboot of the node"};
+    case RecoveryAction::drain_p2p: return {Severity::warning, "an end of peer-to-peer traffic with it"};
     case RecoveryAction::drain_and_reset:
       return {Severity::critical, "an end of peer-to-peer traffic with it, then a reset"};
   }

@@ -82,15 +82,11 @@ class Planner {
     if (is_rebooting(kept)) return reboot(kept, node);
     if (!may_be_loaded(node)) return std::nullopt;
     switch (kept.stage) {
-      case Stage::choose:
-        return choose(kept);
-      case Stage::remedy:
-        return again(Act::remedy, kept);
+      case Stage::choose: return choose(kept);
+      case Stage::remedy: return again(Act::remedy, kept);
       case Stage::test2:
-      case Stage::test3:
-        return Step{Act::test, fmt::format("test level {}", kept.stage == Stage::test2 ? 2 : 3), kept};
-      default:
-        return Step{Act::undrain, "undrain", kept};
+      case Stage::test3: return Step{Act::test, fmt::format("test level {}", kept.stage == Stage::test2 ? 2 : 3), kept};
+      default: return Step{Act::undrain, "undrain", kept};
     }
   }
 
@@ -268,23 +264,16 @@ Repair after(const Step& step, Outcome3 outcome, const std::string& why, const R
   if (outcome == Outcome3::unknown && !late) return to(repair.stage);
   const bool good = outcome == Outcome3::good;
   switch (step.act) {
-    case Act::none:
-      return repair;
-    case Act::gather:
-      return to(Stage::choose);
-    case Act::remedy:
-      return to(good ? Stage::test2 : Stage::choose);
-    case Act::redrain:
-      return to(Stage::remedy);
-    case Act::reboot:
-      return to(good ? Stage::remedy : Stage::choose);
+    case Act::none: return repair;
+    case Act::gather: return to(Stage::choose);
+    case Act::remedy: return to(good ? Stage::test2 : Stage::choose);
+    case Act::redrain: return to(Stage::remedy);
+    case Act::reboot: return to(good ? Stage::remedy : Stage::choose);
     case Act::test:
       if (!good) return to(Stage::choose);
       return to(repair.stage == Stage::test2 && policy.level >= 3 ? Stage::test3 : Stage::returning);
-    case Act::undrain:
-      return to(good ? Stage::returning : Stage::bundling);
-    case Act::bundle:
-      return to(good ? Stage::bundled : Stage::bundling);
+    case Act::undrain: return to(good ? Stage::returning : Stage::bundling);
+    case Act::bundle: return to(good ? Stage::bundled : Stage::bundling);
   }
   return repair;
 }

@@ -204,21 +204,15 @@ class RepairSite {
       case Act::gather:
         write_at(directory_, step.repair.node + ".before.tar", evidence("before", step.repair, record), 0600, refusal_);
         return {Outcome3::good, step.repair.why};
-      case Act::remedy:
-        return use_remedy(step.repair);
-      case Act::reboot:
-        return reboot(step.repair);
+      case Act::remedy: return use_remedy(step.repair);
+      case Act::reboot: return reboot(step.repair);
       case Act::redrain:
         commands().drain(step.repair.node, rebooted_reason(step.repair));
         return {Outcome3::good, "rebooted"};
-      case Act::test:
-        return test(step.repair);
-      case Act::undrain:
-        return undrain(step.repair);
-      case Act::bundle:
-        return bundle(step.repair, record);
-      case Act::none:
-        break;
+      case Act::test: return test(step.repair);
+      case Act::undrain: return undrain(step.repair);
+      case Act::bundle: return bundle(step.repair, record);
+      case Act::none: break;
     }
     return {};
   }

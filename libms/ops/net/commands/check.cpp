@@ -84,20 +84,16 @@ class Run {
 
 std::vector<Round> rounds_of(Cover cover, int n, const Layout& layout) {
   switch (cover) {
-    case Cover::quick:
-      return quick_cover(n);
-    case Cover::ring:
-      return ring_shifts(n);
-    case Cover::all:
-      return round_robin(n);
+    case Cover::quick: return quick_cover(n);
+    case Cover::ring: return ring_shifts(n);
+    case Cover::all: return round_robin(n);
     case Cover::distance: {
       std::vector<Round> rounds;
       for (DistanceRounds& near : by_distance(n, [&](int a, int b) { return layout.distance(a, b); }))
         std::ranges::move(near.rounds, std::back_inserter(rounds));
       return rounds;
     }
-    case Cover::automatic:
-      break;
+    case Cover::automatic: break;
   }
   return n <= kAllUpTo ? round_robin(n) : quick_cover(n);
 }

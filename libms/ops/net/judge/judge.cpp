@@ -58,18 +58,12 @@ std::vector<Normal> normal_of(std::span<const PairResult> results, const std::fu
 bool tried(const PairResult& result, bool there, Symptom symptom) {
   const Way& way = there ? result.there : result.back;
   switch (symptom) {
-    case Symptom::silent:
-      return true;
-    case Symptom::bandwidth:
-      return way.gbps >= 0;
-    case Symptom::loss:
-      return way.sent > 0;
-    case Symptom::size:
-      return way.mtu > 0;
-    case Symptom::latency:
-      return result.least_us >= 0;
-    case Symptom::flap:
-      break;
+    case Symptom::silent: return true;
+    case Symptom::bandwidth: return way.gbps >= 0;
+    case Symptom::loss: return way.sent > 0;
+    case Symptom::size: return way.mtu > 0;
+    case Symptom::latency: return result.least_us >= 0;
+    case Symptom::flap: break;
   }
   return false;
 }
@@ -82,18 +76,15 @@ bool has(const PairResult& result, bool there, Symptom symptom, const Normal& no
       // A pair that cannot be measured is silent both ways, unless it is known which way cannot be connected.
       if (result.there.unreached.empty() && result.back.unreached.empty()) return !result.error.empty();
       return !way.unreached.empty();
-    case Symptom::bandwidth:
-      return way.gbps < thresholds.slow * normal.gbps;
+    case Symptom::bandwidth: return way.gbps < thresholds.slow * normal.gbps;
     case Symptom::loss:
       return way.lost >= thresholds.lost_least &&
              static_cast<double>(way.lost) > thresholds.lost * static_cast<double>(way.sent);
-    case Symptom::size:
-      return !way.large_pass;
+    case Symptom::size: return !way.large_pass;
     case Symptom::latency:
       return result.least_us >
              std::max(thresholds.latency_times * normal.latency_us, normal.latency_us + thresholds.latency_least_us);
-    case Symptom::flap:
-      break;
+    case Symptom::flap: break;
   }
   return false;
 }

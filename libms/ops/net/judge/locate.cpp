@@ -18,17 +18,12 @@ bool touches(const Culprit& culprit, int node, const Layout& layout) {
 // More than a link: a node or a switch whose fault makes this way bad.
 bool explains(const Culprit& culprit, int from, int to, const Layout& layout) {
   switch (culprit.kind) {
-    case Kind::node:
-      return from == culprit.a || to == culprit.a;
-    case Kind::sending:
-      return from == culprit.a;
-    case Kind::receiving:
-      return to == culprit.a;
-    case Kind::group:
-      return touches(culprit, from, layout) || touches(culprit, to, layout);
+    case Kind::node: return from == culprit.a || to == culprit.a;
+    case Kind::sending: return from == culprit.a;
+    case Kind::receiving: return to == culprit.a;
+    case Kind::group: return touches(culprit, from, layout) || touches(culprit, to, layout);
     case Kind::link:
-    case Kind::direction:
-      break;
+    case Kind::direction: break;
   }
   return false;
 }

@@ -25,15 +25,12 @@ Collective parse_collective(const std::string& text) {
 double bus_factor(Collective collective, int ranks) {
   const double n = ranks;
   switch (collective) {
-    case Collective::all_reduce:
-      return 2 * (n - 1) / n;
+    case Collective::all_reduce: return 2 * (n - 1) / n;
     case Collective::all_gather:
     case Collective::reduce_scatter:
-    case Collective::all_to_all:
-      return (n - 1) / n;
+    case Collective::all_to_all: return (n - 1) / n;
     case Collective::broadcast:
-    case Collective::send_recv:
-      break;
+    case Collective::send_recv: break;
   }
   return 1;
 }

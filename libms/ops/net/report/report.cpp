@@ -24,37 +24,27 @@ const std::string& switch_name(const Checked& checked, int number) {
 
 std::string code_of(Symptom symptom) {
   switch (symptom) {
-    case Symptom::silent:
-      return "net.silent";
-    case Symptom::bandwidth:
-      return "net.slow";
-    case Symptom::loss:
-      return "net.loss";
-    case Symptom::size:
-      return "net.mtu";
-    case Symptom::latency:
-      return "net.latency";
-    case Symptom::flap:
-      return "net.flap";
+    case Symptom::silent: return "net.silent";
+    case Symptom::bandwidth: return "net.slow";
+    case Symptom::loss: return "net.loss";
+    case Symptom::size: return "net.mtu";
+    case Symptom::latency: return "net.latency";
+    case Symptom::flap: return "net.flap";
   }
   return "net.slow";
 }
 
 std::string symptom_text(const Fault& fault, Symptom symptom) {
   switch (symptom) {
-    case Symptom::silent:
-      return fault.words.empty() ? "no answer" : fault.words;
+    case Symptom::silent: return fault.words.empty() ? "no answer" : fault.words;
     case Symptom::bandwidth:
       if (fault.times > 0) return fmt::format("reductions with it take {:.1f} times as long as others", fault.times);
       return fmt::format("{}, where {} is normal", rate_text(fault.gbps), rate_text(fault.normal.gbps));
-    case Symptom::loss:
-      return fmt::format("{:.2g} % of datagrams lost", 100 * fault.lost);
-    case Symptom::size:
-      return "packets as large as the sender's MTU do not arrive";
+    case Symptom::loss: return fmt::format("{:.2g} % of datagrams lost", 100 * fault.lost);
+    case Symptom::size: return "packets as large as the sender's MTU do not arrive";
     case Symptom::latency:
       return fmt::format("{:.0f} us, where {:.0f} us is normal", fault.latency_us, fault.normal.latency_us);
-    case Symptom::flap:
-      return "its interface lost its carrier while it was tested";
+    case Symptom::flap: return "its interface lost its carrier while it was tested";
   }
   return {};
 }
@@ -91,19 +81,14 @@ const std::vector<Code>& codes() {
 
 std::string who(const Checked& checked, const Culprit& c) {
   switch (c.kind) {
-    case Kind::node:
-      return name_of(checked, c.a);
-    case Kind::sending:
-      return name_of(checked, c.a) + " -> *";
-    case Kind::receiving:
-      return "* -> " + name_of(checked, c.a);
+    case Kind::node: return name_of(checked, c.a);
+    case Kind::sending: return name_of(checked, c.a) + " -> *";
+    case Kind::receiving: return "* -> " + name_of(checked, c.a);
     case Kind::group:
       return c.other < 0 ? "switch " + switch_name(checked, c.a)
                          : fmt::format("switch {} or {}", switch_name(checked, c.a), switch_name(checked, c.other));
-    case Kind::link:
-      return name_of(checked, c.a) + " - " + name_of(checked, c.b);
-    case Kind::direction:
-      return name_of(checked, c.a) + " -> " + name_of(checked, c.b);
+    case Kind::link: return name_of(checked, c.a) + " - " + name_of(checked, c.b);
+    case Kind::direction: return name_of(checked, c.a) + " -> " + name_of(checked, c.b);
   }
   return {};
 }

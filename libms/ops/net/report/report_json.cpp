@@ -8,16 +8,12 @@ namespace {
 
 std::string_view kind_word(Kind kind) {
   switch (kind) {
-    case Kind::node:
-      return "node";
+    case Kind::node: return "node";
     case Kind::sending:
     case Kind::receiving:
-    case Kind::direction:
-      return "direction";
-    case Kind::group:
-      return "switch";
-    case Kind::link:
-      return "link";
+    case Kind::direction: return "direction";
+    case Kind::group: return "switch";
+    case Kind::link: return "link";
   }
   return "node";
 }

@@ -25,10 +25,8 @@ bool ends_together(Kind kind) {
     case Kind::barrier:
     case Kind::all_to_all:
     case Kind::send:
-    case Kind::recv:
-      return true;
-    default:
-      return false;
+    case Kind::recv: return true;
+    default: return false;
   }
 }
 

@@ -9,16 +9,11 @@ namespace ms::tracepp {
 
 std::string_view to_string(ClockSource source) {
   switch (source) {
-    case ClockSource::root:
-      return "root";
-    case ClockSource::probes:
-      return "probes";
-    case ClockSource::collectives:
-      return "collectives";
-    case ClockSource::wall:
-      return "wall clock";
-    case ClockSource::none:
-      break;
+    case ClockSource::root: return "root";
+    case ClockSource::probes: return "probes";
+    case ClockSource::collectives: return "collectives";
+    case ClockSource::wall: return "wall clock";
+    case ClockSource::none: break;
   }
   return "none";
 }

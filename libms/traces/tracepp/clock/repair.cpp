@@ -30,19 +30,15 @@ Role role_of(const EventInfo& info, int rank, const std::vector<int>& ranks) {
     case Kind::reduce_scatter:
     case Kind::all_gather:
     case Kind::barrier:
-    case Kind::all_to_all:
-      return {true, true};
-    case Kind::send:
-      return {true, false};
-    case Kind::recv:
-      return {false, true};
+    case Kind::all_to_all: return {true, true};
+    case Kind::send: return {true, false};
+    case Kind::recv: return {false, true};
     case Kind::broadcast: {
       const auto root = static_cast<std::size_t>(info.root);
       const bool is_root = info.root >= 0 && root < ranks.size() && ranks[root] == rank;
       return {is_root, true};
     }
-    default:
-      return {};
+    default: return {};
   }
 }
 

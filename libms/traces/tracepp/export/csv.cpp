@@ -30,12 +30,9 @@ void add_int(std::string& text, std::int64_t value, bool known = true) {
 
 std::string_view to_string(State state) {
   switch (state) {
-    case State::issued:
-      return "issued";
-    case State::begun:
-      return "begun";
-    case State::ended:
-      break;
+    case State::issued: return "issued";
+    case State::begun: return "begun";
+    case State::ended: break;
   }
   return "ended";
 }

@@ -17,15 +17,11 @@ Lane lane_of(const RunTrace& trace, const EventInfo& info) {
   if (trace::is_comm(info.kind)) {
     const GroupAxis axis = info.group < 0 ? GroupAxis::other : trace.groups[static_cast<std::size_t>(info.group)].axis;
     switch (axis) {
-      case GroupAxis::tp:
-        return Lane::tp;
-      case GroupAxis::dp:
-        return Lane::dp;
-      case GroupAxis::pp:
-        return Lane::pp;
+      case GroupAxis::tp: return Lane::tp;
+      case GroupAxis::dp: return Lane::dp;
+      case GroupAxis::pp: return Lane::pp;
       case GroupAxis::world:
-      case GroupAxis::other:
-        return Lane::comms;
+      case GroupAxis::other: return Lane::comms;
     }
   }
   return trace::is_section(info.kind) || trace::is_op(info.kind) ? Lane::compute : Lane::host;

@@ -32,12 +32,9 @@ std::string place_text(const Evidence& evidence, int place) {
 
 std::string_view than_whom(Compared compared) {
   switch (compared) {
-    case Compared::on_host:
-      return "the ranks of its host with the same work";
-    case Compared::undisturbed:
-      return "ranks with the same work where nothing disturbs them";
-    default:
-      return "ranks with the same work";
+    case Compared::on_host: return "the ranks of its host with the same work";
+    case Compared::undisturbed: return "ranks with the same work where nothing disturbs them";
+    default: return "ranks with the same work";
   }
 }
 

@@ -95,16 +95,11 @@ std::string place_of(const ProcessStack& stack) {
 
 std::string what_of(Standing standing) {
   switch (standing) {
-    case Standing::loads:
-      return "loads data";
-    case Standing::saves:
-      return "reads or writes a checkpoint";
-    case Standing::compiles:
-      return "compiles";
-    case Standing::held:
-      return "is held by a debugger";
-    default:
-      return "is in code of the program";
+    case Standing::loads: return "loads data";
+    case Standing::saves: return "reads or writes a checkpoint";
+    case Standing::compiles: return "compiles";
+    case Standing::held: return "is held by a debugger";
+    default: return "is in code of the program";
   }
 }
 

@@ -18,14 +18,11 @@ constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 // The role of a kind of work: mesh_maps() adds up the measures of a role.
 std::string_view role_of_work(Kind kind) {
   switch (kind) {
-    case Kind::forward:
-      return "forward";
+    case Kind::forward: return "forward";
     case Kind::backward:
     case Kind::backward_input:
-    case Kind::backward_weight:
-      return "backward";
-    default:
-      return "";
+    case Kind::backward_weight: return "backward";
+    default: return "";
   }
 }
 

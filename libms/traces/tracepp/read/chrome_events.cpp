@@ -121,33 +121,23 @@ bool ChromeEvents::take(JsonObject& object) {
           fields.correlation = args->correlation;
         }
         break;
-      default:
-        break;
+      default: break;
     }
   }
   switch (fields.phase) {
     case 'X':
     case 'B':
-    case 'b':
-      add(fields);
-      break;
+    case 'b': add(fields); break;
     case 'e':
-    case 'E':
-      end(fields);
-      break;
-    case 'M':
-      add_metadata(fields);
-      break;
+    case 'E': end(fields); break;
+    case 'M': add_metadata(fields); break;
     case 'i':
     case 'I':
     case 'C':
     case 's':
     case 't':
-    case 'f':
-      ++file_.problems["instants, counters and flow arrows that were skipped"];
-      break;
-    default:
-      ++file_.problems["events of another phase that were skipped"];
+    case 'f': ++file_.problems["instants, counters and flow arrows that were skipped"]; break;
+    default: ++file_.problems["events of another phase that were skipped"];
   }
   return true;
 }

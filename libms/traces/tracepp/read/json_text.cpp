@@ -94,9 +94,7 @@ std::size_t JsonText::value_end(std::size_t from) const {
         --i;
         break;
       case '{':
-      case '[':
-        ++depth;
-        break;
+      case '[': ++depth; break;
       case '}':
       case ']':
         if (depth == 0) return i;  // behind a number or a word
@@ -106,8 +104,7 @@ std::size_t JsonText::value_end(std::size_t from) const {
       case ':':
         if (depth == 0) return i;
         break;
-      default:
-        break;
+      default: break;
     }
   }
   return kNone;

@@ -72,12 +72,9 @@ struct Told {
 
 Told told_by(NsysEvent::What what, std::string name, const std::string& steps) {
   switch (what) {
-    case NsysEvent::What::kernel:
-      return {std::move(name), "\"kernel\""};
-    case NsysEvent::What::copy:
-      return {std::move(name), "\"gpu_memcpy\""};
-    case NsysEvent::What::set:
-      return {"Memset (Device)", "\"gpu_memset\""};
+    case NsysEvent::What::kernel: return {std::move(name), "\"kernel\""};
+    case NsysEvent::What::copy: return {std::move(name), "\"gpu_memcpy\""};
+    case NsysEvent::What::set: return {"Memset (Device)", "\"gpu_memset\""};
     case NsysEvent::What::call: {
       const std::size_t version = name.rfind("_v");  // cudaLaunchKernel_v7000
       if (version != std::string::npos && name.find_first_not_of("0123456789", version + 2) == std::string::npos) {
@@ -85,8 +82,7 @@ Told told_by(NsysEvent::What what, std::string name, const std::string& steps) {
       }
       return {std::move(name), "\"cuda_runtime\""};
     }
-    default:
-      break;
+    default: break;
   }
   if (const auto step = step_in(name); step && step->first == steps) {
     return {"ProfilerStep#" + std::to_string(step->second), "\"user_annotation\""};

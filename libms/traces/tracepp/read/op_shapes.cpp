@@ -261,23 +261,13 @@ std::optional<OpWork> op_work(std::string_view op, std::string_view dims, std::s
   std::optional<OpWork> work;
   switch (row->formula) {
     case Formula::gemm:
-    case Formula::linear:
-      work = gemm(call, row->first, row->formula == Formula::linear);
-      break;
-    case Formula::convolution:
-      work = convolution(call);
-      break;
-    case Formula::convolution_backward:
-      work = convolution_backward(call);
-      break;
+    case Formula::linear: work = gemm(call, row->first, row->formula == Formula::linear); break;
+    case Formula::convolution: work = convolution(call); break;
+    case Formula::convolution_backward: work = convolution_backward(call); break;
     case Formula::attention:
-    case Formula::attention_backward:
-      work = attention(call, *row);
-      break;
+    case Formula::attention_backward: work = attention(call, *row); break;
     case Formula::elementwise:
-    case Formula::copy:
-      work = moves(call, row->formula == Formula::copy);
-      break;
+    case Formula::copy: work = moves(call, row->formula == Formula::copy); break;
   }
   if (work && row->first < call.types.size()) work->type = call.types[row->first];
   return work;

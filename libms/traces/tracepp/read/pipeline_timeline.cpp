@@ -118,21 +118,14 @@ class MeshGroups {
     const int from = sends ? at.pp : other, to = sends ? other : at.pp;
     ProcessGroup group;
     switch (with) {
-      case With::dp:
-        group.name = fmt::format("dp[pp {} tp {}]", at.pp, at.tp);
-        break;
-      case With::stages:
-        group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
-        break;
-      case With::ends:
-        group.name = fmt::format("embed[dp {} tp {}]", at.dp, at.tp);
-        break;
+      case With::dp: group.name = fmt::format("dp[pp {} tp {}]", at.pp, at.tp); break;
+      case With::stages: group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp); break;
+      case With::ends: group.name = fmt::format("embed[dp {} tp {}]", at.dp, at.tp); break;
       case With::next:
       case With::previous:
         group.name = fmt::format("pp.{}[dp {} tp {}] {}>{}", forward ? "fwd" : "bwd", at.dp, at.tp, from, to);
         break;
-      case With::nobody:
-        break;
+      case With::nobody: break;
     }
     if (const auto known = known_.find(group.name); known != known_.end()) return known->second;
     const auto add = [&](int dp, int pp) { group.ranks.push_back(mesh_.rank({.dp = dp, .pp = pp, .tp = at.tp})); };

@@ -32,16 +32,11 @@ constexpr std::uint64_t kPagesAtOnce = 64;
 
 Ending ending_of(trace::format::Ending ending) {
   switch (ending) {
-    case trace::format::Ending::done:
-      return Ending::done;
-    case trace::format::Ending::failed:
-      return Ending::failed;
-    case trace::format::Ending::timed_out:
-      return Ending::timed_out;
-    case trace::format::Ending::stopped:
-      return Ending::stopped;
-    default:
-      return Ending::running;
+    case trace::format::Ending::done: return Ending::done;
+    case trace::format::Ending::failed: return Ending::failed;
+    case trace::format::Ending::timed_out: return Ending::timed_out;
+    case trace::format::Ending::stopped: return Ending::stopped;
+    default: return Ending::running;
   }
 }
 

@@ -23,8 +23,7 @@ std::string path_work_text(const RunTrace& trace, const PathWork& work) {
   const std::string where = place_text(trace, work.place);
   const std::string name = plain_text(trace.strings.text(work.name), 80);
   switch (work.of) {
-    case PathOf::launch:
-      return where.empty() ? "" : "in " + where;
+    case PathOf::launch: return where.empty() ? "" : "in " + where;
     case PathOf::unknown:
       return work.place.cause == IdleCause::queued ? "queued, and the trace does not show what it waits for" : name;
     case PathOf::host:
@@ -37,8 +36,7 @@ std::string path_work_text(const RunTrace& trace, const PathWork& work) {
       return work.group < 0 ? name
                             : fmt::format("{} of {}", name,
                                           plain_text(trace.groups[static_cast<std::size_t>(work.group)].name, 60));
-    default:
-      return name;
+    default: return name;
   }
 }
 

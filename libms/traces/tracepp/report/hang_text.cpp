@@ -22,14 +22,10 @@ std::string_view name_of(const std::array<std::string_view, N>& names, E value) 
 
 char mark_of(Cell cell) {
   switch (cell) {
-    case Cell::fine:
-      return '.';
-    case Cell::waiting:
-      return 'w';
-    case Cell::suspect:
-      return 'X';
-    case Cell::no_trace:
-      return '?';
+    case Cell::fine: return '.';
+    case Cell::waiting: return 'w';
+    case Cell::suspect: return 'X';
+    case Cell::no_trace: return '?';
   }
   return ' ';
 }

@@ -73,16 +73,11 @@ std::string mesh_text(const RunTrace& trace) {
 
 std::string ending_words(Ending ending) {
   switch (ending) {
-    case Ending::running:
-      return "not ended";
-    case Ending::timed_out:
-      return "timed out";
-    case Ending::stopped:
-      return "stopped by another rank";
-    case Ending::unknown:
-      return "not known";
-    default:
-      return std::string(to_string(ending));
+    case Ending::running: return "not ended";
+    case Ending::timed_out: return "timed out";
+    case Ending::stopped: return "stopped by another rank";
+    case Ending::unknown: return "not known";
+    default: return std::string(to_string(ending));
   }
 }
 

@@ -105,27 +105,19 @@ void add_last_comer(std::vector<Advice>& list, const Finding& found) {
 std::string axis_hint(GroupAxis axis, const RunTrace& trace) {
   if (trace.source != &kOwnSource) {
     switch (axis) {
-      case GroupAxis::tp:
-        return "overlap tensor-parallel communication with computing, or fewer tensor-parallel ranks";
-      case GroupAxis::dp:
-        return "overlap the reduction of gradients with computing, or more microbatches in a step";
-      case GroupAxis::pp:
-        return "overlap sends and recvs with computing, or more chunks (virtual stages) a rank";
+      case GroupAxis::tp: return "overlap tensor-parallel communication with computing, or fewer tensor-parallel ranks";
+      case GroupAxis::dp: return "overlap the reduction of gradients with computing, or more microbatches in a step";
+      case GroupAxis::pp: return "overlap sends and recvs with computing, or more chunks (virtual stages) a rank";
       case GroupAxis::world:
         return "overlap it with computing (buckets of DDP, prefetching of FSDP), or communicate less often (no_sync)";
-      default:
-        return {};
+      default: return {};
     }
   }
   switch (axis) {
-    case GroupAxis::tp:
-      return "[overlap] tp, or fewer tp ranks";
-    case GroupAxis::dp:
-      return "[overlap] dp and dp_message, or more microbatches in a step";
-    case GroupAxis::pp:
-      return "[overlap] pp, or more chunks";
-    default:
-      return {};
+    case GroupAxis::tp: return "[overlap] tp, or fewer tp ranks";
+    case GroupAxis::dp: return "[overlap] dp and dp_message, or more microbatches in a step";
+    case GroupAxis::pp: return "[overlap] pp, or more chunks";
+    default: return {};
   }
 }
 

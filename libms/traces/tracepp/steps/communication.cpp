@@ -281,14 +281,11 @@ void sum_up_edges(const RunTrace& trace, CommReport& report) {
 double bus_factor(Kind kind, int members) {
   const double part = members > 0 ? static_cast<double>(members - 1) / members : 0;
   switch (kind) {
-    case Kind::all_reduce:
-      return 2 * part;
+    case Kind::all_reduce: return 2 * part;
     case Kind::all_gather:
     case Kind::reduce_scatter:
-    case Kind::all_to_all:
-      return part;
-    default:
-      return 1;
+    case Kind::all_to_all: return part;
+    default: return 1;
   }
 }
 

@@ -122,16 +122,12 @@ class Walk {
     const bool has_input = event(waiting_).microbatch == event(candidate).microbatch;
     const bool is_gather = c.purpose == Purpose::params && (c.chunk == w.chunk || c.chunk < 0 || w.chunk < 0);
     switch (w.kind) {
-      case Kind::forward:
-        return is_gather || (c.purpose == Purpose::forward && has_input);
+      case Kind::forward: return is_gather || (c.purpose == Purpose::forward && has_input);
       case Kind::backward:
       case Kind::backward_input:
-      case Kind::backward_weight:
-        return is_gather || (c.purpose == Purpose::backward && has_input);
-      case Kind::optimizer:
-        return is_of_tail(c.purpose);
-      default:
-        return true;
+      case Kind::backward_weight: return is_gather || (c.purpose == Purpose::backward && has_input);
+      case Kind::optimizer: return is_of_tail(c.purpose);
+      default: return true;
     }
   }
 

@@ -55,8 +55,7 @@ bool collects(std::string_view name) {
 
 HostRole host_role(const EventInfo& info, std::string_view name) {
   switch (info.origin) {
-    case Origin::op:
-      return compiles(name) ? HostRole::compilation : HostRole::op;
+    case Origin::op: return compiles(name) ? HostRole::compilation : HostRole::op;
     case Origin::call:
       // cudaStreamSynchronize, cuCtxSynchronize, hipDeviceSynchronize; a cudaMemcpy that is not asynchronous.
       return name.ends_with("Synchronize") || name == "cudaMemcpy" || name == "hipMemcpy" ||
@@ -75,23 +74,17 @@ HostRole host_role(const EventInfo& info, std::string_view name) {
       return name.starts_with('<') || any_of(name, {"wrap", "_call_impl", "torch/_tensor.py(", "torch/_ops.py("})
                  ? HostRole::none
                  : HostRole::around;
-    default:
-      return HostRole::none;
+    default: return HostRole::none;
   }
 }
 
 std::optional<IdleCause> cause_of(HostRole role) {
   switch (role) {
-    case HostRole::data:
-      return IdleCause::data;
-    case HostRole::save:
-      return IdleCause::save;
-    case HostRole::collection:
-      return IdleCause::collection;
-    case HostRole::compilation:
-      return IdleCause::compilation;
-    default:
-      return std::nullopt;
+    case HostRole::data: return IdleCause::data;
+    case HostRole::save: return IdleCause::save;
+    case HostRole::collection: return IdleCause::collection;
+    case HostRole::compilation: return IdleCause::compilation;
+    default: return std::nullopt;
   }
 }
 

@@ -118,9 +118,7 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
         sum.length += event.duration_ns;
         break;
       }
-      case As::data_wait:
-        to.data_wait[at] += static_cast<float>(seconds(event.duration_ns));
-        break;
+      case As::data_wait: to.data_wait[at] += static_cast<float>(seconds(event.duration_ns)); break;
       case As::other_work:
         if (before_end == 0) before_begin = event.begin_ns;
         before += event.detail == kNoDetail ? static_cast<float>(seconds(event.duration_ns)) : computed_s(event);
@@ -137,8 +135,7 @@ void Column::unpack(const RankTrace& from, Rank& to) const {
         times.before_end = std::exchange(before_end, 0);
         break;
       }
-      default:
-        break;
+      default: break;
     }
   }
 }

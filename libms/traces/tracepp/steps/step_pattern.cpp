@@ -25,26 +25,16 @@ Role role_of(const RunTrace& trace, const EventInfo& info) {
   const auto op = [&](OpType type) { return Role{As::op, type, info.chunk}; };
   if (info.purpose == Purpose::evaluation || info.purpose == Purpose::checkpoint) return {As::breaks};
   switch (info.kind) {
-    case Kind::step:
-      return {As::step};
-    case Kind::data_wait:
-      return {As::data_wait};
-    case Kind::save:
-      return {As::save};
-    case Kind::forward:
-      return op(OpType::forward_compute);
-    case Kind::backward:
-      return op(OpType::backward_compute);
-    case Kind::backward_input:
-      return op(OpType::backward_input);
-    case Kind::backward_weight:
-      return op(OpType::backward_weight);
-    case Kind::optimizer:
-      return op(OpType::optimizer);
-    case Kind::other_compute:
-      return {As::other_work};
-    default:
-      break;
+    case Kind::step: return {As::step};
+    case Kind::data_wait: return {As::data_wait};
+    case Kind::save: return {As::save};
+    case Kind::forward: return op(OpType::forward_compute);
+    case Kind::backward: return op(OpType::backward_compute);
+    case Kind::backward_input: return op(OpType::backward_input);
+    case Kind::backward_weight: return op(OpType::backward_weight);
+    case Kind::optimizer: return op(OpType::optimizer);
+    case Kind::other_compute: return {As::other_work};
+    default: break;
   }
   if (!trace::is_comm(info.kind)) return {};
   const bool serves = info.purpose == Purpose::forward || info.purpose == Purpose::backward;
@@ -56,18 +46,12 @@ Role role_of(const RunTrace& trace, const EventInfo& info) {
                       : (sends ? OpType::backward_send : OpType::backward_recv));
   }
   switch (info.purpose) {
-    case Purpose::params:
-      return op(OpType::params_all_gather);
-    case Purpose::grads:
-      return op(OpType::grads_reduce_scatter);
-    case Purpose::layernorm:
-      return {As::sum, kSumTypes[0]};
-    case Purpose::embedding:
-      return {As::sum, kSumTypes[1]};
-    case Purpose::clip:
-      return op(OpType::optimizer_clip_main_grad);
-    default:
-      return {};
+    case Purpose::params: return op(OpType::params_all_gather);
+    case Purpose::grads: return op(OpType::grads_reduce_scatter);
+    case Purpose::layernorm: return {As::sum, kSumTypes[0]};
+    case Purpose::embedding: return {As::sum, kSumTypes[1]};
+    case Purpose::clip: return op(OpType::optimizer_clip_main_grad);
+    default: return {};
   }
 }
 

@@ -1,5 +1,4 @@
 void g() {
   try {
-  } catch (...) {
-  }
+  } catch (...) {}
 }

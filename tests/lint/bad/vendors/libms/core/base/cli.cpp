@@ -1,3 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
+#include <CLI/CLI.hpp>
 #include <toml.hpp>
