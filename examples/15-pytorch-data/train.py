@@ -1,6 +1,6 @@
 """Trains a small model with DistributedDataParallel on batches of ms_loader.   torchrun train.py STEPS
 
-It goes on where the run before ended, on any number of ranks, with the samples that follow."""
+It continues where the run before ended, on any number of ranks, with the samples that follow."""
 
 import os
 import sys

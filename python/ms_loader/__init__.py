@@ -1,7 +1,7 @@
 """Batches of token files for PyTorch, in the order in which ms-train would read them.
 
 One process of a node reads for all of its ranks, `ms-data serve`, and they see its memory without a copy. Which samples a
-step has is a pure function of the seed and the step: a run goes on with the same samples on any number of ranks.
+step has is a pure function of the seed and the step: a run continues with the same samples on any number of ranks.
 
     loader = ms_loader.Loader(["3 web", "1 code"], seq=4096, global_batch=512)
     for batch in loader:
@@ -215,7 +215,7 @@ class Loader:
                 "fingerprint": self._fingerprint}
 
     def load_state_dict(self, state):
-        """Goes on behind the state's last batch: with any number of ranks, and with another global batch.
+        """Continues behind the state's last batch: with any number of ranks, and with another global batch.
 
         LoaderError: the token files, their weights, seq or the seed are not those of the state.
         """

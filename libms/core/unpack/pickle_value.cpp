@@ -47,7 +47,7 @@ PickleValue PickleValue::key(std::size_t i) const { return part(2 * i); }
 PickleValue PickleValue::value(std::size_t i) const { return part(2 * i + 1); }
 
 PickleValue PickleValue::find(std::string_view wanted) const {
-  constexpr std::size_t kMostKeys = 1000;  // shared dicts are searched again and again
+  constexpr std::size_t kMostKeys = 1000;  // shared dicts are searched repeatedly
   const std::size_t end = is_dict() ? size() : 0, begin = end - std::min(end, kMostKeys);
   for (std::size_t i = end; i-- > begin;) {  // the last one counts, as in Python
     if (key(i).text() == wanted) return value(i);

@@ -34,7 +34,7 @@ class Tokenizer {
   virtual std::string fingerprint() const = 0;
   // The text of the special tokens, in the order of their ids; empty for a tokenizer that has none with a text.
   virtual std::vector<std::string> special_tokens() const = 0;
-  // Appends the tokens of `text` to `tokens`, and none of the frame. false: some bytes were not UTF-8, and the tokens
+  // Appends the tokens of `text` to `tokens`, without the frame. false: some bytes were not UTF-8, and the tokens
   // are those of U+FFFD in their place.
   virtual bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const = 0;
   // The bytes of the tokens: nothing for those of the frame, other special tokens their text. The blank that encode()

@@ -56,7 +56,7 @@ struct Format {
   void (*open)(Checkpoint& to);
 };
 const std::vector<Format>& formats();
-const Format* format_of(const std::string& path);  // nullptr: none of these
+const Format* format_of(const std::string& path);  // nullptr: of no known format
 
 Checkpoint open(const std::string& path);  // format_of() knows it
 

@@ -222,7 +222,7 @@ void look_around(Checkpoint& to) {
                        plain_text(name, 200))});
   }
   if (fs::exists(to.path + "/.metadata.tmp", error))
-    to.doubts.push_back({"stale", "there is a .metadata.tmp: a save was cut off, or goes on now"});
+    to.doubts.push_back({"stale", "there is a .metadata.tmp: a save was cut off, or is still being written"});
 }
 
 }  // namespace
@@ -239,9 +239,9 @@ void open_dcp(Checkpoint& to) {
   if (!fs::exists(path, error) && !error) {
     to.finished = false;
     to.files = data_files(to.path);
-    to.problems.push_back(
-        {"unfinished",
-         ".metadata is missing: the save was cut off before its end, goes on now, or the file was left out of a copy"});
+    to.problems.push_back({"unfinished",
+                           ".metadata is missing: the save was cut off before its end, is still being written, or the "
+                           "file was left out of a copy"});
     return;
   }
   const Source source(path);

@@ -40,9 +40,9 @@ void open_megatron(Checkpoint& to) {
   const std::optional<Json> backend = backend_of(to.path);
   if (!backend) {
     to.finished = false;
-    to.problems.push_back(
-        {"unfinished",
-         "metadata.json, which Megatron-LM writes last, is missing or damaged: the save was cut off, or goes on now"});
+    to.problems.push_back({"unfinished",
+                           "metadata.json, which Megatron-LM writes last, is missing or damaged: the save was cut off, "
+                           "or is still being written"});
     return;
   }
   const Json& name = backend->at("sharded_backend");

@@ -17,7 +17,7 @@ struct ExportOptions {
   std::optional<tensor::DType> dtype = {};  // f32 (from the master where there is one) or bf16; absent: as stored
   std::int64_t max_shard_bytes = 5'000'000'000;
   std::string companions = {};  // a directory whose companions (companions.h) are copied; it need not be there
-  std::map<std::string, std::string> files = {};     // by name, where the companions have none
+  std::map<std::string, std::string> files = {};     // by name, where the companions have no such file
   std::optional<std::int32_t> end_of_document = {};  // eos_token_id, where the companions do not have it
   std::function<void(std::int64_t)> progress = {};   // bytes of tensors so far
 };

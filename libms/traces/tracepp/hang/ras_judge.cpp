@@ -51,11 +51,9 @@ class RasJudge {
     hang_.state = RunState::unknown;
     if (judge_dead() || judge_errors() || judge_counts() || judge_absent()) return std::move(hang_);
     hang_.sentence =
-        last_.comms.empty() && last_.is_text
-            ? "RAS shows no rank that is behind; its text lists nothing where ranks are alike"
-            : "all ranks have called the same collectives equally often; RAS counts what hosts issued, so it does not "
-              "show an operation that devices or the network do not end, nor sends and recvs";
-    if (last_.is_text) hang_.sentence = "RAS shows no rank that is behind the others, lost, or in error";
+        last_.is_text ? "RAS shows no rank that is behind the others, lost, or in error"
+                      : "all ranks have called the same collectives equally often; RAS counts what hosts issued, so it "
+                        "does not show an operation that devices or the network do not end, nor sends and recvs";
     return std::move(hang_);
   }
 
@@ -109,7 +107,7 @@ class RasJudge {
       return true;
     }
     if (listed.empty()) {
-      hang_.sentence = fmt::format("{} {} RAS, which lists none of them: ask with ncclras -v",
+      hang_.sentence = fmt::format("{} {} RAS, which does not list them: ask with ncclras -v",
                                    plural(static_cast<std::size_t>(number), "process"),
                                    is_dead ? "are considered dead by" : "did not answer");
       return true;
@@ -122,7 +120,7 @@ class RasJudge {
   }
 
   // An error of the own device is of the process that reports it. One of the network is of its peer or what lies
-  // between, so nobody is named.
+  // between, so no rank is named.
   bool judge_errors() {
     std::map<ProcessId, Process> own, others;
     std::string text;

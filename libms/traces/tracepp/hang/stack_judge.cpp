@@ -145,11 +145,10 @@ class StackJudge {
       judge_waits();
     } else if (!busy.empty() && busy.size() == stacks_.size() &&
                std::ranges::all_of(busy, [&](const auto* it) { return standing_of(*it) == standing_of(*busy[0]); })) {
-      hang_.sentence =
-          fmt::format("all {} {}: it is none of them, but what they share, or the run is well", stacks_.size(),
-                      standing_of(*busy[0]) == Standing::loads   ? "load data"
-                      : standing_of(*busy[0]) == Standing::saves ? "read or write a checkpoint"
-                                                                 : "are in code of the program");
+      hang_.sentence = fmt::format("all {} {}: the cause is what they share, or the run is well", stacks_.size(),
+                                   standing_of(*busy[0]) == Standing::loads   ? "load data"
+                                   : standing_of(*busy[0]) == Standing::saves ? "read or write a checkpoint"
+                                                                              : "are in code of the program");
     } else {
       hang_.sentence = fmt::format("the stacks of {} tell no rank from the others: {} wait in collectives",
                                    plural(stacks_.size(), "process"), waiting);
