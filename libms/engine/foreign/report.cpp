@@ -102,7 +102,7 @@ std::string list_json(const std::string& dir, const std::vector<Place>& places,
 
 std::string show_text(const Checkpoint& checkpoint, bool tensors) {
   const auto line = [](std::string_view name, const std::string& value) {
-    return fmt::format("{:<14}{}\n", name, value);
+    return fmt::format("{:<12}  {}\n", name, value);
   };
   std::string text = line("path", checkpoint.path) + line("format", std::string(checkpoint.format)) +
                      line("state", state_of(checkpoint));
