@@ -1,1 +1,1 @@
-int ugly() { return 1; }
+int  ugly( ) {return 1 ;}

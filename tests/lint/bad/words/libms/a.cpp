@@ -1,4 +1,4 @@
 // TODO: later
-int a;          // see /home/someone/x
+int a;  // see /home/someone/x
 int todo_list;  // TODOS are fine, "rest/home/path" as well
 // café

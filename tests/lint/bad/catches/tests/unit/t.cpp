@@ -1,4 +1,5 @@
 void g() {
   try {
-  } catch (...) {}
+  } catch (...) {
+  }
 }

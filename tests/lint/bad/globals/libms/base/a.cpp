@@ -1,6 +1,7 @@
 // Every line with "bad" in its name is a planted mistake; everything else here is right and must not be reported.
 #include <atomic>
-#define MS_FINE(x) static int x;
+#define MS_FINE(x) \
+  static int x;
 
 namespace ms {
 namespace {
@@ -46,13 +47,7 @@ T twice(T value) {
 int function(int a = 3, std::vector<int> b = {1});
 static int hidden(int a);
 Row::Row(int n) : member{n}, other{1} { member = n; }
-Row::Row(long n) noexcept
-    : member(static_cast<int>(n)), other{[&] {
-        int x = 3;
-        return x;
-      }()} {
-  int y;
-}
+Row::Row(long n) noexcept : member(static_cast<int>(n)), other{[&] { int x = 3; return x; }()} { int y; }
 int bad_after;
 auto lambda_user() -> int {
   auto f = [&](int x) { return x; };

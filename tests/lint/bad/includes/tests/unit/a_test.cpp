@@ -1,3 +1,3 @@
 #include <gtest/gtest.h>
-#include "../../tools/ms-x.cpp"
 #include "mesh/high.h"
+#include "../../tools/ms-x.cpp"

@@ -1,6 +1,6 @@
 enum class ExitCode : int {
   done = 0,
-  usage = 2,  // never retry
+  usage = 2,   // never retry
   bug = 70,
   stopped = 75,
 };

@@ -1,3 +1,3 @@
-#include <spdlog/spdlog.h>
 #include <CLI/CLI.hpp>
+#include <spdlog/spdlog.h>
 #include <toml.hpp>
