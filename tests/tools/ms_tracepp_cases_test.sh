@@ -57,8 +57,8 @@ expect_json hang 50-gloo-async "$first == (1, 'wrong_order') and d['suspects'][1
 expect_json hang 40-pickle-in-pickle 'd["suspects"][0]["file"].endswith("/trace_1.pkl")'
 expect_json hang 18-watchdog-log-only "$first == (0, 'not_issuing') and d['groups'][0]['sequence'] == 4486"
 expect_json hang 18-watchdog-log-only/slurm-4711.out "$first == (0, 'not_issuing')"
-"$tool" hang "$cases/17-ras-mismatch" >document 2>err && fail "17: RAS output was read as traces"
-grep -q "NCCL's RAS" err || fail "17: $(cat err)"
+# RAS does not tell which of 30 ranks holds up all; the two that are ahead are not accused.
+expect_json hang 17-ras-mismatch 'd["state"] == "unknown" and d["suspects"] == [] and "30 ranks" in d["sentence"]'
 expect_json hang 50-gloo-loader "$first == (1, 'not_issuing') and any('job_loader (jobs.py:81)' in e for e in d['evidence'])"
 # Two worlds in one directory are refused by name, and each is judged by itself.
 "$tool" hang "$cases/22-torchft-replica-ranks" >document 2>err && fail "22: two worlds were read as one"
