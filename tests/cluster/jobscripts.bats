@@ -15,7 +15,7 @@ setup_file() {
   cat >"$kit/stand-in/torchrun" <<'BASH'
 #!/usr/bin/env bash
 # Says how it was called; in the first attempt the one of the second node dies.
-echo "torchrun $*, dumps go to $TORCH_FR_DUMP_TEMP_FILE"
+echo "torchrun $*, dumps go to $TORCH_FR_DUMP_TEMP_FILE, resumes from ${RESUME_FROM-unset}"
 if [[ $MS_ATTEMPT == 1 && $SLURM_NODEID == 1 ]]; then kill -KILL $$; fi
 if [[ $MS_ATTEMPT == 1 ]]; then exec sleep 600; fi # as the peers of a rank that died
 BASH
@@ -95,12 +95,32 @@ BASH
   submit -N3 pytorch.sbatch train.py --lr 1
   port=20001 # of job 1
   call="torchrun --nnodes=2 --node-rank=1 --nproc-per-node=2 --master-addr=node01 --master-port=$port train.py --lr 1"
-  grep -q -e "$call, dumps go to $PWD/runs/1/flight/rank_" runs/1/driver/attempt-1.log
+  grep -q -e "$call, dumps go to $PWD/runs/1/flight/rank_, resumes from unset" runs/1/driver/attempt-1.log
   grep -q -e "$call" runs/1/driver/attempt-2.log
   [[ -e runs/1/driver/check-node01.log ]]
   ms-driver report runs/1 >report
   grep -q rank_died report
   grep -q 'attempt 2 on node' job.log
+BASH
+}
+
+@test "pytorch.sbatch: the program gets the newest sound checkpoint, and the run stops if all are damaged" {
+  for step in 1 2; do
+    mkdir -p "$kit/ckpts"
+    cp -r "$BATS_TEST_DIRNAME/../pytorch/checkpoints/fsdp-2/step-2" "$kit/ckpts/step-$step"
+  done
+  inside 3 <<'BASH'
+  export PATH=$PWD/stand-in:$PATH PROCS_PER_NODE=2 CHECKPOINTS=$PWD/ckpts
+  submit -N3 pytorch.sbatch train.py
+  [[ $(grep -c "resumes from $PWD/ckpts/step-2$" runs/1/driver/attempt-2.log) == 2 ]]
+  rm ckpts/step-2/.metadata # as of a save that was cut off
+  submit -N3 pytorch.sbatch train.py
+  grep -q "resumes from $PWD/ckpts/step-1$" runs/2/driver/attempt-2.log
+  rm ckpts/step-1/.metadata
+  code=0
+  submit -N3 pytorch.sbatch train.py || code=$?
+  [[ $code -eq 93 ]]
+  [[ $(grep -c torchrun runs/3/driver/attempt-1.log) == 0 ]]
 BASH
 }
 

@@ -102,7 +102,7 @@ Ledger::SameError Ledger::same_error() const {
   // Slurm may lose the end of what a rank says, or all of it.
   const auto is_same = [text = slurm::without_numbers(last.error), &last](const AttemptEntry& other) {
     const std::string said = slurm::without_numbers(other.error);
-    const bool any_error = other.cause == kException || other.cause == kHang;
+    const bool any_error = other.cause == slurm::kException || other.cause == kHang;
     return other.cause == last.cause && (!any_error || said.starts_with(text) || text.starts_with(said));
   };
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {

@@ -76,9 +76,10 @@ std::string suspects_text(const Hang& hang, const RunTrace& trace) {
 
 std::string sources_text(const Hang& hang) {
   std::string text;
-  for (const HangSource& source : hang.sources)
-    text +=
-        fmt::format("  {} ({}): {}\n", source.name, to_string(source.stance), plain_text(source.sentence, 2 * kWidth));
+  if (hang.sources.size() > 1)  // the sentence of one is the answer
+    for (const HangSource& source : hang.sources)
+      text += fmt::format("  {} ({}): {}\n", source.name, to_string(source.stance),
+                          plain_text(source.sentence, 2 * kWidth));
   if (!hang.collect.empty()) text += fmt::format("  next, collect {}\n", hang.collect);
   return text;
 }
