@@ -325,5 +325,16 @@ TEST_F(HangSources, RasOfAnotherJobOnTheNodeCountsForNothing) {
   EXPECT_EQ(hang.sources.at(1).stance, Stance::silent);
 }
 
+// The words of RAS without a JSON behind them, which a fuzzer found.
+TEST_F(HangSources, RasWithoutItsJsonIsAProblemOfTheFile) {
+  put_stacks(5, kLoads);
+  found();
+  const std::size_t before = trace_.problems.size();
+  files_.put("ras.json", R"("nccl_version": "2.28", "communicators_count": 1)");
+  found();
+  EXPECT_GT(trace_.problems.size(), before);
+  EXPECT_TRUE(trace_.witnesses.ras.empty());
+}
+
 }  // namespace
 }  // namespace ms::tracepp

@@ -246,7 +246,8 @@ std::int64_t RasReader::read(TextInput& input) {
   report.file_ns = input.modified_ns();
   if (has_words(std::string_view(text).substr(0, 1 << 16), "\"communicators_count\"")) {
     // Answers to the lines that asked for it may stand before.
-    const std::optional<Json> json = Json::try_parse(std::string_view(text).substr(text.find('{')), {.max_depth = 16});
+    const std::size_t begin = std::min(text.find('{'), text.size());
+    const std::optional<Json> json = Json::try_parse(std::string_view(text).substr(begin), {.max_depth = 16});
     try {
       if (json) read_json(*json, report);
     } catch (const JsonError&) { report.comms.clear(); }
