@@ -253,8 +253,8 @@ class Machine {
   }
   void reference(Argument) { add(PickledReference{pop()}); }
   std::uint32_t nothing() {
-    if (!nothing_) nothing_ = static_cast<std::uint32_t>(nodes_.size()), nodes_.emplace_back();
-    return *nothing_;
+    if (!none_) none_ = static_cast<std::uint32_t>(nodes_.size()), nodes_.emplace_back();
+    return *none_;
   }
 
   struct Opcode {
@@ -270,12 +270,12 @@ class Machine {
   std::size_t at_ = 0, opcode_at_ = 0;
   bool stopped_ = false, cut_ = false;
   PickledNodes nodes_;
-  std::optional<std::uint32_t> nothing_;  // the None of objects without a state
-  std::vector<std::uint32_t> stack_;      // in nodes_
-  std::vector<std::size_t> marks_;        // heights of the stack
-  std::vector<std::uint32_t> memo_;       // by key, in nodes_
-  std::size_t remembered_ = 0;            // keys
-  std::size_t places_ = 0;                // of values in containers
+  std::optional<std::uint32_t> none_;  // the None that objects without a state share
+  std::vector<std::uint32_t> stack_;   // in nodes_
+  std::vector<std::size_t> marks_;     // heights of the stack
+  std::vector<std::uint32_t> memo_;    // by key, in nodes_
+  std::size_t remembered_ = 0;         // keys
+  std::size_t places_ = 0;             // of values in containers
 };
 
 // Those of protocols 2 to 5; Python's pickletools documents them.

@@ -138,8 +138,8 @@ int print_latest_good(const Args& args) {
 
 constexpr std::string_view kOthers =
     "\n\nAlso reads checkpoints of other programs: directories of torch.distributed.checkpoint (FSDP, torchtitan), "
-    "torch_dist of Megatron-LM, DeepSpeed (ZeRO and universal), and "
-    "files of torch.save. Neither PyTorch nor the model is needed, and nothing that a pickle names is imported or run.";
+    "torch_dist of Megatron-LM, DeepSpeed (ZeRO and universal), and files of torch.save. Neither PyTorch nor the model "
+    "is needed, and nothing that a pickle names is imported or run.";
 
 }  // namespace
 
@@ -158,9 +158,8 @@ Command show_command() {
 Command diff_command() {
   Command command = ckpt::diff_command();
   command.description +=
-      "\n\nOf two checkpoints of other programs (ms-ckpt verify says which), all tensors are compared by name, "
-      "whatever "
-      "formats and layouts hold them.";
+      "\n\nOf two checkpoints of other programs (ms-ckpt verify says which), all tensors are compared by name, in "
+      "whatever formats and layouts they are saved.";
   return extended(std::move(command), "A", diff_others);
 }
 
@@ -174,15 +173,11 @@ Command verify_command() {
   command.description += kOthers;
   command.description +=
       "\n\nOf those, each file must have the bytes that the metadata promises, without gaps and overlaps; the parts of "
-      "a "
-      "tensor must cover it once; archives must have their directory, the right sizes and CRC-32; types and shapes "
-      "must "
-      "agree; no value may be NaN or infinite, but for masks. A save that was cut off is never sound. What may have a "
-      "good reason is printed as in doubt and does not count: files that the metadata does not name, metadata older "
-      "than "
-      "the files, unequal numbers of optimizer steps. Two files of the same layout that were swapped cannot be told, "
-      "for "
-      "the format has nothing to tell them by.";
+      "a tensor must cover it once; archives must have their directory, the right sizes and CRC-32; types and shapes "
+      "must agree; no value may be NaN or infinite, except in masks. A NaN in any tensor makes a checkpoint unsound, "
+      "also in one that only logs. A save that was cut off is never sound. What may have a good reason is printed as "
+      "in doubt and does not count: files that the metadata does not name, metadata older than the files, unequal "
+      "numbers of optimizer steps. The format does not show whether two files of the same layout were swapped.";
   command = extended(std::move(command), "PATH", verify_others);
   command.run = [others = std::move(command.run)](const Args& args) {
     return args.has("latest-good") ? print_latest_good(args) : others(args);

@@ -204,8 +204,7 @@ class RasJudge {
       suspect(other->process, Reason::wrong_kind, confidence, "calls another operation than all others");
       hang_.sentence = fmt::format(
           "{} has called {} {} times where {} others have called it {} times, and another operation as much more "
-          "often: "
-          "it called something else, which is the program's mistake",
+          "often: it called something else, which is the program's mistake",
           names({other->process}), plain_text(other->operation, 40), other->calls, other->equal, other->most);
       return add_doubt(*other);
     }
@@ -224,8 +223,7 @@ class RasJudge {
     if (unlisted_ > 0 || holders.size() > kMostSuspects || 2 * number > most_ranks()) {
       hang_.sentence = fmt::format(
           "{} are behind in their calls, one of them holds up all others, and RAS does not tell which: the dumps or "
-          "the "
-          "stacks of these ranks do{}",
+          "the stacks of these ranks do{}",
           plural(number, "rank"), ahead_text());
       return true;
     }

@@ -16,7 +16,7 @@ namespace ms::tracepp {
 namespace {
 
 // Whom an operation is done with.
-enum class With : std::uint8_t { nobody, dp, stages, ends, next, previous };
+enum class With : std::uint8_t { none, dp, stages, ends, next, previous };
 
 struct Named {
   std::string_view name;
@@ -26,29 +26,29 @@ struct Named {
 };
 
 constexpr std::array<Named, 23> kNames{{
-    {"forward-compute", Kind::forward, Purpose::none, With::nobody},
-    {"backward-compute", Kind::backward, Purpose::none, With::nobody},
-    {"optimizer", Kind::optimizer, Purpose::none, With::nobody},
-    {"gc", Kind::other, Purpose::none, With::nobody},
+    {"forward-compute", Kind::forward, Purpose::none, With::none},
+    {"backward-compute", Kind::backward, Purpose::none, With::none},
+    {"optimizer", Kind::optimizer, Purpose::none, With::none},
+    {"gc", Kind::other, Purpose::none, With::none},
     {"forward-send", Kind::send, Purpose::forward, With::next},
     {"forward-recv", Kind::recv, Purpose::forward, With::previous},
     {"backward-send", Kind::send, Purpose::backward, With::previous},
     {"backward-recv", Kind::recv, Purpose::backward, With::next},
-    {"forward-send-backward-recv", Kind::other_comm, Purpose::none, With::nobody},
-    {"backward-send-forward-recv", Kind::other_comm, Purpose::none, With::nobody},
-    {"cross-mesh-send", Kind::send, Purpose::none, With::nobody},
-    {"cross-mesh-recv", Kind::recv, Purpose::none, With::nobody},
+    {"forward-send-backward-recv", Kind::other_comm, Purpose::none, With::none},
+    {"backward-send-forward-recv", Kind::other_comm, Purpose::none, With::none},
+    {"cross-mesh-send", Kind::send, Purpose::none, With::none},
+    {"cross-mesh-recv", Kind::recv, Purpose::none, With::none},
     {"params-all-gather", Kind::all_gather, Purpose::params, With::dp},
     {"unshard-all-gather", Kind::all_gather, Purpose::params, With::dp},
     {"grads-reduce-scatter", Kind::reduce_scatter, Purpose::grads, With::dp},
     {"grad-reduce-scatter", Kind::reduce_scatter, Purpose::grads, With::dp},
     {"grad-all-reduce", Kind::all_reduce, Purpose::grads, With::dp},
     {"separate-grads-all-reduce", Kind::all_reduce, Purpose::grads, With::dp},
-    {"layernorm-grads-all-reduce", Kind::all_reduce, Purpose::layernorm, With::nobody},  // over tp: one of it is here
+    {"layernorm-grads-all-reduce", Kind::all_reduce, Purpose::layernorm, With::none},  // over tp: one of it is here
     {"embedding-grads-all-reduce", Kind::all_reduce, Purpose::embedding, With::ends},
     {"optimizer-clip-main-grad", Kind::all_reduce, Purpose::clip, With::stages},
-    {"forward", Kind::forward, Purpose::none, With::nobody},
-    {"backward", Kind::backward, Purpose::none, With::nobody},
+    {"forward", Kind::forward, Purpose::none, With::none},
+    {"backward", Kind::backward, Purpose::none, With::none},
 }};
 
 // The number behind `mark`; -1: none.
@@ -125,7 +125,7 @@ class MeshGroups {
       case With::previous:
         group.name = fmt::format("pp.{}[dp {} tp {}] {}>{}", forward ? "fwd" : "bwd", at.dp, at.tp, from, to);
         break;
-      case With::nobody: break;
+      case With::none: break;
     }
     if (const auto known = known_.find(group.name); known != known_.end()) return known->second;
     const auto add = [&](int dp, int pp) { group.ranks.push_back(mesh_.rank({.dp = dp, .pp = pp, .tp = at.tp})); };
@@ -245,7 +245,7 @@ void connect_pipeline(RunTrace& trace) {
     std::map<std::pair<const Named*, std::int32_t>, std::uint32_t> counts;  // by name and step
     for (Event& event : rank.events) {
       const Named* const known = named_of[event.info];
-      if (known == nullptr || known->with == With::nobody || event.step == kNoStep) continue;
+      if (known == nullptr || known->with == With::none || event.step == kNoStep) continue;
       event.detail = counts[{known, event.step}]++;
       most = std::max<std::uint64_t>(most, event.detail);
       first_step = std::min(first_step, event.step);
@@ -263,7 +263,7 @@ void connect_pipeline(RunTrace& trace) {
       std::uint32_t& info = new_of[event.info];
       if (info == kNoDetail) {
         EventInfo made = old[event.info];
-        if (known != nullptr && known->with != With::nobody) {
+        if (known != nullptr && known->with != With::none) {
           made.group = groups.index(known->with, rank.at, made.purpose);
         }
         info = tables.info(made);

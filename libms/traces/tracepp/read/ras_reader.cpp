@@ -96,7 +96,6 @@ class TextReport {
     const std::vector<std::int64_t> numbers = numbers_of(line);
     if (numbers.size() != 6 || sizes_.size() > kMostListed) return;
     sizes_[numbers[0]] = numbers[4];
-    num_comms_ += numbers[1];
   }
 
   // "#0-0 (fa00000000000001) MISMATCH"
@@ -160,7 +159,6 @@ class TextReport {
 
   RasReport& report_;
   std::map<std::int64_t, std::int64_t> sizes_;  // of communicators, by their group in the table
-  std::int64_t num_comms_ = 0;
   std::ptrdiff_t comm_ = -1;
   std::vector<Process>* list_ = nullptr;
   std::vector<RasCount>* counts_ = nullptr;
