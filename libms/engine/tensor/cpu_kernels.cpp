@@ -34,17 +34,6 @@ namespace ms::tensor {
 MS_ISAS(MS_DECLARE_TABLE)
 #undef MS_DECLARE_TABLE
 
-void* scratch_allocate(std::size_t bytes) {
-  constexpr std::size_t kLine = 64;
-  void* memory = std::aligned_alloc(kLine, (bytes + kLine) / kLine * kLine);  // never of size 0
-  if (memory == nullptr) {
-    throw Error("tensor.memory", Blame::user,
-                fmt::format("cannot allocate {} bytes of working memory for an op", bytes));
-  }
-  return memory;
-}
-void scratch_free(void* memory) noexcept { std::free(memory); }
-
 namespace {
 
 double scaled(double frequency, const RotaryScaling& scaling) {
