@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/cpu_device.h"
 #include "tensor/cpu_kernels.h"
 #include "tensor/cpu_matmul.h"
 #include "tensor/team.h"
@@ -17,11 +18,12 @@ namespace {
 
 constexpr std::int64_t kTokens = 2048, kHidden = 768, kHeads = 12, kHeadDim = 64, kVocabulary = 50304;
 
-class Memory {
+// Tensors in memory of the CPU device, as the engine's are.
+class Tensors {
  public:
   Tensor operator()(DType dtype, std::int64_t rows, std::int64_t cols) {
-    blocks_.push_back(std::make_unique<float[]>(static_cast<std::size_t>((rows * cols * size_of(dtype) + 3) / 4)));
-    const Tensor x{reinterpret_cast<std::byte*>(blocks_.back().get()), rows, cols, cols, dtype};
+    blocks_.push_back(device_.allocate(static_cast<std::size_t>(rows * cols * size_of(dtype)), "a tensor"));
+    const Tensor x{blocks_.back()->data(), rows, cols, cols, dtype};
     cpu_kernels().run(dtype == DType::i32
                           ? Op(Fill{.x = x})
                           : Op(InitNormal{.x = x, .seed = blocks_.size(), .global_cols = cols, .valid_rows = rows}));
@@ -29,7 +31,10 @@ class Memory {
   }
 
  private:
-  std::vector<std::unique_ptr<float[]>> blocks_;
+  CpuPool pool_{{.workers = 1, .threads_per_op = 1}};
+  MatmulCache matmuls_;
+  CpuDevice device_{pool_, matmuls_};
+  std::vector<std::unique_ptr<Memory>> blocks_;
 };
 
 DType type_of(const benchmark::State& state) { return state.range(0) == 1 ? DType::bf16 : DType::f32; }
@@ -51,7 +56,7 @@ double bytes(std::initializer_list<Tensor> tensors) {
 }
 
 void matmul(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_t k, int form) {
-  Memory memory;
+  Tensors memory;
   MatmulCache cache;
   const DType type = type_of(state);
   const bool transpose_a = form == 2, transpose_b = form == 1;
@@ -68,7 +73,7 @@ void matmul(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_
 }
 
 void attention(benchmark::State& state, bool backward) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const std::int64_t seq = state.range(2), batch = kTokens / seq;
   const Tensor qkv = memory(type, kTokens, 3 * kHidden), grads = memory(type, kTokens, 3 * kHidden);
@@ -110,7 +115,7 @@ void attention(benchmark::State& state, bool backward) {
 }
 
 void layernorm_fwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const LayerNormFwd op{.y = memory(type, kTokens, kHidden),
                         .mean = memory(DType::f32, 1, kTokens),
@@ -121,7 +126,7 @@ void layernorm_fwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
 }
 void layernorm_bwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const LayerNormBwd op{.dx = memory(type, kTokens, kHidden),
                         .dgain = memory(DType::f32, 1, kHidden),
@@ -135,7 +140,7 @@ void layernorm_bwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx, op.dx}));
 }
 void rmsnorm_fwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const RmsNormFwd op{.y = memory(type, kTokens, kHidden),
                       .rstd = memory(DType::f32, 1, kTokens),
@@ -144,7 +149,7 @@ void rmsnorm_fwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
 }
 void rmsnorm_bwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const RmsNormBwd op{.dx = memory(type, kTokens, kHidden),
                       .dgain = memory(DType::f32, 1, kHidden),
@@ -156,13 +161,13 @@ void rmsnorm_bwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx, op.dx}));
 }
 void swiglu_fwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const SwigluFwd op{.y = memory(type, kTokens, 2 * kHidden), .x = memory(type, kTokens, 4 * kHidden)};
   repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
 }
 void swiglu_bwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const SwigluBwd op{.dx = memory(type, kTokens, 4 * kHidden),
                      .dy = memory(type, kTokens, 2 * kHidden),
@@ -170,13 +175,13 @@ void swiglu_bwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx}));
 }
 void gelu_fwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const GeluFwd op{.y = memory(type, kTokens, 4 * kHidden), .x = memory(type, kTokens, 4 * kHidden)};
   repeat_op(state, op, "GB/s", bytes({op.x, op.y}));
 }
 void gelu_bwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const GeluBwd op{.dx = memory(type, kTokens, 4 * kHidden),
                    .dy = memory(type, kTokens, 4 * kHidden),
@@ -184,7 +189,7 @@ void gelu_bwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.x, op.dy, op.dx}));
 }
 void add(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const DType type = type_of(state);
   const Add op{.y = memory(type, kTokens, 4 * kHidden),
                .a = memory(type, kTokens, 4 * kHidden),
@@ -193,12 +198,12 @@ void add(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.y, op.a, op.b}));
 }
 void column_sum(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const ColumnSum op{.out = memory(DType::f32, 1, 4 * kHidden), .x = memory(type_of(state), kTokens, 4 * kHidden)};
   repeat_op(state, op, "GB/s", bytes({op.x}));
 }
 void loss_stats(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const LossStats op{.stats = memory(DType::f32, 3, kTokens / 4),
                      .logits = memory(type_of(state), kTokens / 4, kVocabulary),
                      .targets = memory(DType::i32, 1, kTokens / 4),
@@ -207,7 +212,7 @@ void loss_stats(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.logits}));
 }
 void loss_bwd(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const LossBackward op{.logits = memory(type_of(state), kTokens / 4, kVocabulary),
                         .lse = memory(DType::f32, 1, kTokens / 4),
                         .targets = memory(DType::i32, 1, kTokens / 4),
@@ -216,7 +221,7 @@ void loss_bwd(benchmark::State& state) {
   repeat_op(state, op, "GB/s", bytes({op.logits, op.logits}));
 }
 void adamw(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const std::int64_t n = 7 * 1024 * 1024;  // the parameters of a layer
   const bool bf16 = type_of(state) == DType::bf16;
   AdamW op{.param = memory(type_of(state), 1, n),
@@ -237,7 +242,7 @@ void adamw(benchmark::State& state) {
             bytes({master, master, op.m, op.m, op.v, op.v, op.grad}) + (bf16 ? bytes({op.param}) : 0));
 }
 void sum_squares(benchmark::State& state) {
-  Memory memory;
+  Tensors memory;
   const SumSquares op{.out = memory(DType::f32, 1, 2).reshape(1, 2), .x = memory(DType::f32, 1, 7 * 1024 * 1024)};
   SumSquares wide = op;
   wide.out = {op.out.data, 1, 1, 1, DType::f64};
