@@ -1,7 +1,9 @@
 // Matmuls: all transposes, types, strides and edge shapes against f64; the same bits for any number of threads and for
 // rows computed alone; several threads at once.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "matmul_case.h"
@@ -74,6 +76,62 @@ TEST(Matmul, OwnKernelsAcrossBlocks) {
           if (rows > 0) kernels->matmul(part, ignore);
         }
         EXPECT_TRUE(memory.save() == one) << "in two parts";
+      }
+    }
+  }
+}
+
+// Products of f32 are no less accurate than sums of f32 in order, whatever parts they are computed in: of numbers of
+// like and of very different magnitudes.
+TEST(Matmul, F32IsAsAccurateAsSumsInOrder) {
+  const Shape s{24, 40, 2000};
+  for (const int binades : {0, 12, 80}) {
+    Memory memory;
+    const Matmul op = make(memory, s, {DType::f32, DType::f32, false, true, false, false}, 0);
+    for (const Tensor& x : {op.a, op.b}) {
+      for (std::int64_t i = 0; i < x.numel() && binades > 0; ++i) {
+        float& value = x.as<float>()[i];
+        value = std::ldexp(value, static_cast<int>(i * 7 % binades) - binades / 2);
+      }
+    }
+    const Mat want = matmul_reference(op, s);
+    const auto error = [&](auto&& sum_of) {
+      double total = 0;
+      for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t j = 0; j < s.n; ++j) {
+          double size = 0;
+          for (std::int64_t k = 0; k < s.k; ++k) size += std::abs(get(op.a, i, k) * get(op.b, j, k));
+          total += std::pow((sum_of(i, j) - want(i, j)) / size, 2);
+        }
+      }
+      return std::sqrt(total / static_cast<double>(s.m * s.n));
+    };
+    const double in_order = error([&](std::int64_t i, std::int64_t j) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < s.k; ++k) sum += op.a.as<float>()[i * s.k + k] * op.b.as<float>()[j * s.k + k];
+      return static_cast<double>(sum);
+    });
+    for (const CpuKernels* kernels : variants()) {
+      if (!kernels->matmul(op, [](const Matmul&) {})) continue;
+      EXPECT_LE(error([&](std::int64_t i, std::int64_t j) { return get(op.c, i, j); }), 1.1 * in_order)
+          << to_string(kernels->isa) << ", " << binades << " binades";
+    }
+  }
+}
+
+// What is not finite shows in its row, whichever parts a number is computed in.
+TEST(Matmul, PropagatesNanAndInfinity) {
+  const Shape s{20, 40, 70};
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      Memory memory;
+      const Matmul op = make(memory, s, {type, DType::f32, false, false, false, false}, 0);
+      put(op.a, 3, 69, value);
+      for (const CpuKernels* kernels : variants()) {
+        if (!kernels->matmul(op, [](const Matmul&) {})) continue;
+        for (std::int64_t i = 0; i < s.m; ++i) {
+          for (std::int64_t j = 0; j < s.n; ++j) EXPECT_EQ(std::isfinite(get(op.c, i, j)), i != 3);
+        }
       }
     }
   }

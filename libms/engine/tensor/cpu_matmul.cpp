@@ -298,9 +298,10 @@ class MatmulCache::Impl {
     if (op.gelu_x) cpu_kernels().run(GeluBwd{.dx = op.c, .dy = op.c, .x = op.gelu_x});
   }
 
-  // Below AVX-512 oneDNN has nothing but its older kernels.
+  // Below AVX-512 oneDNN has nothing but its older kernels; with AMX f32 is faster on tiles.
   void compute(const Matmul& op) {
-    const bool onednn_first = op.a.dtype == DType::f32 && includes(isa_, dnnl::cpu_isa::avx512_core);
+    const bool onednn_first =
+        op.a.dtype == DType::f32 && includes(isa_, dnnl::cpu_isa::avx512_core) && cpu_isa() != CpuIsa::amx_bf16;
     if (onednn_first || !cpu_kernels().matmul(op, apply_gelu)) share(op);
   }
 

@@ -1,11 +1,13 @@
-// The matmuls of each instruction set that are not oneDNN's (cpu_matmul.cpp decides), by blocked_matmul.h:
-// - AMX_BF16: all of bf16. oneDNN 2.6 chooses kernels and blocks by the number of rows there, and bits with them.
+// The matmuls of each instruction set that are not oneDNN's (cpu_matmul.cpp decides), by blocked_matmul.h. Those of AMX
+// are in tile_matmul.cpp.
 // - AVX512_BF16: the gradient of a weight, c[M,N] (+)= a[K,M]' b[K,N] of bf16. In both operands neighbouring terms are
 //   one row apart: packing pairs them, and nothing is transposed, which is where a general matmul loses its time.
 // - Every instruction set: f32, for those below AVX-512, where oneDNN splits a sum depending on the whole shape.
 #include "tensor/cpu/blocked_matmul.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/tiles.h"
+
+#if !defined(MS_TILES)
 
 namespace ms::tensor::MS_ISA {
 namespace {
@@ -20,7 +22,8 @@ struct FloatKernel {
   using Packed = float;
   using Session = NoSession;
   static constexpr Index kRows = kTileRows, kCols = kTileVectors * kLanes, kTerms = 1, kLeft = kRows, kRight = kCols;
-  static constexpr Index kSliceSteps = 256, kBlockRows = 16 * kRows, kBlockCols = 512 / kCols * kCols, kPackSteps = 32;
+  static constexpr Index kSliceSteps = 256, kBlockRows = 16 * kRows, kBlockCols = 512 / kCols * kCols, kKeptLeft = 0,
+                         kPackSteps = 32;
 
   static void pack_left(float* out, const Matmul& op, Index i0, Index rows, Index first, Index steps) {
     const float* x = row_of<float>(op.a, 0);
@@ -60,10 +63,12 @@ struct FloatKernel {
     }
   }
 
-  template <bool kAdd>
-  static void multiply(const float* left, const float* right, float* sums, Index steps, Index) {
-    gemm_tile<kAdd ? GemmKind::add : GemmKind::set, true, kRows, kTileVectors>({left, kRows}, {right, kCols}, sums,
-                                                                               kCols, steps, nullptr);
+  template <bool kAdd, class Beside>
+  static void multiply(const float* left, const float* right, float* sums, Index steps, Index rows, Beside&&) {
+    for (Index i = 0; i < rows; i += kRows, left += steps * kLeft, sums += kRows * kCols) {
+      gemm_tile<kAdd ? GemmKind::add : GemmKind::set, true, kRows, kTileVectors>({left, kRows}, {right, kCols}, sums,
+                                                                                 kCols, steps, nullptr);
+    }
   }
 };
 
@@ -110,7 +115,7 @@ bool multiply_few_rows(const Matmul& op, MatmulDone done) {
   }
 }
 
-#if defined(__AVX512BF16__) && !defined(MS_TILES)
+#if defined(__AVX512BF16__)
 
 // Pairs of bf16, of weight gradients only.
 struct PairKernel {
@@ -121,7 +126,8 @@ struct PairKernel {
   static constexpr Index kRows = 8, kCols = kVectors * kLanes, kTerms = 2, kLeft = kRows, kRight = kCols;
   // Longer slices bring little, shorter ones read and write sums more often. The rows of b that a few steps come from
   // stay in the caches.
-  static constexpr Index kSliceSteps = 256, kBlockRows = 12 * kRows, kBlockCols = 16 * kCols, kPackSteps = 16;
+  static constexpr Index kSliceSteps = 256, kBlockRows = 12 * kRows, kBlockCols = 16 * kCols, kKeptLeft = 0,
+                         kPackSteps = 16;
 
   // Two panels at a time: a vector of a's columns, which are rows of c.
   static void pack_left(Pair* out, const Matmul& op, Index i0, Index rows, Index first, Index steps) {
@@ -148,82 +154,11 @@ struct PairKernel {
     }
   }
 
-  template <bool kAdd>
-  static void multiply(const Pair* left, const Pair* right, float* sums, Index steps, Index) {
-    dot_tile<kAdd ? GemmKind::add : GemmKind::set, true, kRows, kVectors>({left, kRows}, {right, kCols}, sums, kCols,
-                                                                          steps, nullptr);
-  }
-};
-
-#endif
-
-#if defined(MS_TILES)
-
-// Pairs of bf16 in tiles: two of rows, two of columns.
-struct TileKernel {
-  using Element = bfloat16;
-  using Packed = Pair;
-  using Session = TileSession;
-  static constexpr Index kPairs = kTile * kTile;  // of a tile
-  static constexpr Index kRows = 2 * kTile, kCols = 2 * kTile, kTerms = 2 * kTile, kLeft = 2 * kPairs,
-                         kRight = 2 * kPairs;
-  // A panel of b of a slice takes 32 KiB; a block's sums 1 MiB and its slice of a 256 KiB of a second-level cache of 2
-  // MiB.
-  static constexpr Index kSliceSteps = 16, kBlockRows = 256, kBlockCols = 1024, kPackSteps = 1;
-
-  // Packs one tile. If terms lie side by side in x, its rows are rows of x from `row` on, otherwise columns of x. A
-  // left tile wants the pairs of a row side by side, a right one those of a column below each other.
-  template <bool kLeftTile>
-  static void pack_tile(Pair* out, const Tensor& x, bool side_by_side, Index row, Index step) {
-    Vu square[kTile];
-    const auto* data = row_of<bfloat16>(x, 0);
-    if (side_by_side) {
-      const Index terms = x.cols - step * kTerms;
-      for (Index i = 0; i < kTile; ++i) {
-        square[i] = Vu{};
-        if (row + i >= x.rows) continue;
-        const bfloat16* from = data + (row + i) * x.ld + step * kTerms;
-        __builtin_memcpy(&square[i], from, static_cast<std::size_t>(least(kTerms, terms)) * 2);
-      }
-    } else {
-      for (Index k = 0; k < kTile; ++k) {
-        const Index pair = step * kTile + k;
-        square[k] = 2 * pair < x.rows ? paired_rows(data, x.ld, x.rows, pair, row, x.cols - row) : Vu{};
-      }
-    }
-    if (side_by_side != kLeftTile) {
-      Vf turned[kTile];
-      for (Index i = 0; i < kTile; ++i) turned[i] = reinterpret_cast<Vf>(square[i]);
-      transpose(turned);
-      for (Index i = 0; i < kTile; ++i) square[i] = reinterpret_cast<Vu>(turned[i]);
-    }
-    for (Index i = 0; i < kTile; ++i) store_pairs(out + i * kTile, square[i]);
-  }
-
-  static void pack_left(Pair* out, const Matmul& op, Index i0, Index rows, Index first, Index steps) {
-    for (Index i = 0; i < rows; i += kRows) {
-      for (Index step = first; step < first + steps; ++step, out += kLeft) {
-        pack_tile<true>(out, op.a, !op.transpose_a, i0 + i, step);
-        if (i + kTile < rows) pack_tile<true>(out + kPairs, op.a, !op.transpose_a, i0 + i + kTile, step);
-      }
-    }
-  }
-
-  static void pack_right(Pair* out, const Matmul& op, Index j, Index first, Index steps) {
-    for (Index step = first; step < first + steps; ++step, out += kRight) {
-      pack_tile<false>(out, op.b, op.transpose_b, j, step);
-      pack_tile<false>(out + kPairs, op.b, op.transpose_b, j + kTile, step);
-    }
-  }
-
-  template <bool kAdd>
-  static void multiply(const Pair* left, const Pair* right, float* sums, Index steps, Index rows) {
-    const TilesOf a{left, kPairs, kLeft, kTile * 4}, b{right, kPairs, kRight, kTile * 4};
-    const SumsOf c{sums, kTile * kCols, kCols};
-    if (rows > kTile) {
-      tile_block<kAdd, 2>(a, b, c, steps);
-    } else {
-      tile_block<kAdd, 1>(a, b, c, steps);
+  template <bool kAdd, class Beside>
+  static void multiply(const Pair* left, const Pair* right, float* sums, Index steps, Index rows, Beside&&) {
+    for (Index i = 0; i < rows; i += kRows, left += steps * kLeft, sums += kRows * kCols) {
+      dot_tile<kAdd ? GemmKind::add : GemmKind::set, true, kRows, kVectors>({left, kRows}, {right, kCols}, sums, kCols,
+                                                                            steps, nullptr);
     }
   }
 };
@@ -237,10 +172,7 @@ bool matmul(const Matmul& op, MatmulDone done) {
     if (!multiply_few_rows(op, done)) BlockedMatmul<FloatKernel>(op, done).run();
     return true;
   }
-#if defined(MS_TILES)
-  BlockedMatmul<TileKernel>(op, done).run();
-  return true;
-#elif defined(__AVX512BF16__)
+#if defined(__AVX512BF16__)
   if (!op.transpose_a || op.transpose_b || op.bias || op.gelu_y || op.gelu_x) return false;
   BlockedMatmul<PairKernel>(op, done).run();
   return true;
@@ -250,3 +182,5 @@ bool matmul(const Matmul& op, MatmulDone done) {
 }
 
 }  // namespace ms::tensor::MS_ISA
+
+#endif

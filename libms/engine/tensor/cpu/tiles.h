@@ -63,32 +63,79 @@ struct SumsOf {
   Index down, stride;
 };
 
-// c[16 * kDown][32] (+)= a b, `steps` tiles deep.
+// Registers: sums of one or two tiles of rows by two of columns in 0 to 3, left tiles in 4 and 5, right ones in 6
+// and 7.
+template <int kDown>
+MS_INLINE void load_left(const TilesOf& a, const Pair* data) {
+  tile_load<4>(data, a.stride_bytes);
+  if constexpr (kDown == 2) tile_load<5>(data + a.next, a.stride_bytes);
+}
+MS_INLINE void load_right(const TilesOf& b, const Pair* data) {
+  tile_load<6>(data, b.stride_bytes);
+  tile_load<7>(data + b.next, b.stride_bytes);
+}
+template <int kDown>
+MS_INLINE void dot_loaded() {
+  tile_dot<0, 4, 6>(), tile_dot<1, 4, 7>();
+  if constexpr (kDown == 2) tile_dot<2, 5, 6>(), tile_dot<3, 5, 7>();
+}
 template <bool kAdd, int kDown>
-MS_INLINE void tile_block(TilesOf a, TilesOf b, SumsOf c, Index steps) {
-  const Index bytes = c.stride * 4;
+MS_INLINE void begin_sums(const SumsOf& c, const float* data) {
   if constexpr (kAdd) {
-    tile_load<0>(c.data, bytes), tile_load<1>(c.data + kTile, bytes);
-    if constexpr (kDown == 2) tile_load<2>(c.data + c.down, bytes), tile_load<3>(c.data + c.down + kTile, bytes);
+    tile_load<0>(data, c.stride * 4), tile_load<1>(data + kTile, c.stride * 4);
+    if constexpr (kDown == 2)
+      tile_load<2>(data + c.down, c.stride * 4), tile_load<3>(data + c.down + kTile, c.stride * 4);
   } else {
     tile_zero<0>(), tile_zero<1>();
     if constexpr (kDown == 2) tile_zero<2>(), tile_zero<3>();
   }
-  for (Index step = 0; step < steps; ++step) {
-    tile_load<6>(b.data, b.stride_bytes);
-    tile_load<4>(a.data, a.stride_bytes);
-    tile_load<7>(b.data + b.next, b.stride_bytes);
-    tile_dot<0, 4, 6>();
-    tile_dot<1, 4, 7>();
-    if constexpr (kDown == 2) {
-      tile_load<5>(a.data + a.next, a.stride_bytes);
-      tile_dot<2, 5, 6>();
-      tile_dot<3, 5, 7>();
+}
+template <int kDown>
+MS_INLINE void store_sums(const SumsOf& c, float* data) {
+  tile_store<0>(data, c.stride * 4), tile_store<1>(data + kTile, c.stride * 4);
+  if constexpr (kDown == 2)
+    tile_store<2>(data + c.down, c.stride * 4), tile_store<3>(data + c.down + kTile, c.stride * 4);
+}
+
+// c[16 * kDown][32] (+)= a b, `steps` tiles deep, for `count` blocks of as many rows; the left tiles of the next block
+// are `below`. Calls beside(block, step), whose instructions of other kinds cost little while tiles are multiplied.
+//
+// With three parts (tile_matmul.cpp) two tiles of each follow each other in a and b, and the six largest of the
+// products of the parts are added.
+//
+// The next tiles are loaded before sums are stored: a load waits for earlier stores to the same place of any page, and
+// these for the products.
+template <bool kAdd, int kDown, int kParts, class Beside>
+MS_INLINE void tile_blocks(const TilesOf& a, Index below, const TilesOf& b, const SumsOf& c, Index steps, Index count,
+                           Beside&& beside) {
+  static_assert(kParts == 1 || kParts == 3);
+  const Index part_a = 2 * a.next, part_b = 2 * b.next;
+  const auto load_first = [&](const Pair* left, const Pair* right) __attribute__((always_inline)) {
+    load_left<kDown>(a, left + (kParts - 1) * part_a), load_right(b, right);
+  };
+  load_first(a.data, b.data);
+  begin_sums<kAdd, kDown>(c, c.data);
+  for (Index block = 0; block < count; ++block) {
+    const bool last = block + 1 == count;
+    const Pair *left = a.data + block * below, *right = b.data;
+    for (Index step = 0; step < steps; ++step) {
+      if constexpr (kParts == 3) {
+        dot_loaded<kDown>(), load_left<kDown>(a, left + part_a);
+        dot_loaded<kDown>(), load_right(b, right + part_b);
+        dot_loaded<kDown>(), load_left<kDown>(a, left);
+        dot_loaded<kDown>(), load_right(b, right + 2 * part_b);
+        dot_loaded<kDown>(), load_right(b, right);
+      }
+      dot_loaded<kDown>();
+      beside(block, step);
+      left += a.deeper, right += b.deeper;
+      if (step + 1 < steps) load_first(left, right);
     }
-    a.data += a.deeper, b.data += b.deeper;
+    float* sums = c.data + block * kDown * c.down;
+    if (!last) load_first(a.data + (block + 1) * below, b.data);
+    store_sums<kDown>(c, sums);
+    if (!last) begin_sums<kAdd, kDown>(c, sums + kDown * c.down);
   }
-  tile_store<0>(c.data, bytes), tile_store<1>(c.data + kTile, bytes);
-  if constexpr (kDown == 2) tile_store<2>(c.data + c.down, bytes), tile_store<3>(c.data + c.down + kTile, bytes);
 }
 
 // Transposes a tile of pairs.
@@ -122,17 +169,16 @@ inline void tile_gemm(PairOperand a, PairOperand b, float* c, Index ldc, Index r
       for (Index j = 0; j < cols; j += kLanes) store(c + i * ldc + j, load(c + i * ldc + j) * scale[i]);
     }
   }
+  constexpr bool kAdd = kKind != GemmKind::set;
+  const auto nothing = [](Index, Index) {};
   for (Index j = 0; j < cols; j += 2 * kTile) {
     const TilesOf right{b.data + j, kTile, kTile * b.ld, b.ld * 4};
-    TilesOf at = left;
-    for (Index i = 0; i < down; i += 2, at.data += 2 * left.next) {
-      const SumsOf sums{c + i * kTile * ldc + j, kTile * ldc, ldc};
-      if (i + 1 < down) {
-        tile_block<kKind != GemmKind::set, 2>(at, right, sums, steps);
-      } else {
-        tile_block<kKind != GemmKind::set, 1>(at, right, sums, steps);
-      }
-    }
+    SumsOf sums{c + j, kTile * ldc, ldc};
+    if (down >= 2) tile_blocks<kAdd, 2, 1>(left, 2 * left.next, right, sums, steps, down / 2, nothing);
+    if (down % 2 == 0) continue;
+    TilesOf odd = left;
+    odd.data += (down - 1) * left.next, sums.data += (down - 1) * sums.down;
+    tile_blocks<kAdd, 1, 1>(odd, 0, right, sums, steps, 1, nothing);
   }
 }
 
