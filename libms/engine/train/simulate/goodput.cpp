@@ -1,7 +1,5 @@
 #include "train/simulate/goodput.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,10 +12,6 @@
 
 namespace ms::train {
 namespace {
-
-void bind_recovery(ConfigSchema& schema, RecoveryConfig& config) {
-  schema.section("recovery", "What a recovery takes.", config, kRecoveryFields);
-}
 
 // An event of a node.
 struct NodeEvent {
@@ -338,27 +332,6 @@ class SimulatedJob {
 };
 
 }  // namespace
-
-RecoveryConfig load_recovery(const std::vector<std::string>& assignments) {
-  RecoveryConfig config;
-  ConfigSchema schema;
-  bind_recovery(schema, config);
-  for (const std::string& assignment : assignments) schema.set(assignment, "--recovery");
-  schema.throw_if_problems();
-  return config;
-}
-
-std::vector<std::pair<std::string, std::string>> recovery_manual() {
-  RecoveryConfig config;
-  ConfigSchema schema;
-  bind_recovery(schema, config);
-  std::vector<std::pair<std::string, std::string>> items;
-  for (const ConfigRow& row : schema.reference()) {
-    items.emplace_back(fmt::format("{}.{}", row.section, row.key),
-                       fmt::format("{} Default: {}.", row.doc, row.default_value));
-  }
-  return items;
-}
 
 double JobOutcome::effective() const {
   return at(TimePart::trained) / std::accumulate(parts_s.begin(), parts_s.end(), 0.0);
