@@ -1,8 +1,11 @@
-// The numbers by which ms-driver notices that a run failed and starts it again. The simulator of failures
-// (train/simulate/goodput.h) recovers by the same ones. Pure.
+// The numbers by which ms-driver notices that a run failed and starts it again, and its answer to slow nodes. The
+// simulator of failures (train/simulate/goodput.h) recovers by the same ones. Pure.
 #pragma once
 
 #include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
 
 namespace ms::watch {
 
@@ -37,5 +40,31 @@ struct RetryPolicy {
 // Seconds before the next attempt after so many that came no further. `on_others`: the last one failed for storage or
 // Slurm, which need time; otherwise the first comes at once.
 double wait_before_attempt_s(int idle, bool on_others);
+
+// Stated defaults, until a ledger has measured them.
+inline constexpr double kSlowLasts_s = 12 * 3600.0;  // of a slow node
+inline constexpr double kRestart_s = 120;            // from the end of an attempt to a step of the next
+inline constexpr double kQueueWait_s = 768;          // ByteRobust (arXiv 2509.16293), at most, on 16,384 GPUs
+
+// Nodes of an attempt that are known to be slow, and the price of a step without them.
+struct SlowNodes {
+  std::size_t nodes = 1;   // at work; steps take as long as on the slowest of them
+  std::size_t spares = 0;  // ready, and not slow
+  double times = 1;        // as long as usual that steps take
+  double lasts_s = kSlowLasts_s;
+  double faults_per_s = 0;                                  // that end attempts: a spare joins the next one at no cost
+  double left_s = std::numeric_limits<double>::infinity();  // until the run or its job ends
+  double restart_s = kRestart_s;                            // without training: save, launch, load
+  std::optional<double> queue_wait_s = {};                  // for other nodes; nullopt: the job cannot have any
+};
+
+enum class SlowAction { stay, replace, requeue };  // requeue: the job, for other nodes
+struct SlowAnswer {
+  SlowAction action = SlowAction::stay;
+  std::string why;
+};
+// Chooses what costs the run the least time. Slow nodes are replaced together or not at all: one that is left keeps the
+// steps as long as they are.
+SlowAnswer answer_slow(const SlowNodes& slow);
 
 }  // namespace ms::watch
