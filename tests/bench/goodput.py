@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Effective training time of a 175B model on 12,288 GPUs over 60 days with the faults of a trace (InfiniteHBD's), with and
-without ms-driver, by spare nodes and time between checkpoints; and published jobs with their own rates of faults.
-usage: tests/bench/goodput.py TRACE.json [--trace-nodes N] [--seeds N] [--svg FILE]"""
+without ms-driver, by spare nodes and time between checkpoints; and published jobs with their own rates of faults. Exits with 1
+if the driver is worse than no driver at any number of spares.
+usage: tests/bench/goodput.py TRACE.json [--trace-nodes N] [--seeds N] [--minutes N...] [--svg FILE]"""
 
 import argparse
 import json
 import os
 import pathlib
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ.get("MS_TRAIN", ROOT / "build/release/bin/ms-train")
 MINUTES = [5, 10, 15, 20, 30, 45, 60, 90, 120]
-SPARES = [0, 8, 16, 32, 48, 64]
+SPARES = [0, 8, 16, 32, 48, 64, 96]
+COLOURS = ["#999933", "#cc6677", "#ddcc77", "#88ccee", "#117733", "#332288", "#aa4499"]
 JOB = ["--set", "mesh.dp=192", "--set", "train.global_batch=6144", "--days", "60"]
 
 # name, published share, options: faults a node and day, days, GPUs (dp x 64)
@@ -37,24 +40,24 @@ def simulate(options):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def table(trace, more):
+def table(trace, minutes_list, more):
     """[spares][minutes]: effective, its two standard errors"""
     def column(minutes):
         got = simulate([*JOB, *trace, "--set", f"checkpoint.every={minutes}m", *more])
         return {row["spares"]: (row["effective"], row["effective_error"]) for row in got["spare_choices"]}
     with ThreadPoolExecutor(2) as pool:
-        columns = list(pool.map(column, MINUTES))
+        columns = list(pool.map(column, minutes_list))
     return {spares: [column[spares] for column in columns] for spares in SPARES}
 
 
-def print_table(title, rows):
+def print_table(title, minutes_list, rows):
     print(f"\n{title}: effective share in %, and two standard errors of it")
-    print(f"{'spares':>6}", *(f"{minutes:>7} min" for minutes in MINUTES))
+    print(f"{'spares':>6}", *(f"{minutes:>7} min" for minutes in minutes_list))
     for spares, row in rows.items():
         print(f"{spares:6}", *(f"{100 * mean:6.1f} {100 * error:4.1f}" for mean, error in row))
 
 
-def svg(tables):
+def svg(tables, minutes_list):
     width, height, left = 480, 330, 50
     shapes = []
     for number, (title, rows) in enumerate(tables.items()):
@@ -69,13 +72,13 @@ def svg(tables):
         for share in (0, 0.25, 0.5, 0.75, 1):
             shapes.append(f'<path d="M{x(0)} {y(share)}H{x(120)}" stroke="#ddd"/>'
                           f'<text x="{x(0) - 6}" y="{y(share) + 4}" text-anchor="end">{100 * share:.0f} %</text>')
-        for minutes in MINUTES[1::2]:
+        for minutes in minutes_list[1::2]:
             shapes.append(f'<text x="{x(minutes)}" y="308" text-anchor="middle">{minutes}</text>')
         shapes.append(f'<text x="{x(60)}" y="325" text-anchor="middle">{title}: minutes between checkpoints</text>')
         label = height
-        for colour, (spares, row) in zip(("#999933", "#cc6677", "#ddcc77", "#88ccee", "#117733", "#332288"), rows.items()):
+        for colour, (spares, row) in zip(COLOURS, rows.items()):
             label = min(label - 13, y(row[-1][0]) + 4)  # of lines that meet, one above the other
-            points = " ".join(f"{x(minutes):.1f},{y(mean):.1f}" for minutes, (mean, _) in zip(MINUTES, row))
+            points = " ".join(f"{x(minutes):.1f},{y(mean):.1f}" for minutes, (mean, _) in zip(minutes_list, row))
             shapes.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
                           f'<text x="{x(120) + 4}" y="{label:.1f}" fill="{colour}">{spares} spares</text>')
     body = "\n".join(shapes)
@@ -88,14 +91,16 @@ def main():
     parser.add_argument("trace")
     parser.add_argument("--trace-nodes", default="400")
     parser.add_argument("--seeds", default="20")
+    parser.add_argument("--minutes", type=int, nargs="+", default=MINUTES, help="between checkpoints")
     parser.add_argument("--svg")
     args = parser.parse_args()
     trace = ["--failures", args.trace, "--trace-nodes", args.trace_nodes, "--seeds", args.seeds]
-    tables = {"with ms-driver": table(trace, []), "without a driver": table(trace, ["--without-driver"])}
+    tables = {"with ms-driver": table(trace, args.minutes, []),
+              "without a driver": table(trace, args.minutes, ["--without-driver"])}
     for title, rows in tables.items():
-        print_table(title, rows)
+        print_table(title, args.minutes, rows)
     if args.svg:
-        pathlib.Path(args.svg).write_text(svg(tables), encoding="ascii")
+        pathlib.Path(args.svg).write_text(svg(tables, args.minutes), encoding="ascii")
     print(f"\n{'published, 64 spares':52} {'published':>9} {'ours':>6} {'best':>6} {'at':>6} {'every step':>10}")
     for name, share, options in PUBLISHED:
         options = [*options, "--spares", "64", "--seeds", args.seeds]
@@ -103,6 +108,10 @@ def main():
         best = max(row["effective"] for row in got["intervals"])
         print(f"{name:52} {share:>9} {100 * got['effective']:5.1f}% {100 * best:5.1f}% {got['best_interval_s'] / 60:3.0f}min "
               f"{100 * every['effective']:9.1f}%")
+    worse = [spares for spares, row in tables["with ms-driver"].items()
+             if any(mean < other for (mean, _), (other, _) in zip(row, tables["without a driver"][spares]))]
+    if worse:
+        sys.exit(f"worse than no driver with {worse} spares")
 
 
 if __name__ == "__main__":

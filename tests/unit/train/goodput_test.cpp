@@ -190,7 +190,7 @@ TEST(Goodput, WithoutSparesItWaitsForTheRepair) {
 }
 
 TEST(Goodput, ASlowNodeCostsUntilASpareTakesItsPlace) {
-  const std::vector<NodeFault> faults{
+  std::vector<NodeFault> faults{
       {.begin_s = kHourOfJob_s, .node = 0, .repair_s = 4 * kHourOfJob_s, .kind = FaultKind::slow}};
   JobOptions job = job_of(2, 1, 10);
   job.recovery.slow_factor = 1.25;
@@ -198,10 +198,67 @@ TEST(Goodput, ASlowNodeCostsUntilASpareTakesItsPlace) {
   const JobOutcome with = simulate_job(job, faults, 0);
   EXPECT_EQ(with.interruptions, 1);
   EXPECT_NEAR(with.at(TimePart::slow), 1000 * 0.2, 1e-6);
+  EXPECT_NEAR(with.at(TimePart::lost), 0, 1e-6);  // it is left behind a save
+  // A fault that follows takes the spare: the slow node works again, and the run does not wait.
+  faults.push_back({.begin_s = 2 * kHourOfJob_s, .node = 1, .repair_s = 4 * kHourOfJob_s});
+  const JobOutcome after = simulate_job(job, faults, 0);
+  const double down_s = detection_s(job, FaultKind::crash) + judgement_s(FaultKind::crash);
+  EXPECT_EQ(after.requeues, 0);
+  EXPECT_NEAR(after.at(TimePart::waiting), 0, 1e-6);
+  EXPECT_NEAR(after.at(TimePart::slow), (1000 + 3 * kHourOfJob_s - down_s) * 0.2, 1e-6);
+  faults.pop_back();
+  job.recovery.launch_s = kHourOfJob_s;  // a restart costs more than the slow node does
+  job.slow_lasts_s = 4 * kHourOfJob_s;
+  faults[0].begin_s += kHourOfJob_s;
+  EXPECT_NEAR(simulate_job(job, faults, 0).at(TimePart::slow), 4 * kHourOfJob_s * 0.2, 1e-6);
+  job.recovery.launch_s = 0;
+  faults[0].begin_s = kHourOfJob_s;
   job.spares = 0;
   const JobOutcome without = simulate_job(job, faults, 0);
   EXPECT_EQ(without.interruptions, 0);
   EXPECT_NEAR(without.at(TimePart::slow), 4 * kHourOfJob_s * 0.2, 1e-6);
+}
+
+// Two slow nodes of one job: one spare replaces the first. The second stays until a node is there for it.
+TEST(Goodput, SlowNodesStayUntilAllOfThemCanBeReplaced) {
+  constexpr double kFirst_s = kHourOfJob_s, kSecond_s = kHourOfJob_s + 100, kSlow_s = 6 * kHourOfJob_s;
+  std::vector<NodeFault> faults{{.begin_s = kFirst_s, .node = 0, .repair_s = kSlow_s, .kind = FaultKind::slow},
+                                {.begin_s = kSecond_s, .node = 1, .repair_s = kSlow_s, .kind = FaultKind::slow}};
+  JobOptions job = job_of(4, 1, 10);
+  job.recovery.slow_factor = 1.25;
+  job.recovery.slow_found_s = 1;
+  job.recovery.requeue_s = 600;
+  const JobOutcome stays = simulate_job(job, faults, 0);
+  EXPECT_EQ(stays.interruptions, 2);  // the second time when the first node is fast again
+  EXPECT_EQ(stays.requeues, 0);
+  EXPECT_NEAR(stays.at(TimePart::slow), (1 + kFirst_s + kSlow_s - kSecond_s) * 0.2, 1e-6);
+  // Two of three spares break and are repaired. The driver sees that when it looks again, at a fault of an idle node.
+  constexpr double kLooks_s = 2.5 * kHourOfJob_s;
+  job.spares = 3;
+  faults.insert(faults.begin(), {{.begin_s = 10, .node = 4, .repair_s = 2 * kHourOfJob_s},
+                                 {.begin_s = 20, .node = 5, .repair_s = 2 * kHourOfJob_s}});
+  faults.push_back({.begin_s = kLooks_s, .node = 0, .repair_s = kHourOfJob_s});
+  const JobOutcome queued = simulate_job(job, faults, 0);
+  EXPECT_EQ(queued.requeues, 1);
+  EXPECT_NEAR(queued.at(TimePart::restart), 600, 1e-6);
+  EXPECT_NEAR(queued.at(TimePart::slow), (1 + kLooks_s - kSecond_s) * 0.2, 1e-6);
+}
+
+// The driver is never worse than none, at any number of spares: published rates of faults, few and many spares.
+TEST(FailureStudy, WithTheDriverNoNumberOfSparesIsWorse) {
+  JobOptions job = job_of(200, 0, 24 * 30);
+  job.recovery = {};
+  job.interval_s = 1800;
+  const FaultSource source{
+      .hazards = {{.per_node_day = 0.003, .repair_s = 6 * kSecondsPerDay},
+                  {.kind = FaultKind::slow, .per_node_day = 0.001, .repair_s = 6 * kSecondsPerDay}}};
+  const FailureStudy with = study_failures(job, source, {}, 5);
+  job.driver = false;
+  const FailureStudy without = study_failures(job, source, {}, 5);
+  ASSERT_EQ(with.spares.size(), without.spares.size());
+  for (std::size_t i = 0; i < with.spares.size(); ++i) {
+    EXPECT_GE(with.spares[i].effective.mean, without.spares[i].effective.mean) << with.spares[i].spares;
+  }
 }
 
 TEST(Goodput, AFaultThatIsNotLocatedEndsTheDriverAfterItsIdleAttempts) {

@@ -85,8 +85,10 @@ double save_interval_s(const CheckpointConfig& config, double iteration_s, doubl
                    "--set checkpoint.every=30m");
 }
 
-FailureStudy study_failures(const JobOptions& job, const FaultSource& source, const StorageOutages& storage,
+FailureStudy study_failures(const JobOptions& wanted, const FaultSource& source, const StorageOutages& storage,
                             int seeds) {
+  JobOptions job = wanted;
+  job.slow_lasts_s = source.mean_repair_s(FaultKind::slow);
   std::vector<int> numbers{job.spares};
   for (const int spares : kSpareNumbers) {
     if (spares < job.nodes && spares != job.spares) numbers.push_back(spares);

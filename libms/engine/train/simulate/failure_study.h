@@ -45,7 +45,9 @@ struct FailureStudy {
   std::size_t best_spares = 0;  // in `spares`: the most work for all nodes held
 };
 
-// Draws the outages of storage as it draws the faults: job.outages does not matter.
-FailureStudy study_failures(const JobOptions& job, const FaultSource& source, const StorageOutages& storage, int seeds);
+// Draws the outages of storage as it draws the faults, which tell how long nodes are slow: of `wanted`, outages and
+// slow_lasts_s do not matter.
+FailureStudy study_failures(const JobOptions& wanted, const FaultSource& source, const StorageOutages& storage,
+                            int seeds);
 
 }  // namespace ms::train

@@ -116,14 +116,16 @@ double FaultSource::per_node_day() const {
   return rate;
 }
 
-double FaultSource::mean_repair_s() const {
+double FaultSource::mean_repair_s(std::optional<FaultKind> kind) const {
   double weight = 0, sum_s = 0;
   for (const Hazard& hazard : hazards) {
+    if (kind && hazard.kind != *kind) continue;
     weight += hazard.per_node_day;
     sum_s += hazard.per_node_day * hazard.repair_s;
   }
   for (const auto& history : histories) {
     for (const Fault& fault : history) {
+      if (kind && fault.kind != *kind) continue;
       weight += 1;
       sum_s += fault.repair_s;
     }

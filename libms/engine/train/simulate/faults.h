@@ -52,8 +52,8 @@ struct FaultSource {
   std::size_t watched = 0;                         // nodes that the trace is of
   double span_s = 0;                               // of the trace
 
-  double per_node_day() const;   // faults
-  double mean_repair_s() const;  // of a fault
+  double per_node_day() const;                                     // faults
+  double mean_repair_s(std::optional<FaultKind> kind = {}) const;  // of a fault, of this kind; 0: there are no such
 };
 
 // `text` is a rate, "0.004" or "0.004:12h" (faults of a node a day, and their mean repair), or names a file: the JSON

@@ -15,12 +15,14 @@ namespace {
 
 // An event of a node.
 struct NodeEvent {
-  enum class What : std::uint8_t { fault, slow_found, slow_ended, whole };  // whole: nodes for all of it are well
+  // whole: nodes for all of it are well; fast: slow nodes are left, by `answer`.
+  enum class What : std::uint8_t { fault, slow_found, slow_ended, whole, fast };
   double at_s = 0;
   int node = 0;
   What what = What::fault;
   FaultKind kind = FaultKind::crash;
   double repair_s = 0;
+  watch::SlowAction answer = watch::SlowAction::stay;
   bool operator>(const NodeEvent& other) const { return at_s != other.at_s ? at_s > other.at_s : node > other.node; }
 };
 
@@ -45,11 +47,15 @@ class SimulatedJob {
       const std::optional<NodeEvent> end = train();
       if (!end) break;
       if (end->what == NodeEvent::What::whole) {
-        grow();
+        leave_behind_save(true);
         continue;
       }
       ++outcome_.interruptions;
-      recover(*end);
+      if (end->what == NodeEvent::What::fast) {
+        leave_behind_save(end->answer == watch::SlowAction::requeue);
+      } else {
+        recover(*end);
+      }
     }
     return outcome_;
   }
@@ -60,6 +66,7 @@ class SimulatedJob {
     bool held = false;   // in the allocation, and not left out
     bool works = false;  // in the attempt
     double slow_until_s = 0;
+    bool slow_found = false;  // by the driver's checks
   };
 
   double& part(TimePart which) { return outcome_.parts_s[static_cast<std::size_t>(which)]; }
@@ -82,16 +89,10 @@ class SimulatedJob {
 
   // Whether the attempt ends of it.
   bool takes(const NodeEvent& event) {
-    if (event.what == NodeEvent::What::whole) return true;
+    if (event.what == NodeEvent::What::whole || event.what == NodeEvent::What::fast) return true;
     Node& node = nodes_[static_cast<std::size_t>(event.node)];
-    if (event.what == NodeEvent::What::slow_ended) return false;
-    if (event.what == NodeEvent::What::slow_found) {
-      if (!node.works || !is_slow(node)) return false;
-      if (spares() > 0) {
-        node.well_s = node.slow_until_s;
-        return true;
-      }
-      await_slow(event.node);
+    if (event.what != NodeEvent::What::fault) {
+      node.slow_found = is_slow(node);
       return false;
     }
     if (node.well_s > event.at_s) return false;  // it is out already
@@ -108,14 +109,34 @@ class SimulatedJob {
   void await_slow(int node) {
     const double until_s = nodes_[static_cast<std::size_t>(node)].slow_until_s;
     const double found_s = now_s_ + options_.recovery.slow_found_s;
-    const bool found = options_.driver && found_s < until_s;
-    later_.push({.at_s = found ? found_s : until_s,
-                 .node = node,
-                 .what = found ? NodeEvent::What::slow_found : NodeEvent::What::slow_ended});
+    later_.push({.at_s = until_s, .node = node, .what = NodeEvent::What::slow_ended});
+    if (options_.driver && found_s < until_s)
+      later_.push({.at_s = found_s, .node = node, .what = NodeEvent::What::slow_found});
   }
 
-  long spares() const {
-    return std::ranges::count_if(nodes_, [&](const Node& n) { return n.held && !n.works && n.well_s <= now_s_; });
+  bool is_known_slow(const Node& node) const { return node.slow_found && is_slow(node); }
+
+  // The driver's answer to the slow nodes that it knows; it knows how often it was interrupted, too. nullopt: none
+  // works, or storage is away.
+  std::optional<NodeEvent> leaves_slow() const {
+    watch::SlowNodes slow{
+        .nodes = 0,
+        .times = options_.recovery.slow_factor,
+        .lasts_s = options_.slow_lasts_s,
+        .faults_per_s = outcome_.interruptions / std::max(1.0, now_s_),
+        .left_s = options_.seconds - now_s_,
+        .restart_s = options_.recovery.write_s + options_.recovery.launch_s + options_.recovery.load_s};
+    std::size_t others = 0;  // that the queue has
+    for (const Node& node : nodes_) {
+      slow.nodes += node.works && is_known_slow(node);
+      if (node.works || node.well_s > now_s_ || is_slow(node)) continue;
+      ++(node.held ? slow.spares : others);
+    }
+    if (slow.nodes == 0 || away_in(now_s_, now_s_ + options_.recovery.write_s) != nullptr) return std::nullopt;
+    if (slow.spares + others >= slow.nodes) slow.queue_wait_s = options_.recovery.requeue_s;
+    const watch::SlowAction answer = watch::answer_slow(slow).action;
+    if (answer == watch::SlowAction::stay) return std::nullopt;
+    return NodeEvent{.at_s = now_s_, .what = NodeEvent::What::fast, .answer = answer};
   }
 
   // Time that passes without training. Returns whether a node of the attempt failed in it: that is out then.
@@ -127,7 +148,7 @@ class SimulatedJob {
       now_s_ = std::max(now_s_, event->at_s);
       if (!takes(*event)) continue;
       failed = true;
-      if (event->repair_s > 0 || event->what == NodeEvent::What::slow_found) leave_out(event->node);
+      if (event->repair_s > 0) leave_out(event->node);
     }
     now_s_ = until_s;
     return failed;
@@ -140,6 +161,9 @@ class SimulatedJob {
 
   // Spares take the places of those that left. false: there are too few, for smaller sizes, too.
   bool fill() {
+    if (options_.driver) {
+      for (Node& node : nodes_) node.works = node.works && !is_known_slow(node);  // but where no other is left
+    }
     if (fill_up_to(options_.nodes)) {
       size_ = {.nodes = options_.nodes};
       return true;
@@ -220,24 +244,23 @@ class SimulatedJob {
     return first != outages_.end() && first->begin_s <= end_s ? &*first : nullptr;
   }
 
-  // The whole size is well: the run saves, and its job is queued again.
-  void grow() {
+  // The run saves, and its next attempt has other nodes.
+  void leave_behind_save(bool queued) {
     spend(TimePart::save, options_.recovery.write_s);
-    requeue();
+    if (queued) requeue();
     restart(options_.recovery.launch_s, options_.recovery.load_s, true);
   }
 
   void recover(const NodeEvent& event) {
     const RecoveryConfig& costs = options_.recovery;
-    const bool was_found = event.what == NodeEvent::What::slow_found;
     const auto notice = [&] {
-      if (!was_found) spend(TimePart::detect, detection_s(options_, event.kind));
+      spend(TimePart::detect, detection_s(options_, event.kind));
       if (options_.driver) spend(TimePart::diagnose, judgement_s(event.kind));
     };
     notice();
     bool over = !options_.driver;  // an operator must look
     if (options_.driver) {
-      const auto located = [&] { return was_found || event.repair_s == 0 || draw() < costs.located; };
+      const auto located = [&] { return event.repair_s == 0 || draw() < costs.located; };
       ++attempts_;
       for (int idle = 0; !over && !located() && now_s_ < options_.seconds; ++attempts_) {
         spend(TimePart::restart, watch::wait_before_attempt_s(idle, false) + costs.launch_s + costs.load_s);
@@ -248,7 +271,7 @@ class SimulatedJob {
       outcome_.given_up += over;
     }
     if (over) spend(TimePart::diagnose, costs.operator_s);
-    if (event.repair_s > 0 || was_found) leave_out(event.node);
+    if (event.repair_s > 0) leave_out(event.node);
     if (over) requeue();
     restart(costs.launch_s, costs.load_s, true);
   }
@@ -266,7 +289,8 @@ class SimulatedJob {
     progress_.assign(1, Progress{.at_s = now_s_});
     while (true) {
       const double grows_s = whole_again_s();
-      std::optional<NodeEvent> event = next(std::min(options_.seconds, grows_s));
+      std::optional<NodeEvent> event = leaves_slow();
+      if (!event) event = next(std::min(options_.seconds, grows_s));
       if (!event && grows_s < options_.seconds) event = NodeEvent{.at_s = grows_s, .what = NodeEvent::What::whole};
       const double until_s = event ? std::max(now_s_, event->at_s) : options_.seconds;
       const bool slow = std::ranges::any_of(nodes_, [&](const Node& n) { return n.works && is_slow(n); });
@@ -277,7 +301,7 @@ class SimulatedJob {
       now_s_ = until_s;
       progress_.push_back({.at_s = now_s_, .cycled_s = progress_.back().cycled_s + whole_s});
       if (event && !takes(*event)) continue;
-      account(event && event->what != NodeEvent::What::whole);
+      account(event && event->what == NodeEvent::What::fault);
       return event;
     }
   }

@@ -21,7 +21,7 @@ namespace ms::train {
 struct RecoveryConfig {
   double launch_s = 60;
   double load_s = 60;
-  double requeue_s = 768;
+  double requeue_s = watch::kQueueWait_s;
   double stall_s = 5;
   double write_s = 120;
   double located = 0.9;
@@ -61,9 +61,8 @@ inline constexpr Field<RecoveryConfig> kRecoveryFields[] = {
      kMostRecovery_s},
     {"slow_factor", &RecoveryConfig::slow_factor, "Slow-down of steps by a slow node. MegaScale reports about 10 %.",
      Unit::none, 1, 1000},
-    {"slow_found", &RecoveryConfig::slow_found_s,
-     "Time until the driver's checks find a slow node, which a spare then replaces (assumed).", Unit::seconds, 1,
-     kMostRecovery_s},
+    {"slow_found", &RecoveryConfig::slow_found_s, "Time until the driver's checks find a slow node (assumed).",
+     Unit::seconds, 1, kMostRecovery_s},
     {"hang_timeout", &RecoveryConfig::hang_timeout_s,
      "As --hang-timeout of ms-driver. Without the driver, run.comm_timeout and run.least_timeout apply.", Unit::seconds,
      0, kMostRecovery_s},
@@ -96,7 +95,8 @@ struct JobOptions {
   bool driver = true;
   double comm_timeout_s = 600, least_timeout_s = 15;  // the ranks' own
   RecoveryConfig recovery = {};
-  std::vector<Outage> outages = {};  // of the storage of checkpoints, by time
+  double slow_lasts_s = watch::kSlowLasts_s;  // of a slow node, in the mean, as the site knows it
+  std::vector<Outage> outages = {};           // of the storage of checkpoints, by time
   // Where spares are exhausted the driver goes on with the largest of these that there are nodes for, and has the job
   // queued again when its whole size is well. From large to small; empty: it waits.
   std::vector<SmallerSize> smaller = {};
