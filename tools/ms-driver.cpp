@@ -61,10 +61,18 @@ const std::vector<ManSection> kSections{
        "If steps take more than twice as long as before, over some 15 s and 24 steps, ms-driver status and report show "
        "by how much, and the time lost. The ranks of a synchronous program wait for the slowest, so their steps do not "
        "tell which node is slow. A node is named only if its ranks, and no rank of another node, are stopped, get no "
-       "processor, or wait for a device in half of the reports. More work on one rank names no node. With "
-       "--replace-slow, a spare replaces the named node at the next checkpoint, and ms-diag checks it, unless it waits "
-       "for a device, which may be storage that all nodes share. ms-tracepp stragglers names slow ranks of runs that "
-       "record traces."},
+       "processor, or wait for a device in half of the reports. More work on one rank names no node. ms-tracepp "
+       "stragglers names slow ranks of runs that record traces.\n\nWith --replace-slow, the driver weighs what the "
+       "named "
+       "node costs against what another one costs, unless it waits for a device, which may be storage that all nodes "
+       "share. Slow steps cost the time by which they are longer, for as long as the node is expected to stay slow: "
+       "the mean of 12 hours and of the times after which slow nodes of the ledger were well again. Another attempt, "
+       "which would begin without the node, or the end of the job's time may come before that. A ready spare costs a "
+       "restart: the mean of 2 minutes and of those in the ledger. Without a spare, and with --max-requeues, the job "
+       "is requeued without the node if its partition has an idle node and --queue-wait and a restart cost less. A "
+       "node that is left is left at the next checkpoint, and ms-diag checks it if it stays in the job; it works again "
+       "where no other node is left. A node that costs less keeps working: the log and the ledger have the reason "
+       "(recovery.slow_stays)."},
       {"5. Evidence",
        "After a hang, agents write the state, CPU time and stacks of all processes (with py-spy if installed) to "
        "RUN_DIR/driver/attempt-N.NODE.stacks. ms-diag writes the state of GPUs, links and host to "
@@ -154,7 +162,8 @@ const std::vector<ManSection> kSections{
        "Both are the same directory: the driver sets run.dir of ms-train run to its own --run-dir, and rejects another "
        "value. The driver writes to RUN_DIR/driver; all other files are the command's. checkpoint.dir is not changed."},
       {"ledger.json",
-       "Every attempt with cause, nodes, suspects and times, and notes: clocks that jumped, drained nodes, slow steps. "
+       "Every attempt with cause, nodes, suspects and times, and notes: clocks that jumped, drained nodes, slow steps, "
+       "slow nodes that stay. "
        "ms-driver report prints it. While it cannot be written, the driver continues, and the job's comment has the "
        "reason why attempts do not begin or why the run ended, unless you set a comment of your own."},
       {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},

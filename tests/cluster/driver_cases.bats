@@ -165,6 +165,38 @@ assert ledger["attempts"][0]["slow_s"] > 5 and not ledger["strikes"] and not led
 BASH
 }
 
+@test "a slow node without a spare stays, and the reason is told; the queue has another node" {
+  inside 3 0 <<'BASH'
+  stays() { [[ $(notes) == *'recovery.slow_stays node02'* ]]; }
+  slow_down() { # until the loop of that node has ended
+    # shellcheck disable=SC2016
+    on-node node02 bash -c 'while p=$(pgrep -f "[l]oop.py"); do kill -STOP $p; sleep 0.9; kill -CONT $p; sleep 0.1; done' &
+  }
+  export -f stays notes
+  export SECTIONS=1 DT=0.05 work=2
+  drive_loop 100000 --replace-slow
+  wait-until 60 looped 250
+  slow_down
+  wait-until 90 stays
+  grep -q 'node02 stays: no spare is ready' job.log
+  at=$(wc -l <loop/log)
+  wait-until 60 looped $((at + 15))
+  [ "$(attempt 1 cause)" = '""' ]
+  scancel "$(<job.id)"
+  wait-until 30 bash -c '[[ -z $(squeue -h) ]]'
+  wait-until 30 bash -c '! on-node node01 pgrep -f "^ms-driver run"' # it would write to the new directory
+  rm -r r loop job.log
+  drive_loop 100000 --replace-slow --max-requeues 1
+  wait-until 60 looped 250
+  slow_down
+  wait-until 120 bash -c "[[ \$(squeue -h -j $(<job.id) -o %T) == PENDING ]]"
+  [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"slow_node" []' ]
+  wait-until 90 bash -c 'grep -q " 2$" loop/log'
+  [ "$(attempt 2 nodes)" = '["node01", "node03"]' ]
+  scancel "$(<job.id)"
+BASH
+}
+
 @test "bugs of the program end the run, and hurt no node" {
   inside 3 1 <<'BASH'
   attempts_without_harm() { # NUMBER CAUSE

@@ -207,9 +207,13 @@ Command run_command() {
                 "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
                 "instead of stopping or requeueing."},
                {"replace-slow", "",
-                "Replace a node by a spare at the next checkpoint if steps take more than twice as long as before, and "
-                "the kernel keeps ranks of this node, and of no other, from running. Without this option the node is "
-                "only reported."},
+                "Leave a node at the next checkpoint if steps take more than twice as long as before, the kernel keeps "
+                "ranks of this node, and of no other, from running, and a spare, or with --max-requeues the queue, "
+                "costs less time than the node does. Without this option the node is only reported."},
+               {"queue-wait", "TIME",
+                "Expect that the job, requeued for a node in place of a slow one, waits this long (default: the most "
+                "that ByteRobust, arXiv 2509.16293, reports).",
+                "768s"},
                {"preflight", "0|1|2",
                 "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
                 "bad ones. 0: do not check.",

@@ -92,6 +92,7 @@ void Driver::begin_attempt() {
   resizes_ = false;
   leaves_ = false;
   replace_drained();
+  if (slow_node_.empty()) slow_node_ = replaceable_slow_node();  // this restart costs nothing more
   if (!slow_node_.empty()) nodes_.pool().suspect(std::exchange(slow_node_, {}), "it was slow");
   // Slurm without slurmdbd takes nodes out of a job once. What was saved is not lost if the job leaves by itself.
   if (!slurm_job_.let_go(sizes_.given_back()) && options_.most_nodes != 0 && !ledger_.attempts.empty() &&
@@ -322,6 +323,12 @@ void Driver::stop_with(int code, const std::string& why) {
   comment(fmt::format("ended with code {}: {}", code, why));
 }
 
+// Starts that only changed the run's size mend nothing, and do not count.
+int Driver::requeues_left() const {
+  return options_.max_requeues - options_.restarts +
+         static_cast<int>(std::ranges::count(ledger_.attempts, kResizesCause, &AttemptEntry::cause));
+}
+
 // Queues the job again for what another start can mend: its time was up, or too few nodes were left.
 void Driver::requeue() {
   const bool time_is_up = by_time_limit_ && result_ == static_cast<int>(ExitCode::stopped);
@@ -329,11 +336,9 @@ void Driver::requeue() {
   // An expedited job for lack of nodes is Slurm's to start again.
   if (*result_ != 0 && !needs_nodes && !(time_is_up && options_.max_requeues > 0)) slurm_job_.end_for_good();
   if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
-  // Starts that only changed the run's size mend nothing.
-  const auto mended =
-      options_.restarts - static_cast<int>(std::ranges::count(ledger_.attempts, kResizesCause, &AttemptEntry::cause));
-  if (mended >= options_.max_requeues) {
-    return log::error("driver", "the job was queued again {}: no more", plural(mended, "time"));
+  if (requeues_left() <= 0) {
+    return log::error("driver", "the job was queued again {}: no more",
+                      plural(options_.max_requeues - requeues_left(), "time"));
   }
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
   slurm_job_.queue_again(bad_nodes(), nodes_.gone(), SlurmJob::kPatience_s);

@@ -24,6 +24,7 @@
 #include "driver/sizes.h"
 #include "driver/slurm_job.h"
 #include "driver/state.h"
+#include "watch/recovery.h"
 
 namespace ms::driver {
 
@@ -53,6 +54,8 @@ class Driver {
   void heed_drains(double now_s);
   void replace_drained();
   void heed_pace(double now_s);
+  std::string replaceable_slow_node() const;
+  watch::SlowAnswer answer_slow(double now_s);
   void handle(const Hub::Event& event);
   void answer_client(const Hub::Event& event);
   void read_signals();
@@ -71,6 +74,7 @@ class Driver {
   void finish_attempt(double now_s);
   void decide(const Judgement& judgement, double now_s);
   void stop_with(int code, const std::string& why);
+  int requeues_left() const;
   void requeue();
   bool queue_after_save();
   std::vector<std::string> bad_nodes() const;
@@ -95,7 +99,10 @@ class Driver {
   const slurm::Commands slurm_;
   SlurmJob slurm_job_;
   Pace pace_;
-  std::string slow_node_;  // that the next attempt leaves
+  std::string slow_node_;       // that the next attempt leaves
+  std::string kept_slow_;       // that is kept, and was reported
+  double asked_idle_s_ = -1e9;  // Slurm about idle nodes
+  bool has_idle_ = false;       // there were some then
   Drains drains_;
   double asked_slurm_s_;  // about drains
   FlightJudge flight_;

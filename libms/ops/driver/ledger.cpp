@@ -1,6 +1,7 @@
 #include "driver/ledger.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -44,6 +45,20 @@ bool waits_for_others(const AttemptEntry& attempt) {
 void Ledger::add(Note note) {
   notes.push_back(std::move(note));
   if (notes.size() > kMostNotes) notes.erase(notes.begin());
+}
+
+double Ledger::mean_slow_s(double prior_s) const {
+  double sum_s = prior_s;
+  int count = 1;
+  for (auto ended = notes.begin(); ended != notes.end(); ++ended) {
+    if (ended->code != kSlowEnded) continue;
+    const auto began = std::find_if(std::reverse_iterator(ended), notes.rend(),
+                                    [&](const Note& note) { return note.code == kSlow && note.nodes == ended->nodes; });
+    if (began == notes.rend()) continue;
+    sum_s += std::max(0.0, ended->at_s - began->at_s);
+    ++count;
+  }
+  return sum_s / count;
 }
 
 void Ledger::shift(double seconds) {

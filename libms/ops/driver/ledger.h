@@ -25,6 +25,10 @@ inline constexpr std::string_view kResizesCause = "resizes";
 inline constexpr std::string_view kDrained = "drained";
 // The same, because the node is slow.
 inline constexpr std::string_view kSlowNode = "slow_node";
+// Codes of notes about slow nodes: its steps are slow, they are no longer, and why it is kept.
+inline constexpr const char* kSlow = "slow";
+inline constexpr const char* kSlowEnded = "slow_ended";
+inline constexpr const char* kSlowStays = "recovery.slow_stays";
 
 struct AttemptEntry {
   int number = 0;
@@ -50,7 +54,7 @@ struct AttemptEntry {
 // Something that happened and ended no attempt.
 struct Note {
   double at_s = 0;   // wall clock
-  std::string code;  // "clock", "drain", "slow"
+  std::string code;  // "clock", "drain", kSlow and the next two
   std::vector<std::string> nodes;
   std::string text;
 };
@@ -66,6 +70,8 @@ struct Ledger {
   std::vector<Note> notes = {};                 // the newest kMostNotes
 
   void add(Note note);
+  // How long a node was slow that was not replaced, in the mean of those that ended, with `prior_s` as one of them.
+  double mean_slow_s(double prior_s) const;
   // The wall clock was set: all times are then as if it had always been right.
   void shift(double seconds);
   // Ends the last attempt, whose driver is gone without having said how it ended, at `at_s`.

@@ -101,6 +101,8 @@ DriverOptions options_of(const Args& args) {
   options.preflight_level = static_cast<int>(args.get_int("preflight", 0, 2));
   options.health_s = args.get_seconds("health-every");
   options.replace_slow = args.has("replace-slow");
+  options.queue_wait_s = args.get_seconds("queue-wait");
+  options.ends_s = std::strtod(environment("SLURM_JOB_END_TIME"), nullptr);
   options.shrink = args.has("shrink");
   if (options.shrink && !is_ms_train(options.launch.command)) {
     throw user_error("driver.shrink", "--shrink works only with ms-train run, because it changes mesh.dp",

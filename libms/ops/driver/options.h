@@ -28,8 +28,10 @@ struct DriverOptions {
   int diagnose_level = 2;     // of ms-diag, for suspects; 0: they are not looked at
   int preflight_level = 0;    // for all nodes before the first attempt; 0: none
   double health_s = 60;       // between two looks of ms-diag at each node while the run trains; 0: none
-  bool replace_slow = false;  // nodes by spares: see Pace
-  bool shrink = false;        // with too few nodes, a run of ms-train with a smaller dp
+  bool replace_slow = false;  // nodes, where that costs less than they do: see Pace and watch::answer_slow()
+  double queue_wait_s = watch::kQueueWait_s;  // for the job to get other nodes
+  double ends_s = 0;                          // wall clock, when the job's time is up; 0: not known
+  bool shrink = false;                        // with too few nodes, a run of ms-train with a smaller dp
   WatchLimits limits = {};
   std::string program;       // ms-driver itself, for agents
   std::string munge_socket;  // for agents; empty: the usual one

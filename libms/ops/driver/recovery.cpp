@@ -67,4 +67,18 @@ Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
                                 : watch::wait_before_attempt_s(idle, false)};
 }
 
+watch::SlowNodes slow_node_of(const Pace::Slow& slow, const Ledger& ledger, double wall_s) {
+  watch::SlowNodes node{.times = slow.times(), .lasts_s = ledger.mean_slow_s(watch::kSlowLasts_s)};
+  double restarts_s = watch::kRestart_s;
+  int restarts = 1;
+  for (const AttemptEntry& attempt : ledger.attempts) {
+    if (attempt.recover_s <= 0) continue;
+    restarts_s += attempt.recover_s;
+    ++restarts;
+  }
+  node.restart_s = restarts_s / restarts;
+  if (wall_s > ledger.began_s) node.faults_per_s = (restarts - 1) / (wall_s - ledger.began_s);
+  return node;
+}
+
 }  // namespace ms::driver

@@ -1,4 +1,5 @@
-// Decides what follows the judgement of an attempt: another attempt, and when, or the end of the driver. Pure.
+// Decides what follows the judgement of an attempt: another attempt, and when, or the end of the driver; and how slow
+// nodes are answered. Pure.
 #pragma once
 
 #include <optional>
@@ -6,6 +7,7 @@
 
 #include "driver/judge.h"
 #include "driver/ledger.h"
+#include "driver/pace.h"
 #include "watch/recovery.h"
 
 namespace ms::driver {
@@ -24,5 +26,9 @@ struct Tried {
 };
 
 Recovery recovery_after(const Judgement& judgement, const Tried& tried);
+
+// The node of `slow` as watch::answer_slow() takes it, with the run's faults, restarts and slow nodes so far, each
+// beside a stated default.
+watch::SlowNodes slow_node_of(const Pace::Slow& slow, const Ledger& ledger, double wall_s);
 
 }  // namespace ms::driver

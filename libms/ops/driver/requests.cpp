@@ -6,9 +6,15 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "driver/driver.h"
+#include "driver/recovery.h"
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
+namespace {
+
+constexpr double kAskIdle_s = 600;  // between two questions to Slurm for idle nodes
+
+}  // namespace
 
 void Driver::answer_client(const Hub::Event& event) {
   if (event.kind != Hub::Kind::line) return;
@@ -70,9 +76,11 @@ std::string Driver::leave() {
 // Returns whether the job is queued; if it cannot be, the run continues with the nodes that it has.
 bool Driver::queue_after_save() {
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes
-  entry().cause = kResizesCause;
+  entry().cause = slow_node_.empty() ? kResizesCause : kSlowNode;
   save();
-  if (slurm_job_.queue_again(bad_nodes(), nodes_.gone(), 0)) {
+  std::vector<std::string> bad = bad_nodes();
+  if (!slow_node_.empty()) bad.push_back(slow_node_);
+  if (slurm_job_.queue_again(bad, nodes_.gone(), 0)) {
     result_ = static_cast<int>(ExitCode::stopped);
     return true;
   }
@@ -165,31 +173,66 @@ void Driver::heed_drains(double now_s) {
   save_and_go_on();
 }
 
-// Names a run that got slower, and replaces the node that this is due to, if that is known and wanted.
+// A node whose ranks wait for a device may wait for storage that all nodes share.
+std::string Driver::replaceable_slow_node() const {
+  return options_.replace_slow && pace_.slow() && pace_.slow()->state != 'D' ? pace_.slow()->node : "";
+}
+
+watch::SlowAnswer Driver::answer_slow(double now_s) {
+  watch::SlowNodes slow = slow_node_of(*pace_.slow(), ledger_, clock_.wall_s());
+  slow.spares = nodes_.pool().with(NodeRole::spare).size();
+  if (options_.ends_s > clock_.wall_s()) slow.left_s = options_.ends_s - clock_.wall_s();
+  if (requeues_left() > 0) slow.queue_wait_s = options_.queue_wait_s;
+  watch::SlowAnswer answer = watch::answer_slow(slow);
+  if (answer.action != watch::SlowAction::requeue) return answer;
+  // A job that is queued again without the node must not wait until that is repaired.
+  if (now_s - asked_idle_s_ >= kAskIdle_s) {
+    const std::optional<SlurmJob::Change> change = slurm_job_.change(sizes_.given_back());
+    has_idle_ = change && change->idle > 0;
+    asked_idle_s_ = now_s;
+  }
+  if (has_idle_) return answer;
+  slow.queue_wait_s.reset();
+  return watch::answer_slow(slow);
+}
+
+// Names a run that got slower, and leaves the node that this is due to, if that is known and wanted, and costs less.
 void Driver::heed_pace(double now_s) {
   if (phase_ != Phase::running || !attempt_->watcher) return;
   const bool was_slow = pace_.slow().has_value();
   const std::string was_node = was_slow ? pace_.slow()->node : "";
   pace_.step(attempt_->watcher->steps(), now_s);
   entry().slow_s = pace_.lost_s();
-  if (!pace_.slow()) return;
-  const Pace::Slow& slow = *pace_.slow();
-  if (!was_slow || (was_node.empty() && !slow.node.empty())) {
-    log::warn("driver", "{}", slow_text(slow));
+  const auto note = [&](const char* code, const std::string& node, const std::string& text) {
+    log::warn("driver", "{}", text);
     ledger_.add({.at_s = clock_.wall_s(),
-                 .code = "slow",
-                 .nodes = slow.node.empty() ? std::vector<std::string>() : std::vector{slow.node},
-                 .text = slow_text(slow)});
+                 .code = code,
+                 .nodes = node.empty() ? std::vector<std::string>() : std::vector{node},
+                 .text = text});
     save();
+  };
+  if (!pace_.slow()) {
+    kept_slow_.clear();
+    if (!was_node.empty()) note(kSlowEnded, was_node, fmt::format("steps are as fast as before {} was slow", was_node));
+    return;
+  }
+  const Pace::Slow& slow = *pace_.slow();
+  if (!was_slow || (was_node.empty() && !slow.node.empty())) note(kSlow, slow.node, slow_text(slow));
+  const std::string node = replaceable_slow_node();
+  if (node.empty() || resizes_ || asked_to_stop_) return;
+  const watch::SlowAnswer answer = answer_slow(now_s);
+  if (answer.action == watch::SlowAction::stay) {
+    if (std::exchange(kept_slow_, node) != node) note(kSlowStays, node, fmt::format("{} stays: {}", node, answer.why));
+    return;
   }
   const bool saves = is_ms_train(options_.launch.command);
-  if (!options_.replace_slow || slow.node.empty() || slow.state == 'D' || resizes_ || asked_to_stop_ ||
-      nodes_.pool().with(NodeRole::spare).empty() || (!saves && !attempt_->watcher->has_saved_since(slow.since_s)))
-    return;
-  slow_node_ = slow.node;
-  std::string why = fmt::format("the run leaves {} behind a checkpoint: {}", slow.node, slow.why);
+  if (!saves && !attempt_->watcher->has_saved_since(slow.since_s)) return;
+  slow_node_ = node;
+  leaves_ = answer.action == watch::SlowAction::requeue;
+  std::string why = fmt::format("the run leaves {} behind a checkpoint{}: {}; {}", node,
+                                leaves_ ? ", and the job is queued again" : "", slow.why, answer.why);
   if (!saves)
-    return alarm({.kind = AlarmKind::slow, .nodes = {slow.node}, .ranks = {}, .fault_s = now_s, .why = std::move(why)},
+    return alarm({.kind = AlarmKind::slow, .nodes = {node}, .ranks = {}, .fault_s = now_s, .why = std::move(why)},
                  now_s);
   log::warn("driver", "{}", why);
   save_and_go_on();

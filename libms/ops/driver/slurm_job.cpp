@@ -103,7 +103,9 @@ std::optional<SlurmJob::Change> SlurmJob::change(const std::set<std::string>& wi
              !node.is_drained_or_draining();
     }));
     return change;
-  } catch (const Error& error) { log::error("driver", "what SIGUSR1 means is not known: {}", error.message()); }
+  } catch (const Error& error) {
+    log::error("driver", "what the partition has become is not known: {}", error.message());
+  }
   return std::nullopt;
 }
 

@@ -96,5 +96,32 @@ TEST(Recovery, EndsAfterItsMostAttempts) {
   EXPECT_EQ(recovery_after(again, {.ledger = ledger, .attempts = 3, .retry = {.max_attempts = 3}}).code, kNoProgress);
 }
 
+TEST(Recovery, WeighsASlowNodeByTheLedger) {
+  const Pace::Slow pace{.usual_s = 2, .step_s = 5, .node = "n1", .state = 'T', .why = {}};
+  Ledger ledger = ledger_of({10});
+  ledger.began_s = 1000;
+  watch::SlowNodes slow = slow_node_of(pace, ledger, 1000);
+  EXPECT_EQ(slow.nodes, 1U);
+  EXPECT_EQ(slow.times, 2.5);
+  EXPECT_EQ(slow.lasts_s, watch::kSlowLasts_s);
+  EXPECT_EQ(slow.restart_s, watch::kRestart_s);
+  EXPECT_EQ(slow.faults_per_s, 0);
+
+  ledger = ledger_of({10, 20, 30});
+  ledger.began_s = 1000;
+  ledger.attempts[0].recover_s = 20;
+  ledger.attempts[1].recover_s = 40;
+  ledger.notes = {{.at_s = 1100, .code = kSlow, .nodes = {"n1"}, .text = ""},
+                  {.at_s = 1200, .code = kSlow, .nodes = {"n2"}, .text = ""},
+                  {.at_s = 1400, .code = kSlowEnded, .nodes = {"n1"}, .text = ""},
+                  {.at_s = 1500, .code = kSlow, .nodes = {"n1"}, .text = ""},
+                  {.at_s = 1600, .code = kSlowEnded, .nodes = {"n1"}, .text = ""},
+                  {.at_s = 1700, .code = kSlowEnded, .nodes = {"n3"}, .text = ""}};
+  slow = slow_node_of(pace, ledger, 3000);
+  EXPECT_EQ(slow.lasts_s, (watch::kSlowLasts_s + 300 + 100) / 3);
+  EXPECT_EQ(slow.restart_s, (watch::kRestart_s + 20 + 40) / 3);
+  EXPECT_EQ(slow.faults_per_s, 2.0 / 2000);
+}
+
 }  // namespace
 }  // namespace ms::driver
