@@ -167,8 +167,11 @@ const std::vector<ManSection> kSections{
        "ms-driver report prints it. While it cannot be written, the driver continues, and the job's comment has the "
        "reason why attempts do not begin or why the run ended, unless you set a comment of your own."},
       {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},
-      {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks, attempt-N.NODE.devices",
-       "Output of an attempt; the evidence for its verdict; stacks of a hung run; state of its nodes' devices."},
+      {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks, attempt-N.NODE.devices, attempt-N.ras.NODE.M",
+       "Output of an attempt; the evidence for its verdict; stacks of a hung run; state of its nodes' devices; report "
+       "M "
+       "of NCCL's RAS, if the run uses NCCL 2.24 or newer: agents of two nodes ask twice. ms-tracepp hang reads all of "
+       "them, and of several attempts only the newest."},
       {"events",
        "Notifications of --notify: interruptions with the reason and the accused nodes, and how the run ended. ms-diag "
        "notify --run RUN_DIR can also send them, from any machine that sees the directory."},

@@ -15,9 +15,9 @@ struct AgentOptions {
   std::vector<std::string> drivers;  // addresses, the first that answers counts
   std::string node;                  // what Slurm calls this node
   int job = 0;
-  std::string socket;     // of heartbeats; its directory is made
-  std::string evidence;   // a directory, where the stacks of all processes are written when a run hangs; empty: nowhere
-  double every_s = 0.25;  // between two reports: see report_every_s()
+  std::string socket;      // of heartbeats; its directory is made
+  std::string evidence;    // a directory, where a run that hangs leaves stacks and NCCL's reports; empty: nowhere
+  double every_s = 0.25;   // between two reports: see report_every_s()
   double patience_s = 60;  // without a driver
   std::string diag = "ms-diag";
   double health_s = 0;  // between two looks of ms-diag at this node; 0: none

@@ -124,6 +124,7 @@ std::optional<FlightNode> Attempt::flight_node(const std::optional<FlightVerdict
     for (const std::string& node : nodes) {
       if (!verdict->host.empty() && node == verdict->host.substr(0, verdict->host.find('.'))) return node;
     }
+    if (verdict->rank < 0) return "";
     for (const NodeTask& task : tasks) {
       if (task.task.rank == verdict->rank) return task.node;
     }

@@ -173,7 +173,11 @@ void Driver::look() {
   for (const std::string& node : attempt_->nodes) {
     if (!agents_.has(node)) continue;
     attempt_->awaited.insert(node);
-    agents_.order(node, {.what = "look", .attempt = entry().number});
+  }
+  // RAS knows all ranks at each node. Two nodes ask, because the cause may be in the one that asks.
+  for (const std::string& node : attempt_->awaited) {
+    const bool ras = node == *attempt_->awaited.begin() || node == *attempt_->awaited.rbegin();
+    agents_.order(node, {.what = "look", .attempt = entry().number, .ras = ras});
   }
 }
 
@@ -218,7 +222,14 @@ void Driver::settle(double now_s) {
   attempt_->ended_s = phase_s_ = now_s;
   phase_ = Phase::settling;
   const bool well = attempt_->ended_well();
-  if (!well) flight_.begin(flight_files(flight_prefix(std::getenv), entry().began_s), now_s);
+  if (well) return;
+  std::vector<std::string> files = flight_files(flight_prefix(std::getenv), entry().began_s);
+  // RAS was asked while the ranks hung.
+  if (attempt_->alarm && attempt_->alarm->kind == AlarmKind::hang) {
+    const std::vector<std::string> ras = flight_files(files_.ras(entry().number), entry().began_s);
+    files.insert(files.end(), ras.begin(), ras.end());
+  }
+  flight_.begin(files, now_s);
 }
 
 void Driver::finish_attempt(double now_s) {

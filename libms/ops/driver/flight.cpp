@@ -72,7 +72,7 @@ std::optional<FlightVerdict> read_flight_verdict(std::string_view output) {
     const Json& suspects = json->at("suspects");
     if (suspects.empty()) return std::nullopt;
     const Json& first = suspects[0];
-    return FlightVerdict{.rank = first.get<int>("rank"),
+    return FlightVerdict{.rank = first.at("rank").is_null() ? -1 : first.get<int>("rank"),
                          .host = first.get<std::string>("host"),
                          .confidence = first.get<double>("confidence"),
                          .mismatch = is_mismatch(*json, first),

@@ -1,4 +1,5 @@
-// PyTorch's flight recorders of a run that hung: finds what its ranks have dumped, and has ms-tracepp judge it.
+// PyTorch's flight recorders of a run that hung, and what NCCL's RAS reported of it: finds the files, and has
+// ms-tracepp judge them.
 #pragma once
 
 #include <functional>
@@ -12,8 +13,8 @@
 namespace ms::driver {
 
 struct FlightVerdict {
-  int rank = -1;
-  std::string host;  // empty: the dumps do not say
+  int rank = -1;     // not known: then the host is
+  std::string host;  // empty: not known
   double confidence = 0;
   // Ranks called different operations, or in another order: the program's mistake, whichever of them is right.
   bool mismatch = false;

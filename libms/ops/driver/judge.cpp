@@ -66,7 +66,9 @@ Judgement judged(Next next, std::string cause, int code, std::string why) {
 }
 
 bool is_mismatch(const std::optional<FlightNode>& flight) { return flight && flight->mismatch; }
-bool is_sure(const std::optional<FlightNode>& flight) { return flight && flight->confidence >= kSureFlight; }
+bool is_sure(const std::optional<FlightNode>& flight) {
+  return flight && flight->confidence >= kSureFlight && !flight->node.empty();
+}
 
 // No node is at fault. A race of the program's threads may not come again, so there is another attempt.
 Judgement judge_mismatch(const FlightNode& flight, int code) {

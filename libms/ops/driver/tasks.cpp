@@ -47,7 +47,7 @@ std::optional<std::string> text_of(std::string_view environment, std::string_vie
   return std::nullopt;
 }
 
-std::optional<int> variable_of(std::string_view environment, std::string_view name) {
+std::optional<int> number_of(std::string_view environment, std::string_view name) {
   const std::optional<std::string> text = text_of(environment, name);
   return text ? to_number<int>(*text) : std::nullopt;
 }
@@ -97,13 +97,16 @@ std::optional<Task> task_of(const Sysroot& root, int pid) {
   const std::string directory = fmt::format("/proc/{}", pid);
   if (!is_own(root, directory)) return std::nullopt;
   const std::string environment = environment_of(root, pid);
-  const std::optional<int> worker =
-      text_of(environment, "LOCAL_RANK") ? variable_of(environment, "RANK") : std::nullopt;
+  const std::optional<int> worker = text_of(environment, "LOCAL_RANK") ? number_of(environment, "RANK") : std::nullopt;
   return Task{.pid = pid,
-              .job = variable_of(environment, "SLURM_JOB_ID").value_or(-1),
-              .attempt = variable_of(environment, "MS_ATTEMPT").value_or(-1),
-              .rank = worker.value_or(variable_of(environment, "SLURM_PROCID").value_or(-1)),
+              .job = number_of(environment, "SLURM_JOB_ID").value_or(-1),
+              .attempt = number_of(environment, "MS_ATTEMPT").value_or(-1),
+              .rank = worker.value_or(number_of(environment, "SLURM_PROCID").value_or(-1)),
               .worker = worker.has_value()};
+}
+
+std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string_view name) {
+  return text_of(environment_of(root, pid), name);
 }
 
 std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct Task {
 
 // Reads what the environment of a process says; nullopt: it is gone, or another user's.
 std::optional<Task> task_of(const Sysroot& root, int pid);
+// A variable in the environment that a process began with; nullopt: it is not set there, or cannot be read.
+std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string_view name);
 // Every process of the attempt, with those that tasks started.
 std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt);
 // Sends SIGKILL to all of them and to those that they start meanwhile; returns how many there were.

@@ -68,10 +68,16 @@ std::string to_json(const Report& report) {
   if (report.clock_jump_s != 0) json["clock_jump_s"] = report.clock_jump_s;
   return json.dump();
 }
-std::string to_json(const Order& order) { return Json{{"order", order.what}, {"attempt", order.attempt}}.dump(); }
+std::string to_json(const Order& order) {
+  Json json{{"order", order.what}, {"attempt", order.attempt}};
+  if (order.ras) json["ras"] = true;
+  return json.dump();
+}
 Order read_order(const std::string& line) {
   return understand(line, [](const Json& json) {
-    return Order{.what = json.get<std::string>("order"), .attempt = json.get<int>("attempt")};
+    return Order{.what = json.get<std::string>("order"),
+                 .attempt = json.get<int>("attempt"),
+                 .ras = json.contains("ras") && json.get<bool>("ras")};
   });
 }
 

@@ -76,6 +76,7 @@ struct TaskEvidence {
 struct Order {
   std::string what;  // "kill", "look", "quit"
   int attempt = -1;  // whose tasks
+  bool ras = false;  // a look asks NCCL's RAS, too
 };
 struct Answer {
   std::string to;  // the order's `what`

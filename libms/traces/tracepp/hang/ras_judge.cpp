@@ -1,10 +1,15 @@
 // Implements judge_ras of witness_judge.h.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "tracepp/hang/witness_judge.h"
@@ -32,7 +37,8 @@ struct Lag {
 class RasJudge {
  public:
   explicit RasJudge(const std::vector<RasReport>& reports)
-      : last_(*std::ranges::max_element(reports, {}, &RasReport::file_ns)) {
+      : last_(*std::ranges::max_element(reports, {},
+                                        [](const RasReport& it) { return std::pair(it.file_ns, it.file); })) {
     for (const RasReport& report : reports)
       if (&report != &last_) earlier_.push_back(&report);
     for (const RasComm& comm : last_.comms) {
@@ -289,6 +295,42 @@ class RasJudge {
   Hang hang_;
 };
 
+// Returns the node of the files that agents of ms-driver write: "attempt-3.ras.node1.2"; empty: another file.
+std::string asking_node(const std::string& path) {
+  constexpr std::string_view kPart = ".ras.";
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::size_t at = name.find(kPart), end = name.rfind('.');
+  if (!name.starts_with("attempt-") || at == name.npos || end < at + kPart.size()) return "";
+  return name.substr(at + kPart.size(), end - at - kPart.size());
+}
+
+// Returns whether both name processes, and those most likely at fault are others.
+bool differ(const Hang& one, const Hang& other) {
+  const auto is_first = [](const Hang& hang, const HangSuspect& it) {
+    return it.confidence >= hang.suspects.front().confidence;
+  };
+  if (one.suspects.empty() || other.suspects.empty()) return false;
+  return std::ranges::none_of(one.suspects, [&](const HangSuspect& a) {
+    return is_first(one, a) && std::ranges::any_of(other.suspects, [&](const HangSuspect& b) {
+             return is_first(other, b) && a.host == b.host && a.pid == b.pid;
+           });
+  });
+}
+
+// Returns whether a process that is lost in one answer has answered in the reports of another node.
+bool sees(const std::vector<RasReport>& reports, const Hang& hang) {
+  std::set<ProcessId> lost;
+  for (const HangSuspect& it : hang.suspects)
+    if (it.reason == Reason::silent) lost.emplace(it.host, it.pid);
+  for (const RasReport& report : reports)
+    for (const RasComm& comm : report.comms)
+      for (const auto& [operation, counts] : comm.calls)
+        for (const RasCount& count : counts)
+          for (const Process& process : count.listed)
+            if (lost.contains(id_of(process))) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string process_name(const Process& process) {
@@ -299,6 +341,30 @@ std::string process_name(const Process& process) {
   return parts.empty() ? text : fmt::format("{} ({})", text, parts);
 }
 
-Hang judge_ras(const std::vector<RasReport>& reports) { return RasJudge(reports).judge(); }
+Hang judge_ras(const std::vector<RasReport>& reports) {
+  std::map<std::string, std::vector<RasReport>> by_node;  // that asked
+  for (const RasReport& report : reports) by_node[asking_node(report.file)].push_back(report);
+  std::vector<Hang> found;
+  for (const auto& [node, own] : by_node) found.push_back(RasJudge(own).judge());
+  if (found.size() == 1) return std::move(found.front());
+  std::vector<std::string> sentences;
+  bool contradict = false;
+  for (std::size_t i = 0; const auto& [node, own] : by_node) {
+    sentences.push_back(fmt::format("on {}: {}", plain_text(node, 60), found[i].sentence));
+    for (const Hang& other : found) contradict = contradict || differ(found[i], other);
+    for (const auto& [other, theirs] : by_node) contradict = contradict || (other != node && sees(theirs, found[i]));
+    ++i;
+  }
+  if (contradict) {
+    Hang hang;
+    hang.state = RunState::unknown;
+    hang.sentence =
+        fmt::format("what RAS reports on two nodes is contradictory, so nothing tells which rank is at fault; {}",
+                    fmt::join(sentences, "; "));
+    return hang;
+  }
+  const auto tells = [](const Hang& hang) { return hang.suspects.empty() ? 0.0 : hang.suspects.front().confidence; };
+  return std::move(*std::ranges::max_element(found, {}, tells));
+}
 
 }  // namespace ms::tracepp
