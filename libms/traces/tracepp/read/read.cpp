@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "tracepp/read/attempts.h"
 #include "tracepp/read/choose_recording.h"
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/formats.h"
@@ -26,12 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOwnEnding = ".mst";  // of the files of ms-train
-
-struct File {
-  std::string path;
-  bool named = false;  // by the user, not found in a directory
-  std::int64_t size_bytes = 0;
-};
 
 // The facts of a file about its run.
 struct Facts {
@@ -58,8 +53,8 @@ std::int64_t weight_of(const fs::path& file) {
   return error ? 0 : static_cast<std::int64_t>(std::min(size_bytes, kMost));
 }
 
-// `depth`: of directories below a named one.
-std::vector<File> list_files(const std::vector<std::string>& paths, int depth) {
+// `depth`: of directories below a named one; `num_earlier`: becomes the number of files of earlier attempts, left out.
+std::vector<File> list_files(const std::vector<std::string>& paths, int depth, std::size_t& num_earlier) {
   std::vector<File> files;
   std::error_code ignored;  // paths that vanished or cannot be examined are skipped
   const auto add_directory = [&](const fs::path& directory, int left, const auto& self) -> void {
@@ -84,6 +79,7 @@ std::vector<File> list_files(const std::vector<std::string>& paths, int depth) {
       files.push_back({.path = path, .named = true, .size_bytes = regular ? weight_of(path) : 0});
     }
   }
+  num_earlier = leave_out_earlier_attempts(files);
   return files;
 }
 
@@ -314,7 +310,8 @@ std::string where_traces_are(const std::vector<std::string>& paths) {
                      : "ms-train writes traces to trace.dir, or else to run.dir/trace, unless trace.enabled is false";
 }
 
-Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<Part>& parts, std::size_t files) {
+Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<Part>& parts, std::size_t files,
+                      std::size_t num_earlier) {
   std::vector<std::string> seen;
   for (const Part& part : parts) seen.insert(seen.end(), part.unusable.begin(), part.unusable.end());
   const std::string where = fmt::format("{}", fmt::join(paths, ", "));
@@ -324,6 +321,7 @@ Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<P
       "no traces in {}: {}", where,
       fmt::join(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(std::min(seen.size(), kShown)), "; "));
   if (seen.size() > kShown) text += fmt::format("; and {} more", seen.size() - kShown);
+  if (num_earlier > 0) text += fmt::format("; {} of earlier attempts left out", num_earlier);
   return user_error("trace.none", text, where_traces_are(paths));
 }
 
@@ -331,16 +329,21 @@ Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<P
 
 RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& options) {
   constexpr int kDeep = 6;  // such as profile_trace/iteration_10, plugins/profile/RUN
-  std::vector<File> files = list_files(paths, 1);
+  std::size_t num_earlier = 0;
+  std::vector<File> files = list_files(paths, 1, num_earlier);
   std::vector<Part> parts = read_parts(files, options);
   const auto is_read = [](const Part& part) { return !part.facts.empty() || part.trace.witnesses.size() > 0; };
   if (std::ranges::none_of(parts, is_read)) {
-    std::vector<File> deep = list_files(paths, kDeep);
+    std::size_t num_deep_earlier = 0;
+    std::vector<File> deep = list_files(paths, kDeep, num_deep_earlier);
     if (deep.size() > files.size() && !has_own_traces(paths)) {
       parts = read_parts(deep, options);
       files = std::move(deep);
+      num_earlier = num_deep_earlier;
     }
   }
+  if (num_earlier > 0 && !parts.empty())
+    parts[0].trace.problems["file of an earlier attempt, left out: name only its files to judge it"] += num_earlier;
   RunTrace logs = take_logs(parts);
   if (!logs.ranks.empty()) {
     logs.source = &kWatchdogLog;
@@ -359,7 +362,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   }
   const bool is_told = logs.witnesses.size() > 0 || std::ranges::any_of(parts, is_read);
   if (first == nullptr && logs.ranks.empty() && !(options.witnesses_suffice && is_told))
-    throw nothing_to_read(paths, parts, files.size());
+    throw nothing_to_read(paths, parts, files.size(), num_earlier);
   if (first == nullptr) {
     for (Part& part : parts) merge(logs, std::move(part.trace));
     return logs;
