@@ -150,12 +150,13 @@ TEST_F(Attempts, TwoNodesOnWhichRasAgrees) {
 
 // Each side of a network that is cut loses the other one.
 TEST_F(Attempts, TwoNodesOnWhichRasIsContradictoryAccuseNoRank) {
-  struct Row {
+  struct Answers {
     std::string one, other;
   };
-  for (const Row& row : {Row{ras(-1, {6, 7}), ras(-1, {0, 1})}, Row{ras(3), ras(5)}, Row{ras(-1, {7}), ras(-1)}}) {
-    put("attempt-1.ras.node1.1", row.one);
-    put("attempt-1.ras.node2.1", row.other);
+  for (const Answers& answers :
+       {Answers{ras(-1, {6, 7}), ras(-1, {0, 1})}, Answers{ras(3), ras(5)}, Answers{ras(-1, {7}), ras(-1)}}) {
+    put("attempt-1.ras.node1.1", answers.one);
+    put("attempt-1.ras.node2.1", answers.other);
     const Hang hang = found();
     EXPECT_THAT(hang.suspects, IsEmpty());
     EXPECT_EQ(hang.state, RunState::unknown);
