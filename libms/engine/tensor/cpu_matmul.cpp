@@ -300,9 +300,8 @@ class MatmulCache::Impl {
 
   // Below AVX-512 oneDNN has nothing but its older kernels; with AMX f32 is faster on tiles.
   void compute(const Matmul& op) {
-    const bool onednn_first =
-        op.a.dtype == DType::f32 && includes(isa_, dnnl::cpu_isa::avx512_core) && cpu_isa() != CpuIsa::amx_bf16;
-    if (onednn_first || !cpu_kernels().matmul(op, apply_gelu)) share(op);
+    const bool onednn_has = op.a.dtype == DType::f32 && includes(isa_, dnnl::cpu_isa::avx512_core);
+    if ((onednn_has && cpu_isa() != CpuIsa::amx_bf16) || !cpu_kernels().matmul(op, apply_gelu)) share(op);
   }
 
   void share(const Matmul& op) {

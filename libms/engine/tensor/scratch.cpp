@@ -34,7 +34,6 @@ class Pool {
       // The free blocks are all too small, so that another size of work has begun.
       for (const Block& block : free_) std::free(block.memory);
       free_.clear();
-      used_.reserve(used_.size() + 1);
       const std::size_t size = whole(bytes, kHugePage);
       free_.push_back({allocate(kHugePage, size), size});
       madvise(free_.back().memory, size, MADV_HUGEPAGE);  // a hint; failure costs only speed
@@ -42,6 +41,7 @@ class Pool {
     }
     used_.push_back(*fit);
     free_.erase(fit);
+    free_.reserve(free_.size() + used_.size());  // so that give() need not allocate
     return used_.back().memory;
   }
   // Returns whether the memory is of this pool.

@@ -2,9 +2,9 @@
 // chooses kernels and blocks by the number of rows there, and bits with them.
 //
 // An f32 x is the sum of three bf16: x1 = x rounded, x2 = x - x1 rounded, x3 = x - x1 - x2, which is exact. Of the nine
-// products of the parts of two numbers, the three smallest are left out: together they are below 2^-24 of the whole, as
-// the rounding of one f32 product is. The sum of six products on tiles takes 6/16 of the time of f32 instructions, and
-// rounds less often. (NVIDIA's cuBLAS does the same with nine products and calls it BF16x9; oneDNN and MKL know it as
+// pairs of parts of two numbers the three smallest are left out: together they are below 2^-24 of the whole, as the
+// rounding of one f32 multiplication is. Six pairs on tiles take 6/16 of the time of f32 instructions, and the sum
+// rounds less often. (NVIDIA's cuBLAS does the same with nine pairs and calls it BF16x9; oneDNN and MKL know it as
 // bf16x3 with fewer.) Different from f32 instructions: infinities and |x| > 3.39e38 give NaN, and parts below 2^-126
 // are taken for 0, so that |x| < 2^-102 has fewer than 24 bits.
 #include "tensor/cpu/blocked_matmul.h"

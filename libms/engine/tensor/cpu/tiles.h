@@ -100,11 +100,11 @@ MS_INLINE void store_sums(const SumsOf& c, float* data) {
 // c[16 * kDown][32] (+)= a b, `steps` tiles deep, for `count` blocks of as many rows; the left tiles of the next block
 // are `below`. Calls beside(block, step), whose instructions of other kinds cost little while tiles are multiplied.
 //
-// With three parts (tile_matmul.cpp) two tiles of each follow each other in a and b, and the six largest of the
-// products of the parts are added.
+// With three parts (tile_matmul.cpp) two tiles of each follow each other in a and b, and the six largest pairs of
+// parts are multiplied.
 //
 // The next tiles are loaded before sums are stored: a load waits for earlier stores to the same place of any page, and
-// these for the products.
+// these for the multiplications.
 template <bool kAdd, int kDown, int kParts, class Beside>
 MS_INLINE void tile_blocks(const TilesOf& a, Index below, const TilesOf& b, const SumsOf& c, Index steps, Index count,
                            Beside&& beside) {
