@@ -49,9 +49,7 @@ class Pool {
     const std::lock_guard lock(mutex_);
     const auto block = std::ranges::find(used_, memory, &Block::memory);
     if (block == used_.end()) return false;
-    try {
-      free_.push_back(*block);
-    } catch (const std::bad_alloc&) { std::free(memory); }
+    free_.push_back(*block);
     used_.erase(block);
     return true;
   }
