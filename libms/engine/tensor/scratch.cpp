@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
@@ -64,8 +65,8 @@ class Pool {
 };
 
 // Smaller ones come from the C library's own lists.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kPooledFrom = SIZE_MAX;  // it finds what is beyond a block, and used after its end
+#if defined(MS_ONE_ISA)
+constexpr std::size_t kPooledFrom = SIZE_MAX;  // sanitizers find what is beyond a block, or used after its end
 #else
 constexpr std::size_t kPooledFrom = 1 << 17;
 #endif
