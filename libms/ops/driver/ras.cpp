@@ -33,7 +33,7 @@ std::optional<T> number_in(std::string_view text, int base = 10) {
   return value;
 }
 
-// The ports of the tasks, none of those for which RAS is off.
+// The ports of the tasks, without those for which RAS is off.
 std::set<int> ras_ports(const Sysroot& root, const std::vector<Task>& tasks) {
   std::set<int> ports;
   for (const Task& task : tasks) {
