@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::string_view kHere = "roll here", kLate = "roll late", kFailed = "roll failed";
+constexpr std::string_view kHere = "roll here", kLate = "roll late", kFailed = "roll failed", kThrough = "roll through";
 // As many ranks look for all others, so that the store is not asked by everybody for everybody; the rest ask them.
 constexpr int kCallers = 4;
 constexpr milliseconds kAtOnce{0};
@@ -67,6 +67,8 @@ void RollCall::meet() {
   }
 }
 
+void RollCall::leave() { calls_.publish(kThrough, "1"); }
+
 // Looks for a rank's process, once; returns whether it is here.
 bool RollCall::look(int rank) {
   if (here_.contains(rank)) return true;
@@ -98,9 +100,13 @@ void RollCall::check(Time now) {
   for (const int peer : on_node_) {
     if (peer == rank_ || !look(peer) || !calls_.has_died(here_[peer])) continue;
     const ProcessId& process = here_[peer];
+    // A rank that came through may have refused its configuration. It says so itself, and the launcher ends the others.
+    const bool through = calls_.find(peer, kThrough, kAtOnce).has_value();
+    if (through && !ended_) ended_ = now;
+    if (through && now - *ended_ < kPatience) return;
     fail({Error("comm.peer_lost", Blame::peer,
-                fmt::format("rank {} (pid {} on {}) died before the ranks had joined in MPI_Init", peer, process.pid,
-                            process.host))
+                fmt::format("rank {} (pid {} on {}) {}", peer, process.pid, process.host,
+                            through ? "ended right after MPI_Init" : "died before the ranks had joined in MPI_Init"))
               .with_operation("MPI_Init")
               .with_rank(peer),
           process.host});

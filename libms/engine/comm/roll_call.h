@@ -55,9 +55,12 @@ class RollCall {
   // is better not asked (comm/store_pmix.h).
   void meet();
   // Called at short intervals until MPI_Init has returned. Throws Error("comm.peer_lost") where a process of this node
-  // has died, and Error("comm.deadline") where all have been here for the deadline, or some have not come for the
-  // longer of it and kStartDeadline; both name the ranks. Both are MissingRank where there is one.
+  // has died, kPatience later if it had left MPI_Init, and Error("comm.deadline") where all have been here for the
+  // deadline, or some have not come for the longer of it and kStartDeadline; both name the ranks. Both are MissingRank
+  // where there is one.
   void check(Time now);
+  // Called after MPI_Init has returned. A rank that ends later did not die in it.
+  void leave();
 
  private:
   bool look(int rank);
@@ -70,7 +73,7 @@ class RollCall {
   const Calls calls_;
   const Time begin_;
   std::map<int, ProcessId> here_;
-  std::optional<Time> all_here_, next_question_;
+  std::optional<Time> all_here_, next_question_, ended_;
   bool late_ = false;  // as published
 };
 

@@ -67,6 +67,19 @@ TEST_F(RollCallTest, SeesARankOfItsNodeDie) {
   EXPECT_EQ(rank, 2);
 }
 
+// It says itself why, such as a configuration that it refuses.
+TEST_F(RollCallTest, LeavesTimeToARankThatEndsAfterMpiHasStarted) {
+  const auto two = start(2, true), one = start(1, true);
+  one->check(kBegin + 100ms);
+  two->leave();
+  died_ = true;
+  std::optional<int> rank;
+  EXPECT_EQ(failure(*one, kBegin + 200ms, rank), "");
+  EXPECT_EQ(failure(*one, kBegin + 2100ms, rank), "");
+  EXPECT_THAT(failure(*one, kBegin + 2200ms, rank), testing::HasSubstr("ended right after MPI_Init"));
+  EXPECT_EQ(rank, 2);
+}
+
 TEST_F(RollCallTest, NamesTheRankThatDoesNotSayThatItStillWaits) {
   const auto zero = start(0, false), one = start(1, false), two = start(2, false), three = start(3, false);
   for (auto* roll : {zero.get(), one.get(), three.get()}) roll->check(kBegin + 2s);  // 2 is stopped
