@@ -145,9 +145,7 @@ void Service::launch(std::shared_ptr<Service> self) {
                             std::chrono::duration<double>(start_deadline_).count()));
   }
   started.get();
-  if (!roll_store) return;
-  roll->leave();
-  roll_store->close();
+  if (roll_store) roll->leave(), roll_store->close();
 }
 
 void Service::init() {
