@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/bpe_tokenizer.h"
+#include "data/file_tokenizer.h"
 #include "data/train_tokenizer.h"
 #include "data/utf8.h"
 #include "target.h"
@@ -30,7 +30,7 @@ std::string trained(std::string_view pattern) {
 }
 
 void tokenizer_json(std::string_view bytes) {
-  const data::BpeTokenizer tokenizer("t", bytes, {});
+  const data::FileTokenizer tokenizer("t", bytes, {});
   std::vector<std::int32_t> tokens;
   tokenizer.encode(kLesson, tokens);
   for (const std::int32_t id : tokens) expect(id >= 0 && id < tokenizer.vocab_size(), "a token is in the vocabulary");
@@ -59,9 +59,9 @@ std::vector<std::string> tokenizer_json_seeds() {
 
 void bpe_text(std::string_view bytes) {
   static const auto tokenizers = [] {
-    std::vector<std::unique_ptr<data::BpeTokenizer>> made;
+    std::vector<std::unique_ptr<data::FileTokenizer>> made;
     for (const char* pattern : {"gpt2", "llama3", "qwen2"})
-      made.push_back(std::make_unique<data::BpeTokenizer>(pattern, trained(pattern), std::nullopt));
+      made.push_back(std::make_unique<data::FileTokenizer>(pattern, trained(pattern), std::nullopt));
     return made;
   }();
   const std::string text(bytes);

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/user_path.h"
-#include "data/bpe_tokenizer.h"
+#include "data/file_tokenizer.h"
 
 namespace ms::data {
 namespace {
@@ -43,7 +43,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::opti
                        "use byte, or the path of a tokenizer.json");
     const std::string json = read_user_file(path, kMaxFileBytes);
     try {
-      return std::make_unique<BpeTokenizer>(path, json, end_of_document, with_template);
+      return std::make_unique<FileTokenizer>(path, json, end_of_document, with_template);
     } catch (const Error& error) { throw error.with_context(path); }
   }
   if (end_of_document)

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/json.h"
-#include "data/bpe_tokenizer.h"
 #include "data/encode.h"
+#include "data/file_tokenizer.h"
 #include "data/note.h"
 #include "data/token_file.h"
 #include "token_files.h"
@@ -35,7 +35,7 @@ TEST(TokenizerKinds, GiveTheIdsAndTextsOfTokenizers) {
   for (const Json& entry : kept()) {
     const Json* const file = entry.find("tokenizer");
     if (file == nullptr) continue;
-    const BpeTokenizer tokenizer("t", file->dump(), "</s>");
+    const FileTokenizer tokenizer("t", file->dump(), "</s>");
     for (const Json& row : entry.at("rows")) {
       ASSERT_EQ(tokens_of(tokenizer, row[0].text()), ids_of(row[1])) << row[0].dump();
       if (row.size() < 3) continue;
@@ -76,7 +76,7 @@ constexpr std::string_view kLlama2 = R"({"version": "1.0", "truncation": {"max_l
             "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "<0x0A>": 3, "_": 4, "a": 5, "_a": 6}, "merges": ["_ a"]}})";
 
 TEST(TokenizerKinds, FrameStandsAroundTexts) {
-  const BpeTokenizer with("t", kLlama2, {}), without("t", kLlama2, {}, false);
+  const FileTokenizer with("t", kLlama2, {}), without("t", kLlama2, {}, false);
   EXPECT_THAT(with.frame().begin, ElementsAre(1));
   EXPECT_THAT(with.frame().end, ElementsAre(2));
   EXPECT_THAT(without.frame().begin, IsEmpty());
@@ -132,7 +132,7 @@ TEST(TokenizerKinds, RefuseWhatIsNotDoneByName) {
     const std::size_t at = json.find(row.old);
     ASSERT_NE(at, std::string::npos) << row.old;
     json.replace(at, row.old.size(), row.with);
-    const Error error = thrown_by([&] { BpeTokenizer("t", json, {}); });
+    const Error error = thrown_by([&] { FileTokenizer("t", json, {}); });
     EXPECT_EQ(error.kind(), "data.tokenizer");
     EXPECT_THAT(error.message(), HasSubstr(row.message));
   }

@@ -74,7 +74,7 @@ TEST(TrainBpe, StopsWhereNothingIsLeftToMerge) {
   EXPECT_EQ(thrown_by([] { untrained_tokenizer("gpt5"); }).kind(), "data.pattern");
 }
 
-TEST(BpeTokenizer, SaysWhatItIs) {
+TEST(FileTokenizer, SaysWhatItIs) {
   const std::string json = tokenizer_json(small_spec());
   const auto tokenizer = made(json);
   EXPECT_EQ(tokenizer->vocab_size(), 270);
@@ -86,7 +86,7 @@ TEST(BpeTokenizer, SaysWhatItIs) {
   EXPECT_EQ(thrown_by([&] { tokenizer->decode(bad); }).kind(), "data.token");
 }
 
-TEST(BpeTokenizer, RoundTripsTextOfEachPattern) {
+TEST(FileTokenizer, RoundTripsTextOfEachPattern) {
   const std::string text =
       "It's 12345 lowest newer\r\n\n  wider\t\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80 \xc2\xa0! aaaaaaaaa";
   for (const char* pattern : {"gpt2", "llama3", "qwen2"}) {
@@ -96,7 +96,7 @@ TEST(BpeTokenizer, RoundTripsTextOfEachPattern) {
 }
 
 // A long word is merged by a queue, a short one by a scan.
-TEST(BpeTokenizer, LongWordsHaveTheTokensOfShortOnes) {
+TEST(FileTokenizer, LongWordsHaveTheTokensOfShortOnes) {
   const auto tokenizer = made(tokenizer_json(small_spec()));
   const std::vector<std::int32_t> tokens = encoded(*tokenizer, std::string(4000, 'a'));
   ASSERT_EQ(tokens.size(), 1000U);
@@ -104,7 +104,7 @@ TEST(BpeTokenizer, LongWordsHaveTheTokensOfShortOnes) {
   EXPECT_EQ(tokens[999], tokens[0]);
 }
 
-TEST(BpeTokenizer, ThreadsShareIt) {
+TEST(FileTokenizer, ThreadsShareIt) {
   const auto tokenizer = made(tokenizer_json(small_spec()));
   const std::vector<std::int32_t> expected = encoded(*tokenizer, kLesson);
   std::vector<std::vector<std::int32_t>> results(4);
@@ -118,7 +118,7 @@ TEST(BpeTokenizer, ThreadsShareIt) {
   for (const auto& result : results) EXPECT_EQ(result, expected);
 }
 
-TEST(BpeTokenizer, AddedTokensAreFoundAsTheirFlagsSay) {
+TEST(FileTokenizer, AddedTokensAreFoundAsTheirFlagsSay) {
   TokenizerSpec spec = small_spec("qwen2");
   const auto add = [&](AddedToken token) {
     token.id = static_cast<std::int32_t>(spec.vocab.size() + spec.added.size()) - 1;
@@ -213,7 +213,7 @@ TEST(AddedTokenFinder, TokensOfWhiteSpaceInWhatAnotherTook) {
   EXPECT_EQ(found, "a2111b");
 }
 
-TEST(BpeTokenizer, IgnoresMergesWhereTheFileSaysSo) {
+TEST(FileTokenizer, IgnoresMergesWhereTheFileSaysSo) {
   const std::string blank = "\xc4\xa0";
   std::string json = tokenizer_json(small_spec("llama3"));
   json = replaced(json, "\"es\"", "\"west\"");  // no merge makes it
@@ -222,7 +222,7 @@ TEST(BpeTokenizer, IgnoresMergesWhereTheFileSaysSo) {
   EXPECT_GT(encoded(*made(replaced(json, "\"ignore_merges\": true", "\"ignore_merges\": false")), "west").size(), 1U);
 }
 
-TEST(BpeTokenizer, AddsABlankAndReadsMergesAsStrings) {
+TEST(FileTokenizer, AddsABlankAndReadsMergesAsStrings) {
   const std::string json = tokenizer_json(small_spec());
   const auto with_blank = made(replaced(json, "\"add_prefix_space\": false", "\"add_prefix_space\": true"));
   const auto without = made(json);
@@ -233,7 +233,7 @@ TEST(BpeTokenizer, AddsABlankAndReadsMergesAsStrings) {
             encoded(*without, kLesson));
 }
 
-TEST(BpeTokenizer, RefusesWhatItWouldDoOtherwise) {
+TEST(FileTokenizer, RefusesWhatItWouldDoOtherwise) {
   const std::string json = tokenizer_json(small_spec());
   const struct {
     std::string_view old, with, message;

@@ -19,12 +19,12 @@
 
 namespace ms::data {
 
-class BpeTokenizer final : public Tokenizer {
+class FileTokenizer final : public Tokenizer {
  public:
   // `json` is the text of the file `name`. Error("data.tokenizer", user) as make_tokenizer().
-  BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
-               bool with_template = true);
-  ~BpeTokenizer() override;
+  FileTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
+                bool with_template = true);
+  ~FileTokenizer() override;
 
   std::string_view name() const override { return name_; }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(texts_.size()); }
@@ -41,8 +41,8 @@ class BpeTokenizer final : public Tokenizer {
  private:
   struct Scratch;
 
-  BpeTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
-               const std::optional<std::string>& end_of_document, bool with_template);
+  FileTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
+                const std::optional<std::string>& end_of_document, bool with_template);
   void encode_normalized(std::string_view text, bool is_first, std::vector<std::int32_t>& tokens,
                          Scratch& scratch) const;
   std::unique_ptr<Scratch> take_scratch() const;

@@ -1,4 +1,4 @@
-#include "data/bpe_tokenizer.h"
+#include "data/file_tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -109,18 +109,18 @@ std::int32_t end_of(const TokenizerSpec& spec, const std::vector<std::string>& s
 
 }  // namespace
 
-struct BpeTokenizer::Scratch {
+struct FileTokenizer::Scratch {
   std::string valid, normalized[2];
   Pattern::Scratch matching;
   Bpe::Scratch words;
 };
 
-BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
-                           bool with_template)
-    : BpeTokenizer(std::move(name), json, parse_tokenizer_json(json), end_of_document, with_template) {}
+FileTokenizer::FileTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
+                             bool with_template)
+    : FileTokenizer(std::move(name), json, parse_tokenizer_json(json), end_of_document, with_template) {}
 
-BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
-                           const std::optional<std::string>& end_of_document, bool with_template)
+FileTokenizer::FileTokenizer(std::string name, std::string_view json, const TokenizerSpec& spec,
+                             const std::optional<std::string>& end_of_document, bool with_template)
     : name_(std::move(name)),
       fingerprint_(hash_hex(xxh3_64(json))),
       normalizer_(spec.normalizer),
@@ -155,9 +155,9 @@ BpeTokenizer::BpeTokenizer(std::string name, std::string_view json, const Tokeni
     }
 }
 
-BpeTokenizer::~BpeTokenizer() = default;
+FileTokenizer::~FileTokenizer() = default;
 
-std::unique_ptr<BpeTokenizer::Scratch> BpeTokenizer::take_scratch() const {
+std::unique_ptr<FileTokenizer::Scratch> FileTokenizer::take_scratch() const {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return std::make_unique<Scratch>();
   std::unique_ptr<Scratch> scratch = std::move(free_.back());
@@ -165,7 +165,7 @@ std::unique_ptr<BpeTokenizer::Scratch> BpeTokenizer::take_scratch() const {
   return scratch;
 }
 
-bool BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
+bool FileTokenizer::encode(std::string_view text, std::vector<std::int32_t>& tokens) const {
   std::unique_ptr<Scratch> scratch = take_scratch();
   const std::string_view valid = valid_utf8(text, scratch->valid);
   const bool is_utf8 = valid.data() == text.data();
@@ -181,8 +181,8 @@ bool BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& toke
   return is_utf8;
 }
 
-void BpeTokenizer::encode_normalized(std::string_view text, bool is_first, std::vector<std::int32_t>& tokens,
-                                     Scratch& scratch) const {
+void FileTokenizer::encode_normalized(std::string_view text, bool is_first, std::vector<std::int32_t>& tokens,
+                                      Scratch& scratch) const {
   normalized_added_.split(
       text, scratch.matching,
       [&](std::string_view piece) {
@@ -192,7 +192,7 @@ void BpeTokenizer::encode_normalized(std::string_view text, bool is_first, std::
       [&](std::int32_t id) { tokens.push_back(id); });
 }
 
-std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens, bool goes_on) const {
+std::string FileTokenizer::decode(std::span<const std::int32_t> tokens, bool goes_on) const {
   std::string text;
   std::size_t strips = !goes_on && begin_.kind == DecoderStep::Kind::strip_text ? begin_.count : 0;
   bool is_first = !goes_on && begin_.kind == DecoderStep::Kind::strip_first;
