@@ -27,16 +27,19 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(byte);
 }
 
-// The text of a token, but for what is taken off where a text begins.
-std::string decoded(std::string token, const std::vector<DecoderStep>& steps, Pattern::Scratch& scratch) {
+// The text of a token that is the first of a text or another one, but for what Strip takes off.
+std::string decoded(std::string token, const std::vector<DecoderStep>& steps, bool is_first,
+                    Pattern::Scratch& scratch) {
+  using Kind = DecoderStep::Kind;
   for (const DecoderStep& step : steps) {
-    if (step.kind == DecoderStep::Kind::byte_level) {
+    if (step.kind == Kind::byte_level) {
       token = from_alphabet(token).value_or(token);
-    } else if (step.kind == DecoderStep::Kind::replace) {
+    } else if (step.kind == Kind::replace || step.kind == Kind::metaspace) {
       std::string result;
-      replace_matches(token, Needle(step.text, false), step.content, max_replaced_bytes(""), result, scratch);
+      const std::string_view content(is_first && step.kind == Kind::metaspace ? std::string_view() : step.content);
+      replace_matches(token, Needle(step.text, false), content, max_replaced_bytes(""), result, scratch);
       token = std::move(result);
-    } else if (step.kind == DecoderStep::Kind::byte_fallback) {
+    } else if (step.kind == Kind::byte_fallback) {
       if (const auto byte = byte_of(token)) token.assign(1, *byte);
     }
   }
@@ -128,17 +131,23 @@ FileTokenizer::FileTokenizer(std::string name, std::string_view json, const Toke
       bpe_(bpe_of(spec)),
       raw_added_(finder_of(spec, false)),
       normalized_added_(finder_of(spec, true)) {
-  texts_.reserve(spec.vocab.size() + spec.added.size());
-  Pattern::Scratch matching;
-  for (const std::string& token : spec.vocab) texts_.push_back(decoded(token, spec.decoder, matching));
-  if (!spec.decoder.empty()) begin_ = spec.decoder.back();
+  std::vector<std::string> contents = spec.vocab;
   std::vector<std::pair<std::int32_t, std::string>> special;
   for (const AddedToken& token : spec.added) {
     const auto id = static_cast<std::size_t>(token.id);
-    if (id >= texts_.size()) texts_.resize(id + 1);
-    texts_[id] = token.content;
+    if (id >= contents.size()) contents.resize(id + 1);
+    contents[id] = token.content;
     if (token.special) special.emplace_back(token.id, token.content);
   }
+  begin_ = spec.decoder.back();
+  Pattern::Scratch matching;
+  for (const std::string& content : contents) {
+    texts_.push_back(decoded(content, spec.decoder, false, matching));
+    if (begin_.kind == DecoderStep::Kind::metaspace)
+      first_texts_.push_back(decoded(content, spec.decoder, true, matching));
+  }
+  if (spec.is_byte_level)  // added tokens are text, not bytes in the alphabet
+    for (const AddedToken& token : spec.added) texts_[static_cast<std::size_t>(token.id)] = token.content;
   std::sort(special.begin(), special.end());
   for (auto& [id, text] : special) special_tokens_.push_back(std::move(text));
   end_of_document_ = end_of(spec, special_tokens_, end_of_document);
@@ -152,6 +161,7 @@ FileTokenizer::FileTokenizer(std::string name, std::string_view json, const Toke
                                      "of the {} of the file",
                                      id, vocab_size()));
       texts_[static_cast<std::size_t>(id)].clear();
+      if (!first_texts_.empty()) first_texts_[static_cast<std::size_t>(id)].clear();
     }
 }
 
@@ -195,15 +205,15 @@ void FileTokenizer::encode_normalized(std::string_view text, bool is_first, std:
 std::string FileTokenizer::decode(std::span<const std::int32_t> tokens, bool goes_on) const {
   std::string text;
   std::size_t strips = !goes_on && begin_.kind == DecoderStep::Kind::strip_text ? begin_.count : 0;
-  bool is_first = !goes_on && begin_.kind == DecoderStep::Kind::strip_first;
+  bool is_first = !goes_on && !first_texts_.empty();
   for (const std::int32_t id : tokens) {
     if (id < 0 || id >= vocab_size())
       throw user_error("data.token",
                        fmt::format("token {} is not one of the {} tokens of {}", id, vocab_size(), name_));
-    const std::string& token = texts_[static_cast<std::size_t>(id)];
-    text += token;
-    if (token.empty() || !std::exchange(is_first, false)) continue;
-    std::erase(text, ' ');
+    const auto at = static_cast<std::size_t>(id);
+    text += is_first ? first_texts_[at] : texts_[at];
+    // Tokens of the frame are not there.
+    is_first = is_first && first_texts_[at].empty() && texts_[at].empty();
   }
   for (; strips > 0 && text.starts_with(begin_.text); --strips) text.erase(0, begin_.text.size());
   return text;

@@ -1,4 +1,4 @@
-// Tokenizers of tokenizer.json files: byte-level BPE with the tokens that Hugging Face's tokenizers gives; the special
+// Tokenizers of tokenizer.json files, with the tokens that Hugging Face's tokenizers gives; the special
 // tokens that a template puts around the text are the frame.
 #pragma once
 
@@ -52,8 +52,9 @@ class FileTokenizer final : public Tokenizer {
   WordSplitter splitter_;
   Bpe bpe_;
   AddedTokenFinder raw_added_, normalized_added_;
-  std::vector<std::string> texts_;  // the bytes of each token
-  DecoderStep begin_;               // what is taken off the begin of a text
+  std::vector<std::string> texts_;        // the bytes of each token
+  std::vector<std::string> first_texts_;  // and where a text begins with it; empty if there is no difference
+  DecoderStep begin_;                     // what is taken off the begin of a text
   std::vector<std::string> special_tokens_;
   std::int32_t end_of_document_ = 0;
   Frame frame_;

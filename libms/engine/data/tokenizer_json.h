@@ -18,8 +18,8 @@ struct DecoderStep {
     replace,        // `content` in the place of `text`
     byte_fallback,  // <0x0A> is a byte
     fuse,
-    strip_text,   // the first `count` of `text` that all begins with
-    strip_first,  // blanks of the first token
+    strip_text,  // the first `count` of `text` that all begins with
+    metaspace,   // a blank in the place of `text`, and nothing in the first token
   };
   Kind kind = Kind::byte_level;
   std::string text = {}, content = {};

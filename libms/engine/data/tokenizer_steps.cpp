@@ -237,7 +237,7 @@ void add_decoder(const Step& step, TokenizerSpec& spec, DecoderStep made) {
   using Kind = DecoderStep::Kind;
   if (!spec.decoder.empty()) {
     const Kind last = spec.decoder.back().kind;
-    if (last == Kind::strip_text || last == Kind::strip_first || (last == Kind::fuse && made.kind != Kind::strip_text))
+    if (last == Kind::strip_text || last == Kind::metaspace || (last == Kind::fuse && made.kind != Kind::strip_text))
       refuse_field(step.path, "stands behind a step that puts tokens together");
   }
   spec.decoder.push_back(std::move(made));
@@ -262,8 +262,8 @@ void read_decoder_strip(const Step& step, TokenizerSpec& spec) {
 void read_decoder_metaspace(const Step& step, TokenizerSpec& spec) {
   const Metaspace meta = metaspace_of(step);
   if (!spec.decoder.empty()) refuse_field(step.path, "stands behind another step");
-  add_decoder(step, spec, {DecoderStep::Kind::replace, meta.replacement, " "});
-  if (meta.scheme != "never") add_decoder(step, spec, {.kind = DecoderStep::Kind::strip_first});
+  const auto kind = meta.scheme == "never" ? DecoderStep::Kind::replace : DecoderStep::Kind::metaspace;
+  add_decoder(step, spec, {kind, meta.replacement, " "});
 }
 
 template <DecoderStep::Kind kKind>

@@ -108,6 +108,23 @@ TEST(TokenizerKinds, EncodeWritesTheFrameOfEachDocument) {
   }
 }
 
+// The decoder takes the mark of a blank off the first token, and leaves real blanks, which vocabularies may have.
+TEST(TokenizerKinds, MetaspaceLeavesRealBlanks) {
+  std::string json(kLlama2);
+  const auto put = [&](std::string_view old, std::string_view with) { json.replace(json.find(old), old.size(), with); };
+  const std::size_t decoder = json.find("\"decoder\"");
+  json.replace(decoder, json.find("\"model\"") - decoder, R"("decoder": {"type": "Metaspace", "replacement": "_"}, )");
+  put("\"a\": 5", "\" _a b\": 5");
+  put("\"_a\": 6", "\"__a\": 6");
+  put("[\"_ a\"]", "[]");
+  const FileTokenizer tokenizer("t", json, {});
+  const auto text = [&](const std::vector<std::int32_t>& ids) { return tokenizer.decode(ids); };
+  EXPECT_EQ(text({1, 5, 5, 2}), " a b  a b");
+  EXPECT_EQ(text({6, 6}), "a  a");
+  EXPECT_EQ(text({4, 4}), " ");
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{5}, true), "  a b");
+}
+
 TEST(TokenizerKinds, RefuseWhatIsNotDoneByName) {
   const struct {
     std::string_view old, with, message;
