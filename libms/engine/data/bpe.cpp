@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <utility>
 
 #include "data/byte_alphabet.h"
 #include "data/utf8.h"
+#include "data/word_cache.h"
 
 namespace ms::data {
 namespace {
@@ -17,28 +17,9 @@ constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint64_t kNoPair = std::numeric_limits<std::uint64_t>::max();
 // Up to so many symbols, a look at all of them is faster than a queue.
 constexpr std::size_t kShortSymbols = 48;
-constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15U;  // 2^64 over the golden ratio
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32U | static_cast<std::uint32_t>(right);
-}
-
-std::uint64_t mixed(std::uint64_t value) {
-  value *= kMultiplier;
-  return value ^ value >> 32U;
-}
-
-// A hash of a few bytes.
-std::uint64_t word_hash(std::string_view word) {
-  std::uint64_t hash = word.size();
-  while (!word.empty()) {
-    std::uint64_t part = 0;
-    const std::size_t bytes = std::min(word.size(), sizeof part);
-    std::memcpy(&part, word.data(), bytes);
-    word.remove_prefix(bytes);
-    hash = mixed(hash ^ part);
-  }
-  return hash;
 }
 
 }  // namespace
@@ -54,7 +35,7 @@ Bpe::Bpe(BpeAlphabet alphabet, const std::vector<BpeMerge>& merges,
   std::uint32_t rank = 0;
   for (const BpeMerge& merge : merges) {
     const std::uint64_t key = pair_key(merge.left, merge.right);
-    std::size_t at = mixed(key) & mask;
+    std::size_t at = WordCache::mixed(key) & mask;
     while (slots_[at].pair != kNoPair && slots_[at].pair != key) at = (at + 1) & mask;
     slots_[at] = {key, rank++, merge.merged};
   }
@@ -63,7 +44,7 @@ Bpe::Bpe(BpeAlphabet alphabet, const std::vector<BpeMerge>& merges,
 const Bpe::Slot* Bpe::find(std::int32_t left, std::int32_t right) const {
   const std::uint64_t key = pair_key(left, right);
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t at = mixed(key) & mask; slots_[at].pair != kNoPair; at = (at + 1) & mask)
+  for (std::size_t at = WordCache::mixed(key) & mask; slots_[at].pair != kNoPair; at = (at + 1) & mask)
     if (slots_[at].pair == key) return &slots_[at];
   return nullptr;
 }
@@ -71,28 +52,6 @@ const Bpe::Slot* Bpe::find(std::int32_t left, std::int32_t right) const {
 std::uint32_t Bpe::rank_of(std::int32_t left, std::int32_t right) const {
   const Slot* const slot = find(left, right);
   return slot != nullptr ? slot->rank : kNoRank;
-}
-
-void Bpe::encode(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
-  using Word = Scratch::Word;
-  if (word.empty()) return;
-  if (word.size() > Word::kMaxBytes) {
-    merge(word, tokens, scratch);
-    return;
-  }
-  Word& cached = scratch.words_[word_hash(word) % Scratch::kCachedWords];
-  if (cached.num_bytes == word.size() && std::memcmp(cached.bytes.data(), word.data(), word.size()) == 0) {
-    tokens.insert(tokens.end(), cached.tokens.begin(), cached.tokens.begin() + cached.num_tokens);
-    return;
-  }
-  const std::size_t before = tokens.size();
-  merge(word, tokens, scratch);
-  const std::size_t added = tokens.size() - before;
-  if (added > Word::kMaxTokens) return;
-  cached.num_bytes = static_cast<std::uint8_t>(word.size());
-  cached.num_tokens = static_cast<std::uint8_t>(added);
-  std::memcpy(cached.bytes.data(), word.data(), word.size());
-  std::copy(tokens.begin() + static_cast<std::ptrdiff_t>(before), tokens.end(), cached.tokens.begin());
 }
 
 void Bpe::append_symbols(std::string_view word, std::vector<Scratch::Symbol>& symbols) const {
@@ -130,7 +89,7 @@ void Bpe::append_symbols(std::string_view word, std::vector<Scratch::Symbol>& sy
   if (waits) add(alphabet_.unknown);
 }
 
-void Bpe::merge(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
+void Bpe::encode(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
   if (!whole_words_.empty()) {
     const auto found = whole_words_.find(std::string(word));
     if (found != whole_words_.end()) {

@@ -28,27 +28,14 @@ struct BpeAlphabet {
 
 class Bpe {
  public:
-  // Memory of one thread's encoding: the words that it has seen last, with their tokens.
+  // Memory of one thread's encoding.
   class Scratch {
-   public:
-    Scratch() : words_(kCachedWords) {}
-
-   private:
     friend class Bpe;
-    static constexpr std::size_t kCachedWords = std::size_t{1} << 16U;  // 4 MiB
-    // A cache line; longer words, and those of more tokens, are merged each time.
-    struct alignas(64) Word {
-      static constexpr std::size_t kMaxBytes = 30, kMaxTokens = 8;
-      std::uint8_t num_bytes = 0, num_tokens = 0;
-      std::array<char, kMaxBytes> bytes{};
-      std::array<std::int32_t, kMaxTokens> tokens{};
-    };
     struct Symbol {
       std::int32_t token;
       std::uint32_t rank;  // of the merge with the next one
       std::size_t previous, next;
     };
-    std::vector<Word> words_;
     std::vector<Symbol> symbols_;
     std::vector<std::pair<std::uint32_t, std::size_t>> queue_;  // rank, symbol
   };
@@ -72,7 +59,6 @@ class Bpe {
   const Slot* find(std::int32_t left, std::int32_t right) const;
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
   void append_symbols(std::string_view word, std::vector<Scratch::Symbol>& symbols) const;
-  void merge(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const;
   void merge_short(std::vector<Scratch::Symbol>& symbols) const;
   void merge_long(Scratch& scratch) const;
 

@@ -12,6 +12,7 @@
 #include "data/byte_alphabet.h"
 #include "data/normalize.h"
 #include "data/utf8.h"
+#include "data/word_cache.h"
 
 namespace ms::data {
 namespace {
@@ -115,7 +116,8 @@ std::int32_t end_of(const TokenizerSpec& spec, const std::vector<std::string>& s
 struct FileTokenizer::Scratch {
   std::string valid, normalized[2];
   Pattern::Scratch matching;
-  Bpe::Scratch words;
+  WordCache words;
+  Bpe::Scratch bpe;
 };
 
 FileTokenizer::FileTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
@@ -196,8 +198,10 @@ void FileTokenizer::encode_normalized(std::string_view text, bool is_first, std:
   normalized_added_.split(
       text, scratch.matching,
       [&](std::string_view piece) {
-        splitter_.split(piece, is_first && piece.data() == text.data(), scratch.matching,
-                        [&](std::string_view word) { bpe_.encode(word, tokens, scratch.words); });
+        splitter_.split(piece, is_first && piece.data() == text.data(), scratch.matching, [&](std::string_view word) {
+          scratch.words.append(word, tokens,
+                               [&](std::string_view new_word) { bpe_.encode(new_word, tokens, scratch.bpe); });
+        });
       },
       [&](std::int32_t id) { tokens.push_back(id); });
 }
