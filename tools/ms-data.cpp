@@ -26,16 +26,19 @@ int main(int argc, char** argv) {
              "A tokenizer.json of Hugging Face with a BPE model. Ids are those of tokenizers. Each part may be:\n\n"
              "    part            kinds\n"
              "    model           BPE: byte level, byte_fallback, unk_token, fuse_unk, ignore_merges\n"
-             "    normalizer      NFC, Prepend, Replace (String, Regex)\n"
-             "    pre-tokenizer   ByteLevel, Digits, Metaspace, Punctuation,\n"
-             "                    Split (String, Regex; each behavior; invert)\n"
-             "    post-processor  ByteLevel, TemplateProcessing\n"
+             "    normalizer      BertNormalizer, Lowercase, NFC, NFD, Precompiled, Prepend,\n"
+             "                    Replace (String, Regex), Strip, StripAccents\n"
+             "    pre-tokenizer   BertPreTokenizer, ByteLevel (BPE only), Digits, Metaspace,\n"
+             "                    Punctuation, Split (String, Regex; each behavior; invert),\n"
+             "                    Whitespace, WhitespaceSplit\n"
+             "    post-processor  BertProcessing, ByteLevel, RobertaProcessing,\n"
+             "                    TemplateProcessing\n"
              "    decoder         ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip\n"
              "    added tokens    single_word, lstrip, rstrip, normalized, special"},
             {"Families", "GPT-2, GPT-NeoX, Llama 1 to 3, TinyLlama, Mistral 7B, Mixtral, Qwen, Gemma as BPE."},
             {"Ignored", "Saved truncation and padding: documents are neither cut nor padded. A dropout of 0."},
             {"Refused",
-             "Unigram (T5, XLM-R), WordPiece (BERT), Precompiled and all other kinds. The message names the part. "
+             "Unigram (T5, XLM-R), WordPiece (BERT) and all other kinds. The message names the part. "
              "Encode with the library that made the tokenizer, as Megatron's .bin and .idx, which ms-train reads."},
             {"Special tokens",
              "A template's tokens stand around each document; --no-template leaves them out. The token of --eod ends "

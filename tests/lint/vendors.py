@@ -23,7 +23,7 @@ VENDORS = [
     (r"simdjson\.h", r"libms/(traces/tracepp/read/json_objects\.h|engine/data/json_lines\.cpp)", 2),
     (r"sqlite3\.h", r"libms/traces/tracepp/read/nsys_sqlite\.cpp", 1),
     (r"pcre2\.h", r"libms/engine/data/pattern\.cpp", 1),
-    (r"utf8proc\.h", r"libms/engine/data/normalize\.cpp", 1),
+    (r"utf8proc\.h", r"libms/engine/data/unicode\.cpp", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/engine/ckpt/hdf5\.cpp", 1),
     (r"slurm/(slurm\w*|spank|smd_ns)\.h", r"spank/.*", None),  # not our room slurm
 ]

@@ -1,19 +1,13 @@
 #include "data/added_tokens.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "data/utf8.h"
 
 namespace ms::data {
 namespace {
-
-// Characters that Rust's regular expressions call \w: alphabetic ones, marks, decimal digits, connecting punctuation
-// and joiners. Of the alphabetic ones, those in no category of letters, marks or numbers are symbols in circles and the
-// like. Of the numbers, the decimal digits are those below; of the others, letters (Nl) belong to \w.
-constexpr std::string_view kWordCharacter = R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})"
-                                            "\xe2\x80\x8c\xe2\x80\x8d\xe2\x92\xb6-\xe2\x93\xa9"
-                                            "\xf0\x9f\x84\xb0-\xf0\x9f\x85\x89\xf0\x9f\x85\x90-\xf0\x9f\x85\xa9"
-                                            "\xf0\x9f\x85\xb0-\xf0\x9f\x86\x89]";
 
 std::uint64_t child_key(std::uint32_t node, char byte) {
   return std::uint64_t{node} << 8U | static_cast<unsigned char>(byte);
@@ -32,7 +26,7 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<std::pair<std::string, Adde
     ends_with_[static_cast<unsigned char>(text.back())] = true;
     rests.push_back({text, 0, static_cast<std::int32_t>(tokens_.size())});
     tokens_.push_back({text.size(), token});
-    if (token.single_word && !word_character_) word_character_.emplace(kWordCharacter);
+    if (token.single_word && !word_character_) word_character_.emplace(fmt::format("[{}]", kWordCharacters));
   }
   // One byte of each at a time: what a node falls back to is shorter, and complete.
   for (; !rests.empty(); std::erase_if(rests, [](const Rest& rest) { return rest.text.empty(); })) {

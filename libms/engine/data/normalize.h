@@ -1,19 +1,17 @@
-// The normalizer of a tokenizer.json, with the results of Hugging Face's tokenizers. Only normalize.cpp knows utf8proc.
+// The normalizer of a tokenizer.json, with the results of Hugging Face's tokenizers.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/charsmap.h"
 #include "data/pattern.h"
+#include "data/unicode.h"
 
 namespace ms::data {
-
-// The normalization form C of `text`, which is UTF-8: `text` itself where it has that form already, otherwise
-// `storage`, which becomes it. The tables are those of tokenizers, Unicode 9: later combining marks neither move nor
-// compose.
-std::string_view normalize_nfc(std::string_view text, std::string& storage);
 
 // A text or a pattern that is looked for: matches do not overlap, and none is empty.
 class Needle {
@@ -28,10 +26,12 @@ class Needle {
 };
 
 struct NormalizerStep {
-  enum class Kind { nfc, prepend, replace, replace_pattern };
+  enum class Kind { nfc, nfd, prepend, replace, replace_pattern, strip_left, strip_right, characters, charsmap };
   Kind kind = Kind::nfc;
   std::string content = {};  // is put before a text that is not empty, or in the place of
   std::string replaced = {};
+  CharacterMap map = nullptr;  // of each of the characters
+  std::shared_ptr<const Charsmap> charsmap = {};
 };
 
 class Normalizer {

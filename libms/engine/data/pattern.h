@@ -8,6 +8,15 @@
 
 namespace ms::data {
 
+// Members of a class: the characters that Rust's regular expressions call \w. They are alphabetic ones, marks, decimal
+// digits, connecting punctuation and joiners. Of the alphabetic ones, those in no category of letters, marks or numbers
+// are symbols in circles and the like. Of the numbers, the decimal digits are those below; of the others, letters (Nl)
+// belong to \w.
+inline constexpr std::string_view kWordCharacters = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})"
+                                                    "\xe2\x80\x8c\xe2\x80\x8d\xe2\x92\xb6-\xe2\x93\xa9"
+                                                    "\xf0\x9f\x84\xb0-\xf0\x9f\x85\x89\xf0\x9f\x85\x90-\xf0\x9f\x85\xa9"
+                                                    "\xf0\x9f\x85\xb0-\xf0\x9f\x86\x89";
+
 class Pattern {
  public:
   struct Match {

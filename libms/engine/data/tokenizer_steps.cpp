@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/tokenizer_step.h"
 #include "data/utf8.h"
 
 namespace ms::data {
@@ -16,18 +17,7 @@ namespace {
 constexpr std::size_t kMaxSteps = 16;  // of a Sequence, those of sequences in it counted
 constexpr std::uint64_t kMaxId = std::uint64_t{1} << 24U;
 
-// A step of a Sequence, or one that stands alone.
-struct Step {
-  const Json& json;
-  std::string path, type;
-};
-
-struct Row {
-  std::string_view type;
-  void (*read)(const Step& step, TokenizerSpec& spec);
-};
-
-void add_steps(const Json& json, const std::string& path, std::string_view members, std::vector<Step>& steps) {
+void add_steps(const Json& json, const std::string& path, std::string_view members, std::vector<TokenizerStep>& steps) {
   if (!json.is_object()) refuse_field(path, "is not an object");
   const Json* const type = json.find("type");
   if (type == nullptr || !type->is_string()) refuse_field(path + ".type", "is missing or not a string");
@@ -44,15 +34,15 @@ void add_steps(const Json& json, const std::string& path, std::string_view membe
     add_steps(member, fmt::format("{}[{}]", sequence.at(members), number++), members, steps);
 }
 
-void read_each(const Section& file, std::string_view key, std::string_view members, std::span<const Row> rows,
-               TokenizerSpec& spec) {
-  std::vector<Step> steps;
+void read_each(const Section& file, std::string_view key, std::string_view members,
+               std::span<const TokenizerStepRow> rows, TokenizerSpec& spec) {
+  std::vector<TokenizerStep> steps;
   if (const Json* const json = file.find(key)) add_steps(*json, std::string(key), members, steps);
-  for (const Step& step : steps) {
-    const auto row = std::ranges::find(rows, step.type, &Row::type);
+  for (const TokenizerStep& step : steps) {
+    const auto row = std::ranges::find(rows, step.type, &TokenizerStepRow::type);
     if (row == rows.end()) {
       std::string known;
-      for (const Row& each : rows) known += fmt::format("{}, ", each.type);
+      for (const TokenizerStepRow& each : rows) known += fmt::format("{}, ", each.type);
       refuse_field(step.path + ".type", fmt::format("is '{}'; known are {}Sequence", step.type, known));
     }
     if (key == "pre_tokenizer" && spec.is_byte_level) refuse_field(step.path, "stands behind ByteLevel");
@@ -60,35 +50,7 @@ void read_each(const Section& file, std::string_view key, std::string_view membe
   }
 }
 
-// {"String": "a"} or {"Regex": "a"}; returns whether it is a pattern, and the text.
-std::pair<bool, std::string> read_pattern(const Section& section) {
-  const Section pattern(section.get("pattern"), section.at("pattern"), {"Regex", "String"});
-  const bool is_pattern = pattern.find("Regex") != nullptr;
-  const std::string& text = pattern.text(is_pattern ? "Regex" : "String");
-  if (text.empty()) refuse_field(pattern.at(is_pattern ? "Regex" : "String"), "is empty");
-  return {is_pattern, text};
-}
-
-void read_nfc(const Step& step, TokenizerSpec& spec) {
-  const Section checked(step.json, step.path, {"type"});
-  spec.normalizer.push_back({});
-}
-
-void read_prepend(const Step& step, TokenizerSpec& spec) {
-  const Section section(step.json, step.path, {"type", "prepend"});
-  spec.normalizer.push_back({NormalizerStep::Kind::prepend, section.text("prepend")});
-}
-
-void read_replace(const Step& step, TokenizerSpec& spec) {
-  const Section section(step.json, step.path, {"type", "pattern", "content"});
-  auto [is_pattern, text] = read_pattern(section);
-  const auto kind = is_pattern ? NormalizerStep::Kind::replace_pattern : NormalizerStep::Kind::replace;
-  spec.normalizer.push_back({kind, section.text("content"), std::move(text)});
-}
-
-constexpr Row kNormalizers[] = {{"NFC", read_nfc}, {"Prepend", read_prepend}, {"Replace", read_replace}};
-
-void read_byte_level(const Step& step, TokenizerSpec& spec) {
+void read_byte_level(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section level(step.json, step.path, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
   if (level.flag("add_prefix_space", {})) spec.splits.push_back({SplitStep::Kind::prefix, " "});
   if (level.flag("use_regex", true)) spec.splits.push_back({SplitStep::Kind::pattern, std::string(kGpt2Pattern)});
@@ -108,14 +70,14 @@ SplitBehavior read_behavior(const Section& section, std::string_view key) {
   refuse_field(section.at(key), fmt::format("is '{}', which is no way to split", name));
 }
 
-void read_split(const Step& step, TokenizerSpec& spec) {
+void read_split(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section split(step.json, step.path, {"type", "pattern", "behavior", "invert"});
   auto [is_pattern, text] = read_pattern(split);
   spec.splits.push_back({is_pattern ? SplitStep::Kind::pattern : SplitStep::Kind::literal, std::move(text),
                          read_behavior(split, "behavior"), split.flag("invert", false)});
 }
 
-void read_digits(const Step& step, TokenizerSpec& spec) {
+void read_digits(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section digits(step.json, step.path, {"type", "individual_digits"});
   // With the numbers of Unicode 17.
   std::string pattern = "[\\p{N}\xf0\x91\xb7\xa0-\xf0\x91\xb7\xa9\xf0\x96\xbf\xb4-\xf0\x96\xbf\xb6]";
@@ -137,8 +99,7 @@ constexpr Range kLaterPunctuation[] = {
     {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff}, {0x12ff1, 0x12ff2}, {0x16d6d, 0x16d6f},
     {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1e5ff, 0x1e5ff}, {0x1e95e, 0x1e95f}};
 
-void read_punctuation(const Step& step, TokenizerSpec& spec) {
-  const Section punctuation(step.json, step.path, {"type", "behavior"});
+std::string punctuation_pattern() {
   std::string pattern = "(?![";
   for (const auto& [first, last] : kLaterPunctuation) {
     append_utf8(pattern, first);
@@ -146,10 +107,31 @@ void read_punctuation(const Step& step, TokenizerSpec& spec) {
     pattern += '-';
     append_utf8(pattern, last);
   }
-  pattern += "])[\\p{P}\\$\\+<=>\\^`\\|~\xe1\x99\xad\xf0\x91\x87\x89]";
+  return pattern + "])[\\p{P}\\$\\+<=>\\^`\\|~\xe1\x99\xad\xf0\x91\x87\x89]";
+}
+
+void read_punctuation(const TokenizerStep& step, TokenizerSpec& spec) {
+  const Section punctuation(step.json, step.path, {"type", "behavior"});
   const auto behavior =
       punctuation.find("behavior") == nullptr ? SplitBehavior::isolated : read_behavior(punctuation, "behavior");
-  spec.splits.push_back({SplitStep::Kind::pattern, std::move(pattern), behavior});
+  spec.splits.push_back({SplitStep::Kind::pattern, punctuation_pattern(), behavior});
+}
+
+// Words and what lies between them, without white space.
+void read_whitespace(const TokenizerStep& step, TokenizerSpec& spec) {
+  const Section checked(step.json, step.path, {"type"});
+  spec.splits.push_back(
+      {SplitStep::Kind::pattern, fmt::format(R"([{0}]+|[^\s{0}]+)", kWordCharacters), SplitBehavior::removed, true});
+}
+
+void read_whitespace_split(const TokenizerStep& step, TokenizerSpec& spec) {
+  const Section checked(step.json, step.path, {"type"});
+  spec.splits.push_back({SplitStep::Kind::pattern, R"(\s+)", SplitBehavior::removed});
+}
+
+void read_bert_words(const TokenizerStep& step, TokenizerSpec& spec) {
+  read_whitespace_split(step, spec);
+  spec.splits.push_back({SplitStep::Kind::pattern, punctuation_pattern()});
 }
 
 // Metaspace as a pre-tokenizer and as a decoder.
@@ -157,7 +139,7 @@ struct Metaspace {
   std::string replacement, scheme;
   bool splits;
 };
-Metaspace metaspace_of(const Step& step) {
+Metaspace metaspace_of(const TokenizerStep& step) {
   const Section section(step.json, step.path,
                         {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
   Metaspace made{section.text("replacement"), "always", section.flag("split", true)};
@@ -171,25 +153,36 @@ Metaspace metaspace_of(const Step& step) {
   return made;
 }
 
-void read_metaspace(const Step& step, TokenizerSpec& spec) {
+bool moves_begin(const NormalizerStep& step) {
+  using enum NormalizerStep::Kind;
+  if (step.kind == replace || step.kind == replace_pattern) return step.content.empty();
+  if (step.kind == characters) return step.map != lower_case;
+  return step.kind == prepend || step.kind == strip_left;
+}
+
+void read_metaspace(const TokenizerStep& step, TokenizerSpec& spec) {
   const Metaspace meta = metaspace_of(step);
   const bool is_first = meta.scheme == "first";
-  // Whether a text begins at the document's begin is known as long as nothing but its form has changed.
-  if (is_first && (!spec.splits.empty() || std::ranges::any_of(spec.normalizer, [](const NormalizerStep& before) {
-        return before.kind != NormalizerStep::Kind::nfc;
-      })))
-    refuse_field(step.path + ".prepend_scheme", "is 'first' behind other steps than NFC");
+  // Whether a text begins at the document's begin is known as long as that has not moved.
+  if (is_first && (!spec.splits.empty() || std::ranges::any_of(spec.normalizer, moves_begin)))
+    refuse_field(
+        step.path + ".prepend_scheme",
+        "is 'first' behind other steps than NFC, NFD, Precompiled, Lowercase, Strip on the right and a Replace "
+        "with a text");
   spec.splits.push_back({.kind = SplitStep::Kind::replace, .text = " ", .content = meta.replacement});
   if (meta.scheme != "never")
     spec.splits.push_back({is_first ? SplitStep::Kind::first_prefix : SplitStep::Kind::prefix, meta.replacement});
   if (meta.splits) spec.splits.push_back({SplitStep::Kind::literal, meta.replacement, SplitBehavior::merged_with_next});
 }
 
-constexpr Row kPreTokenizers[] = {{"ByteLevel", read_byte_level},
-                                  {"Digits", read_digits},
-                                  {"Metaspace", read_metaspace},
-                                  {"Punctuation", read_punctuation},
-                                  {"Split", read_split}};
+constexpr TokenizerStepRow kPreTokenizers[] = {{"BertPreTokenizer", read_bert_words},
+                                               {"ByteLevel", read_byte_level},
+                                               {"Digits", read_digits},
+                                               {"Metaspace", read_metaspace},
+                                               {"Punctuation", read_punctuation},
+                                               {"Split", read_split},
+                                               {"Whitespace", read_whitespace},
+                                               {"WhitespaceSplit", read_whitespace_split}};
 
 // One piece of a template, as {"SpecialToken": {"id": "<s>", "type_id": 0}}.
 void read_piece(const Json& json, const std::string& path, const Section& special, bool& has_text,
@@ -214,7 +207,7 @@ void read_piece(const Json& json, const std::string& path, const Section& specia
 }
 
 // The last template stands outermost.
-void read_template(const Step& step, TokenizerSpec& spec) {
+void read_template(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section section(step.json, step.path, {"type", "single", "pair", "special_tokens"});
   const Section special(section.get("special_tokens"), section.at("special_tokens"), {}, true);
   const Json& single = section.get("single");
@@ -230,10 +223,25 @@ void read_template(const Step& step, TokenizerSpec& spec) {
   spec.behind.insert(spec.behind.end(), behind.begin(), behind.end());
 }
 
-constexpr Row kPostProcessors[] = {{"ByteLevel", [](const Step&, TokenizerSpec&) {}},
-                                   {"TemplateProcessing", read_template}};
+// BertProcessing and RobertaProcessing: ["[CLS]", 101] stands before a text, and "sep" behind it.
+void read_cls_and_sep(const TokenizerStep& step, TokenizerSpec& spec) {
+  const Section section(step.json, step.path, {"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
+  const auto token = [&](std::string_view key) {
+    const Json& pair = section.get(key);
+    if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1].get<std::uint64_t>() >= kMaxId)
+      refuse_field(section.at(key), "is not a token and its id");
+    return static_cast<std::int32_t>(pair[1].get<std::uint64_t>());
+  };
+  spec.before.insert(spec.before.begin(), token("cls"));
+  spec.behind.push_back(token("sep"));
+}
 
-void add_decoder(const Step& step, TokenizerSpec& spec, DecoderStep made) {
+constexpr TokenizerStepRow kPostProcessors[] = {{"BertProcessing", read_cls_and_sep},
+                                                {"ByteLevel", [](const TokenizerStep&, TokenizerSpec&) {}},
+                                                {"RobertaProcessing", read_cls_and_sep},
+                                                {"TemplateProcessing", read_template}};
+
+void add_decoder(const TokenizerStep& step, TokenizerSpec& spec, DecoderStep made) {
   using Kind = DecoderStep::Kind;
   if (!spec.decoder.empty()) {
     const Kind last = spec.decoder.back().kind;
@@ -243,14 +251,14 @@ void add_decoder(const Step& step, TokenizerSpec& spec, DecoderStep made) {
   spec.decoder.push_back(std::move(made));
 }
 
-void read_decoder_replace(const Step& step, TokenizerSpec& spec) {
+void read_decoder_replace(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section section(step.json, step.path, {"type", "pattern", "content"});
   auto [is_pattern, text] = read_pattern(section);
   if (is_pattern) refuse_field(section.at("pattern"), "is not a String");
   add_decoder(step, spec, {DecoderStep::Kind::replace, std::move(text), section.text("content")});
 }
 
-void read_decoder_strip(const Step& step, TokenizerSpec& spec) {
+void read_decoder_strip(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section section(step.json, step.path, {"type", "content", "start", "stop"});
   const bool is_fused = !spec.decoder.empty() && spec.decoder.back().kind == DecoderStep::Kind::fuse;
   if (!is_fused) refuse_field(step.path, "does not stand behind Fuse");
@@ -259,7 +267,7 @@ void read_decoder_strip(const Step& step, TokenizerSpec& spec) {
   add_decoder(step, spec, {DecoderStep::Kind::strip_text, section.text("content"), "", section.count("start")});
 }
 
-void read_decoder_metaspace(const Step& step, TokenizerSpec& spec) {
+void read_decoder_metaspace(const TokenizerStep& step, TokenizerSpec& spec) {
   const Metaspace meta = metaspace_of(step);
   if (!spec.decoder.empty()) refuse_field(step.path, "stands behind another step");
   const auto kind = meta.scheme == "never" ? DecoderStep::Kind::replace : DecoderStep::Kind::metaspace;
@@ -267,21 +275,29 @@ void read_decoder_metaspace(const Step& step, TokenizerSpec& spec) {
 }
 
 template <DecoderStep::Kind kKind>
-void read_decoder(const Step& step, TokenizerSpec& spec) {
+void read_decoder(const TokenizerStep& step, TokenizerSpec& spec) {
   add_decoder(step, spec, {.kind = kKind});
 }
 
-constexpr Row kDecoders[] = {{"ByteFallback", read_decoder<DecoderStep::Kind::byte_fallback>},
-                             {"ByteLevel", read_decoder<DecoderStep::Kind::byte_level>},
-                             {"Fuse", read_decoder<DecoderStep::Kind::fuse>},
-                             {"Metaspace", read_decoder_metaspace},
-                             {"Replace", read_decoder_replace},
-                             {"Strip", read_decoder_strip}};
+constexpr TokenizerStepRow kDecoders[] = {{"ByteFallback", read_decoder<DecoderStep::Kind::byte_fallback>},
+                                          {"ByteLevel", read_decoder<DecoderStep::Kind::byte_level>},
+                                          {"Fuse", read_decoder<DecoderStep::Kind::fuse>},
+                                          {"Metaspace", read_decoder_metaspace},
+                                          {"Replace", read_decoder_replace},
+                                          {"Strip", read_decoder_strip}};
 
 }  // namespace
 
+std::pair<bool, std::string> read_pattern(const Section& section) {
+  const Section pattern(section.get("pattern"), section.at("pattern"), {"Regex", "String"});
+  const bool is_pattern = pattern.find("Regex") != nullptr;
+  const std::string& text = pattern.text(is_pattern ? "Regex" : "String");
+  if (text.empty()) refuse_field(pattern.at(is_pattern ? "Regex" : "String"), "is empty");
+  return {is_pattern, text};
+}
+
 void read_steps(const Section& file, TokenizerSpec& spec) {
-  read_each(file, "normalizer", "normalizers", kNormalizers, spec);
+  read_each(file, "normalizer", "normalizers", normalizer_rows(), spec);
   read_each(file, "pre_tokenizer", "pretokenizers", kPreTokenizers, spec);
   read_each(file, "post_processor", "processors", kPostProcessors, spec);
   read_each(file, "decoder", "decoders", kDecoders, spec);

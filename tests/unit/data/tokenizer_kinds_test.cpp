@@ -130,7 +130,9 @@ TEST(TokenizerKinds, RefuseWhatIsNotDoneByName) {
     std::string_view old, with, message;
   } rows[] = {
       {"\"BPE\"", "\"Unigram\"", "model.type: is 'Unigram'"},
-      {"\"Prepend\"", "\"Precompiled\"", "normalizer.normalizers[0].type: is 'Precompiled'"},
+      {"\"Prepend\"", "\"Nmt\"", "normalizer.normalizers[0].type: is 'Nmt'"},
+      {"\"type\": \"Prepend\", \"prepend\": \"_\"", "\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAQA\"",
+       "precompiled_charsmap: ends too early"},
       {"\"pre_tokenizer\": null", "\"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}", "pre_tokenizer.type"},
       {"\"pre_tokenizer\": null",
        "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}",

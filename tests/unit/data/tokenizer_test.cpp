@@ -243,7 +243,7 @@ TEST(FileTokenizer, RefusesWhatItWouldDoOtherwise) {
       {"\"padding\": null", "\"filling\": null", "filling: is not known"},
       {"\"padding\": null", "\"padding\": null, \"padding\": null", "'padding' is there twice"},
       {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model.type: is 'Unigram'"},
-      {"\"type\": \"BPE\"", "\"type\": \"Unigram\", \"unk_id\": 0", "model.type: is 'Unigram'"},
+      {"\"type\": \"BPE\"", "\"type\": \"WordLevel\", \"unk_id\": 0", "model.type: is 'WordLevel'"},
       {"\"dropout\": null", "\"dropout\": 0.1", "model.dropout: is not 0"},
       {"\"unk_token\": null", "\"unk_token\": \"<u>\"", "model.unk_token: is not in the vocabulary"},
       {"\"byte_fallback\": false", "\"byte_fallback\": 1", "model.byte_fallback: is not true or false"},
@@ -252,10 +252,11 @@ TEST(FileTokenizer, RefusesWhatItWouldDoOtherwise) {
       {"\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"", "model.end_of_word_suffix: is set"},
       {"\"ignore_merges\"", "\"ignores\"", "model.ignores: is not known"},
       {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "normalizer.type: is 'NFKC'"},
-      {"\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}", "post_processor.type"},
+      {"\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
+       "post_processor.cls: is missing"},
       {"\"decoder\": {\n    \"type\": \"ByteLevel\"", "\"decoder\": {\n    \"type\": \"Fuse\"",
        "decoder: is ByteLevel, and the pre-tokenizer is not"},
-      {"\"pretokenizers\": [", "\"pretokenizers\": [{\"type\": \"Whitespace\"}, ", "pretokenizers[0].type"},
+      {"\"pretokenizers\": [", "\"pretokenizers\": [{\"type\": \"UnicodeScripts\"}, ", "pretokenizers[0].type"},
       {"\"pretokenizers\": [",
        "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": "
        "\"Split\", \"invert\": false}, ",
@@ -336,7 +337,7 @@ TEST(NormalizeNfc, ComposesAsTokenizersDoes) {
   };
   for (const auto& row : rows) {
     std::string storage;
-    EXPECT_EQ(normalize_nfc(row.text, storage), row.composed);
+    EXPECT_EQ(normalize_form(row.text, NormalForm::c, storage), row.composed);
   }
 }
 

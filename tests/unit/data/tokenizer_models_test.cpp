@@ -1,0 +1,104 @@
+// The normalizers of tokenizer.json files, each by itself. What is expected is what Hugging Face's
+// tokenizers 0.23.3 gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/charsmap.h"
+#include "data/normalize.h"
+#include "token_files.h"
+
+namespace ms::data {
+namespace {
+
+// SentencePiece's table of: "a" U+0301 becomes U+00E1; CR and U+00A0 become a blank; "x" is left out.
+constexpr std::string_view kCharsmap =
+    "AAQAAAAwAAANDQAAAQAAgMwYAgCBBQAAAwAAgAAAAICgFQAACQAAAAgAAAALAAAACgAAAA0AAAAMAAAADwAAAA4AAAARAAAAEAAAABMAAA"
+    "ASAAAAFQAAABQAAAAXAAAAFgAAABkAAAAYAAAAGwAAABoAAAAdAAAAHAAAAB8AAAAeAAAAIQAAACAAAAAjAAAAIgAAACUAAAAkAAAAJwAA"
+    "ACYAAAApAAAAKAAAACsAAAAqAAAALQAAACwAAAAvAAAALgAAADEAAAAwAAAAMwAAADIAAAA1AAAANAAAADcAAAA2AAAAOQAAADgAAAA7AA"
+    "AAOgAAAD0AAAA8AAAAPwAAAD4AAABBAAAAQAAAAEMAAABCAAAARQAAAEQAAABHAAAARgAAAEkAAABIAAAASwAAAEoAAABNAAAATAAAAE8A"
+    "AABOAAAAUQAAAFAAAABTAAAAUgAAAFUAAABUAAAAVwAAAFYAAABZAAAAWAAAAFsAAABaAAAAXQAAAFwAAABfAAAAXgAAAGEAAABgAAAAYw"
+    "AAAGIAAABlAAAAZAAAAGcAAABmAAAAaQAAAGgAAABrAAAAagAAAG0AAABhiAIAbwAAAG4AAABxAAAAcAAAAHMAAAByAAAAeMkBAHQAAAB3"
+    "AAAAdgAAAHkAAAB4AAAAewAAAHoAAAB9AAAAfAAAAH8AAAB+AAAAgQAAAIAAAACDAAAAggAAAIUAAACEAAAAhwAAAIYAAACJAAAAiAAAAI"
+    "sAAACKAAAAjQAAAIwAAACPAAAAjgAAAJEAAACQAAAAkwAAAJIAAACVAAAAlAAAAJcAAACWAAAAmQAAAJgAAACbAAAAmgAAAJ0AAACcAAAA"
+    "nwAAAJ4AAAChAAAAoAAAAKMAAACiAAAApQAAAKQAAACnAAAApgAAAKkAAACoAAAAqwAAAKoAAACtAAAArAAAAK8AAACuAAAAsQAAALAAAA"
+    "CzAAAAsgAAALUAAAC0AAAAtwAAALYAAAC5AAAAuAAAALsAAAC6AAAAvQAAALwAAAC/AAAAvgAAAMEAAADAAAAAwwAAAMIAAADFAAAAxAAA"
+    "AMcAAADGAAAAyQAAAMgAAADLAAAAygAAAM0AAADMAAAAwqQBAM4AAADRAAAA0AAAANMAAADSAAAA1QAAANQAAADXAAAA1gAAANkAAADYAA"
+    "AA2wAAANoAAADdAAAA3AAAAN8AAADeAAAA4QAAAOAAAADjAAAA4gAAAOUAAADkAAAA5wAAAOYAAADpAAAA6AAAAOsAAADqAAAA7QAAAOwA"
+    "AADvAAAA7gAAAPEAAADwAAAA8wAAAPIAAAD1AAAA9AAAAPcAAAD2AAAA+QAAAPgAAAD7AAAA+gAAAP0AAAD8AAAA/wAAAP4AAAAAIADDoQ"
+    "A=";
+
+TEST(Charsmap, ReplacesGraphemesOrTheirCharacters) {
+  const Charsmap map(kCharsmap);
+  const std::pair<std::string_view, std::string_view> rows[] = {
+      {"", ""},
+      {"a\xcc\x81", "\xc3\xa1"},
+      {"a\xcc\x81\xcc\x82", "\xc3\xa1"},                           // all of the grapheme is replaced
+      {"a\xcc\x81\xcc\x82\xcc\x82", "a\xcc\x81\xcc\x82\xcc\x82"},  // it has too many bytes
+      {"a\r\nb\r", "a b "},
+      {"x\xcc\x81y", "y"},
+      {"\xc2\xa0\xcc\x81!", " !"},
+      {"\xc2\xa0\xe1\xab\x93!", " !"},  // U+1AD3 is a mark of Unicode 17
+      {"\xd8\x80\xc2\xa0", "\xd8\x80 "},
+  };
+  for (const auto& [text, expected] : rows) {
+    std::string result;
+    map.append(text, result);
+    EXPECT_EQ(result, expected) << text;
+  }
+}
+
+TEST(Charsmap, RefusesWhatIsDamaged) {
+  for (const std::string_view bad : {"", "AAQ", "AAQAAAAg", "A*AA", "////////"})
+    EXPECT_EQ(thrown_by([&] { Charsmap map(bad); }).kind(), "data.tokenizer") << bad;
+  for (std::size_t i = 8; i < kCharsmap.size(); i += 3) {  // whatever changes, nothing is read outside of it
+    std::string changed(kCharsmap);
+    changed[i] = changed[i] == 'z' ? 'y' : 'z';
+    try {
+      std::string result;
+      Charsmap(changed).append("a\xcc\x81 x\r\n\xc2\xa0", result);
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), "data.tokenizer"); }
+  }
+}
+
+std::string normalized(const std::vector<NormalizerStep>& steps, std::string_view text) {
+  Pattern::Scratch scratch;
+  std::string storage[2];
+  return std::string(Normalizer(steps).normalize(text, storage, scratch));
+}
+
+NormalizerStep each(CharacterMap map) { return {.kind = NormalizerStep::Kind::characters, .map = map}; }
+
+TEST(Normalizer, DoesWhatBertAsksFor) {
+  using Kind = NormalizerStep::Kind;
+  const std::vector<NormalizerStep> bert{
+      each(clean), each(spaced_chinese), {Kind::nfd}, each(without_nonspacing_marks), each(lower_case)};
+  const std::pair<std::string, std::string> rows[] = {
+      {std::string("\xc3\x89t\xc3\xa9\0\a\tx\xe2\x80\x8d\xef\xbf\xbd", 15), "ete x"},
+      {"\xe4\xb8\xad\xe6\x96\x87", " \xe4\xb8\xad  \xe6\x96\x87 "},
+      {"\xc4\xb0I\xce\xa3", "ii\xcf\x83"},                               // I with a dot, sigma
+      {"\xed\x95\x9c\xcc\x81", "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab"},  // Hangul is not composed again
+      {"\xe1\xb2\x89\xe0\xa2\x97\xcc\x81", "\xe1\xb2\x8a\xe0\xa2\x97"},  // a mark of Unicode 16 stays
+      {"a\v\f\xc2\x85"
+       "b",
+       "ab"},
+  };
+  for (const auto& [text, expected] : rows) EXPECT_EQ(normalized(bert, text), expected) << text;
+  EXPECT_EQ(normalized({each(lower_case)}, "\xc4\xb0"), "i\xcc\x87");
+  EXPECT_EQ(normalized({each(without_marks)},
+                       "a\xcc\x81\xe0\xa4\xbe\xe2\x83\x9d"
+                       "b"),
+            "ab");  // of all categories
+}
+
+// Each step works on what the one before it left, wherever that lies.
+TEST(Normalizer, StripsBothEndsOfWhatOtherStepsMade) {
+  using Kind = NormalizerStep::Kind;
+  const NormalizerStep double_a{Kind::replace, "aa", "a"};
+  EXPECT_EQ(normalized({{Kind::strip_left}, {Kind::strip_right}}, " \xe3\x80\x80 a b\n\xc2\xa0"), "a b");
+  EXPECT_EQ(normalized({double_a, {Kind::strip_left}, double_a, {Kind::strip_right}, double_a}, "  a b "),
+            "aaaaaaaa b");
+  EXPECT_EQ(normalized({{Kind::strip_left}, {Kind::strip_right}}, " \n "), "");
+}
+
+}  // namespace
+}  // namespace ms::data
