@@ -23,9 +23,10 @@ int main(int argc, char** argv) {
       .sections = {
           {"TOKENIZERS",
            {{"Read",
-             "A tokenizer.json of Hugging Face with a BPE model. Ids are those of tokenizers. Each part may be:\n\n"
+             "A tokenizer.json of Hugging Face. Ids are those of tokenizers. Each part may be:\n\n"
              "    part            kinds\n"
              "    model           BPE: byte level, byte_fallback, unk_token, fuse_unk, ignore_merges\n"
+             "                    Unigram: unk_id, byte_fallback; WordPiece\n"
              "    normalizer      BertNormalizer, Lowercase, NFC, NFD, Precompiled, Prepend,\n"
              "                    Replace (String, Regex), Strip, StripAccents\n"
              "    pre-tokenizer   BertPreTokenizer, ByteLevel (BPE only), Digits, Metaspace,\n"
@@ -33,12 +34,16 @@ int main(int argc, char** argv) {
              "                    Whitespace, WhitespaceSplit\n"
              "    post-processor  BertProcessing, ByteLevel, RobertaProcessing,\n"
              "                    TemplateProcessing\n"
-             "    decoder         ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip\n"
+             "    decoder         ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip,\n"
+             "                    WordPiece\n"
              "    added tokens    single_word, lstrip, rstrip, normalized, special"},
-            {"Families", "GPT-2, GPT-NeoX, Llama 1 to 3, TinyLlama, Mistral 7B, Mixtral, Qwen, Gemma as BPE."},
+            {"Families",
+             "GPT-2, GPT-NeoX, Llama 1 to 3, TinyLlama, Mistral 7B, Mixtral, Qwen, Gemma as BPE; T5 and XLM-R as "
+             "Unigram; "
+             "BERT as WordPiece."},
             {"Ignored", "Saved truncation and padding: documents are neither cut nor padded. A dropout of 0."},
             {"Refused",
-             "Unigram (T5, XLM-R), WordPiece (BERT) and all other kinds. The message names the part. "
+             "WordLevel, a file without a decoder, and all other kinds. The message names the part. "
              "Encode with the library that made the tokenizer, as Megatron's .bin and .idx, which ms-train reads."},
             {"Special tokens",
              "A template's tokens stand around each document; --no-template leaves them out. The token of --eod ends "

@@ -53,8 +53,34 @@ constexpr std::string_view kFallback =
   "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "fuse_unk": true,
             "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "<0x0A>": 3, "_": 4, "a": 5, "_a": 6}, "merges": ["_ a"]}})";
 
+// As T5 has it.
+constexpr std::string_view kUnigram =
+    R"({"version": "1.0", "added_tokens": [{"id": 1, "content": "</s>", "special": true,
+  "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}],
+  "normalizer": {"type": "Sequence", "normalizers": [
+    {"type": "NFD"}, {"type": "StripAccents"},
+    {"type": "Strip", "strip_left": false, "strip_right": true}]},
+  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+    {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": true}]},
+  "post_processor": null, "decoder": {"type": "Metaspace", "replacement": "_"},
+  "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true,
+            "vocab": [["<unk>", 0], ["</s>", 0], ["_", -2.5], ["lo", -3.25e0], ["low", -4], ["<0x72>", 0]]}})";
+// As BERT has it.
+constexpr std::string_view kWordPiece =
+    R"({"version": "1.0", "added_tokens": [{"id": 1, "content": "[SEP]", "special": true,
+  "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}],
+  "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+                 "lowercase": true},
+  "pre_tokenizer": {"type": "BertPreTokenizer"},
+  "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 2]},
+  "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+  "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {"[UNK]": 0, "[SEP]": 1, "[CLS]": 2, "low": 3, "##er": 4, "'": 5}}})";
+
 std::vector<std::string> tokenizer_json_seeds() {
-  return {trained("gpt2"), trained("llama3"), trained("qwen2"), std::string(kFallback)};
+  return {trained("gpt2"),        trained("llama3"),     trained("qwen2"),
+          std::string(kFallback), std::string(kUnigram), std::string(kWordPiece)};
 }
 
 void bpe_text(std::string_view bytes) {
@@ -85,7 +111,8 @@ const Target kTargets[] = {
      tokenizer_json,
      tokenizer_json_seeds,
      {"\"merges\"", "\"vocab\"", "\"Regex\"", "\"Split\"", "\"NFC\"", "\"Metaspace\"", "\"Replace\"", "\"Removed\"",
-      "\"first\"", "\"normalized\": true", "{1,3}", "(?!", "[^\\\\s]"}},
+      "\"Unigram\"", "\"WordPiece\"", "\"Lowercase\"", "\"StripAccents\"", "\"Whitespace\"", "\"first\"",
+      "\"normalized\": true", "{1,3}", "(?!", "[^\\\\s]"}},
     {"bpe_text",
      bpe_text,
      bpe_text_seeds,

@@ -17,7 +17,7 @@
 namespace ms::data {
 namespace {
 
-constexpr std::string_view kUsualEnds[] = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "</s>", "<eos>"};
+constexpr std::string_view kUsualEnds[] = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "</s>", "<eos>", "[SEP]"};
 
 // The byte of "<0x0A>".
 std::optional<char> byte_of(std::string_view token) {
@@ -26,6 +26,18 @@ std::optional<char> byte_of(std::string_view token) {
   const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
   if (error != std::errc() || end != token.data() + 5) return {};
   return static_cast<char>(byte);
+}
+
+// As the decoder WordPiece does it, in this order.
+void clean_up(std::string& token, Pattern::Scratch& scratch) {
+  constexpr std::pair<std::string_view, std::string_view> kClean[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [text, content] : kClean) {
+    std::string result;
+    replace_matches(token, Needle(std::string(text), false), content, max_replaced_bytes(token), result, scratch);
+    token = std::move(result);
+  }
 }
 
 // The text of a token that is the first of a text or another one, but for what Strip takes off.
@@ -40,6 +52,9 @@ std::string decoded(std::string token, const std::vector<DecoderStep>& steps, bo
       const std::string_view content(is_first && step.kind == Kind::metaspace ? std::string_view() : step.content);
       replace_matches(token, Needle(step.text, false), content, max_replaced_bytes(""), result, scratch);
       token = std::move(result);
+    } else if (step.kind == Kind::word_piece) {
+      if (!is_first) token = token.starts_with(step.text) ? token.substr(step.text.size()) : " " + token;
+      if (step.count == 1) clean_up(token, scratch);
     } else if (step.kind == Kind::byte_fallback) {
       if (const auto byte = byte_of(token)) token.assign(1, *byte);
     }
@@ -47,9 +62,21 @@ std::string decoded(std::string token, const std::vector<DecoderStep>& steps, bo
   return token;
 }
 
+// The tokens of single bytes; -1: there is none.
+std::array<std::int32_t, 256> fallback_of(const TokenizerSpec& spec) {
+  std::array<std::int32_t, 256> fallback;
+  fallback.fill(-1);
+  for (std::size_t id = 0; spec.byte_fallback && id < spec.vocab.size(); ++id)
+    if (const auto byte = byte_of(spec.vocab[id]);
+        byte && spec.vocab[id] == fmt::format("<0x{:02X}>", static_cast<unsigned char>(*byte)))
+      fallback[static_cast<unsigned char>(*byte)] = static_cast<std::int32_t>(id);
+  return fallback;
+}
+
 Bpe bpe_of(const TokenizerSpec& spec) {
   std::unordered_map<std::string, std::int32_t> words;
   BpeAlphabet alphabet;
+  alphabet.fallback = fallback_of(spec);
   alphabet.is_byte_level = spec.is_byte_level;
   alphabet.unknown = spec.unknown;
   alphabet.fuse_unknown = spec.fuse_unknown;
@@ -57,10 +84,6 @@ Bpe bpe_of(const TokenizerSpec& spec) {
     const auto id = static_cast<std::int32_t>(i);
     const std::string& token = spec.vocab[i];
     std::optional<std::string> word = spec.is_byte_level ? from_alphabet(token) : token;
-    if (spec.byte_fallback)
-      if (const auto byte = byte_of(token);
-          byte && token == fmt::format("<0x{:02X}>", static_cast<unsigned char>(*byte)))
-        alphabet.fallback[static_cast<unsigned char>(*byte)] = id;
     if (!word) continue;  // no word is this token
     if (spec.is_byte_level && word->size() == 1) alphabet.bytes[static_cast<unsigned char>((*word)[0])] = id;
     if (!spec.is_byte_level && code_point_at(*word, 0).bytes == word->size())
@@ -68,6 +91,16 @@ Bpe bpe_of(const TokenizerSpec& spec) {
     if (spec.ignore_merges) words.emplace(std::move(*word), id);
   }
   return Bpe(std::move(alphabet), spec.merges, std::move(words));
+}
+
+FileTokenizer::Model model_of(const TokenizerSpec& spec) {
+  switch (spec.model) {
+    case TokenizerSpec::Model::unigram: return Unigram(spec.vocab, spec.scores, spec.unknown, fallback_of(spec));
+    case TokenizerSpec::Model::word_piece:
+      return WordPiece(spec.vocab, spec.part_prefix, spec.unknown, spec.max_word_characters);
+    case TokenizerSpec::Model::bpe: break;
+  }
+  return bpe_of(spec);
 }
 
 AddedTokenFinder finder_of(const TokenizerSpec& spec, bool normalized) {
@@ -118,6 +151,7 @@ struct FileTokenizer::Scratch {
   Pattern::Scratch matching;
   WordCache words;
   Bpe::Scratch bpe;
+  Unigram::Scratch unigram;
 };
 
 FileTokenizer::FileTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
@@ -130,7 +164,7 @@ FileTokenizer::FileTokenizer(std::string name, std::string_view json, const Toke
       fingerprint_(hash_hex(xxh3_64(json))),
       normalizer_(spec.normalizer),
       splitter_(spec.splits),
-      bpe_(bpe_of(spec)),
+      model_(model_of(spec)),
       raw_added_(finder_of(spec, false)),
       normalized_added_(finder_of(spec, true)) {
   std::vector<std::string> contents = spec.vocab;
@@ -145,7 +179,7 @@ FileTokenizer::FileTokenizer(std::string name, std::string_view json, const Toke
   Pattern::Scratch matching;
   for (const std::string& content : contents) {
     texts_.push_back(decoded(content, spec.decoder, false, matching));
-    if (begin_.kind == DecoderStep::Kind::metaspace)
+    if (begin_.kind == DecoderStep::Kind::metaspace || begin_.kind == DecoderStep::Kind::word_piece)
       first_texts_.push_back(decoded(content, spec.decoder, true, matching));
   }
   if (spec.is_byte_level)  // added tokens are text, not bytes in the alphabet
@@ -199,11 +233,20 @@ void FileTokenizer::encode_normalized(std::string_view text, bool is_first, std:
       text, scratch.matching,
       [&](std::string_view piece) {
         splitter_.split(piece, is_first && piece.data() == text.data(), scratch.matching, [&](std::string_view word) {
-          scratch.words.append(word, tokens,
-                               [&](std::string_view new_word) { bpe_.encode(new_word, tokens, scratch.bpe); });
+          scratch.words.append(word, tokens, [&](std::string_view unseen) { encode_word(unseen, tokens, scratch); });
         });
       },
       [&](std::int32_t id) { tokens.push_back(id); });
+}
+
+void FileTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const {
+  if (const auto* const bpe = std::get_if<Bpe>(&model_)) {
+    bpe->encode(word, tokens, scratch.bpe);
+  } else if (const auto* const unigram = std::get_if<Unigram>(&model_)) {
+    unigram->encode(word, tokens, scratch.unigram);
+  } else {
+    std::get<WordPiece>(model_).encode(word, tokens);
+  }
 }
 
 std::string FileTokenizer::decode(std::span<const std::int32_t> tokens, bool goes_on) const {

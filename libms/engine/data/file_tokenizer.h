@@ -9,18 +9,22 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "data/added_tokens.h"
 #include "data/bpe.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
+#include "data/unigram.h"
+#include "data/word_piece.h"
 #include "data/word_splitter.h"
 
 namespace ms::data {
 
 class FileTokenizer final : public Tokenizer {
  public:
+  using Model = std::variant<Bpe, Unigram, WordPiece>;
   // `json` is the text of the file `name`. Error("data.tokenizer", user) as make_tokenizer().
   FileTokenizer(std::string name, std::string_view json, const std::optional<std::string>& end_of_document,
                 bool with_template = true);
@@ -45,12 +49,13 @@ class FileTokenizer final : public Tokenizer {
                 const std::optional<std::string>& end_of_document, bool with_template);
   void encode_normalized(std::string_view text, bool is_first, std::vector<std::int32_t>& tokens,
                          Scratch& scratch) const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& tokens, Scratch& scratch) const;
   std::unique_ptr<Scratch> take_scratch() const;
 
   std::string name_, fingerprint_;
   Normalizer normalizer_;
   WordSplitter splitter_;
-  Bpe bpe_;
+  Model model_;
   AddedTokenFinder raw_added_, normalized_added_;
   std::vector<std::string> texts_;        // the bytes of each token
   std::vector<std::string> first_texts_;  // and where a text begins with it; empty if there is no difference

@@ -63,10 +63,10 @@ class ByteTokenizer final : public Tokenizer {
 
 // The tokenizer of that name: "byte", or the path of a Hugging Face tokenizer.json. `end_of_document` names the token
 // that ends a document, which must be one of the file's added tokens; without it, the first of <|endoftext|>,
-// <|end_of_text|>, <|eot_id|>, </s> and <eos> that is a special token of the file does. Error("data.tokenizer", user):
-// there is no such tokenizer, its file asks for what is not done exactly as Hugging Face's tokenizers does it, or no
-// token is known to end a document; the hint lists the file's special tokens then. Without `with_template`, the frame
-// is the end-of-document token alone.
+// <|end_of_text|>, <|eot_id|>, </s>, <eos> and [SEP] that is a special token of the file does. Error("data.tokenizer",
+// user): there is no such tokenizer, its file asks for what is not done exactly as Hugging Face's tokenizers does it,
+// or no token is known to end a document; the hint lists the file's special tokens then. Without `with_template`, the
+// frame is the end-of-document token alone.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name, const std::optional<std::string>& end_of_document = {},
                                           bool with_template = true);
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -55,6 +58,12 @@ std::pair<std::string_view, std::string_view> merge_pair(const Json& merge, cons
   return {merge[0].text(), merge[1].text()};
 }
 
+std::int32_t unknown_of(const Section& model, const Ids& ids) {
+  const auto unknown = ids.find(model.text("unk_token"));
+  if (unknown == ids.end()) refuse_field("model.unk_token", "is not in the vocabulary");
+  return unknown->second;
+}
+
 void read_merges(const Section& model, const Ids& ids, TokenizerSpec& spec) {
   const Json& json = model.get("merges");
   if (!json.is_array()) refuse_field("model.merges", "is not a list");
@@ -74,20 +83,51 @@ void read_merges(const Section& model, const Ids& ids, TokenizerSpec& spec) {
   }
 }
 
-// Called before all else: with another kind of model everything is different, and its name says most.
-void check_model_type(const Section& file) {
-  const Json& model = file.get("model");
-  const Json* const type = model.is_object() ? model.find("type") : nullptr;
-  // Files of the first releases have no type.
-  if (type != nullptr && type->is_string() && type->text() != "BPE")
-    refuse_field("model.type", fmt::format("is '{}', not 'BPE'", type->text()));
+// The score as tokenizers reads it: that divides the digits by a power of ten, which may round twice.
+double score_of(const Json& json, const std::string& path) {
+  if (!json.is_number()) refuse_field(path, "is not a token and its score");
+  const double exact = json.get<double>();
+  std::array<char, 32> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), std::abs(exact), std::chars_format::scientific);
+  std::uint64_t digits = 0;
+  int exponent = 0, num_decimals = 0;
+  bool is_behind_point = false;
+  const char* at = text.data();
+  for (; at != end.ptr && *at != 'e'; ++at) {
+    if (*at == '.') {
+      is_behind_point = true;
+      continue;
+    }
+    digits = 10 * digits + static_cast<std::uint64_t>(*at - '0');
+    num_decimals += is_behind_point ? 1 : 0;
+  }
+  std::from_chars(at + (at[1] == '+' ? 2 : 1), end.ptr, exponent);
+  exponent -= num_decimals;
+  const double power = std::pow(10.0, std::abs(exponent)), whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / power : whole * power, exact);
 }
 
-Ids read_model(const Section& file, TokenizerSpec& spec) {
+// [["<unk>", 0.0], ["a", -2.5]]
+Ids read_scores(const Section& model, TokenizerSpec& spec) {
+  const Json& json = model.get("vocab");
+  if (!json.is_array()) refuse_field("model.vocab", "is not a list");
+  if (json.size() > kMaxTokens) refuse_field("model.vocab", fmt::format("has more than {} tokens", kMaxTokens));
+  Ids ids;
+  spec.vocab.reserve(json.size());  // `ids` looks into it
+  for (const Json& row : json) {
+    const std::string path = fmt::format("model.vocab[{}]", spec.vocab.size());
+    if (!row.is_array() || row.size() != 2 || !row[0].is_string()) refuse_field(path, "is not a token and its score");
+    ids.insert_or_assign(spec.vocab.emplace_back(row[0].text()), static_cast<std::int32_t>(spec.scores.size()));
+    spec.scores.push_back(score_of(row[1], path));
+  }
+  return ids;
+}
+
+Ids read_bpe(const Section& file, TokenizerSpec& spec) {
   const Section model(file.get("model"), "model",
                       {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                        "byte_fallback", "ignore_merges", "vocab", "merges"});
-  if (model.find("type") != nullptr) model.text("type");
   if (const Json* const dropout = model.find("dropout");
       dropout != nullptr && !(dropout->is_number() && dropout->get<double>() == 0))
     refuse_field("model.dropout", "is not 0");
@@ -98,12 +138,47 @@ Ids read_model(const Section& file, TokenizerSpec& spec) {
   spec.ignore_merges = model.flag("ignore_merges", false);
   const Ids ids = read_vocab(model, spec);
   read_merges(model, ids, spec);
-  if (model.find("unk_token") != nullptr) {
-    const auto unknown = ids.find(model.text("unk_token"));
-    if (unknown == ids.end()) refuse_field("model.unk_token", "is not in the vocabulary");
-    spec.unknown = unknown->second;
-  }
+  if (model.find("unk_token") != nullptr) spec.unknown = unknown_of(model, ids);
   return ids;
+}
+
+Ids read_unigram(const Section& file, TokenizerSpec& spec) {
+  const Section model(file.get("model"), "model", {"type", "unk_id", "vocab", "byte_fallback"});
+  spec.byte_fallback = model.flag("byte_fallback", false);
+  const Ids ids = read_scores(model, spec);
+  if (model.count("unk_id") >= spec.vocab.size()) refuse_field("model.unk_id", "is not in the vocabulary");
+  spec.unknown = static_cast<std::int32_t>(model.count("unk_id"));
+  return ids;
+}
+
+Ids read_word_piece(const Section& file, TokenizerSpec& spec) {
+  const Section model(file.get("model"), "model",
+                      {"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
+  spec.part_prefix = model.text("continuing_subword_prefix");
+  spec.max_word_characters = model.count("max_input_chars_per_word");
+  const Ids ids = read_vocab(model, spec);
+  spec.unknown = unknown_of(model, ids);
+  return ids;
+}
+
+struct ModelRow {
+  std::string_view type;
+  TokenizerSpec::Model model;
+  Ids (*read)(const Section& file, TokenizerSpec& spec);
+};
+constexpr ModelRow kModels[] = {{"BPE", TokenizerSpec::Model::bpe, read_bpe},
+                                {"Unigram", TokenizerSpec::Model::unigram, read_unigram},
+                                {"WordPiece", TokenizerSpec::Model::word_piece, read_word_piece}};
+
+// Called before all else: with another kind of model everything is different, and its name says most.
+const ModelRow& model_row(const Section& file) {
+  const Json& model = file.get("model");
+  const Json* const type = model.is_object() ? model.find("type") : nullptr;
+  if (type == nullptr) return kModels[0];  // files of the first releases have none
+  const std::string name = type->is_string() ? type->text() : type->dump();
+  const auto* const row = std::ranges::find(kModels, name, &ModelRow::type);
+  if (row == std::end(kModels)) refuse_field("model.type", fmt::format("is '{}', not BPE, Unigram or WordPiece", name));
+  return *row;
 }
 
 void read_added(const Section& file, const Ids& ids, TokenizerSpec& spec) {
@@ -152,9 +227,12 @@ TokenizerSpec parse_tokenizer_json(std::string_view text) {
                       "post_processor", "decoder", "model"});
   if (file.text("version") != "1.0") refuse_field("version", fmt::format("is '{}', not '1.0'", file.text("version")));
   TokenizerSpec spec;
-  check_model_type(file);
+  const ModelRow& model = model_row(file);
+  spec.model = model.model;
   read_steps(file, spec);
-  const Ids ids = read_model(file, spec);
+  if (spec.is_byte_level && spec.model != TokenizerSpec::Model::bpe)
+    refuse_field("pre_tokenizer", "is ByteLevel, and the model is not BPE");
+  const Ids ids = model.read(file, spec);
   read_added(file, ids, spec);
   return spec;
 }

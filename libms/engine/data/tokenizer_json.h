@@ -1,4 +1,4 @@
-// Hugging Face tokenizer.json files of BPE: what they say, checked, and written anew.
+// Hugging Face tokenizer.json files: what they say, checked, and written anew.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ struct DecoderStep {
     byte_fallback,  // <0x0A> is a byte
     fuse,
     strip_text,  // the first `count` of `text` that all begins with
+    word_piece,  // a blank before it, or without `text`, which it begins with; and cleaned if `count` is 1
     metaspace,   // a blank in the place of `text`, and nothing in the first token
   };
   Kind kind = Kind::byte_level;
@@ -27,11 +28,20 @@ struct DecoderStep {
 };
 
 struct TokenizerSpec {
+  enum class Model { bpe, unigram, word_piece };
+  Model model = Model::bpe;
   std::vector<std::string> vocab;  // by id, as the file writes tokens: at byte level, with a character for each byte
+  bool byte_fallback = false;
+  std::int32_t unknown = -1;
+  // BPE
   std::vector<BpeMerge> merges;
   bool ignore_merges = false;  // a word that is a token stays one
-  bool byte_fallback = false, fuse_unknown = false;
-  std::int32_t unknown = -1;
+  bool fuse_unknown = false;
+  std::vector<double> scores;  // Unigram
+  // WordPiece
+  std::string part_prefix;
+  std::size_t max_word_characters = 0;
+  // All
   std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> splits;
   bool is_byte_level = false;

@@ -245,7 +245,8 @@ void add_decoder(const TokenizerStep& step, TokenizerSpec& spec, DecoderStep mad
   using Kind = DecoderStep::Kind;
   if (!spec.decoder.empty()) {
     const Kind last = spec.decoder.back().kind;
-    if (last == Kind::strip_text || last == Kind::metaspace || (last == Kind::fuse && made.kind != Kind::strip_text))
+    if (last == Kind::strip_text || last == Kind::metaspace || last == Kind::word_piece ||
+        (last == Kind::fuse && made.kind != Kind::strip_text))
       refuse_field(step.path, "stands behind a step that puts tokens together");
   }
   spec.decoder.push_back(std::move(made));
@@ -274,6 +275,15 @@ void read_decoder_metaspace(const TokenizerStep& step, TokenizerSpec& spec) {
   add_decoder(step, spec, {kind, meta.replacement, " "});
 }
 
+void read_decoder_word_piece(const TokenizerStep& step, TokenizerSpec& spec) {
+  const Section section(step.json, step.path, {"type", "prefix", "cleanup"});
+  if (!spec.decoder.empty()) refuse_field(step.path, "stands behind another step");
+  add_decoder(step, spec,
+              {.kind = DecoderStep::Kind::word_piece,
+               .text = section.text("prefix"),
+               .count = section.flag("cleanup", {}) ? 1U : 0U});
+}
+
 template <DecoderStep::Kind kKind>
 void read_decoder(const TokenizerStep& step, TokenizerSpec& spec) {
   add_decoder(step, spec, {.kind = kKind});
@@ -284,7 +294,8 @@ constexpr TokenizerStepRow kDecoders[] = {{"ByteFallback", read_decoder<DecoderS
                                           {"Fuse", read_decoder<DecoderStep::Kind::fuse>},
                                           {"Metaspace", read_decoder_metaspace},
                                           {"Replace", read_decoder_replace},
-                                          {"Strip", read_decoder_strip}};
+                                          {"Strip", read_decoder_strip},
+                                          {"WordPiece", read_decoder_word_piece}};
 
 }  // namespace
 

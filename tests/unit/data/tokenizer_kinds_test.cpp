@@ -125,11 +125,41 @@ TEST(TokenizerKinds, MetaspaceLeavesRealBlanks) {
   EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{5}, true), "  a b");
 }
 
+constexpr std::string_view kBert = R"({"version": "1.0", "added_tokens": [
+   {"id": 1, "content": "[CLS]", "special": true, "normalized": false, "lstrip": false, "rstrip": false,
+    "single_word": false},
+   {"id": 2, "content": "[SEP]", "special": true, "normalized": false, "lstrip": false, "rstrip": false,
+    "single_word": false},
+   {"id": 3, "content": "[MASK]", "special": true, "normalized": false, "lstrip": true, "rstrip": false,
+    "single_word": false}],
+  "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+                 "lowercase": true},
+  "pre_tokenizer": {"type": "BertPreTokenizer"},
+  "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
+  "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+  "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "it": 4, "'": 5, "s": 6, "un": 7, "##do": 8,
+                      "!": 9, "##s": 10}}})";
+
+TEST(TokenizerKinds, ReadFilesOfBert) {
+  const FileTokenizer tokenizer("t", kBert, {});
+  EXPECT_EQ(tokenizer.frame(), (Tokenizer::Frame{{1}, {2}}));
+  EXPECT_THAT(tokens_of(tokenizer, "It's UNDO!"), ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(tokens_of(tokenizer, "undos [MASK]!"), ElementsAre(7, 8, 10, 3, 9));
+  const auto text = [&](const std::vector<std::int32_t>& ids) { return tokenizer.decode(ids); };
+  EXPECT_EQ(text({1, 4, 5, 6, 7, 8, 9, 2}), "it ' s undo!");
+  EXPECT_EQ(text({7, 8, 10, 3, 9}), "undos [MASK]!");
+  EXPECT_EQ(text({8, 10, 8}), "##dosdo");
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{4, 9}, true), " it!");
+}
+
 TEST(TokenizerKinds, RefuseWhatIsNotDoneByName) {
   const struct {
     std::string_view old, with, message;
   } rows[] = {
-      {"\"BPE\"", "\"Unigram\"", "model.type: is 'Unigram'"},
+      {"\"BPE\"", "\"WordLevel\"", "model.type: is 'WordLevel', not BPE, Unigram or WordPiece"},
+      {"\"BPE\"", "\"Unigram\"", "model.dropout: is not known"},
       {"\"Prepend\"", "\"Nmt\"", "normalizer.normalizers[0].type: is 'Nmt'"},
       {"\"type\": \"Prepend\", \"prepend\": \"_\"", "\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAQA\"",
        "precompiled_charsmap: ends too early"},

@@ -1,14 +1,81 @@
-// The normalizers of tokenizer.json files, each by itself. What is expected is what Hugging Face's
+// The models and normalizers of tokenizer.json files, each by itself. What is expected is what Hugging Face's
 // tokenizers 0.23.3 gives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/charsmap.h"
 #include "data/normalize.h"
+#include "data/unigram.h"
+#include "data/word_piece.h"
 #include "token_files.h"
 
 namespace ms::data {
 namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+TEST(Unigram, TakesTheHighestSumAndFusesTheUnknown) {
+  const std::vector<std::string> vocab{"<unk>", "a", "b", "ab", "aa", "ba", "xy", "<0x79>", "a", "<0x78>"};
+  const std::vector<double> scores{0, -1, -1, -2, -2, -1.5, -9, -3, -1.25, -3};
+  std::array<std::int32_t, 256> none, some;
+  none.fill(-1), some.fill(-1);
+  some['x'] = 9, some['y'] = 7;
+  const Unigram without(vocab, scores, 0, none), with(vocab, scores, 0, some);
+  const struct {
+    std::string_view text;
+    Ids without, with;
+  } rows[] = {
+      {"ab", {3}, {3}},           {"aab", {4, 2}, {4, 2}},  {"aba", {8, 5}, {8, 5}},  // the later "a" counts
+      {"aaaa", {4, 4}, {4, 4}},   {"xyab", {6, 3}, {6, 3}}, {"xxa", {0, 8}, {9, 9, 8}},
+      {"yxb", {0, 2}, {7, 9, 2}}, {"zxa", {0, 8}, {0, 8}},  // not all bytes of "zx" have a token
+      {"<unk>a", {0, 8}, {0, 8}}, {"x<unk>", {0}, {0}},
+  };
+  Unigram::Scratch scratch;
+  for (const auto& row : rows) {
+    Ids tokens;
+    without.encode(row.text, tokens, scratch);
+    EXPECT_EQ(tokens, row.without) << row.text;
+    tokens = {5};
+    with.encode(row.text, tokens, scratch);
+    EXPECT_EQ(Ids(tokens.begin() + 1, tokens.end()), row.with) << row.text;
+  }
+}
+
+// With scores above 0, two unknown characters may be worth more than the token that they are together.
+TEST(Unigram, FusedUnknownCharactersMayBeAToken) {
+  std::array<std::int32_t, 256> none;
+  none.fill(-1);
+  const Unigram model({"<unk>", "x", "ab", "zab"}, {100, 100, 95, 250}, 0, none);
+  Unigram::Scratch scratch;
+  for (const auto& [text, ids] :
+       {std::pair("ab", Ids{2}), std::pair("xab", Ids{1, 2}), std::pair("abab", Ids{0}), std::pair("zab", Ids{3})}) {
+    Ids tokens;
+    model.encode(text, tokens, scratch);
+    EXPECT_EQ(tokens, ids) << text;
+  }
+}
+
+TEST(WordPiece, TakesTheLongestTokens) {
+  const WordPiece model({"[UNK]", "un", "##aff", "##able", "u", "##n", "##", "###x", "\xc3\xa9", "##\xc3\xa9"}, "##", 0,
+                        9);
+  const std::string e = "\xc3\xa9", nine = e + e + e + e + e + e + e + e + e;
+  const std::pair<std::string, Ids> rows[] = {{"unaffable", {1, 2, 3}},
+                                              {"unaffabl", {0}},
+                                              {"unn", {1, 5}},
+                                              {"##", {6}},
+                                              {"###x", {7}},
+                                              {"un#x", {1, 7}},
+                                              {e + e, {8, 9}},
+                                              {nine, {8, 9, 9, 9, 9, 9, 9, 9, 9}},
+                                              {nine + e, {0}},
+                                              {"nu", {0}},
+                                              {"un" + e, {1, 9}}};
+  for (const auto& [text, ids] : rows) {
+    Ids tokens{3};
+    model.encode(text, tokens);
+    EXPECT_EQ(Ids(tokens.begin() + 1, tokens.end()), ids) << text;
+  }
+}
 
 // SentencePiece's table of: "a" U+0301 becomes U+00E1; CR and U+00A0 become a blank; "x" is left out.
 constexpr std::string_view kCharsmap =

@@ -242,7 +242,7 @@ TEST(FileTokenizer, RefusesWhatItWouldDoOtherwise) {
       {"\"version\": \"1.0\"", "\"version\": \"2.0\"", "version: is '2.0'"},
       {"\"padding\": null", "\"filling\": null", "filling: is not known"},
       {"\"padding\": null", "\"padding\": null, \"padding\": null", "'padding' is there twice"},
-      {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model.type: is 'Unigram'"},
+      {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "pre_tokenizer: is ByteLevel, and the model is not BPE"},
       {"\"type\": \"BPE\"", "\"type\": \"WordLevel\", \"unk_id\": 0", "model.type: is 'WordLevel'"},
       {"\"dropout\": null", "\"dropout\": 0.1", "model.dropout: is not 0"},
       {"\"unk_token\": null", "\"unk_token\": \"<u>\"", "model.unk_token: is not in the vocabulary"},
