@@ -49,7 +49,7 @@ def reexecute():
         os.execv(python, [python, "-B", *sys.argv])
     with tempfile.TemporaryDirectory() as place:
         made = subprocess.run([sys.executable, "-m", "venv", place], stdout=subprocess.DEVNULL).returncode == 0
-        pip = [place + "/bin/pip", "install", "--quiet", "tokenizers"]
+        pip = [place + "/bin/pip", "install", "--quiet", "tokenizers", "sentencepiece"]
         if not made or subprocess.run(pip).returncode != 0:
             print("skipped: there is no tokenizers, and it cannot be installed")
             sys.exit(SKIPPED)
