@@ -48,8 +48,7 @@ std::string_view Normalizer::normalize(std::string_view text, std::string (&stor
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     std::string& next = used == &storage[0] ? storage[1] : storage[0];
     switch (steps_[i].kind) {
-      case NormalizerStep::Kind::nfc: text = normalize_form(text, NormalForm::c, next); break;
-      case NormalizerStep::Kind::nfd: text = normalize_form(text, NormalForm::d, next); break;
+      case NormalizerStep::Kind::form: text = normalize_form(text, steps_[i].form, next); break;
       case NormalizerStep::Kind::prepend:
         if (text.empty()) break;
         next.assign(steps_[i].content).append(text);

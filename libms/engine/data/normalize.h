@@ -26,10 +26,11 @@ class Needle {
 };
 
 struct NormalizerStep {
-  enum class Kind { nfc, nfd, prepend, replace, replace_pattern, strip_left, strip_right, characters, charsmap };
-  Kind kind = Kind::nfc;
+  enum class Kind { form, prepend, replace, replace_pattern, strip_left, strip_right, characters, charsmap };
+  Kind kind = Kind::form;
   std::string content = {};  // is put before a text that is not empty, or in the place of
   std::string replaced = {};
+  NormalForm form = NormalForm::c;
   CharacterMap map = nullptr;  // of each of the characters
   std::shared_ptr<const Charsmap> charsmap = {};
 };

@@ -6,11 +6,17 @@ namespace {
 
 using Kind = NormalizerStep::Kind;
 
-// Steps that have no more than a type.
-template <Kind kKind, CharacterMap kMap = nullptr>
-void read_plain(const TokenizerStep& step, TokenizerSpec& spec) {
+// A step that has no more than a type.
+template <NormalForm kForm>
+void read_form(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section checked(step.json, step.path, {"type"});
-  spec.normalizer.push_back({.kind = kKind, .map = kMap});
+  spec.normalizer.push_back({.form = kForm});
+}
+
+template <CharacterMap kMap>
+void read_map(const TokenizerStep& step, TokenizerSpec& spec) {
+  const Section checked(step.json, step.path, {"type"});
+  spec.normalizer.push_back({.kind = Kind::characters, .map = kMap});
 }
 
 void read_prepend(const TokenizerStep& step, TokenizerSpec& spec) {
@@ -39,7 +45,7 @@ void read_bert(const TokenizerStep& step, TokenizerSpec& spec) {
   if (section.flag("clean_text", {})) add(clean);
   if (section.flag("handle_chinese_chars", {})) add(spaced_chinese);
   if (section.flag("strip_accents", lowers)) {
-    spec.normalizer.push_back({Kind::nfd});
+    spec.normalizer.push_back({.form = NormalForm::d});
     add(without_nonspacing_marks);
   }
   if (lowers) add(lower_case);
@@ -52,14 +58,16 @@ void read_precompiled(const TokenizerStep& step, TokenizerSpec& spec) {
 }
 
 constexpr TokenizerStepRow kNormalizers[] = {{"BertNormalizer", read_bert},
-                                             {"Lowercase", read_plain<Kind::characters, lower_case>},
-                                             {"NFC", read_plain<Kind::nfc>},
-                                             {"NFD", read_plain<Kind::nfd>},
+                                             {"Lowercase", read_map<lower_case>},
+                                             {"NFC", read_form<NormalForm::c>},
+                                             {"NFD", read_form<NormalForm::d>},
+                                             {"NFKC", read_form<NormalForm::kc>},
+                                             {"NFKD", read_form<NormalForm::kd>},
                                              {"Precompiled", read_precompiled},
                                              {"Prepend", read_prepend},
                                              {"Replace", read_replace},
                                              {"Strip", read_strip},
-                                             {"StripAccents", read_plain<Kind::characters, without_marks>}};
+                                             {"StripAccents", read_map<without_marks>}};
 
 }  // namespace
 

@@ -167,7 +167,7 @@ void read_metaspace(const TokenizerStep& step, TokenizerSpec& spec) {
   if (is_first && (!spec.splits.empty() || std::ranges::any_of(spec.normalizer, moves_begin)))
     refuse_field(
         step.path + ".prepend_scheme",
-        "is 'first' behind other steps than NFC, NFD, Precompiled, Lowercase, Strip on the right and a Replace "
+        "is 'first' behind other steps than normal forms, Precompiled, Lowercase, Strip on the right and a Replace "
         "with a text");
   spec.splits.push_back({.kind = SplitStep::Kind::replace, .text = " ", .content = meta.replacement});
   if (meta.scheme != "never")

@@ -18,15 +18,18 @@ struct CharacterRange {
   char32_t first, last;
 };
 // Characters between two of these stay where they are, too.
-constexpr CharacterRange kLaterMarks[] = {
-    {0x5c8, 0x5c9},     {0x7fd, 0x7fd},     {0x897, 0x8d3},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
-    {0xb53, 0xb55},     {0xc04, 0xc3c},     {0xcf3, 0xd00},     {0xd3b, 0xd3c},     {0xd81, 0xd81},
-    {0xeba, 0xeba},     {0xece, 0xece},     {0x1715, 0x1715},   {0x180f, 0x180f},   {0x1abf, 0x1af0},
-    {0x1cf7, 0x1cf7},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},   {0xa8ff, 0xa8ff},   {0x105c9, 0x105e4},
-    {0x10d24, 0x10f85}, {0x11070, 0x11074}, {0x110c2, 0x110c2}, {0x11145, 0x11146}, {0x111c9, 0x111c9},
-    {0x111ce, 0x111cf}, {0x11241, 0x11241}, {0x1133b, 0x1133b}, {0x11383, 0x113e2}, {0x1145e, 0x1145e},
-    {0x1182c, 0x11b67}, {0x11d31, 0x11f5a}, {0x13440, 0x13455}, {0x1611e, 0x1612f}, {0x16d68, 0x16f4f},
-    {0x16f7f, 0x16f87}, {0x16fe4, 0x16ff1}, {0x1cf00, 0x1d128}, {0x1d250, 0x1d281}, {0x1e08f, 0x1e6f5}};
+constexpr CharacterRange kLater[] = {
+    {0x558, 0x558},     {0x58b, 0x58c},     {0x5c8, 0x5c9},     {0x7fd, 0x7fd},     {0x897, 0x8d3},
+    {0x9fe, 0x9fe},     {0xafa, 0xaff},     {0xb53, 0xb55},     {0xc04, 0xc3c},     {0xcf3, 0xd00},
+    {0xd3b, 0xd3c},     {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},     {0x1715, 0x1715},
+    {0x180f, 0x180f},   {0x1abf, 0x1af0},   {0x1cf7, 0x1cf7},   {0x1df6, 0x1dfa},   {0x209d, 0x209f},
+    {0x32ff, 0x32ff},   {0xa7f1, 0xa7f4},   {0xa82c, 0xa82c},   {0xa8ff, 0xa8ff},   {0xab69, 0xab69},
+    {0x105c9, 0x107bf}, {0x10d24, 0x10f85}, {0x11070, 0x11074}, {0x110c2, 0x110c2}, {0x11145, 0x11146},
+    {0x111c9, 0x111c9}, {0x111ce, 0x111cf}, {0x11241, 0x11241}, {0x1133b, 0x1133b}, {0x11383, 0x113e2},
+    {0x1145e, 0x1145e}, {0x1182c, 0x11b67}, {0x11d31, 0x11f5a}, {0x13440, 0x13455}, {0x1611e, 0x1612f},
+    {0x16d68, 0x16f4f}, {0x16f7f, 0x16f87}, {0x16fe4, 0x16ff1}, {0x1b123, 0x1b126}, {0x1ccd6, 0x1d128},
+    {0x1d250, 0x1d281}, {0x1d6a6, 0x1d6a6}, {0x1df95, 0x1dfff}, {0x1e030, 0x1e6f5}, {0x1f16c, 0x1f16c},
+    {0x1fbf0, 0x1fbf9}};
 // Nonspacing marks that Unicode 8 does not have, in addition to those.
 constexpr CharacterRange kMarksOfUnicode9[] = {
     {0x8d4, 0x8e1},     {0x1885, 0x1886},   {0x1dfb, 0x1dfb},   {0xa8c5, 0xa8c5},   {0xa9bd, 0xa9bd},
@@ -59,17 +62,20 @@ bool is_in(char32_t c, const CharacterRange (&ranges)[kSize]) {
   return range != std::end(ranges) && range->first <= c;
 }
 
-bool is_later_mark(char32_t c) { return is_in(c, kLaterMarks); }
+// Whether the character is a mark, a composition or a compatibility character that Unicode 9 does not have.
+bool is_later(char32_t c) { return is_in(c, kLater); }
 
 utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+bool composes(NormalForm form) { return form == NormalForm::c || form == NormalForm::kc; }
 
 // Whether the character stays as it is, whatever stands beside it. In form C, below U+0300 all do, where no mark
 // follows.
 bool is_stable(char32_t c, NormalForm form) {
-  if (c < (form == NormalForm::c ? 0x300 : 0xc0)) return true;
+  if (c < (form == NormalForm::c ? 0x300 : 0xa0)) return true;
   if (c >= 0x3400 && c < 0xa000) return true;  // Chinese
   // Hangul has no table: vowels and finals are composed, and syllables decomposed.
-  if (form == NormalForm::c ? c >= 0x1160 && c < 0x1200 : c >= 0xac00 && c < 0xd7a4) return false;
+  if (composes(form) ? c >= 0x1160 && c < 0x1200 : c >= 0xac00 && c < 0xd7a4) return false;
   const utf8proc_property_t* const p = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
   return p->combining_class == 0 && p->decomp_seqindex == UINT16_MAX && p->comb_index == UINT16_MAX;
 }
@@ -92,10 +98,11 @@ void append_form(std::string& storage, std::string_view text, NormalForm form) {
     return;
   }
   utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t bytes = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &made,
-      static_cast<utf8proc_option_t>(UTF8PROC_STABLE |
-                                     (form == NormalForm::c ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE)));
+  int options = UTF8PROC_STABLE | (composes(form) ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
+  if (form == NormalForm::kc || form == NormalForm::kd) options |= UTF8PROC_COMPAT;
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &made, static_cast<utf8proc_option_t>(options));
   const std::unique_ptr<utf8proc_uint8_t, Free> owner(made);
   if (bytes == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
   MS_ASSERT(bytes >= 0, "the text is UTF-8: {}", utf8proc_errmsg(bytes));
@@ -111,7 +118,7 @@ std::string_view normalize_form(std::string_view text, NormalForm form, std::str
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = code_point_at(text, at);
     // Nothing composes across the end of a line; utf8proc needs several times the memory of what it gets at once.
-    if (c.value == '\n' || is_later_mark(c.value)) {
+    if (c.value == '\n' || is_later(c.value)) {
       append_form(storage, text.substr(begin, at - begin), form);
       storage += text.substr(at, c.bytes);
       begin = at + c.bytes;
@@ -159,12 +166,12 @@ void without_marks(char32_t c, std::string& result) {
   const utf8proc_category_t kind = category(c);
   const bool is_mark = kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_MC || kind == UTF8PROC_CATEGORY_ME ||
                        c == 0x1cf2 || c == 0x1cf3;  // two were marks
-  if (!is_mark || is_later_mark(c)) append_utf8(result, c);
+  if (!is_mark || is_later(c)) append_utf8(result, c);
 }
 
 void without_nonspacing_marks(char32_t c, std::string& result) {
   const bool is_mark = category(c) == UTF8PROC_CATEGORY_MN || c == 0x1734 || c == 0x1171e;  // two were nonspacing
-  if (!is_mark || is_later_mark(c) || is_in(c, kMarksOfUnicode9)) append_utf8(result, c);
+  if (!is_mark || is_later(c) || is_in(c, kMarksOfUnicode9)) append_utf8(result, c);
 }
 
 void clean(char32_t c, std::string& result) {

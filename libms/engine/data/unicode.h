@@ -8,10 +8,10 @@
 
 namespace ms::data {
 
-// The normalization form C or D of `text`, which is UTF-8: `text` itself where it has that form already, otherwise
-// `storage`, which becomes it. The tables are those of tokenizers, Unicode 9: later combining marks neither move nor
-// compose.
-enum class NormalForm { c, d };
+// The normalization form of `text`, which is UTF-8: `text` itself where it has that form already, otherwise
+// `storage`, which becomes it. The tables are those of tokenizers, Unicode 9: later marks neither move nor compose,
+// and later characters are not decomposed.
+enum class NormalForm { c, d, kc, kd };
 std::string_view normalize_form(std::string_view text, NormalForm form, std::string& storage);
 
 // The byte at which the grapheme that begins at byte `at` ends.

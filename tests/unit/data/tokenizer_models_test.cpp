@@ -136,9 +136,8 @@ std::string normalized(const std::vector<NormalizerStep>& steps, std::string_vie
 NormalizerStep each(CharacterMap map) { return {.kind = NormalizerStep::Kind::characters, .map = map}; }
 
 TEST(Normalizer, DoesWhatBertAsksFor) {
-  using Kind = NormalizerStep::Kind;
   const std::vector<NormalizerStep> bert{
-      each(clean), each(spaced_chinese), {Kind::nfd}, each(without_nonspacing_marks), each(lower_case)};
+      each(clean), each(spaced_chinese), {.form = NormalForm::d}, each(without_nonspacing_marks), each(lower_case)};
   const std::pair<std::string, std::string> rows[] = {
       {std::string("\xc3\x89t\xc3\xa9\0\a\tx\xe2\x80\x8d\xef\xbf\xbd", 15), "ete x"},
       {"\xe4\xb8\xad\xe6\x96\x87", " \xe4\xb8\xad  \xe6\x96\x87 "},
@@ -155,6 +154,13 @@ TEST(Normalizer, DoesWhatBertAsksFor) {
                        "a\xcc\x81\xe0\xa4\xbe\xe2\x83\x9d"
                        "b"),
             "ab");  // of all categories
+}
+
+TEST(Normalizer, TakesCompatibilityCharactersApart) {
+  const std::string text =
+      "\xef\xac\x81\xc3\xa9 \xef\xbd\xb6\xef\xbe\x9e\xf0\x9f\x85\xac";  // the last is later than Unicode 9
+  EXPECT_EQ(normalized({{.form = NormalForm::kd}}, text), "fie\xcc\x81 \xe3\x82\xab\xe3\x82\x99\xf0\x9f\x85\xac");
+  EXPECT_EQ(normalized({{.form = NormalForm::kc}}, text), "fi\xc3\xa9 \xe3\x82\xac\xf0\x9f\x85\xac");
 }
 
 // Each step works on what the one before it left, wherever that lies.

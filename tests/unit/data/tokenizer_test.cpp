@@ -251,7 +251,7 @@ TEST(FileTokenizer, RefusesWhatItWouldDoOtherwise) {
        "model.continuing_subword_prefix: is set"},
       {"\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"", "model.end_of_word_suffix: is set"},
       {"\"ignore_merges\"", "\"ignores\"", "model.ignores: is not known"},
-      {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "normalizer.type: is 'NFKC'"},
+      {"\"normalizer\": null", "\"normalizer\": {\"type\": \"Nmt\"}", "normalizer.type: is 'Nmt'"},
       {"\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}",
        "post_processor.cls: is missing"},
       {"\"decoder\": {\n    \"type\": \"ByteLevel\"", "\"decoder\": {\n    \"type\": \"Fuse\"",
