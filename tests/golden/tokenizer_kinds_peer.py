@@ -4,8 +4,8 @@
 usage: tokenizer_kinds_peer.py MS_DATA [--tokenizers N] [--documents N] [--first N] [--keep FILE [--cases FOLDER]]
 
 Makes N tokenizer.json (200) of mixed models, normalizers, pre-tokenizers, templates, decoders, vocabularies and added tokens,
-each with N random documents (500), and compares the ids of every document and the text that decode gives back. --keep writes
-them, with the ids of tokenizers, for the test by day, and so --cases the files of a folder of cases.
+each with N random documents (500), and compares the ids of every document and the text that decode gives back. --keep writes them, with the ids of tokenizers, for
+the test by day, and so --cases the files of a folder of cases.
 """
 
 import argparse
@@ -103,7 +103,8 @@ def unigram_normalizers(rng, is_kept):
     rule = "rules" if is_kept else rng.choice(["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "rules"])
     mapped = {"type": "Precompiled", "precompiled_charsmap": charsmap(rule)}
     strip = {"type": "Strip", "strip_left": rng.random() < 0.3, "strip_right": True}
-    return rng.choice([[], [mapped], [mapped, strip, blanks(META)], [mapped, blanks(" ")], [strip],
+    form = {"type": rng.choice(["NFC", "NFD", "NFKC", "NFKD"])}
+    return rng.choice([[], [mapped], [mapped, strip, blanks(META)], [mapped, blanks(" ")], [strip], [form],
                        [{"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, mapped],
                        [{"type": "Lowercase"}, {"type": "NFC"}]])
 
