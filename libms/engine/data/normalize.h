@@ -38,7 +38,7 @@ struct NormalizerStep {
 class Normalizer {
  public:
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
-  // `text` itself, or one of the two storages.
+  // A part of `text`, or of one of the two storages.
   std::string_view normalize(std::string_view text, std::string (&storage)[2], Pattern::Scratch& scratch) const;
 
  private:
