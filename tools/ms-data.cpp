@@ -38,9 +38,8 @@ int main(int argc, char** argv) {
              "                    WordPiece\n"
              "    added tokens    single_word, lstrip, rstrip, normalized, special"},
             {"Families",
-             "GPT-2, GPT-NeoX, Llama 1 to 3, TinyLlama, Mistral 7B, Mixtral, Qwen, Gemma as BPE; T5 and XLM-R as "
-             "Unigram; "
-             "BERT as WordPiece."},
+             "GPT-2, GPT-NeoX, Llama 1 to 3, TinyLlama, Mistral 7B, Mixtral, Qwen, Gemma as BPE. T5, XLM-R, mBART, "
+             "CamemBERT, Pegasus, ALBERT, XLNet as Unigram. BERT, DistilBERT, ELECTRA, MPNet as WordPiece."},
             {"Ignored", "Saved truncation and padding: documents are neither cut nor padded. A dropout of 0."},
             {"Refused",
              "WordLevel, a file without a decoder, and all other kinds. The message names the part. "
