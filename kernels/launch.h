@@ -56,8 +56,8 @@ void rmsnorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dy, Matrix x, co
 // pointwise.cu. Every input is read once, every output written once.
 void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr);
 void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr);
-void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr);
-void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr);
+void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr, const float* factors = nullptr);
+void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr, const float* factors = nullptr);
 void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse);
 void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias);
 void convert(Stream stream, Matrix dst, Matrix src);  // between types, or between leading dimensions
@@ -73,6 +73,26 @@ void position_bwd(Stream stream, Matrix dtable, Matrix dy, std::int64_t offset);
 std::size_t embedding_bwd_bytes(std::int64_t tokens);
 void embedding_bwd(Stream stream, Matrix dtable, Matrix dy, const std::int32_t* tokens, std::int64_t first,
                    void* scratch);
+
+// experts.cu. A pair is a token and one of its k experts; experts and slots have k for each token, without gaps.
+// Bytes moved: logits and what is by token or by slot a few times; expert_combine: x read, y written, and
+// swiglu_factors_bwd, which computes what swiglu_bwd does not: dy and x read. expert_dispatch is embedding_fwd.
+struct RouteRule {
+  bool sigmoid, normalized;
+  float scale;
+};
+struct Routed {
+  std::int32_t *experts, *slots, *tokens;
+  float* weights;
+  std::int32_t* offsets;
+};
+std::size_t route_bytes(std::int64_t pairs);  // of scratch
+void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, void* scratch);
+void route_bwd(Stream stream, Matrix dlogits, const float* dweights, Matrix logits, const std::int32_t* experts,
+               const std::int32_t* slots, Matrix counts, int k, RouteRule rule, float balance, float z);
+void expert_count(Stream stream, Matrix counts, const std::int32_t* experts, std::int64_t pairs);
+void expert_combine(Stream stream, Matrix y, Matrix x, const std::int32_t* slots, int k);
+void swiglu_factors_bwd(Stream stream, float* dfactors, Matrix dy, Matrix x);
 
 // loss.cu. stats and gathered have a column for each row of logits. Bytes moved: logits read; backward read and
 // written.

@@ -152,12 +152,14 @@ template <class T, int kL>
 struct SwigluFwd {
   Rows<T> y, x;
   std::int64_t half;
+  const float* factors;
   __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> gate, up;
     gate.load(x.at(row, col));
     up.load(x.at(row, half + col));
+    const float factor = factors == nullptr ? 1 : factors[row];
 #pragma unroll
-    for (int i = 0; i < kL; ++i) up.v[i] *= gate.v[i] * sigmoid<T>(gate.v[i]);
+    for (int i = 0; i < kL; ++i) up.v[i] *= factor * (gate.v[i] * sigmoid<T>(gate.v[i]));
     up.store(y.at(row, col));
     return up.amax(0);
   }
@@ -167,13 +169,16 @@ template <class T, int kL>
 struct SwigluBwd {
   Rows<T> dx, dy, x;
   std::int64_t half;
+  const float* factors;
   __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> gate, up, d;
     gate.load(x.at(row, col));
     up.load(x.at(row, half + col));
     d.load(dy.at(row, col));
+    const float factor = factors == nullptr ? 1 : factors[row];
 #pragma unroll
     for (int i = 0; i < kL; ++i) {
+      d.v[i] *= factor;
       const float g = gate.v[i], s = sigmoid<T>(g);
       gate.v[i] = d.v[i] * up.v[i] * s * (1 + g * (1 - s));
       up.v[i] = d.v[i] * g * s;
@@ -284,12 +289,13 @@ void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax) {
   run_activation<GeluBwd>(stream, amax, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), x.rows, x.cols, dx,
                           dy, x);
 }
-void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax) {
-  run_activation<SwigluFwd>(stream, amax, x.type, is_aligned(x) && is_aligned(y), y.rows, y.cols, y, x, y.cols);
+void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax, const float* factors) {
+  run_activation<SwigluFwd>(stream, amax, x.type, is_aligned(x) && is_aligned(y), y.rows, y.cols, y, x, y.cols,
+                            factors);
 }
-void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax) {
+void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax, const float* factors) {
   run_activation<SwigluBwd>(stream, amax, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), dy.rows, dy.cols,
-                            dx, dy, x, dy.cols);
+                            dx, dy, x, dy.cols, factors);
 }
 void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse) {
   const std::int64_t half = head_dim / 2;

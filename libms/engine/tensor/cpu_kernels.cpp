@@ -173,7 +173,7 @@ void run_op(const Op& op) {
         } else if constexpr (requires { compute(row); }) {
           compute(row);
         } else {
-          static_assert(std::is_same_v<std::remove_cvref_t<decltype(row)>, Matmul>,
+          static_assert(std::remove_cvref_t<decltype(row)>::kClass == OpClass::matmul,
                         "an op of the list has no CPU kernel");
           MS_ASSERT(false, "a {} runs in MatmulCache", row.kName);
         }

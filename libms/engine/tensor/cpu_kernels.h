@@ -20,7 +20,7 @@ using MatmulDone = void (*)(const Matmul& block);
 
 struct CpuKernels {
   CpuIsa isa;
-  // Every op but Matmul, which is MatmulCache's (cpu_matmul.h).
+  // Every op but matmuls, which are MatmulCache's (cpu_matmul.h).
   void (*run)(const Op& op);
   // out[i] = in[0][i] (+|max) in[1][i] ... in that order; bf16 is summed in f32 and rounded once. out may be in[k].
   void (*reduce)(ReduceKind kind, DType dtype, void* out, const void* const* in, int count, std::int64_t n);

@@ -20,6 +20,7 @@ class MatmulCache {
   ~MatmulCache();
   // Throws Error("tensor.matmul") with oneDNN's message.
   void run(const Matmul& op);
+  void run(const GroupedMatmul& op);
   bool native_bf16() const;
 
  private:

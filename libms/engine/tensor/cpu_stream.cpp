@@ -243,6 +243,8 @@ void CpuStreamCore::compute(const Op& op) {
   const double start = monotonic_s();
   if (const auto* matmul = std::get_if<Matmul>(&op)) {
     matmuls_.run(*matmul);
+  } else if (const auto* grouped = std::get_if<GroupedMatmul>(&op)) {
+    matmuls_.run(*grouped);
   } else {
     cpu_kernels().run(op);
   }

@@ -47,4 +47,18 @@ Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const 
   return part;
 }
 
+Matmul expert_matmul(const GroupedMatmul& op, std::int64_t expert, const std::int32_t* offsets) {
+  const std::int64_t begin = offsets[expert], count = offsets[expert + 1] - begin;
+  const auto own = [&](const Tensor& weights) {
+    const std::int64_t rows = weights.rows / op.experts();
+    return weights.slice_rows(expert * rows, rows);
+  };
+  return {.c = op.transpose_a ? own(op.c) : op.c.slice_rows(begin, count),
+          .a = op.a.slice_rows(begin, count),
+          .b = op.transpose_a ? op.b.slice_rows(begin, count) : own(op.b),
+          .transpose_a = op.transpose_a,
+          .transpose_b = op.transpose_b,
+          .accumulate = op.accumulate};
+}
+
 }  // namespace ms::tensor

@@ -21,4 +21,7 @@ std::vector<MatmulBlock> matmul_cuts(std::int64_t m, std::int64_t n, int threads
 // packed, without gaps between rows. A block has no a_sums: those are the whole's.
 Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const MatmulBlock& block);
 
+// Returns the matmul of one expert. `offsets`: those of the op, where the host can read them.
+Matmul expert_matmul(const GroupedMatmul& op, std::int64_t expert, const std::int32_t* offsets);
+
 }  // namespace ms::tensor

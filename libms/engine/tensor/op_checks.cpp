@@ -165,12 +165,16 @@ void check(const Rule& rule, const SwigluFwd& op) {
   rule.activation("x", op.x);
   rule.tensor("x", op.x, op.y.rows, 2 * op.y.cols, op.y.dtype);
   rule.amax(op.amax, op.y);
+  if (op.factors) rule.tensor("factors", op.factors, 1, op.y.rows, DType::f32);
 }
 void check(const Rule& rule, const SwigluBwd& op) {
   rule.activation("x", op.x);
   rule.tensor("x", op.x, op.dy.rows, 2 * op.dy.cols, op.dy.dtype);
   rule.like("dx", op.dx, op.x);
   rule.amax(op.amax, op.dx);
+  if (!op.factors) return;
+  rule.tensor("factors", op.factors, 1, op.dy.rows, DType::f32);
+  rule.like("dfactors", op.dfactors, op.factors);
 }
 void check(const Rule& rule, const RotaryTable& op) {
   rule.type("table", op.table, {DType::f32});
@@ -285,10 +289,65 @@ void check(const Rule& rule, const InitNormal& op) {
   MS_ASSERT(op.col0 >= 0 && op.row0 >= 0 && op.col0 + op.x.cols <= op.global_cols, "{}: columns {}+{} of {}", rule.op,
             op.col0, op.x.cols, op.global_cols);
 }
+void check(const Rule& rule, const Route& op) {
+  const std::int64_t tokens = op.logits.rows, k = op.experts.cols, experts = op.logits.cols;
+  MS_ASSERT(k > 0 && k <= experts, "{}: {} of {} experts", rule.op, k, experts);
+  rule.type("logits", op.logits, {DType::f32});
+  rule.tensor("experts", op.experts, tokens, k, DType::i32);
+  rule.like("slots", op.slots, op.experts);
+  MS_ASSERT(op.experts.contiguous() && op.slots.contiguous(), "{}: gaps between rows", rule.op);
+  rule.tensor("tokens", op.tokens, 1, tokens * k, DType::i32);
+  rule.tensor("weights", op.weights, 1, tokens * k, DType::f32);
+  rule.tensor("offsets", op.offsets, 1, experts + 1, DType::i32);
+}
+void check(const Rule& rule, const RouteBwd& op) {
+  const std::int64_t tokens = op.logits.rows;
+  rule.type("logits", op.logits, {DType::f32});
+  rule.accumulator("dlogits", op.dlogits, tokens, op.logits.cols);
+  rule.tensor("experts", op.experts, tokens, op.experts.cols, DType::i32);
+  rule.like("slots", op.slots, op.experts);
+  rule.tensor("dweights", op.dweights, 1, op.experts.numel(), DType::f32);
+  if (!op.counts) return MS_ASSERT(op.balance == 0.0F, "{}: a balance without counts", rule.op);
+  rule.tensor("counts", op.counts, op.counts.rows, op.logits.cols, DType::f32);
+  MS_ASSERT(op.counts.rows > 0 && tokens % op.counts.rows == 0, "{}: {} tokens in {} parts", rule.op, tokens,
+            op.counts.rows);
+}
+void check(const Rule& rule, const ExpertCount& op) {
+  rule.type("experts", op.experts, {DType::i32});
+  rule.type("counts", op.counts, {DType::f32});
+  MS_ASSERT(op.counts.rows > 0 && op.experts.rows % op.counts.rows == 0, "{}: {} tokens in {} parts", rule.op,
+            op.experts.rows, op.counts.rows);
+}
+void check(const Rule& rule, const ExpertDispatch& op) {
+  rule.activation("x", op.x);
+  rule.tensor("y", op.y, op.tokens.cols, op.x.cols, op.x.dtype);
+  rule.type("tokens", op.tokens, {DType::i32});
+}
+void check(const Rule& rule, const ExpertCombine& op) {
+  rule.activation("x", op.x);
+  rule.tensor("y", op.y, op.slots.rows, op.x.cols, op.x.dtype);
+  rule.tensor("slots", op.slots, op.y.rows, op.x.rows / std::max<std::int64_t>(op.y.rows, 1), DType::i32);
+}
+void check(const Rule& rule, const GroupedMatmul& op) {
+  const std::int64_t experts = op.experts();
+  MS_ASSERT(experts > 0 && !(op.transpose_a && op.transpose_b) && (op.transpose_a || !op.accumulate),
+            "{}: {} experts in a form that there is not", rule.op, experts);
+  const Tensor &weights = op.transpose_a ? op.c : op.b, &n = op.transpose_b ? op.c : op.a,
+               &k = op.transpose_a   ? op.b
+                    : op.transpose_b ? op.a
+                                     : op.c;
+  rule.activation("a", op.a);
+  rule.tensor("b", op.b, op.b.rows, op.b.cols, op.a.dtype);
+  rule.type("c", op.c, {op.transpose_a ? DType::f32 : op.a.dtype, op.a.dtype});
+  rule.shape("weights", weights, experts * n.cols, k.cols);
+  MS_ASSERT(n.rows == k.rows, "{}: {} and {} slots", rule.op, n.rows, k.rows);
+  rule.type("offsets", op.offsets, {DType::i32});
+}
 
 }  // namespace
 
 void check_op(const Matmul& op) { check(Rule{Matmul::kName}, op); }
+void check_op(const GroupedMatmul& op) { check(Rule{GroupedMatmul::kName}, op); }
 void check_op(const Op& op) {
   std::visit([](const auto& row) { check(Rule{row.kName}, row); }, op);
 }

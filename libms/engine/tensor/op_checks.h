@@ -7,6 +7,7 @@
 namespace ms::tensor {
 
 void check_op(const Matmul& op);
+void check_op(const GroupedMatmul& op);
 void check_op(const Op& op);
 
 }  // namespace ms::tensor

@@ -36,6 +36,16 @@ OpCost count(const Matmul& op) {
   return op_cost;
 }
 
+// Every slot is multiplied by one expert's matrix, and every expert's is read: as if none had no slots.
+OpCost count(const GroupedMatmul& op) {
+  OpCost op_cost = plain(op);
+  op_cost.half = op.a.dtype == DType::bf16;
+  const Tensor& weights = op.transpose_a ? op.c : op.b;
+  op_cost.flops = 2.0 * static_cast<double>(op.slots()) * static_cast<double>(weights.numel() / op.experts());
+  if (op.accumulate) op_cost.bytes += bytes_of(op.c);
+  return op_cost;
+}
+
 // Reads x for its amax, too, unless that is known.
 OpCost count(const RoundToFp8& op) {
   OpCost op_cost = plain(op);

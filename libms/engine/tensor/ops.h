@@ -15,20 +15,11 @@
 #include <type_traits>
 #include <variant>
 
-#include "cost/op_class.h"
+#include "tensor/expert_ops.h"
+#include "tensor/op.h"
 #include "tensor/rotary_scaling.h"
-#include "tensor/tensor.h"
 
 namespace ms::tensor {
-
-using cost::kOpClasses;
-using cost::OpClass;  // groups ops in timing tables
-
-enum class Access : std::uint8_t { read, write };  // write includes read-modify-write
-
-#define MS_OP(op_name, op_class)                       \
-  static constexpr std::string_view kName = (op_name); \
-  static constexpr OpClass kClass = OpClass::op_class;
 
 // Tells whether a bf16 matmul rounds its operands to fp8 (tensor/fp8.h): b to e4m3, and a to e4m3, or to e5m2 if it is
 // a gradient, which needs more range. Each operand is scaled by its amax, or by the amax of a larger tensor that
@@ -188,16 +179,22 @@ struct GeluBwd {  // dx = dy * gelu'(x); dx may be dy
   void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx), f(Access::write, amax); }
 };
 
-// y[T,F] = silu(x[:, :F]) * x[:, F:], x[T,2F] holds gate then up.
+// y[T,F] = silu(x[:, :F]) * x[:, F:], x[T,2F] holds gate then up. If `factors`, f32 [1,T], are present, row t is
+// multiplied by the factor t.
 struct SwigluFwd {
   MS_OP("swiglu_fwd", activation)
-  Tensor y, x, amax = {};
-  void each(auto&& f) const { f(Access::read, x), f(Access::write, y), f(Access::write, amax); }
+  Tensor y, x, amax = {}, factors = {};
+  void each(auto&& f) const {
+    f(Access::read, x), f(Access::read, factors), f(Access::write, y), f(Access::write, amax);
+  }
 };
-struct SwigluBwd {  // dx[T,2F] overwritten
+struct SwigluBwd {  // dx[T,2F] and dfactors, like factors, are overwritten
   MS_OP("swiglu_bwd", activation)
-  Tensor dx, dy, x, amax = {};
-  void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx), f(Access::write, amax); }
+  Tensor dx, dy, x, amax = {}, factors = {}, dfactors = {};
+  void each(auto&& f) const {
+    f(Access::read, dy), f(Access::read, x), f(Access::read, factors);
+    f(Access::write, dx), f(Access::write, amax), f(Access::write, dfactors);
+  }
 };
 
 // table f32 [seq, head_dim]: cos(pos * base^(-2i/head_dim)), scaled, for i < head_dim/2, then the sines.
@@ -377,7 +374,8 @@ struct InitNormal {
 using Op = std::variant<Matmul, Amax, RoundToFp8, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd,
                         RmsNormBwd, GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd,
                         EmbeddingBwd, PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum,
-                        Copy, Fill, SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal>;
+                        Copy, Fill, SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, InitNormal,
+                        GroupedMatmul, Route, RouteBwd, ExpertCount, ExpertDispatch, ExpertCombine>;
 
 inline std::string_view op_name(const Op& op) {
   return std::visit([](const auto& row) { return row.kName; }, op);

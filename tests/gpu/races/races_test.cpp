@@ -170,6 +170,30 @@ TEST_P(Kernels, Embedding) {
   }
   expect_clean();
 }
+TEST_P(Kernels, Experts) {
+  constexpr int kExperts = 40, kChosen = 3;
+  constexpr std::int64_t kPairs = kRows * kChosen;
+  const Matrix logits = operand(kRows, kExperts, Type::f32);
+  for (const bool sigmoid : {false, true}) {
+    const RouteRule rule{sigmoid, !sigmoid, 1.0F};
+    const auto numbers = [&](std::int64_t n) { return reinterpret_cast<std::int32_t*>(unwritten(n)); };
+    const Routed to{numbers(kPairs), numbers(kPairs), numbers(kPairs), unwritten(kPairs), numbers(kExperts + 1)};
+    // The emulated sort is no kernel: what it writes is not seen.
+    void* sorted = operand(1, static_cast<std::int64_t>((route_bytes(kPairs) + 3) / 4), Type::f32).data;
+    route(kStream, to, logits, kChosen, rule, sorted);
+    const Matrix counts = result(1, kExperts, Type::f32);
+    expert_count(kStream, counts, to.experts, kPairs);
+    route_bwd(kStream, result(kRows, kExperts), floats(kPairs), logits, to.experts, to.slots,
+              sigmoid ? Matrix{} : counts, kChosen, rule, sigmoid ? 0.0F : 1.0F, 1.0F);
+    expert_combine(kStream, result(), operand(kPairs, cols()), to.slots, kChosen);
+  }
+  const std::int64_t half = aligned() ? cols() / 2 : 37;
+  const float* factors = floats(kRows);
+  swiglu_fwd(kStream, result(kRows, half), operand(kRows, 2 * half), nullptr, factors);
+  swiglu_bwd(kStream, result(kRows, 2 * half), operand(kRows, half), operand(kRows, 2 * half), nullptr, factors);
+  swiglu_factors_bwd(kStream, unwritten(kRows), operand(kRows, half), operand(kRows, 2 * half));
+  expect_clean();
+}
 TEST_P(Kernels, Loss) {
   const Matrix logits = operand(), stats = result(3, kRows, Type::f32);
   float *loss = unwritten(kRows), *lse = unwritten(kRows);

@@ -34,6 +34,20 @@ void expect_costs(const std::vector<CostRow>& rows) {
 OpCost matmul_cost(bool half, double flops, double bytes) { return {OpClass::matmul, half, flops, bytes}; }
 OpCost moved(OpClass op_class, double bytes) { return {op_class, false, 0, bytes}; }
 
+// Three experts of [5,7], seven slots.
+TEST(OpCosts, GroupedMatmuls) {
+  const Tensor offsets = i32(1, 4);
+  const double flops = 2 * 7 * 5 * 7, weights = 3 * 5 * 7, by_slot = 7 * 5 + 7 * 7, at = 4 * 4;
+  expect_costs({
+      {"forward", GroupedMatmul{bf16(7, 5), bf16(7, 7), bf16(15, 7), offsets, false, true},
+       matmul_cost(true, flops, 2 * (weights + by_slot) + at)},
+      {"input's gradient", GroupedMatmul{f32(7, 7), f32(7, 5), f32(15, 7), offsets},
+       matmul_cost(false, flops, 4 * (weights + by_slot) + at)},
+      {"weights' gradient", GroupedMatmul{f32(15, 7), bf16(7, 5), bf16(7, 7), offsets, true, false, true},
+       matmul_cost(true, flops, 2 * by_slot + 2 * 4 * weights + at)},
+  });
+}
+
 TEST(OpCosts, Matmuls) {
   // M 3, N 5, K 7.
   const double flops = 2 * 3 * 5 * 7, a = 3 * 7, b = 7 * 5, c = 3 * 5;
@@ -224,6 +238,8 @@ TEST(OpCosts, InPlaceOpsReadAndWrite) {
       {"rotary", Rotary{.x = bf16(6, 16), .table = f32(3, 8), .seq = 3, .head_dim = 8},
        moved(OpClass::elementwise, 2 * x + 4 * 3 * 8)},
       {"gelu", GeluFwd{bf16(6, 16), bf16(6, 16)}, moved(OpClass::activation, 2 * x)},
+      {"swiglu by factors", SwigluFwd{.y = bf16(6, 8), .x = bf16(6, 16), .factors = f32(1, 6)},
+       moved(OpClass::activation, 1.5 * x + 24)},
       {"swiglu", SwigluFwd{bf16(6, 8), bf16(6, 16)}, moved(OpClass::activation, 1.5 * x)},
       {"swiglu and its amax", SwigluFwd{bf16(6, 8), bf16(6, 16), f32(1, 1)}, moved(OpClass::activation, 1.5 * x + 4)},
       {"add", Add{bf16(6, 16), bf16(6, 16), bf16(6, 16), {}}, moved(OpClass::elementwise, 3 * x)},

@@ -51,9 +51,10 @@ void swiglu_fwd(const SwigluFwd& op) {
     const T* gate = row_of<T>(op.x, row) + begin;
     const T* up = gate + cols;
     T* y = row_of<T>(op.y, row) + begin;
+    const float factor = op.factors ? row_of<float>(op.factors, 0)[row] : 1.0F;
     each_vector(n, [&](Index i, auto lanes) {
       const Vf g = load(gate + i, lanes);
-      store(y + i, g * sigmoid(g) * load(up + i, lanes), lanes);
+      store(y + i, factor * (g * sigmoid(g) * load(up + i, lanes)), lanes);
     });
   });
 }
@@ -61,18 +62,22 @@ void swiglu_fwd(const SwigluFwd& op) {
 template <class T>
 void swiglu_bwd(const SwigluBwd& op) {
   const Index cols = op.dy.cols;
-  each_span(op.dy.rows, cols, false, [&](Index row, Index begin, Index n) {
-    const T* gate = row_of<T>(op.x, row) + begin;
+  each_chunk(op.dy.rows, op.dy.numel(), [&](Index row) {
+    const T* gate = row_of<T>(op.x, row);
     const T* up = gate + cols;
-    const T* dy = row_of<T>(op.dy, row) + begin;
-    T* dgate = row_of<T>(op.dx, row) + begin;
+    const T* dy = row_of<T>(op.dy, row);
+    T* dgate = row_of<T>(op.dx, row);
     T* dup = dgate + cols;
-    each_vector(n, [&](Index i, auto lanes) {
-      const Vf g = load(gate + i, lanes), u = load(up + i, lanes), d = load(dy + i, lanes);
+    const float factor = op.factors ? row_of<float>(op.factors, 0)[row] : 1.0F;
+    Vf dfactor{};
+    each_vector(cols, [&](Index i, auto lanes) {
+      const Vf g = load(gate + i, lanes), u = load(up + i, lanes), given = load(dy + i, lanes), d = factor * given;
       const Vf s = sigmoid(g);
       store(dgate + i, d * u * (s + g * s * (1.0F - s)), lanes);
       store(dup + i, d * g * s, lanes);
+      dfactor += keep(given * (g * s * u), lanes);
     });
+    if (op.factors) row_of<float>(op.dfactors, 0)[row] = sum(dfactor);
   });
 }
 

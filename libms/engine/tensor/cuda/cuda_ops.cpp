@@ -8,6 +8,7 @@
 #include "tensor/cuda/cuda_attention.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_matmul.h"
+#include "tensor/matmul_blocks.h"
 
 namespace ms::tensor {
 kernels::Type kernel_type(DType dtype) {
@@ -69,6 +70,12 @@ std::size_t scratch_of(const ColumnSum& op) { return kernels::column_sums_bytes(
 std::size_t scratch_of(const SumInto&) { return kernels::total_bytes(); }
 std::size_t scratch_of(const SumSquares&) { return kernels::total_bytes(); }
 std::size_t scratch_of(const LambMoments&) { return kernels::total_bytes(); }
+std::size_t scratch_of(const Route& op) { return kernels::route_bytes(op.experts.numel()); }
+
+template <class Row>
+kernels::RouteRule rule_of(const Row& op) {
+  return {op.sigmoid, op.normalized, op.scale};
+}
 
 }  // namespace
 
@@ -142,10 +149,12 @@ class CudaOps::Impl {
     kernels::gelu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>());
   }
   void run(const SwigluFwd& op, S stream, CudaScratch&) {
-    kernels::swiglu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>());
+    kernels::swiglu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>(), op.factors.as<float>());
   }
   void run(const SwigluBwd& op, S stream, CudaScratch&) {
-    kernels::swiglu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>());
+    kernels::swiglu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>(),
+                        op.factors.as<float>());
+    if (op.factors) kernels::swiglu_factors_bwd(stream, op.dfactors.as<float>(), matrix(op.dy), matrix(op.x));
   }
   void run(const RotaryTable& op, S stream, CudaScratch&) { make_on_host(op, stream); }
   void run(const Rotary& op, S stream, CudaScratch&) {
@@ -220,6 +229,43 @@ class CudaOps::Impl {
   void run(const InitNormal& op, S stream, CudaScratch&) {
     kernels::init_normal(stream, matrix(op.x), op.valid_rows - op.row0, op.seed, op.key,
                          op.row0 * op.global_cols + op.col0, op.global_cols, op.std);
+  }
+  // cuBLASLt takes sizes from the host: this waits for the router.
+  void run(const GroupedMatmul& op, S stream, CudaScratch& scratch) {
+    std::vector<std::int32_t> offsets(static_cast<std::size_t>(op.offsets.cols));
+    check(cudaMemcpyAsync(offsets.data(), op.offsets.data, static_cast<std::size_t>(op.offsets.size_bytes()),
+                          cudaMemcpyDeviceToHost, stream),
+          "copying from the GPU");
+    check(cudaStreamSynchronize(stream), "waiting for the router");
+    for (std::int64_t expert = 0; expert < op.experts(); ++expert) {
+      const Matmul part = expert_matmul(op, expert, offsets.data());
+      if (part.a.rows > 0) {
+        matmul_.run(part, stream, scratch);
+      } else if (op.transpose_a && !op.accumulate) {
+        kernels::fill(stream, matrix(part.c), 0.0F);
+      }
+    }
+  }
+  void run(const Route& op, S stream, CudaScratch& scratch) {
+    kernels::route(stream,
+                   {op.experts.as<std::int32_t>(), op.slots.as<std::int32_t>(), op.tokens.as<std::int32_t>(),
+                    op.weights.as<float>(), op.offsets.as<std::int32_t>()},
+                   matrix(op.logits), static_cast<int>(op.experts.cols), rule_of(op), scratch.take(scratch_of(op)));
+  }
+  void run(const RouteBwd& op, S stream, CudaScratch&) {
+    kernels::route_bwd(stream, matrix(op.dlogits), op.dweights.as<float>(), matrix(op.logits),
+                       op.experts.as<std::int32_t>(), op.slots.as<std::int32_t>(), matrix(op.counts),
+                       static_cast<int>(op.experts.cols), rule_of(op), op.balance, op.z);
+  }
+  void run(const ExpertCount& op, S stream, CudaScratch&) {
+    kernels::expert_count(stream, matrix(op.counts), op.experts.as<std::int32_t>(), op.experts.numel());
+  }
+  void run(const ExpertDispatch& op, S stream, CudaScratch&) {
+    kernels::embedding_fwd(stream, matrix(op.y), matrix(op.x), op.tokens.as<std::int32_t>(), 0);
+  }
+  void run(const ExpertCombine& op, S stream, CudaScratch&) {
+    kernels::expert_combine(stream, matrix(op.y), matrix(op.x), op.slots.as<std::int32_t>(),
+                            static_cast<int>(op.slots.cols));
   }
 
   CudaMatmul matmul_;

@@ -1,0 +1,194 @@
+// Mixture of experts (tensor/expert_ops.h): the router's choice and its gradient, and rows by slot. The grouped matmuls
+// are in tensor/grouped_matmul.cpp.
+#include "tensor/cpu/parallel.h"
+
+namespace ms::tensor::MS_ISA {
+namespace {
+
+using Int = std::int32_t;
+
+// Sums over the experts of a token.
+struct Softmax {
+  float lse, sum;  // log of the sum of the exponentials; the sum of the scores
+};
+
+// scores = softmax(logits) or their sigmoids.
+Softmax score(const float* logits, float* scores, Index n, bool sigmoids) {
+  Vf tops = splat(-__builtin_inff());
+  each_vector(n, [&](Index i, auto lanes) { tops = max(keep(load(logits + i, lanes), lanes, tops), tops); });
+  const float top = max(tops);
+  Vf sums{};
+  each_vector(n, [&](Index i, auto lanes) {
+    const Vf y = keep(exp(load(logits + i, lanes) - top), lanes);
+    store(scores + i, y, lanes);
+    sums += y;
+  });
+  const float total = sum(sums), lse = top + __builtin_logf(total);
+  if (!sigmoids) {
+    each_vector(n, [&](Index i, auto lanes) { store(scores + i, load(scores + i, lanes) / total, lanes); });
+    return {lse, 1.0F};
+  }
+  Vf all{};
+  each_vector(n, [&](Index i, auto lanes) {
+    const Vf y = keep(sigmoid(load(logits + i, lanes)), lanes);
+    store(scores + i, y, lanes);
+    all += y;
+  });
+  return {lse, sum(all)};
+}
+
+// The divisor of normalized weights. Sigmoids may all be 0.
+float chosen_sum(const float* scores, const Int* experts, Index k) {
+  float total = 1e-20F;
+  for (Index j = 0; j < k; ++j) total += scores[experts[j]];
+  return total;
+}
+
+// NaN counts as the lowest.
+MS_INLINE bool better(float x, float y) {
+  const float lowest = -__builtin_inff();
+  return (x == x ? x : lowest) > (y == y ? y : lowest);
+}
+
+// Writes the numbers of the k highest logits, the highest first. Whatever they are, NaN included, the numbers differ.
+void choose(const float* logits, Index n, Int* experts, Index k) {
+  Index count = 0;
+  for (Int e = 0; e < n; ++e) {
+    if (count == k && !better(logits[e], logits[experts[k - 1]])) continue;
+    Index j = count < k ? count++ : k - 1;
+    for (; j > 0 && better(logits[e], logits[experts[j - 1]]); --j) experts[j] = experts[j - 1];
+    experts[j] = e;
+  }
+}
+
+// Counts the slots of every expert, and gives them to tokens in order.
+void sort_slots(const Route& op, const float* weights) {
+  const Index tokens = op.experts.rows, k = op.experts.cols, experts = op.logits.cols;
+  Int *offsets = row_of<Int>(op.offsets, 0), *at = row_of<Int>(op.tokens, 0);
+  for (Index e = 0; e <= experts; ++e) offsets[e] = 0;
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index j = 0; j < k; ++j) ++offsets[row_of<Int>(op.experts, t)[j] + 1];
+  }
+  for (Index e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index j = 0; j < k; ++j) {
+      const Int slot = offsets[row_of<Int>(op.experts, t)[j]]++;  // put back below
+      row_of<Int>(op.slots, t)[j] = slot;
+      at[slot] = static_cast<Int>(t);
+      row_of<float>(op.weights, 0)[slot] = weights[t * k + j];
+    }
+  }
+  for (Index e = experts; e > 0; --e) offsets[e] = offsets[e - 1];
+  offsets[0] = 0;
+}
+
+// dscores of the chosen experts from those of their weights; all others stay as they are.
+void weights_backward(const RouteBwd& op, Index t, const float* scores, float* dscores) {
+  const Index k = op.experts.cols;
+  const Int *experts = row_of<Int>(op.experts, t), *slots = row_of<Int>(op.slots, t);
+  const float* dweights = row_of<float>(op.dweights, 0);
+  const float total = op.normalized ? chosen_sum(scores, experts, k) : 1.0F;
+  float mean = 0.0F;
+  if (op.normalized) {
+    for (Index j = 0; j < k; ++j) mean += dweights[slots[j]] * scores[experts[j]] / total;
+  }
+  for (Index j = 0; j < k; ++j) dscores[experts[j]] += op.scale * (dweights[slots[j]] - mean) / total;
+}
+
+template <class T>
+void route_bwd(const RouteBwd& op) {
+  const Index tokens = op.logits.rows, n = op.logits.cols;
+  const Index part = op.counts ? tokens / op.counts.rows : tokens;
+  const Scratch memory(2 * tokens * n);
+  each_chunk(tokens, tokens * n, [&](Index t) {
+    const float* logits = row_of<float>(op.logits, t);
+    float *scores = memory.data() + 2 * t * n, *dscores = scores + n;
+    const auto [lse, total] = score(logits, scores, n, op.sigmoid);
+    const float* counts = op.counts ? row_of<float>(op.counts, t / part) : nullptr;
+    Vf balances{};
+    if (counts != nullptr) {
+      each_vector(
+          n, [&](Index i, auto lanes) { balances += keep(load(scores + i, lanes) * load(counts + i, lanes), lanes); });
+    }
+    const float balance = sum(balances) / total;
+    each_vector(n, [&](Index i, auto lanes) {
+      // A softmax's sum is constant; that of sigmoids is not.
+      const Vf share = counts == nullptr ? Vf{} : load(counts + i, lanes) - (op.sigmoid ? balance : 0.0F);
+      store(dscores + i, op.balance * share / total, lanes);
+    });
+    weights_backward(op, t, scores, dscores);
+    Vf dots{};
+    each_vector(n,
+                [&](Index i, auto lanes) { dots += keep(load(scores + i, lanes) * load(dscores + i, lanes), lanes); });
+    const float dot = sum(dots);
+    T* dlogits = row_of<T>(op.dlogits, t);
+    each_vector(n, [&](Index i, auto lanes) {
+      const Vf s = load(scores + i, lanes), d = load(dscores + i, lanes);
+      const Vf slope = op.sigmoid ? d * s * (1.0F - s) : s * (d - dot);
+      const Vf p = op.sigmoid ? exp(load(logits + i, lanes) - lse) : s;
+      store(dlogits + i, slope + 2.0F * op.z * lse * p, lanes);
+    });
+  });
+}
+
+template <class T>
+void combine(const ExpertCombine& op) {
+  each_span(op.y.rows, op.y.cols, false, [&](Index t, Index begin, Index n) {
+    const Int* slots = row_of<Int>(op.slots, t);
+    T* y = row_of<T>(op.y, t) + begin;
+    each_vector(n, [&](Index i, auto lanes) {
+      Vf total = load(row_of<T>(op.x, slots[0]) + begin + i, lanes);
+      for (Index j = 1; j < op.slots.cols; ++j) total += load(row_of<T>(op.x, slots[j]) + begin + i, lanes);
+      store(y + i, total, lanes);
+    });
+  });
+}
+
+}  // namespace
+
+void run(const Route& op) {
+  const Index tokens = op.logits.rows, n = op.logits.cols, k = op.experts.cols;
+  const Scratch memory(tokens * (n + k));
+  float* const weights = memory.data() + tokens * n;
+  each_chunk(tokens, tokens * n, [&](Index t) {
+    float* scores = memory.data() + t * n;
+    Int* experts = row_of<Int>(op.experts, t);
+    score(row_of<float>(op.logits, t), scores, n, op.sigmoid);
+    choose(row_of<float>(op.logits, t), n, experts, k);
+    const float factor = op.normalized ? op.scale / chosen_sum(scores, experts, k) : op.scale;
+    for (Index j = 0; j < k; ++j) weights[t * k + j] = factor * scores[experts[j]];
+  });
+  sort_slots(op, weights);
+}
+
+void run(const RouteBwd& op) {
+  with_type(op.dlogits.dtype, [&](auto type) { route_bwd<decltype(type)>(op); });
+}
+
+void run(const ExpertCount& op) {
+  const Index part = op.experts.rows / op.counts.rows;
+  for (Index p = 0; p < op.counts.rows; ++p) {
+    float* counts = row_of<float>(op.counts, p);
+    for (Index e = 0; e < op.counts.cols; ++e) counts[e] = 0.0F;
+    for (Index t = p * part; t < (p + 1) * part; ++t) {
+      for (Index j = 0; j < op.experts.cols; ++j) counts[row_of<Int>(op.experts, t)[j]] += 1.0F;
+    }
+  }
+}
+
+void run(const ExpertDispatch& op) {
+  const Int* tokens = row_of<Int>(op.tokens, 0);
+  const auto bytes = static_cast<std::size_t>(op.x.cols * size_of(op.x.dtype));
+  each_chunk(op.y.rows, op.y.numel(), [&](Index slot) {
+    with_type(op.x.dtype, [&](auto type) {
+      using T = decltype(type);
+      __builtin_memcpy(row_of<T>(op.y, slot), row_of<T>(op.x, tokens[slot]), bytes);
+    });
+  });
+}
+
+void run(const ExpertCombine& op) {
+  with_type(op.x.dtype, [&](auto type) { combine<decltype(type)>(op); });
+}
+
+}  // namespace ms::tensor::MS_ISA

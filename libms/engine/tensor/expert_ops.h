@@ -1,0 +1,86 @@
+// The ops of a mixture of experts, a part of the op list (tensor/ops.h, which tells what is common to all).
+//
+// Legend. T tokens; E experts; k of them for each token; S = T k slots, one for each pair of a token and one of its
+// experts. Slots are sorted by expert, then by token; `offsets` tells where those of an expert begin. How many an
+// expert has is known only when Route has run, so that shapes do not depend on it.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/op.h"
+
+namespace ms::tensor {
+
+// Chooses the k experts of each token: those with the highest logits, the highest first, and the lower number first if
+// they are equal; NaN counts as the lowest. Scores are softmax(logits), or sigmoid(logits) if `sigmoid`. `weights` are
+// the scores of the chosen ones, divided by their sum if `normalized`, times `scale`.
+struct Route {
+  MS_OP("route", elementwise)
+  Tensor experts;  // i32 [T,k]
+  Tensor slots;    // i32 [T,k]: the slot of each of them
+  Tensor tokens;   // i32 [1,S]: the token of a slot
+  Tensor weights;  // f32 [1,S], by slot
+  Tensor offsets;  // i32 [1,E+1]: expert e has the slots [offsets[e], offsets[e+1])
+  Tensor logits;   // f32 [T,E]
+  bool sigmoid = false, normalized = false;
+  float scale = 1.0F;
+  void each(auto&& f) const {
+    f(Access::read, logits), f(Access::write, experts), f(Access::write, slots), f(Access::write, tokens);
+    f(Access::write, weights), f(Access::write, offsets);
+  }
+};
+
+// counts f32 [n,E]: how many tokens of each n-th part of the T tokens have chosen an expert.
+struct ExpertCount {
+  MS_OP("expert_count", elementwise)
+  Tensor counts, experts;  // experts as Route leaves them
+  void each(auto&& f) const { f(Access::read, experts), f(Access::write, counts); }
+};
+
+// The gradient of the logits from that of the weights, and from two losses of the router, where p are the scores,
+// divided by their sum if they are sigmoids:
+//   balance * sum over t and e of p[t,e] counts[part of t, e], with the counts as constants (Switch Transformer, arXiv
+//   2101.03961), and z * sum over t of (log of the sum of exp(logits[t]))^2 (ST-MoE, arXiv 2202.08906).
+// dlogits [T,E] in f32 or bf16 is overwritten. counts may be absent; the balance is then 0.
+struct RouteBwd {
+  MS_OP("route_bwd", elementwise)
+  Tensor dlogits, dweights, logits, experts, slots, counts = {};  // dweights f32 [1,S], by slot
+  bool sigmoid = false, normalized = false;
+  float scale = 1.0F, balance = 0.0F, z = 0.0F;
+  void each(auto&& f) const {
+    f(Access::read, dweights), f(Access::read, logits), f(Access::read, experts), f(Access::read, slots);
+    f(Access::read, counts), f(Access::write, dlogits);
+  }
+};
+
+// y[S,C] = the row of x[T,C] of each slot's token. Gradient of ExpertCombine.
+struct ExpertDispatch {
+  MS_OP("expert_dispatch", elementwise)
+  Tensor y, x, tokens;
+  void each(auto&& f) const { f(Access::read, x), f(Access::read, tokens), f(Access::write, y); }
+};
+
+// y[T,C] = the sum of the rows of x[S,C] in a token's slots, in the order of `slots` and rounded once. Gradient of
+// ExpertDispatch.
+struct ExpertCombine {
+  MS_OP("expert_combine", elementwise)
+  Tensor y, x, slots;
+  void each(auto&& f) const { f(Access::read, x), f(Access::read, slots), f(Access::write, y); }
+};
+
+// One matmul for each expert, on the rows of its slots. W is E matrices [N,K], one below the other: [E N, K].
+//   transpose_b, the forward:   c[S,N] = a[S,K] W[e]^T
+//   neither, the input's gradient: c[S,K] = a[S,N] W[e]
+//   transpose_a, the weights' gradient: c, like W, (+)= a[S,N]^T b[S,K] over the expert's slots; 0 if it has none
+// Operands and c have one type, but a weight's gradient may be in f32; sums are in f32. A row's bits do not depend on
+// the other rows.
+struct GroupedMatmul {
+  MS_OP("grouped_matmul", matmul)
+  Tensor c, a, b, offsets;
+  bool transpose_a = false, transpose_b = false, accumulate = false;  // accumulate: only with transpose_a
+  std::int64_t experts() const { return offsets.cols - 1; }
+  std::int64_t slots() const { return a.rows; }
+  void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, offsets), f(Access::write, c); }
+};
+
+}  // namespace ms::tensor

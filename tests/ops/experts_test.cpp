@@ -1,0 +1,364 @@
+// Mixture of experts: the router's choice, slots, losses and gradients, and grouped matmuls, against f64.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/rng.h"
+#include "matmul_case.h"
+#include "tensor/cpu_matmul.h"
+#include "tensor/team.h"
+
+namespace ms::tensor::test {
+namespace {
+
+constexpr double kRouteF32 = 4e-6;  // an exponential and its sum, a handful of roundings
+
+struct RouteCase {
+  std::int64_t tokens, experts, k;
+  bool sigmoid, normalized;
+};
+constexpr RouteCase kRoutes[] = {{1, 1, 1, false, true},  {7, 4, 2, false, true},   {33, 8, 2, false, false},
+                                 {40, 19, 5, true, true}, {24, 64, 8, true, false}, {513, 3, 3, false, true}};
+
+std::string name_of(const RouteCase& c) {
+  return fmt::format("{} tokens, {} of {} experts{}{}", c.tokens, c.k, c.experts, c.sigmoid ? ", sigmoid" : "",
+                     c.normalized ? ", normalized" : "");
+}
+
+Mat scores_of(const Mat& logits, bool sigmoid) {
+  Mat scores = logits;
+  for (std::int64_t t = 0; t < logits.rows; ++t) {
+    double total = 0;
+    for (std::int64_t e = 0; e < logits.cols; ++e) {
+      scores(t, e) = sigmoid ? 1 / (1 + std::exp(-logits(t, e))) : std::exp(logits(t, e));
+      total += scores(t, e);
+    }
+    for (std::int64_t e = 0; e < logits.cols && !sigmoid; ++e) scores(t, e) /= total;
+  }
+  return scores;
+}
+
+// The weights of the experts chosen in `experts`, [T,k].
+Mat weights_of(const Mat& logits, const Mat& experts, const RouteCase& c, double scale) {
+  const Mat scores = scores_of(logits, c.sigmoid);
+  Mat weights(c.tokens, c.k);
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    double total = 0;
+    for (std::int64_t j = 0; j < c.k; ++j) total += scores(t, static_cast<std::int64_t>(experts(t, j)));
+    for (std::int64_t j = 0; j < c.k; ++j)
+      weights(t, j) = scale * scores(t, static_cast<std::int64_t>(experts(t, j))) / (c.normalized ? total : 1);
+  }
+  return weights;
+}
+
+Route routed(Memory& m, const RouteCase& c, const Tensor& logits) {
+  return {.experts = m.tensor(DType::i32, c.tokens, c.k),
+          .slots = m.tensor(DType::i32, c.tokens, c.k),
+          .tokens = m.tensor(DType::i32, 1, c.tokens * c.k),
+          .weights = m.tensor(DType::f32, 1, c.tokens * c.k),
+          .offsets = m.tensor(DType::i32, 1, c.experts + 1),
+          .logits = logits,
+          .sigmoid = c.sigmoid,
+          .normalized = c.normalized,
+          .scale = 1.5F};
+}
+
+// What must hold whatever was chosen: slots are sorted by expert, then by token, and say the same as the choice.
+void expect_sorted(const Route& op) {
+  const Mat experts = read(op.experts), slots = read(op.slots), tokens = read(op.tokens), offsets = read(op.offsets);
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
+  for (std::int64_t t = 0; t < experts.rows; ++t) {
+    for (std::int64_t j = 0; j < experts.cols; ++j) pairs.emplace_back(static_cast<std::int64_t>(experts(t, j)), t);
+  }
+  std::ranges::sort(pairs);
+  ASSERT_EQ(std::ranges::adjacent_find(pairs), pairs.end()) << "an expert twice for a token";
+  EXPECT_EQ(offsets(0, 0), 0);
+  EXPECT_EQ(offsets(0, offsets.cols - 1), static_cast<double>(pairs.size()));
+  for (std::int64_t slot = 0; slot < std::ssize(pairs); ++slot) {
+    const auto& [expert, token] = pairs[static_cast<std::size_t>(slot)];
+    EXPECT_EQ(tokens(0, slot), static_cast<double>(token)) << slot;
+    EXPECT_LE(offsets(0, expert), static_cast<double>(slot));
+    EXPECT_GT(offsets(0, expert + 1), static_cast<double>(slot));
+  }
+  for (std::int64_t t = 0; t < experts.rows; ++t) {
+    for (std::int64_t j = 0; j < experts.cols; ++j) {
+      const auto slot = static_cast<std::int64_t>(slots(t, j));
+      EXPECT_EQ(pairs.at(static_cast<std::size_t>(slot)), std::pair(static_cast<std::int64_t>(experts(t, j)), t));
+    }
+  }
+}
+
+TEST(Experts, RouteChoosesTheHighest) {
+  for (const RouteCase& c : kRoutes) {
+    SCOPED_TRACE(name_of(c));
+    Memory m;
+    const Tensor logits = m.tensor(DType::f32, c.tokens, c.experts, 1, 2.0);
+    put(logits, 0, c.experts - 1, get(logits, 0, 0));  // equal: the lower number is the better one
+    const Route op = routed(m, c, logits);
+    const Mat x = read(logits);
+    everywhere(m, op, [&] {
+      expect_sorted(op);
+      const Mat experts = read(op.experts), slots = read(op.slots), weights = weights_of(x, experts, c, op.scale);
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        std::vector<std::int64_t> best(static_cast<std::size_t>(c.experts));
+        std::iota(best.begin(), best.end(), 0);
+        std::ranges::stable_sort(best, std::greater(), [&](std::int64_t e) { return x(t, e); });
+        for (std::int64_t j = 0; j < c.k; ++j) {
+          EXPECT_EQ(experts(t, j), static_cast<double>(best[static_cast<std::size_t>(j)])) << t << "," << j;
+          EXPECT_NEAR(get(op.weights, 0, static_cast<std::int64_t>(slots(t, j))), weights(t, j), kRouteF32);
+        }
+      }
+    });
+  }
+}
+
+TEST(Experts, RouteOfWhatIsNotFiniteStaysInBounds) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  Memory m;
+  const RouteCase c{4, 6, 3, false, true};
+  const Tensor logits = m.tensor(DType::f32, c.tokens, c.experts);
+  for (std::int64_t e = 0; e < c.experts; ++e) {
+    put(logits, 0, e, kNan);
+    put(logits, 1, e, e % 2 == 0 ? kNan : -kInf);
+    put(logits, 2, e, kInf);
+  }
+  const Route op = routed(m, c, logits);
+  everywhere(m, op, [&] { expect_sorted(op); });
+}
+
+TEST(Experts, RouteGradientsAgreeWithFiniteDifferences) {
+  for (const RouteCase& c : kRoutes) {
+    if (c.tokens > 50) continue;
+    for (const std::int64_t parts : {0, 1, 2}) {
+      if (parts == 2 && c.tokens % 2 != 0) continue;
+      SCOPED_TRACE(fmt::format("{}, balanced in {} parts", name_of(c), parts));
+      Memory m;
+      const Tensor logits = m.tensor(DType::f32, c.tokens, c.experts, 2);
+      const Route forward = routed(m, c, logits);
+      cpu_kernels().run(forward);
+      const Tensor counts = parts == 0 ? Tensor{} : m.tensor(DType::f32, parts, c.experts, 1);
+      const Mat experts = read(forward.experts), slots = read(forward.slots), x = read(logits);
+      if (parts > 0) {
+        const ExpertCount count{.counts = counts, .experts = forward.experts};
+        everywhere(m, count, [&] {
+          for (std::int64_t part = 0; part < parts; ++part) {
+            for (std::int64_t e = 0; e < c.experts; ++e) {
+              double want = 0;
+              for (std::int64_t t = part * c.tokens / parts; t < (part + 1) * c.tokens / parts; ++t) {
+                for (std::int64_t j = 0; j < c.k; ++j) want += experts(t, j) == static_cast<double>(e) ? 1 : 0;
+              }
+              EXPECT_EQ(get(counts, part, e), want);
+            }
+          }
+        });
+      }
+      RouteBwd op{.dlogits = m.tensor(DType::f32, c.tokens, c.experts, 3),
+                  .dweights = m.tensor(DType::f32, 1, c.tokens * c.k),
+                  .logits = logits,
+                  .experts = forward.experts,
+                  .slots = forward.slots,
+                  .counts = counts,
+                  .sigmoid = c.sigmoid,
+                  .normalized = c.normalized,
+                  .scale = forward.scale,
+                  .balance = parts > 0 ? 0.05F : 0.0F,
+                  .z = 0.02F};
+      Mat dweights(c.tokens, c.k);
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        for (std::int64_t j = 0; j < c.k; ++j)
+          dweights(t, j) = get(op.dweights, 0, static_cast<std::int64_t>(slots(t, j)));
+      }
+      const auto loss = [&](const Mat& at) {
+        double total = weighted_sum(weights_of(at, experts, c, op.scale), dweights);
+        const Mat scores = scores_of(at, c.sigmoid);
+        for (std::int64_t t = 0; t < c.tokens; ++t) {
+          double exponentials = 0, sum = 0, balance = 0;
+          for (std::int64_t e = 0; e < c.experts; ++e) {
+            exponentials += std::exp(at(t, e));
+            sum += scores(t, e);
+            if (parts > 0) balance += scores(t, e) * get(counts, t * parts / c.tokens, e);
+          }
+          total += double{op.z} * std::pow(std::log(exponentials), 2) + double{op.balance} * balance / sum;
+        }
+        return total;
+      };
+      const Mat want = numeric_gradient(loss, x);
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.dlogits, want, 2e-5)); });
+      op.dlogits = m.tensor(DType::bf16, c.tokens, c.experts);
+      everywhere(m, op, [&] { EXPECT_TRUE(close(op.dlogits, want, kBf16Tolerance)); });
+    }
+  }
+}
+
+TEST(Experts, RowsBySlot) {
+  for (const DType dtype : activation_types()) {
+    for (const std::int64_t cols : {1, 7, 64, 515}) {
+      SCOPED_TRACE(label(dtype, 37, cols));
+      const RouteCase c{37, 5, 3, false, true};
+      Memory m;
+      const Route forward = routed(m, c, m.tensor(DType::f32, c.tokens, c.experts));
+      cpu_kernels().run(forward);
+      const Tensor by_token = m.tensor(dtype, c.tokens, cols, 2), by_slot = m.tensor(dtype, c.tokens * c.k, cols, 1);
+      const Mat x = read(by_token), y = read(by_slot), slots = read(forward.slots), tokens = read(forward.tokens);
+      const ExpertDispatch dispatch{
+          .y = m.tensor(dtype, c.tokens * c.k, cols), .x = by_token, .tokens = forward.tokens};
+      everywhere(m, dispatch, [&] {
+        for (std::int64_t s = 0; s < c.tokens * c.k; ++s) {
+          for (std::int64_t j = 0; j < cols; ++j)
+            EXPECT_EQ(get(dispatch.y, s, j), x(static_cast<std::int64_t>(tokens(0, s)), j));
+        }
+      });
+      const ExpertCombine combine{.y = m.tensor(dtype, c.tokens, cols, 1), .x = by_slot, .slots = forward.slots};
+      Mat sums(c.tokens, cols);
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        for (std::int64_t j = 0; j < cols; ++j) {
+          for (std::int64_t n = 0; n < c.k; ++n) sums(t, j) += y(static_cast<std::int64_t>(slots(t, n)), j);
+        }
+      }
+      everywhere(m, combine, [&] { EXPECT_TRUE(close(combine.y, sums, tolerance_of(dtype, 1e-6))); });
+    }
+  }
+}
+
+TEST(Experts, SwigluWithFactors) {
+  for (const DType dtype : activation_types()) {
+    for (const std::int64_t cols : {1, 16, 37, 300}) {
+      SCOPED_TRACE(label(dtype, 21, cols));
+      Memory m;
+      const Tensor x = m.tensor(dtype, 21, 2 * cols, 1), dy = m.tensor(dtype, 21, cols),
+                   factors = m.tensor(DType::f32, 1, 21);
+      const SwigluFwd forward{.y = m.tensor(dtype, 21, cols, 2), .x = x, .factors = factors};
+      const SwigluBwd backward{.dx = m.tensor(dtype, 21, 2 * cols),
+                               .dy = dy,
+                               .x = x,
+                               .factors = factors,
+                               .dfactors = m.tensor(DType::f32, 1, 21)};
+      const auto y_of = [&](const Mat& at, const Mat& by) {
+        Mat y(21, cols);
+        for (std::int64_t i = 0; i < 21; ++i) {
+          for (std::int64_t j = 0; j < cols; ++j)
+            y(i, j) = by(0, i) * at(i, j) / (1 + std::exp(-at(i, j))) * at(i, cols + j);
+        }
+        return y;
+      };
+      const Mat at = read(x), by = read(factors), given = read(dy), y = y_of(at, by);
+      const Mat dx = numeric_gradient([&](const Mat& v) { return weighted_sum(y_of(v, by), given); }, at);
+      const Mat dby = numeric_gradient([&](const Mat& v) { return weighted_sum(y_of(at, v), given); }, by);
+      everywhere(m, forward, [&] { EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, 4e-6))); });
+      everywhere(m, backward, [&] {
+        EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, 4e-6)));
+        EXPECT_TRUE(close(backward.dfactors, dby, 4e-6));
+      });
+    }
+  }
+}
+
+// Of four experts the second has no slots.
+GroupedMatmul grouped(Memory& m, DType type, DType result, bool transpose_a, bool transpose_b, bool accumulate,
+                      std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t kOffsets[] = {0, 5, 5, 300, 333};
+  const Tensor offsets = m.tensor(DType::i32, 1, 5);
+  for (std::int64_t e = 0; e < 5; ++e) put(offsets, 0, e, static_cast<double>(kOffsets[e]));
+  const std::int64_t slots = kOffsets[4];
+  const auto by_slot = [&](DType of, std::int64_t cols) { return m.tensor(of, slots, cols, 3); };
+  const auto weights = [&](DType of) { return m.tensor(of, 4 * n, k); };
+  if (transpose_a) {
+    return {.c = weights(result),
+            .a = by_slot(type, n),
+            .b = by_slot(type, k),
+            .offsets = offsets,
+            .transpose_a = true,
+            .accumulate = accumulate};
+  }
+  return {.c = by_slot(type, transpose_b ? n : k),
+          .a = by_slot(type, transpose_b ? k : n),
+          .b = weights(type),
+          .offsets = offsets,
+          .transpose_b = transpose_b};
+}
+
+Mat grouped_reference(const GroupedMatmul& op) {
+  Mat c = read(op.c);
+  const Mat a = read(op.a), b = read(op.b), offsets = read(op.offsets);
+  if (!op.accumulate) std::ranges::fill(c.values, 0);
+  const std::int64_t rows = (op.transpose_a ? op.c.rows : op.b.rows) / op.experts();
+  for (std::int64_t e = 0; e < op.experts(); ++e) {
+    for (auto s = static_cast<std::int64_t>(offsets(0, e)); s < static_cast<std::int64_t>(offsets(0, e + 1)); ++s) {
+      for (std::int64_t n = 0; n < rows; ++n) {
+        for (std::int64_t k = 0; k < (op.transpose_a ? op.c.cols : op.b.cols); ++k) {
+          if (op.transpose_a) {
+            c(e * rows + n, k) += a(s, n) * b(s, k);
+          } else if (op.transpose_b) {
+            c(s, n) += a(s, k) * b(e * rows + n, k);
+          } else {
+            c(s, k) += a(s, n) * b(e * rows + n, k);
+          }
+        }
+      }
+    }
+  }
+  return c;
+}
+
+TEST(Experts, GroupedMatmulsOfEveryForm) {
+  for (const DType type : activation_types()) {
+    for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
+      if (type == DType::f32 && bf16 == MatmulCache::Bf16::in_f32) continue;
+      MatmulCache cache(bf16);
+      for (const DType result : {type, DType::f32}) {
+        for (const auto& [transpose_a, transpose_b, accumulate] :
+             {std::tuple{false, true, false}, {false, false, false}, {true, false, false}, {true, false, true}}) {
+          if (!transpose_a && result != type) continue;
+          for (const auto& [n, k] : {std::pair{std::int64_t{24}, std::int64_t{40}}, {7, 130}, {96, 33}}) {
+            SCOPED_TRACE(fmt::format("{} -> {}{}{}{} {} x {}", to_string(type), to_string(result),
+                                     transpose_a ? " a'" : "", transpose_b ? " b'" : "", accumulate ? " +=" : "", n,
+                                     k));
+            Memory m;
+            const GroupedMatmul op = grouped(m, type, result, transpose_a, transpose_b, accumulate, n, k);
+            const Mat want = grouped_reference(op);
+            const Memory::Image before = m.save();
+            set_team_threads(1);
+            cache.run(op);
+            EXPECT_TRUE(close(op.c, want, tolerance_of(result, kF32)));
+            EXPECT_TRUE(m.guards_intact());
+            EXPECT_TRUE(m.inputs_as_in(before, op));
+            const Memory::Image one = m.save();
+            set_team_threads(3);
+            m.restore(before);
+            cache.run(op);
+            EXPECT_TRUE(m.save() == one) << "three threads";
+          }
+        }
+      }
+    }
+  }
+}
+
+// A row of the forward has the same bits whichever slots are with it.
+TEST(Experts, ARowOfAGroupedMatmulStandsAlone) {
+  MatmulCache cache;
+  set_team_threads(1);
+  for (const DType type : activation_types()) {
+    Memory m;
+    GroupedMatmul op = grouped(m, type, type, false, true, false, 40, 64);
+    cache.run(op);
+    const Mat all = read(op.c);
+    for (const std::int64_t rows : {1, 3, 100, 294}) {  // of the third expert's 295 slots, from the first
+      for (std::int64_t e = 0; e < 3; ++e) put(op.offsets, 0, e, 5);
+      put(op.offsets, 0, 3, static_cast<double>(5 + rows)), put(op.offsets, 0, 4, static_cast<double>(5 + rows));
+      for (std::int64_t s = 5; s < 5 + rows; ++s) put(op.c, s, 0, 1e9);
+      cache.run(op);
+      EXPECT_EQ(read(op.c.slice_rows(5, rows)).values, [&] {
+        Mat part(rows, all.cols);
+        for (std::int64_t s = 0; s < rows; ++s) {
+          for (std::int64_t j = 0; j < all.cols; ++j) part(s, j) = all(5 + s, j);
+        }
+        return part.values;
+      }()) << rows;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ms::tensor::test
