@@ -19,6 +19,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from numpy_model import frequencies, head_dim_of, numpy_first_loss
+
 FORMAT = 1
 TRAINING = {"batch": 4, "steps": 10, "lr": 1e-2, "beta1": 0.9, "beta2": 0.95, "adam_eps": 1e-8, "weight_decay": 0.1,
             "clip_norm": 1.0}
@@ -33,33 +35,25 @@ VARIANTS = {"parallel": {"parallel_block": True}, "window": {"window": 5},
             "parallel_window": {"parallel_block": True, "window": 5}}
 MODELS.update({f"{name}_{variant}": {**c, **keys, "seed": c["seed"] + 40 * i}
                for name, c in list(MODELS.items()) for i, (variant, keys) in enumerate(VARIANTS.items(), 1)})
-# Keys of Llama's relatives: biases, norms of heads, heads of another size than hidden / heads, scaled rotary frequencies.
+# Keys of Llama's relatives: experts in place of the MLP, with the router's losses, biases, norms of heads, heads of another size than hidden / heads, scaled rotary frequencies.
 BIASES = dict.fromkeys(("qkv_bias", "out_bias", "mlp_bias"), True)
 LLAMA3 = dict(rotary_scaling="llama3", rotary_factor=4.0, rotary_low_freq=1.0, rotary_high_freq=4.0, rotary_original_seq=12)
 RELATIVES = {"llama3": {**BIASES, **LLAMA3},
              "qwen2": {"qkv_bias": True, "rotary_scaling": "linear", "rotary_factor": 3.0},
              "qwen3": {"qk_norm": True, "head_dim": 6},
-             "qwen3_parallel_window": {**BIASES, **LLAMA3, **VARIANTS["parallel_window"], "qk_norm": True, "head_dim": 10}}
+             "qwen3_parallel_window": {**BIASES, **LLAMA3, **VARIANTS["parallel_window"], "qk_norm": True, "head_dim": 10},
+             "mixtral": {"experts": 5, "experts_per_token": 2, "aux_loss": 0.05, "z_loss": 0.01},
+             "qwen3_moe": {"experts": 6, "experts_per_token": 3, "expert_ffn": 24, "router_normalized": False,
+                           "aux_loss": 0.03, "z_loss": 0.0, "qk_norm": True, "head_dim": 6},
+             "sigmoid_moe": {"experts": 4, "experts_per_token": 2, "router": "sigmoid", "router_scale": 1.7,
+                             "aux_loss": 0.05, "z_loss": 0.01}}
 for number, (variant, keys) in enumerate(RELATIVES.items()):
     MODELS[variant] = {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + number}
-
-
-def head_dim_of(c):
-    return c.get("head_dim", c["hidden"] // c["heads"])
 
 
 def has_bias(c, linear):
     key = "mlp_bias" if linear.startswith("mlp") else "out_bias" if linear == "attn.out" else "qkv_bias"
     return c["family"] == "gpt" or c.get(key)
-
-
-def frequencies(c):
-    plain = c["rotary_base"] ** (-2.0 * np.arange(head_dim_of(c) // 2) / head_dim_of(c))
-    if c.get("rotary_scaling") != "llama3":
-        return plain / c.get("rotary_factor", 1)
-    turns = c["rotary_original_seq"] * plain / (2 * np.pi)
-    smooth = np.clip((turns - c["rotary_low_freq"]) / (c["rotary_high_freq"] - c["rotary_low_freq"]), 0, 1)
-    return (1 - smooth) * plain / c["rotary_factor"] + smooth * plain
 
 
 # ------------------------------------------------------------------ parameters and tokens
@@ -78,6 +72,13 @@ def parameter_shapes(c):
         if not gpt:
             linears["mlp.gate"] = (ffn, hidden)
         linears.update({"mlp.up": (ffn, hidden), "mlp.down": (hidden, ffn)})
+        if "experts" in c:
+            linears = {name: shape for name, shape in linears.items() if name.startswith("attn")}
+            linears["mlp.router"] = (c["experts"], hidden)
+            width = c.get("expert_ffn", ffn)
+            for e in range(c["experts"]):
+                linears.update({f"mlp.experts.{e}.gate": (width, hidden), f"mlp.experts.{e}.up": (width, hidden),
+                                f"mlp.experts.{e}.down": (hidden, width)})
         for norm in ("norm1",) if c.get("parallel_block") else ("norm1", "norm2"):
             shapes[f"layers.{i}.{norm}.weight"] = (hidden,)
             if gpt:
@@ -107,7 +108,7 @@ def initial_parameters(c):
         elif "norm" in name:
             value = 1.0 + 0.1 * n
         else:
-            value = 0.08 * n
+            value = (0.5 if "router" in name else 0.08) * n
         params[name] = value.astype(np.float32)
     return params
 
@@ -174,7 +175,24 @@ def mlp(c, p, name, x):
     return linear(p, name + ".down", inner)
 
 
-def logits_of(c, p, inputs_BS):
+def moe(c, p, name, x, losses):
+    """Every expert computes all tokens: what it was not chosen for has the weight 0. `losses` receives the router's."""
+    logits = linear(p, name + ".router", x)
+    sigmoid = c.get("router") == "sigmoid"
+    scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, dim=-1)
+    chosen = torch.zeros_like(scores).scatter(-1, logits.topk(c["experts_per_token"], dim=-1).indices, 1.0)
+    weights = scores * chosen
+    if c.get("router_normalized", True):
+        weights = weights / weights.sum(-1, keepdim=True)
+    out = sum(c.get("router_scale", 1.0) * weights[..., e, None] * mlp(c, p, f"{name}.experts.{e}", x)
+              for e in range(c["experts"]))
+    shares = scores / scores.sum(-1, keepdim=True) if sigmoid else scores
+    of_sequences = (chosen.mean(1) * shares.mean(1)).sum(-1) * c["experts"] / c["experts_per_token"]
+    losses.append(c["aux_loss"] * of_sequences.mean() + c["z_loss"] * torch.logsumexp(logits, dim=-1).pow(2).mean())
+    return out
+
+
+def logits_of(c, p, inputs_BS, losses):
     x = p["embed.tokens.weight"][inputs_BS]
     if c["family"] == "gpt":
         x = x + p["embed.positions.weight"]
@@ -182,7 +200,9 @@ def logits_of(c, p, inputs_BS):
         layer = f"layers.{i}."
         normed = norm(c, p, layer + "norm1", x)
         mixed = x + attention(c, p, layer + "attn", normed)
-        x = mixed + mlp(c, p, layer + "mlp", normed if c.get("parallel_block") else norm(c, p, layer + "norm2", mixed))
+        normed = normed if c.get("parallel_block") else norm(c, p, layer + "norm2", mixed)
+        feed = moe(c, p, layer + "mlp", normed, losses) if "experts" in c else mlp(c, p, layer + "mlp", normed)
+        x = mixed + feed
     x = norm(c, p, "final_norm", x)
     return x @ p["embed.tokens.weight" if c["tied"] else "head.weight"].T
 
@@ -227,9 +247,10 @@ def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
         batch = torch.tensor(tokens[step], dtype=torch.int64)
         for p in params.values():
             p.grad = None
-        logits = logits_of(c, params, batch[:, :-1]).reshape(-1, c["vocab"])
+        of_routers = []
+        logits = logits_of(c, params, batch[:, :-1], of_routers).reshape(-1, c["vocab"])
         loss = F.cross_entropy(logits, batch[:, 1:].reshape(-1))
-        loss.backward()
+        (loss + sum(of_routers)).backward()
         norm_of_all = float(sum(p.grad.double().pow(2).sum() for p in params.values())) ** 0.5
         losses.append(loss.item())
         norms.append(norm_of_all)
@@ -241,76 +262,6 @@ def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
             own.step(min(1.0, c["clip_norm"] / norm_of_all) if clip else 1.0)
     final = {n: p.detach().numpy().copy() for n, p in params.items()}
     return {"losses": losses, "grad_norms": norms, "logits": first["logits"], "grad": first["grad"], "final": final}
-
-
-# ------------------------------------------------------------------ the second opinion: numpy, one token and one head at a time
-
-
-def numpy_first_loss(c, init, tokens):
-    p = {n: v.astype(np.float64) for n, v in init.items()}
-    gpt = c["family"] == "gpt"
-    head_dim = head_dim_of(c)
-
-    def affine(name, x):
-        return p[name + ".weight"] @ x + p.get(name + ".bias", 0.0)
-
-    def normed(name, x):
-        if gpt:
-            x = x - x.mean()
-            return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
-        return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"]
-
-    def head(vector, h, position, rotated_by=None):
-        part = vector[h * head_dim : (h + 1) * head_dim]
-        if gpt or rotated_by is None:
-            return part
-        if c.get("qk_norm"):
-            part = part / np.sqrt(np.mean(part * part) + c["norm_eps"]) * p[rotated_by + "_norm.weight"]
-        turn = [np.exp(1j * position * f) for f in frequencies(c)]
-        pairs = (part[: head_dim // 2] + 1j * part[head_dim // 2 :]) * np.array(turn)  # a pair as a complex number
-        return np.concatenate([pairs.real, pairs.imag])
-
-    def attended(layer, q, keys, values, position):
-        first = max(0, position + 1 - c["window"]) if "window" in c else 0
-        out = []
-        for h in range(c["heads"]):
-            source = h // (c["heads"] // c["kv_heads"])
-            query = head(q, h, position, layer + "attn.q")
-            near = [head(k, source, t, layer + "attn.k") for t, k in enumerate(keys) if t >= first]
-            scores = [query @ k / np.sqrt(head_dim) for k in near]
-            weights = np.exp(scores) / np.sum(np.exp(scores))
-            out.append(sum(w * head(v, source, 0) for w, v in zip(weights, values[first:])))
-        return affine(layer + "attn.out", np.concatenate(out))
-
-    def fed_forward(layer, n):
-        up = affine(layer + "mlp.up", n)
-        if gpt:
-            inner = 0.5 * up * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (up + 0.044715 * up**3)))
-        else:
-            gate = affine(layer + "mlp.gate", n)
-            inner = gate / (1.0 + np.exp(-gate)) * up
-        return affine(layer + "mlp.down", inner)
-
-    losses = []
-    for row in tokens[0]:
-        keys = [[] for _ in range(c["layers"])]  # grows with the position, so causality needs no mask here
-        values = [[] for _ in range(c["layers"])]
-        for s in range(c["seq"]):
-            x = p["embed.tokens.weight"][row[s]] + (p["embed.positions.weight"][s] if gpt else 0.0)
-            for i in range(c["layers"]):
-                layer = f"layers.{i}."
-                n = normed(layer + "norm1", x)
-                keys[i].append(affine(layer + "attn.k", n))
-                values[i].append(affine(layer + "attn.v", n))
-                branch = attended(layer, affine(layer + "attn.q", n), keys[i], values[i], s)
-                if c.get("parallel_block"):
-                    x = x + branch + fed_forward(layer, n)
-                else:
-                    x = x + branch
-                    x = x + fed_forward(layer, normed(layer + "norm2", x))
-            z = p["embed.tokens.weight" if c["tied"] else "head.weight"] @ normed("final_norm", x)
-            losses.append(np.log(np.sum(np.exp(z))) - z[row[s + 1]])
-    return float(np.mean(losses))
 
 
 # ------------------------------------------------------------------ checks and files

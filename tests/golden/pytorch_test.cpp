@@ -68,6 +68,15 @@ train::Settings settings_of(const Golden& golden) {
   settings.model.qkv_bias = c.value("qkv_bias", false);
   settings.model.out_bias = c.value("out_bias", false);
   settings.model.mlp_bias = c.value("mlp_bias", false);
+  settings.model.experts = c.value("experts", 0);
+  settings.model.experts_per_token = c.value("experts_per_token", 1);
+  settings.model.expert_ffn_hidden = c.value("expert_ffn", 0);
+  settings.model.router = c.value("router", "softmax");
+  settings.model.router_normalized = c.value("router_normalized", true);
+  settings.model.router_scale = c.value("router_scale", 1.0);
+  settings.train.moe_aux_loss = c.value("aux_loss", 0.0);
+  settings.train.moe_z_loss = c.value("z_loss", 0.0);
+  settings.train.moe_aux_scope = "sequence";
   settings.model.qk_norm = c.value("qk_norm", false);
   settings.model.rotary_scaling = c.value("rotary_scaling", "none");
   settings.model.rotary_factor = c.value("rotary_factor", 1.0);
@@ -154,7 +163,8 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 }
 
 std::vector<std::string> names() {
-  std::vector<std::string> names{"llama3", "qwen2", "qwen3", "qwen3_parallel_window"};
+  std::vector<std::string> names{"llama3",  "qwen2",     "qwen3",      "qwen3_parallel_window",
+                                 "mixtral", "qwen3_moe", "sigmoid_moe"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

@@ -60,7 +60,7 @@ TEST_P(Switches, ChangeNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Overlap, Switches,
-                         testing::Combine(testing::Values("gpt", "llama"), testing::ValuesIn(kCases)),
+                         testing::Combine(testing::Values("gpt", "llama", "moe"), testing::ValuesIn(kCases)),
                          [](const testing::TestParamInfo<Switches::ParamType>& run) {
                            return std::get<0>(run.param) + "_" + std::get<1>(run.param).layout.name();
                          });
@@ -121,6 +121,15 @@ INSTANTIATE_TEST_SUITE_P(Parity, Techniques,
                          [](const testing::TestParamInfo<Techniques::ParamType>& run) {
                            return std::get<0>(run.param) + "_" + std::get<1>(run.param).name + "_" +
                                   std::get<2>(run.param).name();
+                         });
+
+INSTANTIATE_TEST_SUITE_P(ParityOfExperts, Techniques,
+                         testing::Combine(testing::Values("moe"),
+                                          testing::Values(kTechniques[0], kTechniques[2], kTechniques[3],
+                                                          kTechniques[4]),
+                                          testing::ValuesIn(kTechniqueLayouts)),
+                         [](const testing::TestParamInfo<Techniques::ParamType>& run) {
+                           return std::string(std::get<1>(run.param).name) + "_" + std::get<2>(run.param).name();
                          });
 
 // Blocks a stream until it is opened.

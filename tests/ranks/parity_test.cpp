@@ -89,7 +89,7 @@ std::string parity_name(const testing::TestParamInfo<Parity::ParamType>& info) {
 
 std::vector<Parity::ParamType> combinations() {
   std::vector<Parity::ParamType> all;
-  for (const char* family : {"gpt", "llama"}) {
+  for (const char* family : {"gpt", "llama", "moe"}) {
     for (const int world : {4, 8}) {
       for (const Layout& layout : layouts(world)) all.emplace_back(family, false, layout);
     }
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Pairs, Parity, testing::ValuesIn(pairwise(combinations(
 INSTANTIATE_TEST_SUITE_P(All, Parity, testing::ValuesIn(combinations()), parity_name);  // nightly (CMakeLists.txt)
 // The shared embedding is summed over the ends of the pipeline, cut over dp and tp like everything else.
 INSTANTIATE_TEST_SUITE_P(Tied, Parity,
-                         testing::Combine(testing::Values("gpt", "llama"), testing::Values(true),
+                         testing::Combine(testing::Values("gpt", "llama", "moe"), testing::Values(true),
                                           testing::Values(Layout{1, 1, 2, 1, true, 1}, Layout{1, 1, 4, 2, true, 1},
                                                           Layout{2, 2, 2, 1, true, 0}, Layout{2, 2, 2, 2, true, 1},
                                                           Layout{2, 2, 2, 1, false, 2}, Layout{4, 2, 1, 1, true, 1})),
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Tied, Parity,
 
 // Bits: another pp, number of chunks or schedule changes no bit (untied, no clipping).
 TEST(Bits, DoNotDependOnThePipeline) {
-  for (const std::string family : {"gpt", "llama"}) {
+  for (const std::string family : {"gpt", "llama", "moe"}) {
     train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
     const Outcome one = run_threads(cut(settings, {2, 2, 1, 1, true, 1}), kSteps);
@@ -136,7 +136,7 @@ TEST(Bits, DoNotDependOnThePipeline) {
 // Tied, the embedding's gradient is (sum of one end) + (sum of the other) over a pipeline, and one sum on one stage:
 // the manual (model.tied_embeddings) promises the same bits among pipelines only.
 TEST(Bits, OfTiedEmbeddingsAreTheSameOverPipelines) {
-  for (const std::string family : {"gpt", "llama"}) {
+  for (const std::string family : {"gpt", "llama", "moe"}) {
     train::Settings settings = tiny_settings(family);
     settings.model.tied_embeddings = true;
     settings.optim.clip = 0;
@@ -164,7 +164,7 @@ TEST(Bits, SameConfigurationSameBitsTwice) {
 }
 
 TEST(Bits, RecomputationChangesNothing) {
-  for (const std::string family : {"gpt", "llama"}) {
+  for (const std::string family : {"gpt", "llama", "moe"}) {
     train::Settings settings = cut(tiny_settings(family), {1, 2, 2, 1, true, 1});
     const Outcome kept = run_threads(settings, 5);
     for (const std::string recompute : {"selective", "full"}) {
@@ -177,7 +177,7 @@ TEST(Bits, RecomputationChangesNothing) {
 }
 
 TEST(Bf16, LearnsInEveryDimension) {
-  for (const std::string family : {"gpt", "llama"}) {
+  for (const std::string family : {"gpt", "llama", "moe"}) {
     train::Settings settings = tiny_settings(family);
     settings.train.dtype = "bf16";
     settings.model.vocab_multiple = 1;  // padding changes the order of sums over the vocabulary, by up to 0.034 here

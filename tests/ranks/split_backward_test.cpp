@@ -175,6 +175,10 @@ INSTANTIATE_TEST_SUITE_P(Models, SplitBackward,
                          testing::Combine(testing::Values("gpt", "llama"), testing::Bool(),
                                           testing::Values("none", "selective", "full")),
                          split_name);
+INSTANTIATE_TEST_SUITE_P(Experts, SplitBackward,
+                         testing::Combine(testing::Values("moe"), testing::Values(false),
+                                          testing::Values("none", "selective", "full")),
+                         split_name);
 
 // The first half alone does not touch the gradients of a layer's matmul weights; both halves do.
 TEST(SplitBackwardHalves, FirstHalfDoesNotTouchWeightGradients) {

@@ -253,7 +253,7 @@ train::Settings settings_of(const std::string& family, const Run& run, bool over
   if (run.layout.tp == 3) {  // sizes divisible by three
     settings.model.hidden = 48;
     settings.model.heads = 12;
-    settings.model.kv_heads = family == "llama" ? 6 : 0;
+    settings.model.kv_heads = family == "gpt" ? 0 : 6;
     settings.model.seq = 18;
   }
   settings.train.recompute = run.recompute;
@@ -275,8 +275,8 @@ constexpr std::array kRuns = {
     Run{{2, 2, 2, 1, false}, "full", "fp32"},     Run{{2, 4, 1, 1, true}, "none", "bf16"},
     Run{{1, 4, 2, 1, false}, "none", "bf16"},
 };
-INSTANTIATE_TEST_SUITE_P(All, TpOverlapRun, testing::Combine(testing::Values("gpt", "llama"), testing::ValuesIn(kRuns)),
-                         run_name);
+INSTANTIATE_TEST_SUITE_P(All, TpOverlapRun,
+                         testing::Combine(testing::Values("gpt", "llama", "moe"), testing::ValuesIn(kRuns)), run_name);
 
 TEST_P(TpOverlapRun, ComputesWhatOneRankComputes) {
   const auto& [family, run] = GetParam();
@@ -301,7 +301,8 @@ TEST_P(TpOverlapRun, ComputesWhatOneRankComputes) {
   // averaged over many.
   const bool exact = settings.train.dtype == std::string("fp32");
   const Distance gradients = distance(one.gradients, outcome.gradients);
-  EXPECT_LE(gradients.value, exact ? 1e-5 : 0.1) << gradients.name;
+  // In bf16 a token with two scores that are nearly equal may go to another expert: of some tokens one is a lot.
+  if (exact || family != "moe") { EXPECT_LE(gradients.value, exact ? 1e-5 : 0.1) << gradients.name; }
   ASSERT_EQ(one.losses.size(), outcome.losses.size());
   for (std::size_t i = 0; i < one.losses.size(); ++i) {
     EXPECT_NEAR(one.losses[i], outcome.losses[i], exact ? 1e-4 : 0.03) << "step " << i;

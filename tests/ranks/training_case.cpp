@@ -162,11 +162,11 @@ void load_parameters(train::Engine& engine, const Matrices& from) {
 
 train::Settings tiny_settings(const std::string& family) {
   train::Settings settings;
-  settings.model.family = family;
+  settings.model.family = family == "moe" ? "llama" : family;
   settings.model.layers = 8;
   settings.model.hidden = 64;
   settings.model.heads = 16;
-  settings.model.kv_heads = family == "llama" ? 8 : 0;
+  settings.model.kv_heads = family == "gpt" ? 0 : 8;
   settings.model.ffn_hidden = 96;
   settings.model.vocab = 61;
   settings.model.seq = 16;
@@ -175,6 +175,10 @@ train::Settings tiny_settings(const std::string& family) {
   settings.train.global_batch = 8;
   settings.train.microbatch = 1;
   settings.train.dtype = "fp32";
+  if (family == "moe") {
+    settings.model.experts = 6, settings.model.experts_per_token = 2, settings.model.expert_ffn_hidden = 48;
+    settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
+  }
   settings.train.steps = 20;
   settings.optim.lr = 3e-3;
   settings.optim.schedule = "constant";

@@ -27,8 +27,8 @@ struct Outcome {
   double valid_loss = 0;
 };
 
-// Two model families at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary
-// 61.
+// A family at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary 61. "moe"
+// is llama with six experts in place of the MLP, of which a token passes two, and both losses of routers.
 train::Settings tiny_settings(const std::string& family);
 
 // The layout of a run over ranks.

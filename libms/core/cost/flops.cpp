@@ -19,11 +19,15 @@ Parameters count_parameters(const ModelShape& shape) {
   const std::int64_t mlp_inputs = shape.gated_mlp ? 2 : 1;  // matrices into the MLP; one leads out
   const std::int64_t norm = shape.hidden * (shape.norm_bias ? 2 : 1);
   Parameters count;
-  count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + (mlp_inputs + 1) * shape.hidden * shape.ffn;
+  const std::int64_t mlp = (mlp_inputs + 1) * shape.hidden * shape.ffn;
+  const std::int64_t router = shape.experts * shape.hidden;
+  const std::int64_t passed = shape.experts == 0 ? 1 : shape.experts_per_token;
+  const std::int64_t idle = shape.experts == 0 ? 0 : shape.experts - passed;
+  count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + router + passed * mlp;
   const std::int64_t biases = (shape.qkv_bias ? q + 2 * kv : 0) + (shape.out_bias ? shape.hidden : 0) +
                               (shape.mlp_bias ? mlp_inputs * shape.ffn + shape.hidden : 0);
-  count.per_layer =
-      count.gemm_per_layer + biases + (shape.parallel_block ? 1 : 2) * norm + (shape.qk_norm ? 2 * shape.head_dim : 0);
+  count.per_layer = count.gemm_per_layer + idle * mlp + biases + (shape.parallel_block ? 1 : 2) * norm +
+                    (shape.qk_norm ? 2 * shape.head_dim : 0);
   count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0)) * shape.hidden;
   count.final_norm = norm;
   count.head = shape.tied ? 0 : shape.vocab * shape.hidden;

@@ -2,7 +2,8 @@
 //
 // Four conventions for the FLOPs of training one token (forward and backward, 2 per multiply-add), always named when
 // printed, never with recomputation:
-//   gemm      6 P, P the weights of all GEMMs (attention, MLP, head; not the look-up of the embedding)
+//   gemm      6 P, P the weights of all GEMMs (attention, MLP, head; not the look-up of the embedding). Of experts
+//             those that a token passes count, and the router
 //   causal    gemm + 12 l a d (pairs / s): the query-key pairs that the mask leaves, counted exactly, windows included
 //   full      gemm + 12 l a d s: as if every query saw every key
 //   reported  gemm + 12 l a d min(s, window): the convention of the MegaScale paper; equals full without a window
@@ -20,9 +21,11 @@ struct ModelShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // as heads where keys and values are not shared
   std::int64_t head_dim = 0;
-  std::int64_t ffn = 0;    // width of the MLP
+  std::int64_t ffn = 0;    // width of the MLP, or of an expert
   std::int64_t vocab = 0;  // without padding
   std::int64_t seq = 0;
+  std::int64_t experts = 0;  // in place of the MLP, with a router; 0: one MLP
+  std::int64_t experts_per_token = 1;
   std::int64_t window = 0;         // a query sees this many keys, itself included; 0: all before it
   bool parallel_block = false;     // attention and MLP of one norm's output, not each behind its own
   bool gated_mlp = false;          // three matrices instead of two
@@ -41,7 +44,7 @@ struct Parameters {
   std::int64_t final_norm = 0;
   std::int64_t head = 0;            // 0 if tied
   std::int64_t total = 0;           // of the model: embedding + layers * per_layer + final_norm + head
-  std::int64_t gemm_per_layer = 0;  // weights of GEMMs, without biases
+  std::int64_t gemm_per_layer = 0;  // weights of GEMMs that a token passes, without biases
   std::int64_t gemm = 0;            // P above: layers * gemm_per_layer + vocab * hidden, tied or not
 };
 Parameters count_parameters(const ModelShape& shape);

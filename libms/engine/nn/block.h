@@ -35,6 +35,15 @@ tensor::Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight&
 void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x, const Weight& bias,
                      const Tensor& summed);
 
+// Experts in place of the MLP (experts.cpp), each of the halves below. acts.n2 -> acts.act.
+void experts_in(const Layer& layer);
+// acts.act -> the sum over each token's experts, and over tp.
+Tensor experts_out(const Layer& layer);
+// dx, the gradient of the layer's output -> that of acts.n2, and of the experts' weights unless they are `later`.
+Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients when, double loss_scale);
+// The weights' gradients that `later` has left.
+void experts_weight_gradients(const Layer& layer);
+
 // Returns this rank's rows of a gathered [T,n]: [Ts,n].
 Tensor own_rows(const Layer& layer, const Tensor& gathered);
 // Keeps the gradient `gathered` (by gather_matmul(), into `into`) for later: if nothing was gathered, it is the dx that
@@ -43,7 +52,8 @@ void keep_gradient(const Layer& layer, const Tensor& into, const Tensor& gathere
 
 // Like the functions of layer.h that start with "layer".
 Residual serial_forward(const Layer& layer, const Residual& residual);
-void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes);
+void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes,
+                     double loss_scale);
 void serial_weight_gradients(const Layer& layer);
 Residual parallel_forward(const Layer& layer, const Residual& residual);
 void parallel_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes);

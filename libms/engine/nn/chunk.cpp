@@ -118,9 +118,17 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     layer.out = bind.weight(p + "attn.out.weight");
     layer.out_bias = bind.optional(p + "attn.out.bias");
     const std::string up = p + (shape.model->gated() ? "mlp.gate" : "mlp.up");
-    layer.up = bind.weight(up + ".weight", p + "mlp.up.weight");
+    if (shape.has_experts()) {
+      const std::string first = expert_prefix(p + "mlp.", 0),
+                        last = expert_prefix(p + "mlp.", shape.model->experts - 1);
+      layer.router = bind.weight(p + "mlp.router.weight");
+      layer.up = bind.weight(first + "gate.weight", last + "up.weight");
+      layer.down = bind.weight(first + "down.weight", last + "down.weight");
+    } else {
+      layer.up = bind.weight(up + ".weight", p + "mlp.up.weight");
+      layer.down = bind.weight(p + "mlp.down.weight");
+    }
     layer.up_bias = bind.optional(up + ".bias", p + "mlp.up.bias");
-    layer.down = bind.weight(p + "mlp.down.weight");
     layer.down_bias = bind.optional(p + "mlp.down.bias");
     if (shape.model->parallel_block) {
       layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
@@ -224,7 +232,7 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
   for (std::size_t i = layers_.size(); i-- > 0;) {
     const bool is_made_here = i + 1 < layers_.size() || part_.last;  // dx; otherwise it was received
     layer_backward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, dx, when,
-                   {is_made_here && dout_amax(i), i > 0 ? dout_amax(i - 1) : Tensor{}});
+                   {is_made_here && dout_amax(i), i > 0 ? dout_amax(i - 1) : Tensor{}}, loss_scale);
     if (i > 0) passed(i);
   }
   if (part_.first) {

@@ -18,7 +18,18 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     divides("model.heads", model.heads, model.kv_heads, "model.kv_heads");
     divides("model.kv_heads", model.kv_heads, mesh.tp, "mesh.tp");
   }
-  divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
+  if (model.experts == 0 || model.expert_ffn_hidden == 0) divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
+  if (model.experts > 0) {
+    divides("model.expert_ffn_hidden", model.expert_ffn(), mesh.tp, "mesh.tp");
+    if (model.experts_per_token > model.experts) {
+      refuse("model.experts_per_token", fmt::format("model.experts_per_token = {} is above model.experts = {}",
+                                                    model.experts_per_token, model.experts));
+    }
+    if (model.is_gpt() || model.parallel_block || model.mlp_bias) {
+      refuse("model.experts",
+             "model.experts needs model.family = \"llama\", model.parallel_block = false and model.mlp_bias = false");
+    }
+  }
   if (mesh.sequence_parallel && microbatch * model.seq % mesh.tp != 0) {
     refuse("model.seq",
            fmt::format("sequence_parallel splits train.microbatch x model.seq = {} x {} tokens over mesh.tp = {},"
@@ -63,7 +74,8 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
                                        model.layers, mesh.pp, mesh.chunks));
   }
   // Far beyond any machine, and below sizes whose 64-bit arithmetic overflows.
-  const double widest = static_cast<double>(std::max({model.hidden, model.ffn(), model.vocab}));
+  const double widest = static_cast<double>(std::max(
+      {model.hidden, model.ffn(), model.vocab, std::max<std::int64_t>(model.experts, 1) * model.expert_ffn()}));
   const double weights = static_cast<double>(model.layers) * static_cast<double>(model.hidden) * 8.0 * widest;
   const double activations = static_cast<double>(microbatch) * static_cast<double>(model.seq) * widest * 64.0;
   if (weights > 1e17 || activations > 1e17) {

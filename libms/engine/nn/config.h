@@ -35,6 +35,12 @@ struct ModelConfig {
   bool qk_norm = false;
   bool parallel_block = false;
   std::int64_t window = 0;
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 2;
+  std::int64_t expert_ffn_hidden = 0;
+  std::string router = "softmax";
+  bool router_normalized = true;
+  double router_scale = 1;
   bool fused = true;
   double init_std = 0.02;
 
@@ -42,6 +48,7 @@ struct ModelConfig {
   bool gated() const { return family == "llama"; }
   std::int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
   std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
+  std::int64_t expert_ffn() const { return expert_ffn_hidden == 0 ? ffn() : expert_ffn_hidden; }
   std::int64_t head_dim() const { return head_size == 0 ? hidden / heads : head_size; }
   bool has_qkv_bias() const { return is_gpt() || qkv_bias; }
   bool has_out_bias() const { return is_gpt() || out_bias; }
@@ -96,6 +103,25 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {"window", &ModelConfig::window,
      "Sliding window: each token attends to this many tokens, itself included; 0: to all previous tokens.", Unit::none,
      0, 1e8},
+    {"experts", &ModelConfig::experts,
+     "Mixture of experts (llama): so many MLPs in place of each layer's one. A router chooses experts_per_token of "
+     "them "
+     "for each token; none is dropped. 0: one MLP for all tokens.",
+     Unit::none, 0, 1e5},
+    {"experts_per_token", &ModelConfig::experts_per_token, "Experts that each token passes through.", Unit::none, 1,
+     1e5},
+    {"expert_ffn_hidden", &ModelConfig::expert_ffn_hidden, "Width of an expert's feed-forward layer; 0: ffn_hidden.",
+     Unit::none, 0, 1e7},
+    {.key = "router",
+     .member = &ModelConfig::router,
+     .doc = "What makes a token's scores of its router's logits, which are in fp32: their softmax over all experts, or "
+            "the sigmoid of each. The experts with the highest scores are chosen, and their outputs are multiplied by "
+            "their scores.",
+     .choices = {"softmax", "sigmoid"}},
+    {"router_normalized", &ModelConfig::router_normalized,
+     "Divide the scores of a token's experts by their sum, as Mixtral does (norm_topk_prob in Qwen's models)."},
+    {"router_scale", &ModelConfig::router_scale, "Multiply the scores of a token's experts by this.", Unit::none, 0,
+     1e6},
     {"fused", &ModelConfig::fused,
      "Fuse element-wise operations and the sums of bias gradients into the neighboring GEMM or norm, and GEMMs of a "
      "parallel block with the same input into one. false, for comparison: each is a separate operation."},

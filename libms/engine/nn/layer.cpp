@@ -136,7 +136,7 @@ Tensor activation_amax(const Layer& layer) { return layer.on.fused_amax(layer.ac
 void activation_forward(const Layer& layer) {
   const Tensor amax = activation_amax(layer);
   if (layer.on.shape.model->gated()) {
-    layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax});
+    layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax, layer.acts.routing.weights});
   } else {
     layer.on.compute.submit(GeluFwd{layer.acts.act, layer.acts.up, amax});
   }
@@ -227,10 +227,11 @@ Residual layer_forward(const Layer& layer, const Residual& residual) {
   return layer.on.shape.model->parallel_block ? parallel_forward(layer, residual) : serial_forward(layer, residual);
 }
 
-void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes) {
+void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes,
+                    double loss_scale) {
   MS_ASSERT(when == WeightGradients::now || layer.on.shape.split_backward, "nothing is kept for later");
   return layer.on.shape.model->parallel_block ? parallel_backward(layer, dx, when, amaxes)
-                                              : serial_backward(layer, dx, when, amaxes);
+                                              : serial_backward(layer, dx, when, amaxes, loss_scale);
 }
 
 void layer_weight_gradients(const Layer& layer) {

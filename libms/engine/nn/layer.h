@@ -43,6 +43,7 @@ struct LayerWeights {
   NormWeights q_norm, k_norm;  // of a head, if model.qk_norm
   // qkv and gate/up are blocks of adjacent parameters; in a parallel block `in` is both of them as one.
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
+  Weight router;  // [E,H], if model.experts; up and down then are those of all experts, one below the other
 };
 
 // The gradients from which those of the weights are computed, beside what the forward kept. They are scratch, or the
@@ -52,12 +53,19 @@ struct LayerGrads {
   Tensor dmid;       // [T,H] of `mid`; serial block
   Tensor dup, dqkv;  // [T,U], [T,Q]
   Tensor din;        // [T,Q+U], dqkv and dup side by side; parallel block
+  Tensor dlogits;    // [T,E] of a router
   // Each of them rounded (tensor::RoundToFp8) for the matmuls of both gradients that read it: if shape.fp8 and these
   // are whole and follow each other, which those of a split backward or over tp do not. dmid shares memory with dout,
   // and dqkv with dup.
   struct {
     Tensor dout, dmid, dup, dqkv, din;
   } rounded;
+};
+
+// The choice of a router of E experts, k for each token (tensor::Route).
+struct Routing {
+  Tensor logits, experts, slots;    // [T,E], [T,k], [T,k]
+  Tensor tokens, weights, offsets;  // [1,T k], [1,T k], [1,E+1]
 };
 
 // The activations that a layer keeps between forward and backward. The recompute policy decides which tensors are the
@@ -68,7 +76,8 @@ struct LayerActs {
   Tensor qkv, o, lse;       // [T,Q], [T,A], [batch*heads, seq]
   // Normed queries and keys, which are rotated in place of those in qkv; if model.qk_norm.
   Tensor q, k, rstd_q, rstd_k;  // [T,A], [T,kv_heads*head_dim], [1,T*heads], [1,T*kv_heads]
-  Tensor up, act;               // [T,U], [T,F]
+  Tensor up, act;               // [T,U], [T,F]; with experts T k rows, the slots of tensor/expert_ops.h
+  Routing routing;              // if model.experts
   // Serial block.
   Tensor mid;  // [Ts,H] after attention
   Tensor n2, mean2, rstd2;
@@ -81,13 +90,15 @@ struct LayerActs {
 
 // Temporary tensors of the compute stream, shared by the layers and the head of a rank.
 struct LayerScratch {
-  LayerActs acts;     // activations that the policy does not keep
-  LayerGrads grads;   // if the backward is not split
-  Tensor gathered;    // [T,H] all-gathered input of a column-parallel matmul (sequence parallel only)
-  Tensor partial;     // [T,H] output of a row-parallel matmul before the reduction over tp
-  Tensor reduced;     // [Ts,H] after the reduction (sequence parallel only)
-  Tensor dout;        // [T,H] all-gathered gradient (sequence parallel only)
-  Tensor dact;        // [T,F]; unused if the matmul is fused with the GELU's gradient
+  LayerActs acts;    // activations that the policy does not keep
+  LayerGrads grads;  // if the backward is not split
+  Tensor gathered;   // [T,H] all-gathered input of a column-parallel matmul (sequence parallel only)
+  Tensor partial;    // [T,H] output of a row-parallel matmul before the reduction over tp
+  Tensor reduced;    // [Ts,H] after the reduction (sequence parallel only)
+  Tensor dout;       // [T,H] all-gathered gradient (sequence parallel only)
+  Tensor dact;       // [T,F]; unused if the matmul is fused with the GELU's gradient
+  // Rows by slot that go into experts and that come out, or their gradients, [T k,H]; dweights [1,T k]; counts [n,E].
+  Tensor slots_in, slots_out, dweights, counts;
   Tensor dattn;       // [T,A]
   Tensor delta;       // [batch*heads, seq]
   Tensor out_biases;  // [1,H] sum of a parallel block's two output biases
@@ -136,7 +147,9 @@ struct GradientAmaxes {
   Tensor dx = {};
 };
 // dx[Ts,H] is the gradient of the output on entry and of acts.x on return. `later` only if shape.split_backward.
-void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes);
+// `loss_scale` is that of Chunk::backward(), for the losses of a router.
+void layer_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes,
+                    double loss_scale);
 // Issues the gradients that `later` has left. Recomputes what the recompute policy did not keep.
 void layer_weight_gradients(const Layer& layer);
 

@@ -46,7 +46,8 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   }
   grads.dmid = splits ? take(shape.model->hidden) : dout;
   const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !splits;
-  grads.dup = in_place ? dact : take(shape.up_cols());
+  grads.dup = in_place ? dact : arena.take(shape.dtype, shape.ffn_rows(), shape.up_cols());
+  if (shape.has_experts()) grads.dlogits = take(shape.model->experts);
   grads.dqkv = take(shape.qkv_cols());
   return grads;
 }
@@ -64,6 +65,16 @@ ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   }
   if (!shape.model->parallel_block) take_amaxes(arena, amax.n2, amax.dmid);
   return amax;
+}
+
+Routing carve_routing(Arena& arena, const Shape& shape) {
+  const std::int64_t tokens = shape.tokens(), experts = shape.model->experts, chosen = shape.model->experts_per_token;
+  return {.logits = arena.take(DType::f32, tokens, experts),
+          .experts = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
+          .slots = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
+          .tokens = arena.take(DType::i32, 1, tokens * chosen),
+          .weights = arena.take(DType::f32, 1, tokens * chosen),
+          .offsets = arena.take(DType::i32, 1, experts + 1)};
 }
 
 void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
@@ -105,7 +116,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   } else if (shape.recompute == Recompute::selective) {
     scratch.acts.n1 = arena.take(dtype, rows, hidden);
     if (!parallel) scratch.acts.n2 = scratch.acts.n1;  // never needed at once
-    scratch.acts.act = arena.take(dtype, tokens, shape.ffn_cols());
+    scratch.acts.act = arena.take(dtype, shape.ffn_rows(), shape.ffn_cols());
     take_normed_heads(arena, shape, scratch.acts);
   }
   if (shape.sequence_parallel && shape.tp > 1) {
@@ -114,7 +125,14 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.dout = arena.take(dtype, tokens, hidden);
   }
   scratch.partial = arena.take(dtype, tokens, hidden);
-  if (!shape.joins_gelu()) scratch.dact = arena.take(dtype, tokens, shape.ffn_cols());
+  if (!shape.joins_gelu()) scratch.dact = arena.take(dtype, shape.ffn_rows(), shape.ffn_cols());
+  if (shape.has_experts()) {
+    scratch.slots_in = arena.take(dtype, shape.ffn_rows(), hidden);
+    scratch.slots_out = arena.take(dtype, shape.ffn_rows(), hidden);
+    scratch.dweights = arena.take(DType::f32, 1, shape.ffn_rows());
+    if (shape.moe_aux_loss > 0)
+      scratch.counts = arena.take(DType::f32, shape.balances_sequences ? shape.batch : 1, shape.model->experts);
+  }
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
   scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.queries());
@@ -137,7 +155,8 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   };
   const bool keep_cheap = shape.recompute == Recompute::none;
   if (keep_cheap) acts.n1 = slot.take(dtype, rows, hidden);
-  if (keep_cheap) acts.act = slot.take(dtype, tokens, shape.ffn_cols());
+  if (keep_cheap) acts.act = slot.take(dtype, shape.ffn_rows(), shape.ffn_cols());
+  if (shape.has_experts()) acts.routing = carve_routing(slot, shape);
   if (keep_cheap) take_normed_heads(slot, shape, acts);
   if (shape.model->qk_norm) {
     acts.rstd_q = slot.take(DType::f32, 1, tokens * shape.heads());
@@ -152,7 +171,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
     return acts;
   }
   acts.qkv = slot.take(dtype, tokens, shape.qkv_cols());
-  acts.up = slot.take(dtype, tokens, shape.up_cols());
+  acts.up = slot.take(dtype, shape.ffn_rows(), shape.up_cols());
   acts.mid = slot.take(dtype, rows, hidden);
   if (keep_cheap) acts.n2 = slot.take(dtype, rows, hidden);
   take_statistics(acts.mean2, acts.rstd2);

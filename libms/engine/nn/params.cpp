@@ -30,6 +30,11 @@ class SpanBuilder {
   void replicated_vector(const std::string& name, std::int64_t cols, Init init) {
     push(mesh::replicated(name, 1, cols), init, 0.0F, false);
   }
+  // A matrix of which every rank computes the gradient of its own shards of what follows.
+  void matrix_of_shards(const std::string& name, std::int64_t rows, std::int64_t cols) {
+    replicated_matrix(name, rows, cols);
+    blocks_.back().back().by_head = true;
+  }
   // A vector that every head uses.
   void vector_of_heads(const std::string& name, std::int64_t cols) {
     replicated_vector(name, cols, Init::ones);
@@ -91,6 +96,23 @@ void norm(SpanBuilder& span, const ModelConfig& model, const std::string& name) 
   span.end_block();
 }
 
+// The matrices into all experts are one block, and so are those out of them: each of a grouped matmul's operands.
+void experts(SpanBuilder& span, const ModelConfig& model, const std::string& prefix, float residual_std) {
+  const auto each = [&](auto&& add) {
+    for (std::int64_t e = 0; e < model.experts; ++e) add(expert_prefix(prefix, e));
+    span.end_block();
+  };
+  span.matrix_of_shards(prefix + "router.weight", model.experts, model.hidden);
+  span.end_block();
+  each([&](const std::string& expert) {
+    span.matrix_by_rows(expert + "gate.weight", model.expert_ffn(), model.hidden);
+    span.matrix_by_rows(expert + "up.weight", model.expert_ffn(), model.hidden);
+  });
+  each([&](const std::string& expert) {
+    span.matrix_by_cols(expert + "down.weight", model.hidden, model.expert_ffn(), residual_std);
+  });
+}
+
 void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   const std::string prefix = "layers." + std::to_string(index) + ".";
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
@@ -132,6 +154,11 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
   if (model.has_out_bias()) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
   span.end_block();
 
+  if (model.experts > 0) {
+    norm(span, model, prefix + "norm2");
+    experts(span, model, prefix + "mlp.", residual_std);
+    return;
+  }
   if (!parallel) {
     norm(span, model, prefix + "norm2");
     mlp_in();
@@ -146,6 +173,10 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
 }
 
 }  // namespace
+
+std::string expert_prefix(const std::string& mlp, std::int64_t expert) {
+  return fmt::format("{}experts.{}.", mlp, expert);
+}
 
 const ParamSpec* SpanSpec::find(std::string_view wanted) const {
   const auto it =

@@ -66,6 +66,8 @@ inline constexpr std::int64_t kOneSpan = std::numeric_limits<std::int64_t>::max(
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
                                   int chunk, std::int64_t min_span = kOneSpan);
 
+// Returns what the names of an expert's parameters begin with, `mlp` being that of the layer's MLP.
+std::string expert_prefix(const std::string& mlp, std::int64_t expert);
 // Returns the names of the logical parameters of the whole model.
 std::vector<std::string> parameter_names(const ModelConfig& model);
 // Returns the number of logical parameters of the whole model, without padding.

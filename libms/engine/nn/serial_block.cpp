@@ -41,6 +41,7 @@ Residual attention_half(const Layer& layer, const Residual& residual) {
 void mlp_half(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   norm2(layer, residual);
+  if (on.shape.has_experts()) return experts_in(layer);
   Matmul matmul = forward_matmul(acts.up, {{}, acts.amax.n2}, weights.up, weights.up_bias);
   if (makes_gelu(layer)) matmul.gelu_y = acts.act;
   on.gather_matmul(matmul, acts.n2, scratch.gathered, static_cast<bool>(on.fused_amax_of_gathered(acts.amax.n2)));
@@ -99,21 +100,20 @@ void attention_weight_gradients(const Layer& layer, const Tensor& dmid, const Ar
 Residual serial_forward(const Layer& layer, const Residual& residual) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   mlp_half(layer, attention_half(layer, residual));
+  if (on.shape.has_experts()) return {acts.mid, experts_out(layer), {}};
   const bool has_amax = !makes_gelu(layer) && activation_amax(layer);
   const Tensor reduced = on.arrived(on.matmul_reduce(
       forward_matmul(scratch.partial, {acts.act, acts.amax.act}, weights.down), scratch.reduced, has_amax));
   return {acts.mid, reduced, weights.down_bias.value};
 }
 
-// Gathers the input of a matmul again while its gradient is computed, and reduces that gradient while those of the
-// weights are computed.
-void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes) {
+namespace {
+
+// dx, the gradient of the output -> that of acts.n2, and of the MLP's weights unless they are `later`.
+Tensor mlp_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
-  const ModelConfig& model = *on.shape.model;
   const bool now = when == WeightGradients::now;
-  recompute_mlp(layer);
-
   const Tensor dout = activation_backward(layer, dx, grads.dout, amaxes.has_dout);
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   const Operand dup = up_gradient(layer);
@@ -124,9 +124,25 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when,
   } else {
     keep_gradient(layer, grads.dout, dout);
   }
+  return on.arrived(dn2);
+}
+
+}  // namespace
+
+// Gathers the input of a matmul again while its gradient is computed, and reduces that gradient while those of the
+// weights are computed.
+void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when, const GradientAmaxes& amaxes,
+                     double loss_scale) {
+  const auto& [on, weights, acts, positions, scratch] = layer;
+  const LayerGrads& grads = acts.grads;
+  const ModelConfig& model = *on.shape.model;
+  const bool now = when == WeightGradients::now;
+  recompute_mlp(layer);
+
+  const Tensor dn2 =
+      on.shape.has_experts() ? experts_backward(layer, dx, when, loss_scale) : mlp_backward(layer, dx, when, amaxes);
   const Tensor dmid_amax = on.fused_amax_of_gathered(acts.amax.dmid);
-  norm_backward(on.compute, model, weights.norm2, dx, on.arrived(dn2), acts.mid, acts.mean2, acts.rstd2, true,
-                dmid_amax);
+  norm_backward(on.compute, model, weights.norm2, dx, dn2, acts.mid, acts.mean2, acts.rstd2, true, dmid_amax);
 
   recompute_norm1(layer);
   const Operand middle = middle_gradient(layer, {});
@@ -148,7 +164,11 @@ void serial_backward(const Layer& layer, const Tensor& dx, WeightGradients when,
 void serial_weight_gradients(const Layer& layer) {
   const TensorParallel& on = layer.on;
   recompute_mlp(layer);
-  mlp_weight_gradients(layer, layer.acts.grads.dout, on.gather(layer.acts.n2, layer.scratch.gathered));
+  if (on.shape.has_experts()) {
+    experts_weight_gradients(layer);
+  } else {
+    mlp_weight_gradients(layer, layer.acts.grads.dout, on.gather(layer.acts.n2, layer.scratch.gathered));
+  }
   recompute_norm1(layer);
   attention_weight_gradients(layer, layer.acts.grads.dmid, on.gather(layer.acts.n1, layer.scratch.gathered));
 }

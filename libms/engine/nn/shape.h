@@ -36,6 +36,9 @@ struct Shape {
   bool split_backward = false;  // slots also keep the inputs of the weights' gradients
   bool fp8 = false;             // layers' matmuls round their operands to fp8
   double z_loss = 0;            // weight of the squared log of the softmax's denominator in the loss
+  // The router's losses: weights of the balance and of its z-loss; whether each sequence is balanced, not a microbatch.
+  double moe_aux_loss = 0, moe_z_loss = 0;
+  bool balances_sequences = false;
   // Only the positions [first, first + rows) of each sequence, where layers keep the keys and values of those before
   // (Positions::cache); no rows: all of them.
   std::int64_t first = 0, rows = 0;
@@ -48,7 +51,10 @@ struct Shape {
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
   std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
   std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }
-  std::int64_t ffn_cols() const { return model->ffn() / tp; }
+  std::int64_t ffn_cols() const { return (has_experts() ? model->expert_ffn() : model->ffn()) / tp; }
+  bool has_experts() const { return model->experts > 0; }
+  // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h).
+  std::int64_t ffn_rows() const { return has_experts() ? tokens() * model->experts_per_token : tokens(); }
   // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
   // is slower unless it is free.
   bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }

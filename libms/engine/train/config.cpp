@@ -177,6 +177,7 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
+  if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");

@@ -31,6 +31,9 @@ struct TrainConfig {
   bool fp8 = false;
   std::string recompute = "none";
   double z_loss = 0;
+  double moe_aux_loss = 0;
+  std::string moe_aux_scope = "microbatch";
+  double moe_z_loss = 0;
   std::int64_t eval_every = 100;
   std::int64_t eval_samples = 64;
   std::int64_t log_every = 10;
@@ -70,6 +73,19 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
     {"z_loss", &TrainConfig::z_loss,
      "Weight of the z-loss, the squared log of the softmax's denominator, which keeps logits from drifting. 1e-4 is "
      "common; 0: no z-loss. It contributes to the gradients, not to the reported loss.",
+     Unit::none, 0, 1},
+    {"moe_aux_loss", &TrainConfig::moe_aux_loss,
+     "Weight of the loss that keeps the load of experts even: in each layer experts / experts_per_token times the sum, "
+     "over the experts, of the share of tokens that chose it and its mean score; 1 if the load is even. 1e-2 to 1e-3 "
+     "are common; 0: no such loss. It contributes to the gradients, not to the reported loss.",
+     Unit::none, 0, 10},
+    {.key = "moe_aux_scope",
+     .member = &TrainConfig::moe_aux_scope,
+     .doc = "Over which tokens moe_aux_loss counts the load: those of a microbatch, or of each sequence.",
+     .choices = {"microbatch", "sequence"}},
+    {"moe_z_loss", &TrainConfig::moe_z_loss,
+     "Weight of the z-loss of routers, the mean square of the log of the sum of the exponentials of a token's logits. "
+     "1e-3 is common; 0: none. It contributes to the gradients, not to the reported loss.",
      Unit::none, 0, 1},
     {"eval_every", &TrainConfig::eval_every,
      "Steps between evaluations; the last step is always evaluated. 0: no evaluations.", Unit::none, 0, 1e12},

@@ -57,7 +57,10 @@ nn::Shape Plan::shape(int tp_rank) const {
           .recompute = nn::recompute_from(settings.train.recompute),
           .split_backward = splits_backward(training),
           .fp8 = settings.train.fp8,
-          .z_loss = settings.train.z_loss};
+          .z_loss = settings.train.z_loss,
+          .moe_aux_loss = settings.train.moe_aux_loss,
+          .moe_z_loss = settings.train.moe_z_loss,
+          .balances_sequences = settings.train.moe_aux_scope == "sequence"};
 }
 
 nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
@@ -85,9 +88,11 @@ cost::ModelShape Plan::model_shape() const {
           .heads = model.heads,
           .kv_heads = model.kv(),
           .head_dim = model.head_dim(),
-          .ffn = model.ffn(),
+          .ffn = model.experts > 0 ? model.expert_ffn() : model.ffn(),
           .vocab = model.vocab,
           .seq = model.seq,
+          .experts = model.experts,
+          .experts_per_token = model.experts_per_token,
           .window = model.window,
           .parallel_block = model.parallel_block,
           .gated_mlp = model.gated(),

@@ -48,6 +48,10 @@ TEST(CheckModel, AcceptsValidModels) {
          in.model.family = "llama", in.model.parallel_block = true;
          in.model.qkv_bias = in.model.out_bias = in.model.mlp_bias = true;
        }},
+      {"experts",
+       [](Input& in) {
+         in.model.family = "llama", in.model.experts = 5, in.model.ffn_hidden = 98, in.model.expert_ffn_hidden = 20;
+       }},
       {"the largest head", [](Input& in) { in.model.hidden = 8 * 256; }},
   };
   for (const Case& c : cases) {
@@ -89,6 +93,11 @@ TEST(CheckModel, RefusesEachBrokenRule) {
        "model.rotary_high_freq", "model.rotary_high_freq = 4 is not above model.rotary_low_freq = 4"},
       {[](Input& in) { in.model.family = "llama", in.model.parallel_block = in.model.qkv_bias = true; },
        "model.parallel_block", "set all of model.qkv_bias, model.out_bias and model.mlp_bias, or none"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 3, in.model.experts_per_token = 4; },
+       "model.experts_per_token", "model.experts_per_token = 4 is above model.experts = 3"},
+      {[](Input& in) { in.model.experts = 4; }, "model.experts", "needs model.family = \"llama\""},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.expert_ffn_hidden = 98; },
+       "model.expert_ffn_hidden", "98 is not divisible by mesh.tp = 4"},
       {[](Input& in) { in.model.window = 33; }, "model.window",
        "model.window = 33 is longer than model.seq = 32; 0 means no window"},
       {[](Input& in) { in.model.layers = 3; }, "model.layers", "3 layers for 2 pipeline stages x 2 chunks"},

@@ -202,6 +202,33 @@ TEST(Params, OperandsOfOneMatmulAreAdjacent) {
   }
 }
 
+// Those of all experts are one operand, and every tp rank has the router.
+TEST(Params, Experts) {
+  ModelConfig model = model_of("llama", false, false);
+  model.experts = 3, model.expert_ffn_hidden = 24;
+  cost::ModelShape shape = shape_of(model);
+  shape.experts = 3, shape.experts_per_token = 2, shape.ffn = 24;
+  EXPECT_EQ(parameter_count(model), cost::count_parameters(shape).total);
+  for (const std::int64_t min_span : {std::int64_t{1}, kOneSpan}) {
+    const ParamsCase c{model, mesh::Mesh{2, 1, 2}, 1, min_span};
+    for (const auto& [name, elements] : holders(c))
+      EXPECT_EQ(std::set<int>(elements.begin(), elements.end()), std::set<int>{1}) << name;
+    int blocks = 0;
+    for_each_span(c, [&](const SpanSpec& span, int, int) {
+      const ParamSpec* router = span.find("layers.2.mlp.router.weight");
+      if (router == nullptr) return;
+      EXPECT_TRUE(router->by_head && router->shard.replicated);
+      EXPECT_EQ(router->shard.rows, 3);
+      const auto at = [&](const std::string& tail) { return span.find("layers.2.mlp.experts." + tail)->offset; };
+      EXPECT_EQ(at("0.gate.weight") % 64, 0);
+      EXPECT_EQ(at("2.up.weight") - at("0.gate.weight"), 5 * 12 * 32);
+      EXPECT_EQ(at("2.down.weight") - at("0.down.weight"), 2 * 32 * 12);
+      ++blocks;
+    });
+    EXPECT_EQ(blocks, 2);
+  }
+}
+
 // Biases of Llama's relatives, and the norms of heads, whose gradients each tp rank has for its own heads only.
 TEST(Params, BiasesAndNormsOfHeads) {
   for (const bool parallel : {false, true}) {

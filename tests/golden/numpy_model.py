@@ -1,0 +1,92 @@
+"""The second opinion of make_golden.py: the forward pass in numpy, one token and one head at a time, without PyTorch."""
+
+import numpy as np
+
+
+def head_dim_of(c):
+    return c.get("head_dim", c["hidden"] // c["heads"])
+
+
+def frequencies(c):
+    plain = c["rotary_base"] ** (-2.0 * np.arange(head_dim_of(c) // 2) / head_dim_of(c))
+    if c.get("rotary_scaling") != "llama3":
+        return plain / c.get("rotary_factor", 1)
+    turns = c["rotary_original_seq"] * plain / (2 * np.pi)
+    smooth = np.clip((turns - c["rotary_low_freq"]) / (c["rotary_high_freq"] - c["rotary_low_freq"]), 0, 1)
+    return (1 - smooth) * plain / c["rotary_factor"] + smooth * plain
+
+
+def numpy_first_loss(c, init, tokens):
+    p = {n: v.astype(np.float64) for n, v in init.items()}
+    gpt = c["family"] == "gpt"
+    head_dim = head_dim_of(c)
+
+    def affine(name, x):
+        return p[name + ".weight"] @ x + p.get(name + ".bias", 0.0)
+
+    def normed(name, x):
+        if gpt:
+            x = x - x.mean()
+            return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
+        return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"]
+
+    def head(vector, h, position, rotated_by=None):
+        part = vector[h * head_dim : (h + 1) * head_dim]
+        if gpt or rotated_by is None:
+            return part
+        if c.get("qk_norm"):
+            part = part / np.sqrt(np.mean(part * part) + c["norm_eps"]) * p[rotated_by + "_norm.weight"]
+        turn = [np.exp(1j * position * f) for f in frequencies(c)]
+        pairs = (part[: head_dim // 2] + 1j * part[head_dim // 2 :]) * np.array(turn)  # a pair as a complex number
+        return np.concatenate([pairs.real, pairs.imag])
+
+    def attended(layer, q, keys, values, position):
+        first = max(0, position + 1 - c["window"]) if "window" in c else 0
+        out = []
+        for h in range(c["heads"]):
+            source = h // (c["heads"] // c["kv_heads"])
+            query = head(q, h, position, layer + "attn.q")
+            near = [head(k, source, t, layer + "attn.k") for t, k in enumerate(keys) if t >= first]
+            scores = [query @ k / np.sqrt(head_dim) for k in near]
+            weights = np.exp(scores) / np.sum(np.exp(scores))
+            out.append(sum(w * head(v, source, 0) for w, v in zip(weights, values[first:])))
+        return affine(layer + "attn.out", np.concatenate(out))
+
+    def fed_forward(layer, n):
+        if "experts" not in c:
+            return one_mlp(layer + "mlp", n)
+        logits = affine(layer + "mlp.router", n)
+        best = sorted(range(c["experts"]), key=lambda e: -logits[e])[: c["experts_per_token"]]
+        scores = 1 / (1 + np.exp(-logits)) if c.get("router") == "sigmoid" else np.exp(logits) / np.sum(np.exp(logits))
+        divisor = sum(scores[e] for e in best) if c.get("router_normalized", True) else 1.0
+        return sum(c.get("router_scale", 1.0) * scores[e] / divisor * one_mlp(f"{layer}mlp.experts.{e}", n) for e in best)
+
+    def one_mlp(layer, n):
+        up = affine(layer + ".up", n)
+        if gpt:
+            inner = 0.5 * up * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (up + 0.044715 * up**3)))
+        else:
+            gate = affine(layer + ".gate", n)
+            inner = gate / (1.0 + np.exp(-gate)) * up
+        return affine(layer + ".down", inner)
+
+    losses = []
+    for row in tokens[0]:
+        keys = [[] for _ in range(c["layers"])]  # grows with the position, so causality needs no mask here
+        values = [[] for _ in range(c["layers"])]
+        for s in range(c["seq"]):
+            x = p["embed.tokens.weight"][row[s]] + (p["embed.positions.weight"][s] if gpt else 0.0)
+            for i in range(c["layers"]):
+                layer = f"layers.{i}."
+                n = normed(layer + "norm1", x)
+                keys[i].append(affine(layer + "attn.k", n))
+                values[i].append(affine(layer + "attn.v", n))
+                branch = attended(layer, affine(layer + "attn.q", n), keys[i], values[i], s)
+                if c.get("parallel_block"):
+                    x = x + branch + fed_forward(layer, n)
+                else:
+                    x = x + branch
+                    x = x + fed_forward(layer, normed(layer + "norm2", x))
+            z = p["embed.tokens.weight" if c["tied"] else "head.weight"] @ normed("final_norm", x)
+            losses.append(np.log(np.sum(np.exp(z))) - z[row[s + 1]])
+    return float(np.mean(losses))
