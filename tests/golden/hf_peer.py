@@ -28,6 +28,8 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
     "qwen2": ("float32", 10**9),
     "qwen2_window": ("float32", 10**9),
     "qwen3": ("bfloat16", 10**9),
+    "mixtral": ("bfloat16", 10**9),
+    "qwen3_moe": ("float32", 5000),
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 6}
@@ -41,6 +43,9 @@ RELATIVES = {  # kind -> (model_type, keys)
     "qwen2": ("qwen2", {"tie_word_embeddings": True}),
     "qwen2_window": ("qwen2", WINDOW),
     "qwen3": ("qwen3", {"head_dim": 10, "rope_scaling": LLAMA3}),
+    "mixtral": ("mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 4}),
+    "qwen3_moe": ("qwen3_moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20, "head_dim": 10,
+                                "norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": []}),
 }
 
 
@@ -67,7 +72,7 @@ def random_model(kind, dtype, small):
     """Larger weights and less trivial norms and biases than in a real model: every term must matter."""
     import torch
     from transformers import AutoModelForCausalLM
-    torch.manual_seed(sorted(KINDS).index(kind))
+    torch.manual_seed(sum(kind.encode()))
     model = AutoModelForCausalLM.from_config(config_of(kind, small))
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -9,56 +9,10 @@
 #include "base/text.h"
 #include "hf/json_value.h"
 #include "hf/problems.h"
+#include "hf/relatives.h"
 
 namespace ms::hf {
 namespace {
-
-// The relatives of Llama in transformers, as the keys of [model] tell them apart; a model is exported as the first that
-// computes the same. Biases of a family that reads attention_bias are those of queries, keys, values and output.
-struct Relative {
-  enum class Window : std::uint8_t { never, read, flagged };
-  std::string_view type, class_name;
-  std::int64_t kv_heads = 0, head_dim = 0, seq = 0;  // where config.json is silent; 0: follows from others
-  bool reads_attention_bias = false, reads_mlp_bias = false;
-  bool qkv_bias = false, qk_norm = false;  // always
-  Window window = Window::never;           // flagged: where use_sliding_window says so
-};
-constexpr Relative kRelatives[] = {
-    {.type = "llama",
-     .class_name = "LlamaForCausalLM",
-     .seq = 2048,
-     .reads_attention_bias = true,
-     .reads_mlp_bias = true},
-    {.type = "mistral",
-     .class_name = "MistralForCausalLM",
-     .kv_heads = 8,
-     .seq = 131072,
-     .window = Relative::Window::read},
-    {.type = "qwen2",
-     .class_name = "Qwen2ForCausalLM",
-     .kv_heads = 32,
-     .seq = 32768,
-     .qkv_bias = true,
-     .window = Relative::Window::flagged},
-    {.type = "qwen3",
-     .class_name = "Qwen3ForCausalLM",
-     .kv_heads = 32,
-     .head_dim = 128,
-     .seq = 32768,
-     .reads_attention_bias = true,
-     .qk_norm = true,
-     .window = Relative::Window::flagged},
-};
-constexpr std::int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
-
-bool has_window(const nn::ModelConfig& model) { return model.window != 0 && model.window < model.seq; }
-
-bool computes(const Relative& relative, const nn::ModelConfig& model) {
-  const bool same_biases = relative.reads_attention_bias ? model.qkv_bias == model.out_bias
-                                                         : model.qkv_bias == relative.qkv_bias && !model.out_bias;
-  return same_biases && (relative.reads_mlp_bias || !model.mlp_bias) && relative.qk_norm == model.qk_norm &&
-         (relative.window != Relative::Window::never || !has_window(model));
-}
 
 // The values of a config.json key that match what we compute. Keys that are neither here nor read below do not change
 // the logits: these classes of transformers do not read them.
@@ -78,8 +32,9 @@ const std::vector<Required>& required_of(bool gpt) {
       {"auto_map", {}},
   };
   static const std::vector<Required> kLlama = {
-      {"hidden_act", {"silu", "swish"}},  {"partial_rotary_factor", {1.0}}, {"is_encoder_decoder", {false}},
-      {"pruned_heads", {Json::object()}}, {"quantization_config", {}},      {"auto_map", {}},
+      {"hidden_act", {"silu", "swish"}},  {"partial_rotary_factor", {1.0}},     {"is_encoder_decoder", {false}},
+      {"pruned_heads", {Json::object()}}, {"quantization_config", {}},          {"auto_map", {}},
+      {"decoder_sparse_step", {1}},       {"mlp_only_layers", {Json::array()}},
   };
   return gpt ? kGpt2 : kLlama;
 }
@@ -171,6 +126,8 @@ void read_rotary(const Json& object, std::string_view key, nn::ModelConfig& mode
   model.rotary_original_seq = rope.integer("original_max_position_embeddings");
 }
 
+constexpr std::int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
+
 // The window that all layers have; 0: none.
 std::int64_t read_window(Reader& read, const Relative& relative, const nn::ModelConfig& model, Problems& problems) {
   if (relative.window == Relative::Window::never) {
@@ -178,7 +135,7 @@ std::int64_t read_window(Reader& read, const Relative& relative, const nn::Model
     return 0;
   }
   const bool flagged = relative.window == Relative::Window::flagged;
-  if (flagged && !read.boolean("use_sliding_window", false)) return 0;
+  if (relative.window != Relative::Window::read && !read.boolean("use_sliding_window", false)) return 0;
   if (read.has_null("sliding_window")) return 0;
   const std::int64_t window = read.integer("sliding_window", kDefaultWindow);
   std::int64_t full = flagged ? read.integer("max_window_layers", kDefaultWindowLayers) : 0;
@@ -214,6 +171,15 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
   model.out_bias = attention_bias;
   model.mlp_bias = relative.reads_mlp_bias && read.boolean("mlp_bias", false);
   model.qk_norm = relative.qk_norm;
+  if (relative.experts) {
+    const Relative::Experts& of = *relative.experts;
+    // Since version 5 transformers writes one key for all families.
+    const std::string_view key = read.at(of.count_key).is_null() ? Relative::Experts::kCommonKey : of.count_key;
+    model.experts = read.integer(key, of.count);
+    model.experts_per_token = read.integer("num_experts_per_tok", of.per_token);
+    if (of.width > 0) model.expert_ffn_hidden = read.integer(of.width_key, of.width);
+    if (of.reads_normalized) model.router_normalized = read.boolean("norm_topk_prob", false);
+  }
   model.window = read_window(read, relative, model, problems);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     read_rotary(read.at(key), key, model, problems);
@@ -297,9 +263,12 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
   if (!model.is_gpt() && relative == std::end(kRelatives)) {
     throw user_error("hf.export",
                      fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
-                                 " mlp_bias = {}, qk_norm = {} and window = {}",
-                                 model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window),
-                     "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window) or Qwen3 (qk_norm, window)");
+                                 " mlp_bias = {}, qk_norm = {}, window = {}, experts = {}, router = {} and"
+                                 " router_normalized = {}",
+                                 model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window,
+                                 model.experts, model.router, model.router_normalized),
+                     "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window), Qwen3 (qk_norm, window),"
+                     " Mixtral (experts, window) or Qwen3-MoE (experts, qk_norm, window)");
   }
   Json config;
   config["architectures"] = {std::string(model.is_gpt() ? "GPT2LMHeadModel" : relative->class_name)};
@@ -332,6 +301,13 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
     if (relative->window != Relative::Window::never) {
       config["sliding_window"] = has_window(model) ? Json(model.window) : Json();
     }
+    if (const auto& experts = relative->experts) {
+      config[std::string(experts->count_key)] = model.experts;
+      config["num_experts_per_tok"] = model.experts_per_token;
+      config[std::string(experts->width_key)] = model.expert_ffn();
+      if (experts->reads_normalized) config["norm_topk_prob"] = model.router_normalized;
+    }
+    if (relative->window == Relative::Window::flagged_for_all) config["use_sliding_window"] = has_window(model);
     if (relative->window == Relative::Window::flagged) {
       config["use_sliding_window"] = has_window(model);
       config["max_window_layers"] = has_window(model) ? 0 : model.layers;

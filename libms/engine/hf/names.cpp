@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "nn/params.h"
+
 namespace ms::hf {
 namespace {
 
@@ -61,6 +63,26 @@ std::vector<Mapped> gpt2(const nn::ModelConfig& model) {
   return list.finish();
 }
 
+// Mixtral's names, or, with norms of queries and keys, those of Qwen's models.
+void experts(List& list, const nn::ModelConfig& model, const std::string& theirs, const std::string& ours) {
+  struct Names {
+    const char *mlp, *gate, *up, *down;
+  };
+  const Names names =
+      model.qk_norm ? Names{"mlp.", "gate_proj", "up_proj", "down_proj"} : Names{"block_sparse_moe.", "w1", "w3", "w2"};
+  list.matrix(theirs + names.mlp + "gate.weight", ours + "mlp.router.weight", model.experts, model.hidden);
+  for (std::int64_t e = 0; e < model.experts; ++e) {
+    const std::string there = fmt::format("{}{}experts.{}.", theirs, names.mlp, e);
+    const std::string here = nn::expert_prefix(ours + "mlp.", e);
+    const auto matrix = [&](const char* name, const char* own, std::int64_t out, std::int64_t in) {
+      list.matrix(there + name + ".weight", here + own + ".weight", out, in);
+    };
+    matrix(names.gate, "gate", model.expert_ffn(), model.hidden);
+    matrix(names.up, "up", model.expert_ffn(), model.hidden);
+    matrix(names.down, "down", model.hidden, model.expert_ffn());
+  }
+}
+
 std::vector<Mapped> llama(const nn::ModelConfig& model) {
   List list(prefix_of(model));
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
@@ -83,6 +105,10 @@ std::vector<Mapped> llama(const nn::ModelConfig& model) {
     }
     linear(theirs + "self_attn.o_proj", ours + "attn.out", hidden, q, model.out_bias);
     list.vector(theirs + "post_attention_layernorm.weight", ours + "norm2.weight", hidden);
+    if (model.experts > 0) {
+      experts(list, model, theirs, ours);
+      continue;
+    }
     linear(theirs + "mlp.gate_proj", ours + "mlp.gate", model.ffn(), hidden, model.mlp_bias);
     linear(theirs + "mlp.up_proj", ours + "mlp.up", model.ffn(), hidden, model.mlp_bias);
     linear(theirs + "mlp.down_proj", ours + "mlp.down", hidden, model.ffn(), model.mlp_bias);

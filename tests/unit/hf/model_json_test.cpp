@@ -96,6 +96,22 @@ TEST(ParseConfig, ReadsTheRelativesOfLlama) {
   EXPECT_EQ(parsed("mistral", {{"sliding_window", 8192}}).window, 0) << "as long as a sequence";
   EXPECT_FALSE(parsed("mistral", {{"attention_bias", true}}).qkv_bias) << "Mistral does not read it";
 
+  const nn::ModelConfig mixtral = parsed("mixtral", {{"num_local_experts", nullptr}, {"sliding_window", nullptr}});
+  EXPECT_EQ(mixtral.experts, 8) << "the default there";
+  EXPECT_EQ(mixtral.experts_per_token, 2);
+  EXPECT_EQ(mixtral.expert_ffn(), 14336);
+  EXPECT_TRUE(mixtral.router_normalized);
+  const nn::ModelConfig qwen3_moe =
+      parsed("qwen3_moe", {{"num_experts", 16}, {"moe_intermediate_size", 100}, {"norm_topk_prob", true}});
+  EXPECT_EQ(qwen3_moe.experts, 16);
+  EXPECT_EQ(qwen3_moe.experts_per_token, 8);
+  EXPECT_EQ(qwen3_moe.expert_ffn(), 100);
+  EXPECT_TRUE(qwen3_moe.router_normalized && qwen3_moe.qk_norm);
+  EXPECT_FALSE(parsed("qwen3_moe", json::object()).router_normalized);
+  EXPECT_EQ(parsed("qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 100}}).window, 100);
+  for (const json& dense : {json{{"mlp_only_layers", {0}}}, json{{"decoder_sparse_step", 2}}})
+    EXPECT_EQ(thrown_by([&] { parsed("qwen3_moe", dense); }).kind(), "hf.config") << dense;
+
   const nn::ModelConfig biased = parsed("llama", {{"attention_bias", true}, {"mlp_bias", true}});
   EXPECT_TRUE(biased.qkv_bias && biased.out_bias && biased.mlp_bias);
 }
@@ -268,6 +284,8 @@ TEST(ConfigJson, ReadsBackAsTheSameModel) {
   EXPECT_EQ(type("mistral"), "mistral");
   EXPECT_EQ(type("qwen2"), "qwen2");
   EXPECT_EQ(type("qwen3"), "qwen3");
+  EXPECT_EQ(type("mixtral"), "mixtral");
+  EXPECT_EQ(type("qwen3_moe"), "qwen3_moe");
   EXPECT_EQ(type("llama3"), "llama");
 }
 
@@ -278,6 +296,9 @@ TEST(ConfigJson, RefusesWhatNoRelativeComputes) {
   EXPECT_EQ(error.kind(), "hf.export");
   EXPECT_THAT(error.message(), HasSubstr("mlp_bias = true, qk_norm = true"));
   EXPECT_THAT(error.hint(), HasSubstr("Qwen3"));
+  nn::ModelConfig sigmoid = tiny("mixtral", false);
+  sigmoid.router = "sigmoid";
+  EXPECT_THAT(thrown_by([&] { config_json(sigmoid, tensor::DType::f32); }).message(), HasSubstr("router = sigmoid"));
 }
 
 TEST(ConfigJson, SaysWhichGeluAndWhichType) {

@@ -121,6 +121,26 @@ TEST(TensorsOf, NamesBiasesAndHeadNormsAsTheRelativesOfLlama) {
   EXPECT_EQ(llama["mlp.down_proj.bias"], Dims{16});
 }
 
+TEST(TensorsOf, NamesExpertsAsMixtralAndAsQwen) {
+  const auto of_layer = [](const char* family) {
+    std::vector<std::string> lines;
+    for (const Mapped& tensor : tensors_of(tiny(family, true))) {
+      if (tensor.name.starts_with("model.layers.1.") && tensor.parts[0].name.find(".mlp.") != std::string::npos)
+        lines.push_back(line_of(tensor).substr(15));
+    }
+    return lines;
+  };
+  const std::vector<std::string> mixtral = of_layer("mixtral"), qwen3 = of_layer("qwen3_moe");
+  ASSERT_EQ(mixtral.size(), 1U + 3 * 4);
+  EXPECT_EQ(mixtral[0], "block_sparse_moe.gate.weight 4 16 layers.1.mlp.router.weight");
+  EXPECT_EQ(mixtral[4], "block_sparse_moe.experts.1.w1.weight 20 16 layers.1.mlp.experts.1.gate.weight");
+  EXPECT_EQ(mixtral[5], "block_sparse_moe.experts.1.w3.weight 20 16 layers.1.mlp.experts.1.up.weight");
+  EXPECT_EQ(mixtral[6], "block_sparse_moe.experts.1.w2.weight 16 20 layers.1.mlp.experts.1.down.weight");
+  ASSERT_EQ(qwen3.size(), 1U + 3 * 6);
+  EXPECT_EQ(qwen3[0], "mlp.gate.weight 6 16 layers.1.mlp.router.weight");
+  EXPECT_EQ(qwen3[18], "mlp.experts.5.down_proj.weight 16 10 layers.1.mlp.experts.5.down.weight");
+}
+
 TEST(BuffersOf, AreThoseOfTheModelsLayers) {
   EXPECT_THAT(buffers_of(tiny("gpt", true)), Contains("transformer.h.1.attn.masked_bias"));
   EXPECT_THAT(buffers_of(tiny("gpt", true)), Not(Contains("transformer.h.2.attn.bias")));

@@ -15,7 +15,8 @@ using test::spill;
 using test::TempDir;
 using test::thrown_by;
 
-inline constexpr const char* kFamilies[] = {"gpt", "llama", "llama3", "mistral", "qwen2", "qwen3"};
+inline constexpr const char* kFamilies[] = {"gpt",   "llama", "llama3",  "mistral",
+                                            "qwen2", "qwen3", "mixtral", "qwen3_moe"};
 inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   nn::ModelConfig model;
   model.family = family;
@@ -33,6 +34,11 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   if (family == "mistral") model.window = 4, model.head_size = 6;
   if (family == "qwen2") model.qkv_bias = true;
   if (family == "qwen3") model.qk_norm = true, model.head_size = 10;
+  if (family == "mixtral") model.experts = 4;
+  if (family == "qwen3_moe") {
+    model.qk_norm = true, model.router_normalized = false;
+    model.experts = 6, model.experts_per_token = 3, model.expert_ffn_hidden = 10;
+  }
   if (family == "llama3") {
     model.qkv_bias = model.out_bias = model.mlp_bias = true;
     model.rotary_scaling = "llama3", model.rotary_original_seq = 4, model.rotary_factor = 2;

@@ -1,0 +1,91 @@
+// The models of transformers that are built like Llama, one row each: adding a row adds a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "nn/config.h"
+
+namespace ms::hf {
+
+// The relatives of Llama in transformers, as the keys of [model] tell them apart; a model is exported as the first that
+// computes the same. Biases of a family that reads attention_bias are those of queries, keys, values and output.
+struct Relative {
+  enum class Window : std::uint8_t { never, read, flagged, flagged_for_all };
+  // The keys of experts in place of the MLP, and what holds where config.json is silent.
+  struct Experts {
+    static constexpr std::string_view kCommonKey = "num_local_experts";
+    std::string_view count_key, width_key;
+    std::int64_t count = 0, per_token = 0, width = 0;
+    bool reads_normalized = false;  // norm_topk_prob; otherwise always
+  };
+  std::string_view type, class_name;
+  std::int64_t kv_heads = 0, head_dim = 0, seq = 0;  // where config.json is silent; 0: follows from others
+  bool reads_attention_bias = false, reads_mlp_bias = false;
+  bool qkv_bias = false, qk_norm = false;  // always
+  // flagged: where use_sliding_window says so, in layers from max_window_layers on; flagged_for_all: in all.
+  Window window = Window::never;
+  std::optional<Experts> experts = {};
+};
+inline constexpr Relative kRelatives[] = {
+    {.type = "llama",
+     .class_name = "LlamaForCausalLM",
+     .seq = 2048,
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true},
+    {.type = "mistral",
+     .class_name = "MistralForCausalLM",
+     .kv_heads = 8,
+     .seq = 131072,
+     .window = Relative::Window::read},
+    {.type = "qwen2",
+     .class_name = "Qwen2ForCausalLM",
+     .kv_heads = 32,
+     .seq = 32768,
+     .qkv_bias = true,
+     .window = Relative::Window::flagged},
+    {.type = "qwen3",
+     .class_name = "Qwen3ForCausalLM",
+     .kv_heads = 32,
+     .head_dim = 128,
+     .seq = 32768,
+     .reads_attention_bias = true,
+     .qk_norm = true,
+     .window = Relative::Window::flagged},
+    {.type = "mixtral",
+     .class_name = "MixtralForCausalLM",
+     .kv_heads = 8,
+     .seq = 131072,
+     .window = Relative::Window::read,
+     .experts =
+         Relative::Experts{
+             .count_key = "num_local_experts", .width_key = "intermediate_size", .count = 8, .per_token = 2}},
+    {.type = "qwen3_moe",
+     .class_name = "Qwen3MoeForCausalLM",
+     .kv_heads = 4,
+     .seq = 32768,
+     .reads_attention_bias = true,
+     .qk_norm = true,
+     .window = Relative::Window::flagged_for_all,
+     .experts = Relative::Experts{.count_key = "num_experts",
+                                  .width_key = "moe_intermediate_size",
+                                  .count = 128,
+                                  .per_token = 8,
+                                  .width = 768,
+                                  .reads_normalized = true}},
+};
+inline bool has_window(const nn::ModelConfig& model) { return model.window != 0 && model.window < model.seq; }
+
+inline bool computes(const Relative& relative, const nn::ModelConfig& model) {
+  const bool same_biases = relative.reads_attention_bias ? model.qkv_bias == model.out_bias
+                                                         : model.qkv_bias == relative.qkv_bias && !model.out_bias;
+  const bool same_experts = relative.experts
+                                ? model.experts > 0 && model.router == "softmax" && model.router_scale == 1 &&
+                                      (relative.experts->reads_normalized || model.router_normalized)
+                                : model.experts == 0;
+  return same_biases && same_experts && (relative.reads_mlp_bias || !model.mlp_bias) &&
+         relative.qk_norm == model.qk_norm && (relative.window != Relative::Window::never || !has_window(model));
+}
+
+}  // namespace ms::hf
