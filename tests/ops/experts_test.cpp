@@ -303,32 +303,28 @@ Mat grouped_reference(const GroupedMatmul& op) {
 
 TEST(Experts, GroupedMatmulsOfEveryForm) {
   for (const DType type : activation_types()) {
-    for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
-      if (type == DType::f32 && bf16 == MatmulCache::Bf16::in_f32) continue;
-      MatmulCache cache(bf16);
-      for (const DType result : {type, DType::f32}) {
-        for (const auto& [transpose_a, transpose_b, accumulate] :
-             {std::tuple{false, true, false}, {false, false, false}, {true, false, false}, {true, false, true}}) {
-          if (!transpose_a && result != type) continue;
-          for (const auto& [n, k] : {std::pair{std::int64_t{24}, std::int64_t{40}}, {7, 130}, {96, 33}}) {
-            SCOPED_TRACE(fmt::format("{} -> {}{}{}{} {} x {}", to_string(type), to_string(result),
-                                     transpose_a ? " a'" : "", transpose_b ? " b'" : "", accumulate ? " +=" : "", n,
-                                     k));
-            Memory m;
-            const GroupedMatmul op = grouped(m, type, result, transpose_a, transpose_b, accumulate, n, k);
-            const Mat want = grouped_reference(op);
-            const Memory::Image before = m.save();
-            set_team_threads(1);
-            cache.run(op);
-            EXPECT_TRUE(close(op.c, want, tolerance_of(result, kF32)));
-            EXPECT_TRUE(m.guards_intact());
-            EXPECT_TRUE(m.inputs_as_in(before, op));
-            const Memory::Image one = m.save();
-            set_team_threads(3);
-            m.restore(before);
-            cache.run(op);
-            EXPECT_TRUE(m.save() == one) << "three threads";
-          }
+    MatmulCache cache;
+    for (const DType result : {type, DType::f32}) {
+      for (const auto& [transpose_a, transpose_b, accumulate] :
+           {std::tuple{false, true, false}, {false, false, false}, {true, false, false}, {true, false, true}}) {
+        if (!transpose_a && result != type) continue;
+        for (const auto& [n, k] : {std::pair{std::int64_t{24}, std::int64_t{40}}, {7, 130}, {96, 33}}) {
+          SCOPED_TRACE(fmt::format("{} -> {}{}{}{} {} x {}", to_string(type), to_string(result),
+                                   transpose_a ? " a'" : "", transpose_b ? " b'" : "", accumulate ? " +=" : "", n, k));
+          Memory m;
+          const GroupedMatmul op = grouped(m, type, result, transpose_a, transpose_b, accumulate, n, k);
+          const Mat want = grouped_reference(op);
+          const Memory::Image before = m.save();
+          set_team_threads(1);
+          cache.run(op);
+          EXPECT_TRUE(close(op.c, want, tolerance_of(result, kF32)));
+          EXPECT_TRUE(m.guards_intact());
+          EXPECT_TRUE(m.inputs_as_in(before, op));
+          const Memory::Image one = m.save();
+          set_team_threads(3);
+          m.restore(before);
+          cache.run(op);
+          EXPECT_TRUE(m.save() == one) << "three threads";
         }
       }
     }

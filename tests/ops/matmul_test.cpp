@@ -14,25 +14,20 @@ namespace ms::tensor::test {
 namespace {
 
 TEST(Matmul, EveryFormAndShape) {
-  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
-    MatmulCache cache(bf16);
-    if (bf16 == MatmulCache::Bf16::in_f32) { EXPECT_FALSE(cache.native_bf16()); }
-    for (const Form& f : forms()) {
-      if (bf16 == MatmulCache::Bf16::in_f32 && f.type == DType::f32) continue;  // the same code
-      for (const Shape& s : kShapes) {
-        for (const std::int64_t gap : {0, 3}) {
-          SCOPED_TRACE(testing::Message()
-                       << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n << "x" << s.k
-                       << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "") << (f.accumulate ? " +=" : "")
-                       << (f.bias ? " bias" : "") << " gap " << gap << (cache.native_bf16() ? "" : " in f32"));
-          Memory memory;
-          const Matmul op = make(memory, s, f, gap);
-          const Mat want = matmul_reference(op, s);
-          set_team_threads(1);
-          cache.run(op);
-          EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
-          EXPECT_TRUE(memory.guards_intact());
-        }
+  MatmulCache cache;
+  for (const Form& f : forms()) {
+    for (const Shape& s : kShapes) {
+      for (const std::int64_t gap : {0, 3}) {
+        SCOPED_TRACE(testing::Message() << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n
+                                        << "x" << s.k << (f.transpose_a ? " a'" : "") << (f.transpose_b ? " b'" : "")
+                                        << (f.accumulate ? " +=" : "") << (f.bias ? " bias" : "") << " gap " << gap);
+        Memory memory;
+        const Matmul op = make(memory, s, f, gap);
+        const Mat want = matmul_reference(op, s);
+        set_team_threads(1);
+        cache.run(op);
+        EXPECT_TRUE(close(op.c, want, tolerance_of(f.c_type, kF32)));
+        EXPECT_TRUE(memory.guards_intact());
       }
     }
   }
@@ -156,63 +151,59 @@ std::vector<Step> steps() {
 }
 
 TEST(Matmul, BitsDoNotDependOnThreadsNorOnOtherRows) {
-  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
-    MatmulCache cache(bf16);
-    for (const Step& step : steps()) {
-      const auto& [s, f] = step;
-      SCOPED_TRACE(testing::Message() << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n
-                                      << "x" << s.k);
-      Memory memory;
-      const Matmul op = make(memory, s, f, 0);
-      const Memory::Image before = memory.save();
-      set_team_threads(1);
-      cache.run(op);
-      const Memory::Image one = memory.save();
+  MatmulCache cache;
+  for (const Step& step : steps()) {
+    const auto& [s, f] = step;
+    SCOPED_TRACE(testing::Message() << to_string(f.type) << "->" << to_string(f.c_type) << " " << s.m << "x" << s.n
+                                    << "x" << s.k);
+    Memory memory;
+    const Matmul op = make(memory, s, f, 0);
+    const Memory::Image before = memory.save();
+    set_team_threads(1);
+    cache.run(op);
+    const Memory::Image one = memory.save();
+    memory.restore(before);
+    set_team_threads(2);
+    cache.run(op);
+    EXPECT_TRUE(memory.save() == one) << "two threads";
+    // Rows of a alone, as sequence parallelism and microbatches split them. (A weight's gradient is never split.)
+    if (f.transpose_a) continue;
+    const Mat whole = read(op.c);
+    for (const auto& [row, rows] :
+         {std::pair{std::int64_t{0}, s.m / 2}, {s.m / 2, s.m / 2}, {s.m / 4, s.m / 4}, {s.m - 1, 1}}) {
       memory.restore(before);
-      set_team_threads(2);
-      cache.run(op);
-      EXPECT_TRUE(memory.save() == one) << "two threads";
-      // Rows of a alone, as sequence parallelism and microbatches split them. (A weight's gradient is never split.)
-      if (f.transpose_a) continue;
-      const Mat whole = read(op.c);
-      for (const auto& [row, rows] :
-           {std::pair{std::int64_t{0}, s.m / 2}, {s.m / 2, s.m / 2}, {s.m / 4, s.m / 4}, {s.m - 1, 1}}) {
-        memory.restore(before);
-        Matmul part = op;
-        part.c = op.c.slice_rows(row, rows);
-        part.a = op.a.slice_rows(row, rows);
-        cache.run(part);
-        Mat want(rows, s.n);
-        std::copy_n(whole.values.begin() + row * s.n, rows * s.n, want.values.begin());
-        EXPECT_TRUE(close(part.c, want, 0)) << rows << " rows from " << row;
-      }
+      Matmul part = op;
+      part.c = op.c.slice_rows(row, rows);
+      part.a = op.a.slice_rows(row, rows);
+      cache.run(part);
+      Mat want(rows, s.n);
+      std::copy_n(whole.values.begin() + row * s.n, rows * s.n, want.values.begin());
+      EXPECT_TRUE(close(part.c, want, 0)) << rows << " rows from " << row;
     }
   }
 }
 
 // A fused GELU gives the bits of the separate op.
 TEST(Matmul, FusesGelu) {
-  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
-    MatmulCache cache(bf16);
-    for_each_gelu([&](Memory& memory, const GeluCase& made) {
-      const Memory::Image before = memory.save();
-      const double tolerance = gelu_tolerance(made.op.c.dtype);
-      set_team_threads(2);
-      cache.run(made.op);
-      EXPECT_TRUE(close(made.op.c, made.c, tolerance));
-      if (made.op.gelu_y) { EXPECT_TRUE(close(made.op.gelu_y, made.y, tolerance)); }
-      EXPECT_TRUE(memory.guards_intact());
-      EXPECT_TRUE(memory.inputs_as_in(before, made.op));
-      const Memory::Image joined = memory.save();
-      memory.restore(before);
-      Matmul alone = made.op;
-      alone.gelu_y = alone.gelu_x = {};
-      cache.run(alone);
-      if (made.op.gelu_y) cpu_kernels().run(GeluFwd{.y = made.op.gelu_y, .x = alone.c});
-      if (made.op.gelu_x) cpu_kernels().run(GeluBwd{.dx = alone.c, .dy = alone.c, .x = made.op.gelu_x});
-      EXPECT_TRUE(memory.save() == joined);
-    });
-  }
+  MatmulCache cache;
+  for_each_gelu([&](Memory& memory, const GeluCase& made) {
+    const Memory::Image before = memory.save();
+    const double tolerance = gelu_tolerance(made.op.c.dtype);
+    set_team_threads(2);
+    cache.run(made.op);
+    EXPECT_TRUE(close(made.op.c, made.c, tolerance));
+    if (made.op.gelu_y) { EXPECT_TRUE(close(made.op.gelu_y, made.y, tolerance)); }
+    EXPECT_TRUE(memory.guards_intact());
+    EXPECT_TRUE(memory.inputs_as_in(before, made.op));
+    const Memory::Image joined = memory.save();
+    memory.restore(before);
+    Matmul alone = made.op;
+    alone.gelu_y = alone.gelu_x = {};
+    cache.run(alone);
+    if (made.op.gelu_y) cpu_kernels().run(GeluFwd{.y = made.op.gelu_y, .x = alone.c});
+    if (made.op.gelu_x) cpu_kernels().run(GeluBwd{.dx = alone.c, .dy = alone.c, .x = made.op.gelu_x});
+    EXPECT_TRUE(memory.save() == joined);
+  });
 }
 
 // The sums of a weight gradient's operand have the bits of the separate op, and leave those of the gradient alone.
@@ -267,36 +258,34 @@ TEST(Matmul, AcceptsEmptyOutputs) {
 
 TEST(Matmul, ManyThreadsShareOneCache) {
   const Shape shapes[] = {{64, 64, 64}, {33, 20, 50}, {128, 96, 64}};
-  for (const MatmulCache::Bf16 bf16 : {MatmulCache::Bf16::as_the_cpu_has_it, MatmulCache::Bf16::in_f32}) {
-    MatmulCache cache(bf16);
-    const Form form{DType::bf16, DType::f32, false, true, false, true};
-    std::vector<std::vector<std::byte>> wanted;
-    for (const Shape& s : shapes) {
-      Memory memory;
-      const Matmul op = make(memory, s, form, 0);
-      set_team_threads(1);
-      cache.run(op);
-      wanted.emplace_back(op.c.data, op.c.data + op.c.size_bytes());
-    }
-    std::vector<int> wrong(4);
-    {
-      std::vector<std::jthread> threads;
-      for (int& mine : wrong) {
-        threads.emplace_back([&] {
-          set_team_threads(1);
-          for (int round = 0; round < 30; ++round) {
-            for (std::size_t i = 0; i < std::size(shapes); ++i) {
-              Memory memory;
-              const Matmul op = make(memory, shapes[i], form, 0);
-              cache.run(op);
-              mine += std::memcmp(op.c.data, wanted[i].data(), wanted[i].size()) != 0;
-            }
-          }
-        });
-      }
-    }
-    EXPECT_EQ(wrong, std::vector<int>(4));
+  MatmulCache cache;
+  const Form form{DType::bf16, DType::f32, false, true, false, true};
+  std::vector<std::vector<std::byte>> wanted;
+  for (const Shape& s : shapes) {
+    Memory memory;
+    const Matmul op = make(memory, s, form, 0);
+    set_team_threads(1);
+    cache.run(op);
+    wanted.emplace_back(op.c.data, op.c.data + op.c.size_bytes());
   }
+  std::vector<int> wrong(4);
+  {
+    std::vector<std::jthread> threads;
+    for (int& mine : wrong) {
+      threads.emplace_back([&] {
+        set_team_threads(1);
+        for (int round = 0; round < 30; ++round) {
+          for (std::size_t i = 0; i < std::size(shapes); ++i) {
+            Memory memory;
+            const Matmul op = make(memory, shapes[i], form, 0);
+            cache.run(op);
+            mine += std::memcmp(op.c.data, wanted[i].data(), wanted[i].size()) != 0;
+          }
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
@@ -163,18 +162,8 @@ struct Worker {
   std::unordered_map<Key, Bound, KeyHash> bound;
   Buffer scratchpad;
   Buffer packed;              // a block of a transposed a
-  std::array<Buffer, 4> f32;  // a, b, c and bias where bf16 is computed in f32
   std::array<Buffer, 2> fp8;  // a and b where they are rounded
 };
-
-// Returns x in f32, in the worker's memory.
-Tensor in_f32(const Tensor& x, Buffer& buffer, bool with_values) {
-  if (!x || x.dtype == DType::f32) return x;
-  Tensor wide{nullptr, x.rows, x.cols, x.cols, DType::f32};
-  wide.data = static_cast<std::byte*>(buffer.at_least(static_cast<std::size_t>(wide.size_bytes())));
-  if (with_values) cpu_kernels().run(Copy{.dst = wide, .src = x});
-  return wide;
-}
 
 // Returns x rounded to fp8, still stored as bf16, in the worker's memory. `amax` as in Matmul, or absent.
 Tensor rounded(const Tensor& x, const Tensor& amax, Fp8 format, Buffer& buffer) {
@@ -188,11 +177,7 @@ Tensor rounded(const Tensor& x, const Tensor& amax, Fp8 format, Buffer& buffer) 
 
 class MatmulCache::Impl {
  public:
-  explicit Impl(Bf16 bf16)
-      : isa_(limited_isa()),
-        engine_(dnnl::engine::kind::cpu, 0),
-        // Older processors have no bf16 in oneDNN, or one that is slower than f32.
-        native_bf16_(bf16 == Bf16::as_the_cpu_has_it && includes(isa_, dnnl::cpu_isa::avx512_core_bf16)) {}
+  Impl() : isa_(limited_isa()), engine_(dnnl::engine::kind::cpu, 0) {}
 
   void run(const Matmul& op) {
     if (op.operands == Operands::as_given) return run_as_given(op);
@@ -207,19 +192,13 @@ class MatmulCache::Impl {
   }
   void run_as_given(const Matmul& op) {
     try {
-      if (op.a.dtype == DType::bf16 && !native_bf16_) {
-        run_in_f32(op);
-      } else {
-        compute(op);
-      }
+      compute(op);
     } catch (const dnnl::error& error) {
       throw Error("tensor.matmul", Blame::node,
                   fmt::format("matmul [{},{}] = [{},{}] [{},{}] of {}: oneDNN: {}", op.c.rows, op.c.cols, op.a.rows,
                               op.a.cols, op.b.rows, op.b.cols, to_string(op.a.dtype), error.what()));
     }
   }
-
-  bool native_bf16() const { return native_bf16_; }
 
  private:
   // Holds a worker for the lifetime of this object.
@@ -362,35 +341,16 @@ class MatmulCache::Impl {
                             "could not execute a matmul");
   }
 
-  void run_in_f32(const Matmul& op) {
-    if (!said_.exchange(true, std::memory_order_relaxed)) {
-      log::warn("tensor", "this processor has no bf16 matmul: it is computed in f32, slower");
-    }
-    const Lease worker(*this);
-    Matmul wide = op;
-    wide.a = in_f32(op.a, (*worker).f32[0], true);
-    wide.b = in_f32(op.b, (*worker).f32[1], true);
-    wide.c = in_f32(op.c, (*worker).f32[2], op.accumulate);
-    wide.bias = in_f32(op.bias, (*worker).f32[3], true);
-    wide.gelu_y = wide.gelu_x = {};
-    compute(wide);
-    if (op.c.dtype == DType::bf16) cpu_kernels().run(Copy{.dst = op.c, .src = wide.c});
-    apply_gelu(op);
-  }
-
   dnnl::cpu_isa isa_;
   dnnl::engine engine_;
-  bool native_bf16_;
-  std::atomic<bool> said_ = false;
   std::mutex workers_mutex_;  // guards workers_
   std::vector<std::unique_ptr<Worker>> workers_;
   std::mutex primitives_mutex_;  // guards primitives_
   std::unordered_map<Key, Primitive, KeyHash> primitives_;
 };
 
-MatmulCache::MatmulCache(Bf16 bf16) : impl_(std::make_unique<Impl>(bf16)) {}
+MatmulCache::MatmulCache() : impl_(std::make_unique<Impl>()) {}
 MatmulCache::~MatmulCache() = default;
-bool MatmulCache::native_bf16() const { return impl_->native_bf16(); }
 void MatmulCache::run(const Matmul& op) {
   check_op(op);
   if (op.c.numel() > 0) impl_->run(op);

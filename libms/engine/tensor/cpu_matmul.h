@@ -1,6 +1,5 @@
 // Matmuls on the CPU: by oneDNN on AVX-512, and by kernels of our own (cpu/matmul.cpp) where oneDNN is slower, or where
-// its bits depend on the whole shape. Processors without AVX512_BF16 have no fast bf16: there a bf16 matmul is computed
-// in f32, which is slower and logged once.
+// its bits depend on the whole shape. Below AVX512_BF16 a bf16 matmul is computed in f32.
 #pragma once
 
 #include <memory>
@@ -14,14 +13,11 @@ namespace ms::tensor {
 // computed with it.
 class MatmulCache {
  public:
-  enum class Bf16 { as_the_cpu_has_it, in_f32 };
-
-  explicit MatmulCache(Bf16 bf16 = Bf16::as_the_cpu_has_it);
+  MatmulCache();
   ~MatmulCache();
   // Throws Error("tensor.matmul") with oneDNN's message.
   void run(const Matmul& op);
   void run(const GroupedMatmul& op);
-  bool native_bf16() const;
 
  private:
   class Impl;

@@ -42,7 +42,7 @@ health::Result measure_gemm(health::Evidence& evidence) {
                       {"bf16", bf16_gflops, expect.gemm_gflops_bf16, "GFLOP/s"}},
                      expect.min_fraction, share, Scope::cores,
                      fmt::format("{}, sides of {} and {}{}", share.str(), fp32.size(), bf16.size(),
-                                 matmuls.native_bf16() ? "" : ", bf16 computed in fp32: no such instructions here"));
+                                 tensor::cpu_isa() >= tensor::CpuIsa::avx512_bf16 ? "" : ", bf16 computed in fp32"));
 }
 
 }  // namespace

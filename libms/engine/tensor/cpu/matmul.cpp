@@ -2,7 +2,9 @@
 // are in tile_matmul.cpp.
 // - AVX512_BF16: the gradient of a weight, c[M,N] (+)= a[K,M]' b[K,N] of bf16. In both operands neighbouring terms are
 //   one row apart: packing pairs them, and nothing is transposed, which is where a general matmul loses its time.
-// - Every instruction set: f32, for those below AVX-512, where oneDNN splits a sum depending on the whole shape.
+// - Every instruction set: f32, for those below AVX-512, where oneDNN splits a sum depending on the whole shape, and
+// for
+//   grouped matmuls; bf16 that is widened when it is packed, for all without AVX512_BF16.
 #include "tensor/cpu/blocked_matmul.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/tiles.h"
@@ -16,9 +18,10 @@ struct NoSession {
   NoSession() {}  // not trivial, so that holding one is no unused variable
 };
 
-// f32 in registers of kRows x kVectors.
+// f32 in registers of kRows x kVectors, of operands in T.
+template <class T>
 struct FloatKernel {
-  using Element = float;
+  using Element = T;
   using Packed = float;
   using Session = NoSession;
   static constexpr Index kRows = kTileRows, kCols = kTileVectors * kLanes, kTerms = 1, kLeft = kRows, kRight = kCols;
@@ -26,18 +29,18 @@ struct FloatKernel {
                          kPackSteps = 32;
 
   static void pack_left(float* out, const Matmul& op, Index i0, Index rows, Index first, Index steps) {
-    const float* x = row_of<float>(op.a, 0);
+    const T* x = row_of<T>(op.a, 0);
     const Index row_step = op.transpose_a ? 1 : op.a.ld, term_step = op.transpose_a ? op.a.ld : 1;
     for (Index i = 0; i < rows; i += kRows) {
       for (Index k = 0; k < steps; ++k) {
-        const float* from = x + (i0 + i) * row_step + (first + k) * term_step;
-        for (Index r = 0; r < kRows; ++r) *out++ = i + r < rows ? from[r * row_step] : 0.0F;
+        const T* from = x + (i0 + i) * row_step + (first + k) * term_step;
+        for (Index r = 0; r < kRows; ++r) *out++ = i + r < rows ? get(from + r * row_step) : 0.0F;
       }
     }
   }
 
   static void pack_right(float* out, const Matmul& op, Index j, Index first, Index steps) {
-    const float* x = row_of<float>(op.b, 0);
+    const T* x = row_of<T>(op.b, 0);
     const Index cols = least(kCols, op.c.cols - j);
     if (op.transpose_b) {
       // Few rows of b at a time: rows that lie whole pages apart compete for the same lines of the nearest cache.
@@ -46,7 +49,7 @@ struct FloatKernel {
           const int terms = static_cast<int>(least(kLanes, steps - k));
           Vf square[kLanes];
           for (Index i = 0; i < kLanes; ++i) {
-            const float* row = x + (j + n + i) * op.b.ld + first + k;
+            const T* row = x + (j + n + i) * op.b.ld + first + k;
             square[i] = n + i >= cols ? Vf{} : terms == kLanes ? load(row) : load(row, Part{terms});
           }
           transpose(square);
@@ -56,7 +59,7 @@ struct FloatKernel {
       return;
     }
     for (Index k = first; k < first + steps; ++k, out += kCols) {
-      const float* row = x + k * op.b.ld + j;
+      const T* row = x + k * op.b.ld + j;
       for (Index n = 0; n < kCols; n += kLanes) {
         store(out + n, n + kLanes <= cols ? load(row + n) : load(row + n, Part{static_cast<int>(most(0, cols - n))}));
       }
@@ -72,8 +75,8 @@ struct FloatKernel {
   }
 };
 
-// The same sums for few rows of f32, as text is generated with them: b is read once, and not packed.
-template <int kRows>
+// The same sums for few rows, as text is generated with them: b is read once, and not packed.
+template <class T, class C, int kRows>
 void multiply_few_rows(const Matmul& op, MatmulDone done) {
   constexpr Index kChunkCols = 8 * kLanes;
   const Index terms = op.a.cols;
@@ -86,17 +89,17 @@ void multiply_few_rows(const Matmul& op, MatmulDone done) {
         const int count = static_cast<int>(least(kLanes, terms - k));
         Vf square[kLanes];
         for (Index i = 0; i < kLanes; ++i) {
-          const float* row = row_of<float>(block.b, j + least(i, rows - 1)) + k;
+          const T* row = row_of<T>(block.b, j + least(i, rows - 1)) + k;
           square[i] = count == kLanes ? load(row) : load(row, Part{count});
         }
         transpose(square);
         for (int i = 0; i < count; ++i) {
-          for (int r = 0; r < kRows; ++r) sums[r] += splat(row_of<float>(op.a, r)[k + i]) * square[i];
+          for (int r = 0; r < kRows; ++r) sums[r] += splat(get(row_of<T>(op.a, r) + k + i)) * square[i];
         }
       }
       for (int r = 0; r < kRows; ++r) {
-        float* c = row_of<float>(block.c, r) + j;
-        if (block.bias) sums[r] += load(row_of<float>(block.bias, 0) + j, lanes);
+        C* c = row_of<C>(block.c, r) + j;
+        if (block.bias) sums[r] += load(row_of<T>(block.bias, 0) + j, lanes);
         store(c, block.accumulate ? load(c, lanes) + sums[r] : sums[r], lanes);
       }
     });
@@ -104,15 +107,18 @@ void multiply_few_rows(const Matmul& op, MatmulDone done) {
   });
 }
 
-bool multiply_few_rows(const Matmul& op, MatmulDone done) {
-  if (op.transpose_a || !op.transpose_b) return false;
-  switch (op.c.rows) {
-    case 1: multiply_few_rows<1>(op, done); return true;
-    case 2: multiply_few_rows<2>(op, done); return true;
-    case 3: multiply_few_rows<3>(op, done); return true;
-    case 4: multiply_few_rows<4>(op, done); return true;
-    default: return false;
-  }
+template <class T>
+void multiply_floats(const Matmul& op, MatmulDone done) {
+  if (op.transpose_a || !op.transpose_b || op.c.rows > 4) return BlockedMatmul<FloatKernel<T>>(op, done).run();
+  with_type(op.c.dtype, [&](auto type) {
+    using C = decltype(type);
+    switch (op.c.rows) {
+      case 1: return multiply_few_rows<T, C, 1>(op, done);
+      case 2: return multiply_few_rows<T, C, 2>(op, done);
+      case 3: return multiply_few_rows<T, C, 3>(op, done);
+      default: return multiply_few_rows<T, C, 4>(op, done);
+    }
+  });
 }
 
 #if defined(__AVX512BF16__)
@@ -169,16 +175,16 @@ struct PairKernel {
 
 bool matmul(const Matmul& op, MatmulDone done) {
   if (op.a.dtype == DType::f32) {
-    if (!multiply_few_rows(op, done)) BlockedMatmul<FloatKernel>(op, done).run();
+    multiply_floats<float>(op, done);
     return true;
   }
 #if defined(__AVX512BF16__)
   if (!op.transpose_a || op.transpose_b || op.bias || op.gelu_y || op.gelu_x) return false;
   BlockedMatmul<PairKernel>(op, done).run();
-  return true;
 #else
-  return false;
+  multiply_floats<bfloat16>(op, done);
 #endif
+  return true;
 }
 
 }  // namespace ms::tensor::MS_ISA
