@@ -45,6 +45,8 @@ RELATIVES = {"llama3": {**BIASES, **LLAMA3},
              "mixtral": {"experts": 5, "experts_per_token": 2, "aux_loss": 0.05, "z_loss": 0.01},
              "qwen3_moe": {"experts": 6, "experts_per_token": 3, "expert_ffn": 24, "router_normalized": False,
                            "aux_loss": 0.03, "z_loss": 0.0, "qk_norm": True, "head_dim": 6},
+             "shared_moe": {"experts": 4, "experts_per_token": 2, "expert_ffn": 12, "shared_experts": 2, "qkv_bias": True,
+                            "shared_expert_gate": True, "aux_loss": 0.02, "z_loss": 0.0},
              "sigmoid_moe": {"experts": 4, "experts_per_token": 2, "router": "sigmoid", "router_scale": 1.7,
                              "aux_loss": 0.05, "z_loss": 0.01}}
 for number, (variant, keys) in enumerate(RELATIVES.items()):
@@ -76,6 +78,10 @@ def parameter_shapes(c):
             linears = {name: shape for name, shape in linears.items() if name.startswith("attn")}
             linears["mlp.router"] = (c["experts"], hidden)
             width = c.get("expert_ffn", ffn)
+            if "shared_experts" in c:
+                shared = c["shared_experts"] * width
+                linears.update({"mlp.shared.router": (1, hidden), "mlp.shared.gate": (shared, hidden),
+                                "mlp.shared.up": (shared, hidden), "mlp.shared.down": (hidden, shared)})
             for e in range(c["experts"]):
                 linears.update({f"mlp.experts.{e}.gate": (width, hidden), f"mlp.experts.{e}.up": (width, hidden),
                                 f"mlp.experts.{e}.down": (hidden, width)})
@@ -186,6 +192,8 @@ def moe(c, p, name, x, losses):
         weights = weights / weights.sum(-1, keepdim=True)
     out = sum(c.get("router_scale", 1.0) * weights[..., e, None] * mlp(c, p, f"{name}.experts.{e}", x)
               for e in range(c["experts"]))
+    if "shared_experts" in c:
+        out = out + torch.sigmoid(linear(p, name + ".shared.router", x)) * mlp(c, p, name + ".shared", x)
     shares = scores / scores.sum(-1, keepdim=True) if sigmoid else scores
     of_sequences = (chosen.mean(1) * shares.mean(1)).sum(-1) * c["experts"] / c["experts_per_token"]
     losses.append(c["aux_loss"] * of_sequences.mean() + c["z_loss"] * torch.logsumexp(logits, dim=-1).pow(2).mean())

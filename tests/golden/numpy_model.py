@@ -59,7 +59,10 @@ def numpy_first_loss(c, init, tokens):
         best = sorted(range(c["experts"]), key=lambda e: -logits[e])[: c["experts_per_token"]]
         scores = 1 / (1 + np.exp(-logits)) if c.get("router") == "sigmoid" else np.exp(logits) / np.sum(np.exp(logits))
         divisor = sum(scores[e] for e in best) if c.get("router_normalized", True) else 1.0
-        return sum(c.get("router_scale", 1.0) * scores[e] / divisor * one_mlp(f"{layer}mlp.experts.{e}", n) for e in best)
+        out = sum(c.get("router_scale", 1.0) * scores[e] / divisor * one_mlp(f"{layer}mlp.experts.{e}", n) for e in best)
+        if "shared_experts" in c:
+            out = out + one_mlp(layer + "mlp.shared", n) / (1 + np.exp(-affine(layer + "mlp.shared.router", n)))
+        return out
 
     def one_mlp(layer, n):
         up = affine(layer + ".up", n)

@@ -71,6 +71,8 @@ train::Settings settings_of(const Golden& golden) {
   settings.model.experts = c.value("experts", 0);
   settings.model.experts_per_token = c.value("experts_per_token", 1);
   settings.model.expert_ffn_hidden = c.value("expert_ffn", 0);
+  settings.model.shared_experts = c.value("shared_experts", 0);
+  settings.model.shared_expert_gate = c.value("shared_expert_gate", false);
   settings.model.router = c.value("router", "softmax");
   settings.model.router_normalized = c.value("router_normalized", true);
   settings.model.router_scale = c.value("router_scale", 1.0);
@@ -164,7 +166,7 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 
 std::vector<std::string> names() {
   std::vector<std::string> names{"llama3",  "qwen2",     "qwen3",      "qwen3_parallel_window",
-                                 "mixtral", "qwen3_moe", "sigmoid_moe"};
+                                 "mixtral", "qwen3_moe", "shared_moe", "sigmoid_moe"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

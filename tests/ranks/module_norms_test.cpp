@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "training_case.h"
 
@@ -52,6 +53,39 @@ TEST_P(Modules, NormsAreThoseOfTheGradients) {
     all += result.module_norms[i] * result.module_norms[i];
   }
   EXPECT_NEAR(std::sqrt(all) / result.grad_norm, 1, 1e-6);  // which is an f32
+}
+
+// The tokens of every expert since the last report, over two steps, in every layout those of one rank.
+TEST(ExpertLoads, AreThoseOfOneRank) {
+  std::vector<double> want;
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(layout.name());
+    train::Settings settings = with(tiny_settings("moe"), layout);
+    settings.metrics.expert_load_every = 2;
+    std::vector<double> loads;
+    on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+      train::Engine engine(plan, world, device);
+      engine.initialize(7);
+      std::vector<std::int32_t> tokens, targets;
+      for (std::int64_t step = 0; step < 4; ++step) {
+        if (engine.needs_input()) fill_batch(plan, step % 2, engine.at().dp, tokens, targets);
+        engine.issue_step(step, 0, tokens, targets);
+        const train::StepResult finished = engine.finish_step(step);
+        EXPECT_EQ(finished.expert_loads.empty(), step % 2 == 0);
+        if (world.rank() != world.size() - 1 || step % 2 == 0) continue;  // every rank has them
+        if (step == 3) { EXPECT_EQ(finished.expert_loads, loads) << "not cleared"; }
+        loads = finished.expert_loads;
+      }
+    });
+    const std::int64_t layers = settings.model.layers, experts = settings.model.experts;
+    ASSERT_EQ(std::ssize(loads), layers * experts);
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const auto begin = loads.begin() + layer * experts;
+      EXPECT_EQ(std::accumulate(begin, begin + experts, 0.0), 2.0 * 8 * 16 * 2) << "2 steps of 8 x 16 tokens, 2 each";
+    }
+    if (want.empty()) want = loads;
+    EXPECT_EQ(loads, want);
+  }
 }
 
 std::string case_name(const testing::TestParamInfo<Modules::ParamType>& info) {

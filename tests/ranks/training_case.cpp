@@ -177,6 +177,7 @@ train::Settings tiny_settings(const std::string& family) {
   settings.train.dtype = "fp32";
   if (family == "moe") {
     settings.model.experts = 6, settings.model.experts_per_token = 2, settings.model.expert_ffn_hidden = 48;
+    settings.model.shared_experts = 1, settings.model.shared_expert_gate = true;
     settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
   }
   settings.train.steps = 20;

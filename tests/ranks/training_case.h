@@ -28,7 +28,7 @@ struct Outcome {
 };
 
 // A family at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary 61. "moe"
-// is llama with six experts in place of the MLP, of which a token passes two, and both losses of routers.
+// is llama with six experts in place of the MLP, of which a token passes two, a shared one, and both losses of routers.
 train::Settings tiny_settings(const std::string& family);
 
 // The layout of a run over ranks.

@@ -20,10 +20,11 @@ Parameters count_parameters(const ModelShape& shape) {
   const std::int64_t norm = shape.hidden * (shape.norm_bias ? 2 : 1);
   Parameters count;
   const std::int64_t mlp = (mlp_inputs + 1) * shape.hidden * shape.ffn;
-  const std::int64_t router = shape.experts * shape.hidden;
+  const std::int64_t shared = (mlp_inputs + 1) * shape.hidden * shape.shared_ffn;
+  const std::int64_t router = (shape.experts + (shape.shared_gate ? 1 : 0)) * shape.hidden;
   const std::int64_t passed = shape.experts == 0 ? 1 : shape.experts_per_token;
   const std::int64_t idle = shape.experts == 0 ? 0 : shape.experts - passed;
-  count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + router + passed * mlp;
+  count.gemm_per_layer = shape.hidden * (q + 2 * kv) + q * shape.hidden + router + shared + passed * mlp;
   const std::int64_t biases = (shape.qkv_bias ? q + 2 * kv : 0) + (shape.out_bias ? shape.hidden : 0) +
                               (shape.mlp_bias ? mlp_inputs * shape.ffn + shape.hidden : 0);
   count.per_layer = count.gemm_per_layer + idle * mlp + biases + (shape.parallel_block ? 1 : 2) * norm +
@@ -32,6 +33,7 @@ Parameters count_parameters(const ModelShape& shape) {
   count.final_norm = norm;
   count.head = shape.tied ? 0 : shape.vocab * shape.hidden;
   count.total = count.embedding + shape.layers * count.per_layer + count.final_norm + count.head;
+  count.active = count.total - shape.layers * idle * mlp;
   count.gemm = shape.layers * count.gemm_per_layer + shape.vocab * shape.hidden;
   return count;
 }

@@ -26,6 +26,8 @@ struct ModelShape {
   std::int64_t seq = 0;
   std::int64_t experts = 0;  // in place of the MLP, with a router; 0: one MLP
   std::int64_t experts_per_token = 1;
+  std::int64_t shared_ffn = 0;     // width of the experts that every token passes
+  bool shared_gate = false;        // a factor of theirs, which is learned
   std::int64_t window = 0;         // a query sees this many keys, itself included; 0: all before it
   bool parallel_block = false;     // attention and MLP of one norm's output, not each behind its own
   bool gated_mlp = false;          // three matrices instead of two
@@ -43,6 +45,7 @@ struct Parameters {
   std::int64_t per_layer = 0;
   std::int64_t final_norm = 0;
   std::int64_t head = 0;            // 0 if tied
+  std::int64_t active = 0;          // of the total, those that a token passes: without the experts that it does not
   std::int64_t total = 0;           // of the model: embedding + layers * per_layer + final_norm + head
   std::int64_t gemm_per_layer = 0;  // weights of GEMMs that a token passes, without biases
   std::int64_t gemm = 0;            // P above: layers * gemm_per_layer + vocab * hidden, tied or not

@@ -46,6 +46,7 @@ inline constexpr Field<TraceConfig> kTraceFields[] = {
 struct MetricsConfig {
   bool tensorboard = false;
   std::int64_t grad_norms_every = 0;
+  std::int64_t expert_load_every = 10;
 };
 
 inline constexpr Field<MetricsConfig> kMetricsFields[] = {
@@ -56,6 +57,10 @@ inline constexpr Field<MetricsConfig> kMetricsFields[] = {
     {"grad_norms_every", &MetricsConfig::grad_norms_every,
      "Steps between gradient norms by module of the model (embed, layers.0.attn, layers.0.mlp, ...), before clipping, "
      "as grad_norms in metrics.jsonl; 0: none. Such a step reads the gradients once more.",
+     Unit::none, 0, 1e12},
+    {"expert_load_every", &MetricsConfig::expert_load_every,
+     "Steps between loads of experts, as expert_load in metrics.jsonl; 0: none. The log warns of experts that tokens "
+     "hardly choose.",
      Unit::none, 0, 1e12},
 };
 

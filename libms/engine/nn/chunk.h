@@ -54,9 +54,10 @@ struct Microbatch {
 
 class Chunk {
  public:
-  // `caches`: Positions::cache of its layers, or none.
+  // `caches`, `loads`: Positions::cache and LayerWeights::load of its layers, or none.
   Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
-        const std::vector<RoundedWeights>& rounded = {}, const std::vector<Tensor>& caches = {});
+        const std::vector<RoundedWeights>& rounded = {}, const std::vector<Tensor>& caches = {},
+        const std::vector<Tensor>& loads = {});
 
   const ChunkPart& part() const { return part_; }
 

@@ -25,6 +25,8 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
       refuse("model.experts_per_token", fmt::format("model.experts_per_token = {} is above model.experts = {}",
                                                     model.experts_per_token, model.experts));
     }
+    if (model.shared_expert_gate && model.shared_experts == 0)
+      refuse("model.shared_expert_gate", "model.shared_expert_gate needs model.shared_experts");
     if (model.is_gpt() || model.parallel_block || model.mlp_bias) {
       refuse("model.experts",
              "model.experts needs model.family = \"llama\", model.parallel_block = false and model.mlp_bias = false");

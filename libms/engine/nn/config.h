@@ -38,6 +38,8 @@ struct ModelConfig {
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 2;
   std::int64_t expert_ffn_hidden = 0;
+  std::int64_t shared_experts = 0;
+  bool shared_expert_gate = false;
   std::string router = "softmax";
   bool router_normalized = true;
   double router_scale = 1;
@@ -49,6 +51,7 @@ struct ModelConfig {
   std::int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
   std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
   std::int64_t expert_ffn() const { return expert_ffn_hidden == 0 ? ffn() : expert_ffn_hidden; }
+  std::int64_t shared_ffn() const { return experts > 0 ? shared_experts * expert_ffn() : 0; }
   std::int64_t head_dim() const { return head_size == 0 ? hidden / heads : head_size; }
   bool has_qkv_bias() const { return is_gpt() || qkv_bias; }
   bool has_out_bias() const { return is_gpt() || out_bias; }
@@ -112,6 +115,11 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      1e5},
     {"expert_ffn_hidden", &ModelConfig::expert_ffn_hidden, "Width of an expert's feed-forward layer; 0: ffn_hidden.",
      Unit::none, 0, 1e7},
+    {"shared_experts", &ModelConfig::shared_experts,
+     "Experts that every token passes beside those of the router: one MLP of so many times expert_ffn_hidden.",
+     Unit::none, 0, 1e5},
+    {"shared_expert_gate", &ModelConfig::shared_expert_gate,
+     "Multiply the output of the shared experts by the sigmoid of a learned projection of the token, as in Qwen2-MoE."},
     {.key = "router",
      .member = &ModelConfig::router,
      .doc = "What makes a token's scores of its router's logits, which are in fp32: their softmax over all experts, or "

@@ -12,6 +12,34 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 namespace {
 
+// How a router makes weights of its logits: an op of it, forward or backward, with nothing else set.
+template <class Op>
+Op rule_of_router(const ModelConfig& model) {
+  Op op;
+  op.sigmoid = model.router == "sigmoid", op.normalized = model.router_normalized;
+  op.scale = static_cast<float>(model.router_scale);
+  return op;
+}
+// The factors of shared experts are sigmoids.
+template <class Op>
+Op rule_of_gate() {
+  Op op;
+  op.sigmoid = true;
+  return op;
+}
+
+void route(const Layer& layer, Route op, const Routing& routing) {
+  op.experts = routing.experts, op.slots = routing.slots, op.tokens = routing.tokens;
+  op.weights = routing.weights, op.offsets = routing.offsets, op.logits = routing.logits;
+  layer.on.compute.submit(op);
+}
+void route_backward(const Layer& layer, RouteBwd op, const Routing& routing, const Tensor& dlogits,
+                    const Tensor& dweights) {
+  op.dlogits = dlogits, op.dweights = dweights;
+  op.logits = routing.logits, op.experts = routing.experts, op.slots = routing.slots;
+  layer.on.compute.submit(op);
+}
+
 // n2 of all tokens -> the rows of every slot.
 void dispatch_input(const Layer& layer, const Tensor& n2) {
   layer.on.compute.submit(ExpertDispatch{layer.scratch.slots_in, n2, layer.acts.routing.tokens});
@@ -21,21 +49,33 @@ void dispatch_gradient(const Layer& layer, const Tensor& dout) {
   layer.on.compute.submit(ExpertDispatch{layer.scratch.slots_out, dout, layer.acts.routing.tokens});
 }
 
-GroupedMatmul weights_of(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
-  return {.c = weight.grad,
-          .a = dy,
-          .b = x,
-          .offsets = layer.acts.routing.offsets,
-          .transpose_a = true,
-          .accumulate = !layer.on.sets_gradients};
+GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, const Tensor& weights, bool transpose_b) {
+  return {.c = c, .a = a, .b = weights, .offsets = layer.acts.routing.offsets, .transpose_b = transpose_b};
 }
-void down_gradient(const Layer& layer) {
-  layer.on.compute.submit(weights_of(layer, layer.weights.down, layer.scratch.slots_out, layer.acts.act));
+void grouped_weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
+  layer.on.compute.submit(GroupedMatmul{.c = weight.grad,
+                                        .a = dy,
+                                        .b = x,
+                                        .offsets = layer.acts.routing.offsets,
+                                        .transpose_a = true,
+                                        .accumulate = !layer.on.sets_gradients});
 }
-void up_and_router_gradients(const Layer& layer, const Tensor& n2) {
+
+// The gradients of the weights whose operand is the gradient of the layer's output, of which slots_out has the rows.
+void output_weight_gradients(const Layer& layer, const Tensor& dout) {
+  const auto& [on, weights, acts, positions, scratch] = layer;
+  grouped_weight_gradient(layer, weights.down, scratch.slots_out, acts.act);
+  if (acts.shared.up) weight_gradient(layer, weights.shared_down, {dout, {}}, {acts.shared.act, {}}, {}, {});
+}
+// Those whose operand is the layer's input.
+void input_weight_gradients(const Layer& layer, const Tensor& n2) {
+  const auto& [on, weights, acts, positions, scratch] = layer;
   dispatch_input(layer, n2);
-  layer.on.compute.submit(weights_of(layer, layer.weights.up, layer.acts.grads.dup, layer.scratch.slots_in));
-  weight_gradient(layer, layer.weights.router, {layer.acts.grads.dlogits, {}}, {n2, {}}, {}, {});
+  grouped_weight_gradient(layer, weights.up, acts.grads.dup, scratch.slots_in);
+  weight_gradient(layer, weights.router, {acts.grads.dlogits, {}}, {n2, {}}, {}, {});
+  if (acts.shared.up) weight_gradient(layer, weights.shared_up, {acts.grads.dshared_up, {}}, {n2, {}}, {}, {});
+  if (weights.shared_router.value)
+    weight_gradient(layer, weights.shared_router, {acts.grads.dshared_logits, {}}, {n2, {}}, {}, {});
 }
 
 // scratch.dweights, and the router's losses -> grads.dlogits.
@@ -43,79 +83,84 @@ void router_backward(const Layer& layer, double loss_scale) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const Shape& shape = on.shape;
   const ModelConfig& model = *shape.model;
-  RouteBwd op{.dlogits = acts.grads.dlogits,
-              .dweights = scratch.dweights,
-              .logits = acts.routing.logits,
-              .experts = acts.routing.experts,
-              .slots = acts.routing.slots,
-              .sigmoid = model.router == "sigmoid",
-              .normalized = model.router_normalized,
-              .scale = static_cast<float>(model.router_scale)};
+  auto op = rule_of_router<RouteBwd>(model);
   if (shape.tp_rank == 0) op.z = static_cast<float>(shape.moe_z_loss * loss_scale);
-  if (shape.tp_rank == 0 && scratch.counts) {
-    on.compute.submit(ExpertCount{scratch.counts, acts.routing.experts});
+  const bool balances = shape.tp_rank == 0 && shape.moe_aux_loss > 0;
+  if (balances || weights.load) on.compute.submit(ExpertCount{scratch.counts, acts.routing.experts});
+  if (weights.load) on.compute.submit(ColumnSum{weights.load, scratch.counts});
+  if (balances) {
     // A part's balance is E / k times the sum over its experts of (count / tokens) (sum of scores / tokens).
-    const double chosen = static_cast<double>(model.experts_per_token * shape.tokens() / scratch.counts.rows);
+    const auto chosen = static_cast<double>(model.experts_per_token * shape.tokens() / scratch.counts.rows);
     op.counts = scratch.counts;
     op.balance = static_cast<float>(shape.moe_aux_loss * static_cast<double>(model.experts) / chosen * loss_scale);
   }
-  on.compute.submit(op);
+  route_backward(layer, op, acts.routing, acts.grads.dlogits, scratch.dweights);
+}
+
+// The gradient of the layer's output, through the shared experts: adds that of n2 to scratch.partial.
+void shared_backward(const Layer& layer, const Tensor& dout) {
+  const auto& [on, weights, acts, positions, scratch] = layer;
+  const LayerGrads& grads = acts.grads;
+  const auto add = [&](const Tensor& dy, const Weight& weight) {
+    Matmul matmul = gradient_matmul(scratch.partial, {dy, {}}, weight);
+    matmul.accumulate = true;
+    on.local_matmul(matmul);
+  };
+  on.local_matmul(gradient_matmul(scratch.dshared_act, {dout, {}}, weights.shared_down));
+  on.compute.submit(SwigluBwd{
+      grads.dshared_up, scratch.dshared_act, acts.shared.up, {}, acts.shared.gate.weights, scratch.dshared_weights});
+  add(grads.dshared_up, weights.shared_up);
+  if (!weights.shared_router.value) return;
+  route_backward(layer, rule_of_gate<RouteBwd>(), acts.shared.gate, grads.dshared_logits, scratch.dshared_weights);
+  add(grads.dshared_logits, weights.shared_router);
 }
 
 }  // namespace
 
 void experts_in(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  const ModelConfig& model = *on.shape.model;
-  const Routing& routing = acts.routing;
-  const Tensor n2 = on.gather_matmul(forward_matmul(routing.logits, {}, weights.router), acts.n2, scratch.gathered);
-  on.compute.submit(Route{.experts = routing.experts,
-                          .slots = routing.slots,
-                          .tokens = routing.tokens,
-                          .weights = routing.weights,
-                          .offsets = routing.offsets,
-                          .logits = routing.logits,
-                          .sigmoid = model.router == "sigmoid",
-                          .normalized = model.router_normalized,
-                          .scale = static_cast<float>(model.router_scale)});
+  const Tensor n2 =
+      on.gather_matmul(forward_matmul(acts.routing.logits, {}, weights.router), acts.n2, scratch.gathered);
+  route(layer, rule_of_router<Route>(*on.shape.model), acts.routing);
   dispatch_input(layer, n2);
-  on.compute.submit(GroupedMatmul{
-      .c = acts.up, .a = scratch.slots_in, .b = weights.up.value, .offsets = routing.offsets, .transpose_b = true});
+  on.compute.submit(grouped(layer, acts.up, scratch.slots_in, weights.up.value, true));
+  if (acts.shared.up) on.local_matmul(forward_matmul(acts.shared.up, {n2, {}}, weights.shared_up));
+  if (weights.shared_router.value) {
+    on.local_matmul(forward_matmul(acts.shared.gate.logits, {n2, {}}, weights.shared_router));
+    route(layer, rule_of_gate<Route>(), acts.shared.gate);
+  }
   activation_forward(layer);
 }
 
 Tensor experts_out(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  on.compute.submit(GroupedMatmul{.c = scratch.slots_out,
-                                  .a = acts.act,
-                                  .b = weights.down.value,
-                                  .offsets = acts.routing.offsets,
-                                  .transpose_b = true});
+  on.compute.submit(grouped(layer, scratch.slots_out, acts.act, weights.down.value, true));
   on.compute.submit(ExpertCombine{scratch.partial, scratch.slots_out, acts.routing.slots});
-  return on.arrived(on.reduce(scratch.partial, scratch.reduced));
+  if (!acts.shared.up) return on.arrived(on.reduce(scratch.partial, scratch.reduced));
+  Matmul shared = forward_matmul(scratch.partial, {acts.shared.act, {}}, weights.shared_down);
+  shared.accumulate = true;
+  return on.arrived(on.matmul_reduce(shared, scratch.reduced));
 }
 
 Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients when, double loss_scale) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
-  const Routing& routing = acts.routing;
   const bool now = when == WeightGradients::now;
   const Tensor dout = on.arrived(on.gather(dx, grads.dout));
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   dispatch_gradient(layer, dout);
-  on.compute.submit(
-      GroupedMatmul{.c = scratch.dact, .a = scratch.slots_out, .b = weights.down.value, .offsets = routing.offsets});
-  on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, routing.weights, scratch.dweights});
+  on.compute.submit(grouped(layer, scratch.dact, scratch.slots_out, weights.down.value, false));
+  on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, acts.routing.weights, scratch.dweights});
   router_backward(layer, loss_scale);
-  if (now) down_gradient(layer);  // before its operand makes room
-  on.compute.submit(
-      GroupedMatmul{.c = scratch.slots_out, .a = grads.dup, .b = weights.up.value, .offsets = routing.offsets});
-  on.compute.submit(ExpertCombine{scratch.partial, scratch.slots_out, routing.slots});
+  if (now) output_weight_gradients(layer, dout);  // before slots_out is written again
+  on.compute.submit(grouped(layer, scratch.slots_out, grads.dup, weights.up.value, false));
+  on.compute.submit(ExpertCombine{scratch.partial, scratch.slots_out, acts.routing.slots});
+  if (acts.shared.up) shared_backward(layer, dout);
   Matmul router = gradient_matmul(scratch.partial, {grads.dlogits, {}}, weights.router);
   router.accumulate = true;
   const Arriving dn2 = on.matmul_reduce(router, scratch.reduced);
   if (now) {
-    up_and_router_gradients(layer, on.arrived(n2));
+    input_weight_gradients(layer, on.arrived(n2));
   } else {
     keep_gradient(layer, grads.dout, dout);
   }
@@ -123,11 +168,11 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
 }
 
 void experts_weight_gradients(const Layer& layer) {
-  const TensorParallel& on = layer.on;
-  const Arriving n2 = on.gather(layer.acts.n2, layer.scratch.gathered);
-  dispatch_gradient(layer, layer.acts.grads.dout);
-  down_gradient(layer);
-  up_and_router_gradients(layer, on.arrived(n2));
+  const LayerGrads& grads = layer.acts.grads;
+  const Arriving n2 = layer.on.gather(layer.acts.n2, layer.scratch.gathered);
+  dispatch_gradient(layer, grads.dout);
+  output_weight_gradients(layer, grads.dout);
+  input_weight_gradients(layer, layer.on.arrived(n2));
 }
 
 }  // namespace ms::nn

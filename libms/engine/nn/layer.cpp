@@ -135,6 +135,8 @@ Tensor activation_amax(const Layer& layer) { return layer.on.fused_amax(layer.ac
 
 void activation_forward(const Layer& layer) {
   const Tensor amax = activation_amax(layer);
+  const SharedExperts& shared = layer.acts.shared;
+  if (shared.act) layer.on.compute.submit(SwigluFwd{shared.act, shared.up, {}, shared.gate.weights});
   if (layer.on.shape.model->gated()) {
     layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax, layer.acts.routing.weights});
   } else {

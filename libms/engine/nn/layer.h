@@ -44,16 +44,19 @@ struct LayerWeights {
   // qkv and gate/up are blocks of adjacent parameters; in a parallel block `in` is both of them as one.
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
   Weight router;  // [E,H], if model.experts; up and down then are those of all experts, one below the other
+  Weight shared_up, shared_down, shared_router;  // of the experts that every token passes; [1,H] where they are gated
+  Tensor load;  // f32 [1,E]: += the tokens of each expert, by the backward; absent where nobody counts
 };
 
 // The gradients from which those of the weights are computed, beside what the forward kept. They are scratch, or the
 // slot's own if the backward is split. Gathered ones are kept gathered: nothing is gathered twice.
 struct LayerGrads {
-  Tensor dout;       // [T,H] of the block's output; unused unless gathered or kept for later
-  Tensor dmid;       // [T,H] of `mid`; serial block
-  Tensor dup, dqkv;  // [T,U], [T,Q]
-  Tensor din;        // [T,Q+U], dqkv and dup side by side; parallel block
-  Tensor dlogits;    // [T,E] of a router
+  Tensor dout;                        // [T,H] of the block's output; unused unless gathered or kept for later
+  Tensor dmid;                        // [T,H] of `mid`; serial block
+  Tensor dup, dqkv;                   // [T,U], [T,Q]
+  Tensor din;                         // [T,Q+U], dqkv and dup side by side; parallel block
+  Tensor dlogits;                     // [T,E] of a router
+  Tensor dshared_up, dshared_logits;  // like SharedExperts::up, and [T,1]
   // Each of them rounded (tensor::RoundToFp8) for the matmuls of both gradients that read it: if shape.fp8 and these
   // are whole and follow each other, which those of a split backward or over tp do not. dmid shares memory with dout,
   // and dqkv with dup.
@@ -68,6 +71,13 @@ struct Routing {
   Tensor tokens, weights, offsets;  // [1,T k], [1,T k], [1,E+1]
 };
 
+// The experts that every token passes, an MLP of width S: [T,2S], [T,S]. Their factors are the weights of a router with
+// one expert, whose slots are the tokens.
+struct SharedExperts {
+  Tensor up, act;
+  Routing gate;
+};
+
 // The activations that a layer keeps between forward and backward. The recompute policy decides which tensors are the
 // layer's own and which are scratch shared by all layers.
 struct LayerActs {
@@ -78,6 +88,7 @@ struct LayerActs {
   Tensor q, k, rstd_q, rstd_k;  // [T,A], [T,kv_heads*head_dim], [1,T*heads], [1,T*kv_heads]
   Tensor up, act;               // [T,U], [T,F]; with experts T k rows, the slots of tensor/expert_ops.h
   Routing routing;              // if model.experts
+  SharedExperts shared;         // if model.shared_experts
   // Serial block.
   Tensor mid;  // [Ts,H] after attention
   Tensor n2, mean2, rstd2;
@@ -99,9 +110,10 @@ struct LayerScratch {
   Tensor dact;       // [T,F]; unused if the matmul is fused with the GELU's gradient
   // Rows by slot that go into experts and that come out, or their gradients, [T k,H]; dweights [1,T k]; counts [n,E].
   Tensor slots_in, slots_out, dweights, counts;
-  Tensor dattn;       // [T,A]
-  Tensor delta;       // [batch*heads, seq]
-  Tensor out_biases;  // [1,H] sum of a parallel block's two output biases
+  Tensor dshared_act, dshared_weights;  // like SharedExperts::act and its gate's weights
+  Tensor dattn;                         // [T,A]
+  Tensor delta;                         // [batch*heads, seq]
+  Tensor out_biases;                    // [1,H] sum of a parallel block's two output biases
 };
 
 // All carve from arenas, real or measuring.

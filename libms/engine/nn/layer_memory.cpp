@@ -48,6 +48,8 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !splits;
   grads.dup = in_place ? dact : arena.take(shape.dtype, shape.ffn_rows(), shape.up_cols());
   if (shape.has_experts()) grads.dlogits = take(shape.model->experts);
+  if (shape.shared_cols() > 0) grads.dshared_up = take(2 * shape.shared_cols());
+  if (shape.model->shared_expert_gate) grads.dshared_logits = take(1);
   grads.dqkv = take(shape.qkv_cols());
   return grads;
 }
@@ -67,8 +69,8 @@ ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   return amax;
 }
 
-Routing carve_routing(Arena& arena, const Shape& shape) {
-  const std::int64_t tokens = shape.tokens(), experts = shape.model->experts, chosen = shape.model->experts_per_token;
+Routing carve_routing(Arena& arena, const Shape& shape, std::int64_t experts, std::int64_t chosen) {
+  const std::int64_t tokens = shape.tokens();
   return {.logits = arena.take(DType::f32, tokens, experts),
           .experts = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
           .slots = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
@@ -117,6 +119,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.acts.n1 = arena.take(dtype, rows, hidden);
     if (!parallel) scratch.acts.n2 = scratch.acts.n1;  // never needed at once
     scratch.acts.act = arena.take(dtype, shape.ffn_rows(), shape.ffn_cols());
+    if (shape.shared_cols() > 0) scratch.acts.shared.act = arena.take(dtype, tokens, shape.shared_cols());
     take_normed_heads(arena, shape, scratch.acts);
   }
   if (shape.sequence_parallel && shape.tp > 1) {
@@ -130,8 +133,9 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.slots_in = arena.take(dtype, shape.ffn_rows(), hidden);
     scratch.slots_out = arena.take(dtype, shape.ffn_rows(), hidden);
     scratch.dweights = arena.take(DType::f32, 1, shape.ffn_rows());
-    if (shape.moe_aux_loss > 0)
-      scratch.counts = arena.take(DType::f32, shape.balances_sequences ? shape.batch : 1, shape.model->experts);
+    if (shape.shared_cols() > 0) scratch.dshared_act = arena.take(dtype, tokens, shape.shared_cols());
+    if (shape.model->shared_expert_gate) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
+    scratch.counts = arena.take(DType::f32, shape.balances_sequences ? shape.batch : 1, shape.model->experts);
   }
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
@@ -156,7 +160,11 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   const bool keep_cheap = shape.recompute == Recompute::none;
   if (keep_cheap) acts.n1 = slot.take(dtype, rows, hidden);
   if (keep_cheap) acts.act = slot.take(dtype, shape.ffn_rows(), shape.ffn_cols());
-  if (shape.has_experts()) acts.routing = carve_routing(slot, shape);
+  if (shape.has_experts()) {
+    acts.routing = carve_routing(slot, shape, shape.model->experts, shape.model->experts_per_token);
+    if (shape.model->shared_expert_gate) acts.shared.gate = carve_routing(slot, shape, 1, 1);
+  }
+  if (keep_cheap && shape.shared_cols() > 0) acts.shared.act = slot.take(dtype, tokens, shape.shared_cols());
   if (keep_cheap) take_normed_heads(slot, shape, acts);
   if (shape.model->qk_norm) {
     acts.rstd_q = slot.take(DType::f32, 1, tokens * shape.heads());
@@ -172,6 +180,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   }
   acts.qkv = slot.take(dtype, tokens, shape.qkv_cols());
   acts.up = slot.take(dtype, shape.ffn_rows(), shape.up_cols());
+  if (shape.shared_cols() > 0) acts.shared.up = slot.take(dtype, tokens, 2 * shape.shared_cols());
   acts.mid = slot.take(dtype, rows, hidden);
   if (keep_cheap) acts.n2 = slot.take(dtype, rows, hidden);
   take_statistics(acts.mean2, acts.rstd2);

@@ -108,6 +108,15 @@ void experts(SpanBuilder& span, const ModelConfig& model, const std::string& pre
     span.matrix_by_rows(expert + "gate.weight", model.expert_ffn(), model.hidden);
     span.matrix_by_rows(expert + "up.weight", model.expert_ffn(), model.hidden);
   });
+  if (model.shared_experts > 0) {
+    span.matrix_by_rows(prefix + "shared.gate.weight", model.shared_ffn(), model.hidden);
+    span.matrix_by_rows(prefix + "shared.up.weight", model.shared_ffn(), model.hidden);
+    span.end_block();
+    span.matrix_by_cols(prefix + "shared.down.weight", model.hidden, model.shared_ffn(), residual_std);
+    span.end_block();
+    if (model.shared_expert_gate) span.matrix_of_shards(prefix + "shared.router.weight", 1, model.hidden);
+    span.end_block();
+  }
   each([&](const std::string& expert) {
     span.matrix_by_cols(expert + "down.weight", model.hidden, model.expert_ffn(), residual_std);
   });

@@ -52,6 +52,7 @@ struct Shape {
   std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
   std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }
   std::int64_t ffn_cols() const { return (has_experts() ? model->expert_ffn() : model->ffn()) / tp; }
+  std::int64_t shared_cols() const { return model->shared_ffn() / tp; }
   bool has_experts() const { return model->experts > 0; }
   // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h).
   std::int64_t ffn_rows() const { return has_experts() ? tokens() * model->experts_per_token : tokens(); }

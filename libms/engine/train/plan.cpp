@@ -93,6 +93,8 @@ cost::ModelShape Plan::model_shape() const {
           .seq = model.seq,
           .experts = model.experts,
           .experts_per_token = model.experts_per_token,
+          .shared_ffn = model.shared_ffn(),
+          .shared_gate = model.shared_expert_gate,
           .window = model.window,
           .parallel_block = model.parallel_block,
           .gated_mlp = model.gated(),

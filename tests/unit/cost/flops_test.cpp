@@ -46,6 +46,8 @@ ModelShape qwen3_30b() {
 TEST(Parameters, PublishedModelsWithExperts) {
   EXPECT_EQ(count_parameters(mixtral_8x7b()).total, 46702792704);
   EXPECT_EQ(count_parameters(qwen3_30b()).total, 30532122624);
+  EXPECT_EQ(count_parameters(mixtral_8x7b()).active, 12879925248);
+  EXPECT_NEAR(static_cast<double>(count_parameters(qwen3_30b()).active), 3.3e9, 0.06e9);
   EXPECT_NEAR(flops_per_token(mixtral_8x7b()).causal / 79.7e9, 1.0, 0.004);
   EXPECT_NEAR(flops_per_token(qwen3_30b()).causal / 23.01e9, 1.0, 0.004);
 }

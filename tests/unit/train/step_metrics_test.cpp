@@ -15,7 +15,12 @@ using ::testing::ElementsAre;
 StepReport full_report() {
   StepReport report;
   report.step = 8;
-  report.result = {.loss = 2, .grad_norm = 0.5, .skipped = true, .votes = {}, .module_norms = {0.3, 0.4}};
+  report.result = {.loss = 2,
+                   .grad_norm = 0.5,
+                   .skipped = true,
+                   .votes = {},
+                   .module_norms = {0.3, 0.4},
+                   .expert_loads = {30, 10, 0, 0, 20, 20}};
   report.step_tokens = 512;
   report.tokens = 4096;
   report.data_chain = "0123456789abcdef";
@@ -34,7 +39,8 @@ RunFacts facts() {
           .flops = {.gemm = 6e9, .causal = 7e9, .full = 9e9, .reported = 8e9},
           .peak_flops = 8e12,
           .tensor_bytes = 64,
-          .modules = {"embed", "layers.0.attn"}};
+          .modules = {"embed", "layers.0.attn"},
+          .experts = 3};
 }
 
 TEST(StepMetrics, EveryKeyIsInTheManualAndEveryRowIsAKey) {
@@ -56,6 +62,10 @@ TEST(StepMetrics, CountRatesOfARank) {
   EXPECT_EQ(json.at("memory_bytes").dump(),
             R"({"tensors":64,"process":100,"process_peak":200,"device":50,"device_total":80})");
   EXPECT_EQ(json.at("grad_norms").dump(), R"({"embed":0.3,"layers.0.attn":0.4})");
+  EXPECT_EQ(json.at("expert_load").dump(), R"({"most":2.25,"least":0.0,"layers":[[2.25,0.75,0.0],[0.0,1.5,1.5]]})");
+  EXPECT_THAT(starving_experts(expert_shares(full_report().result, 3)),
+              ::testing::StartsWith("2 of 6 experts had less than a tenth"));
+  EXPECT_EQ(starving_experts({{0.5, 1.5}, {1, 1}}), "");
 }
 
 TEST(StepMetrics, AStepWithoutTimeHasNoRate) {

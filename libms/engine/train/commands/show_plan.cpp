@@ -130,6 +130,11 @@ std::string overlap_text(const Plan& plan) {
                      waited.empty() ? "" : fmt::format("not overlapped: {}", waited));
 }
 
+std::string mlp_text(const nn::ModelConfig& model) {
+  if (model.experts == 0) return fmt::format("ffn {}", model.ffn());
+  return fmt::format("{} experts of {}, {} a token", model.experts, model.expert_ffn(), model.experts_per_token);
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device) {
@@ -139,11 +144,15 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   const sched::Report report = report_of(plan);
   std::string out;
   auto line = [&](std::string_view name, const std::string& value) { out += fmt::format("{:<18}{}\n", name, value); };
-  line("model", fmt::format("{}, {} layers, hidden {}, heads {}, kv heads {}, ffn {}, vocabulary {}, sequence {}{}{}",
-                            s.model.family, s.model.layers, s.model.hidden, s.model.heads, s.model.kv(), s.model.ffn(),
-                            s.model.vocab, s.model.seq, s.model.parallel_block ? ", parallel block" : "",
-                            s.model.window > 0 ? fmt::format(", window {}", s.model.window) : ""));
-  line("parameters", fmt::format("{} ({})", parameters.total, format_count(static_cast<double>(parameters.total))));
+  line("model",
+       fmt::format("{}, {} layers, hidden {}, heads {}, kv heads {}, {}, vocabulary {}, sequence {}{}{}",
+                   s.model.family, s.model.layers, s.model.hidden, s.model.heads, s.model.kv(), mlp_text(s.model),
+                   s.model.vocab, s.model.seq, s.model.parallel_block ? ", parallel block" : "",
+                   s.model.window > 0 ? fmt::format(", window {}", s.model.window) : ""));
+  const auto count = [](std::int64_t n) { return format_count(static_cast<double>(n)); };
+  line("parameters",
+       fmt::format("{} ({}){}", parameters.total, count(parameters.total),
+                   s.model.experts > 0 ? fmt::format(", of which a token passes {}", count(parameters.active)) : ""));
   line("mesh", fmt::format("{}: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plural(plan.mesh.size(), "rank"),
                            plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
                            s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
@@ -228,6 +237,7 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
   const sched::Report report = report_of(plan);
   Json json{{"schema", 1},
             {"parameters", parameters.total},
+            {"active_parameters", parameters.active},
             {"mesh",
              {{"world", plan.mesh.size()},
               {"dp", plan.mesh.dp},

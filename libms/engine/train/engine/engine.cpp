@@ -17,7 +17,7 @@ Engine::Pending Engine::carve_pending(Arena& arena) const {
   const auto take_starts = [&] {
     return plan_.settings.data.reset_attention ? arena.take(DType::i32, 1, tokens) : Tensor{};
   };
-  const std::int64_t modules = tensors_.module_squares.cols;
+  const std::int64_t modules = tensors_.module_squares.cols, loads = tensors_.expert_loads.cols;
   return {.step = -1,
           .tokens = arena.take(DType::i32, 1, tokens),
           .targets = arena.take(DType::i32, 1, tokens),
@@ -26,6 +26,7 @@ Engine::Pending Engine::carve_pending(Arena& arena) const {
           .norm = arena.take(DType::f32, 1, 1),
           .factor = arena.take(DType::f32, 1, 1),
           .module_squares = modules > 0 ? arena.take(DType::f64, 1, modules) : Tensor{},
+          .expert_loads = loads > 0 ? arena.take(DType::f64, 1, loads) : Tensor{},
           .token_losses = plan_.inference ? arena.take(DType::f32, 1, tokens) : Tensor{},
           .starts = take_starts(),
           .positions = take_starts(),
@@ -71,6 +72,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
                      tensors_.scalars);
   executor_.emplace(plan, at_, plan.shape(at_.tp), tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
+  if (tensors_.expert_loads) expert_loads_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.rotary) compute().submit(nn::rotary_table(tensors_.rotary, plan.settings.model));
 }
 
@@ -181,6 +183,10 @@ void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tok
     module_norms_->issue();
     compute().submit(Copy{pending.module_squares, tensors_.module_squares});
   }
+  if (has_expert_loads(step)) {
+    expert_loads_->issue();
+    compute().submit(Copy{pending.expert_loads, tensors_.expert_loads});
+  }
   compute().submit(Copy{pending.sums, tensors_.scalars.sums});
   compute().submit(Copy{pending.norm, tensors_.scalars.norm});
   compute().submit(Copy{pending.factor, tensors_.scalars.factor});
@@ -198,10 +204,15 @@ StepResult Engine::finish_step(std::int64_t step) {
                     pending.norm.as<float>()[0],
                     pending.factor.as<float>()[0] == 0.0F,
                     Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]},
+                    {},
                     {}};
   if (has_module_norms(step)) {
     const double* squares = pending.module_squares.as<double>();
     for (std::int64_t i = 0; i < pending.module_squares.cols; ++i) result.module_norms.push_back(std::sqrt(squares[i]));
+  }
+  if (has_expert_loads(step)) {
+    const double* loads = pending.expert_loads.as<double>();
+    result.expert_loads.assign(loads, loads + pending.expert_loads.cols);
   }
   return result;
 }

@@ -11,6 +11,7 @@
 #include "comm/world.h"
 #include "data/token_rows.h"
 #include "train/engine/executor.h"
+#include "train/engine/expert_loads.h"
 #include "train/engine/module_norms.h"
 #include "train/engine/sampling.h"
 #include "train/engine/state.h"
@@ -32,6 +33,8 @@ struct StepResult {
   Votes votes;           // of all ranks
   // Norms of the gradients by module_names(), before clipping; empty in steps without (metrics.grad_norms_every).
   std::vector<double> module_norms;
+  // Tokens by layer and expert since the last such step; empty in steps without (metrics.expert_load_every).
+  std::vector<double> expert_loads;
 };
 
 class Engine {
@@ -110,7 +113,8 @@ class Engine {
   // Host memory that a step's input travels through and its results come back to.
   struct Pending {
     std::int64_t step = -1;
-    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, token_losses, starts, positions;
+    tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, expert_loads, token_losses, starts,
+        positions;
     tensor::Event done;
   };
 
@@ -131,6 +135,9 @@ class Engine {
   bool has_module_norms(std::int64_t step) const {
     return module_norms_ && (step + 1) % plan_.settings.metrics.grad_norms_every == 0;
   }
+  bool has_expert_loads(std::int64_t step) const {
+    return expert_loads_ && (step + 1) % plan_.settings.metrics.expert_load_every == 0;
+  }
 
   const Plan& plan_;
   tensor::Device& device_;
@@ -144,6 +151,7 @@ class Engine {
   std::optional<optim::ShardedOptimizer> optimizer_;
   std::optional<Executor> executor_;
   std::optional<ModuleNorms> module_norms_;
+  std::optional<ExpertLoads> expert_loads_;
   bool spoil_gradients_ = false, flip_bit_ = false;
   std::vector<Pending> pending_;  // two: a step in flight and the one before
 };

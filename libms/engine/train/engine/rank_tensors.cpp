@@ -228,6 +228,15 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   if (plan.settings.metrics.grad_norms_every > 0) {
     rank.module_squares = arena.take(DType::f64, 1, std::ssize(module_names(plan.settings.model)));
   }
+  const nn::ModelConfig& model = plan.settings.model;
+  if (model.experts > 0 && plan.settings.metrics.expert_load_every > 0 && !plan.inference) {
+    rank.expert_loads = arena.take(DType::f64, 1, model.layers * model.experts);
+    for (int c = 0; c < plan.chunks && at.tp == 0; ++c) {  // every tp rank routes the same tokens
+      const nn::ChunkPart part = plan.part(at.pp, c);
+      for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
+        rank.chunks[static_cast<std::size_t>(c)].loads.push_back(arena.take(DType::f32, 1, model.experts));
+    }
+  }
   tally.add("tokens and tables");
   return rank;
 }

@@ -13,7 +13,8 @@ RunFacts facts_of(const Plan& plan, double peak_flops) {
           .flops = cost::flops_per_token(plan.model_shape()),
           .peak_flops = peak_flops,
           .tensor_bytes = largest_stage(plan).bytes,
-          .modules = module_names(plan.settings.model)};
+          .modules = module_names(plan.settings.model),
+          .experts = plan.settings.model.experts};
 }
 
 double rate_of(double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; }
@@ -56,6 +57,7 @@ void Reporter::step(const StepReport& report) {
   last_note_ = fmt::format("{}, {} tokens/s", losses, format_count(rate));
   if (progress_) progress_->update(report.step, last_note_);
   if (!report.warning.empty()) log::warn("train", "{}", report.warning);
+  warn_of_experts(report);
   const bool due = report.step % plan_.settings.train.log_every == 0 || report.step == plan_.settings.train.steps;
   if (!progress_ && (due || report.valid_loss)) {
     log::info("train", "step {} of {}, {}, grad_norm {:.3f}, lr {:.3g}, {} tokens/s", report.step,
@@ -63,6 +65,13 @@ void Reporter::step(const StepReport& report) {
   }
   if (due) line_tokens_ = line_s_ = 0;
   expectation_.step(report.step, report.seconds);
+}
+
+void Reporter::warn_of_experts(const StepReport& report) {
+  if (report.result.expert_loads.empty()) return;
+  const std::string warning = starving_experts(expert_shares(report.result, facts_.experts));
+  if (!warning.empty() && !starves_) log::warn("train", "{}", warning);
+  starves_ = !warning.empty();
 }
 
 void Reporter::keep(std::int64_t step, const std::function<void()>& write) {

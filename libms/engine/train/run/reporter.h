@@ -24,6 +24,8 @@ class Reporter {
   double tokens_per_s() const;  // over the steps so far; the first is left out where there are more
 
  private:
+  // Warns when experts begin to starve.
+  void warn_of_experts(const StepReport& report);
   // Calls `write`; a file that cannot be written does not end a run, and is told about once until it can be again.
   void keep(std::int64_t step, const std::function<void()>& write);
 
@@ -37,6 +39,7 @@ class Reporter {
   double seconds_ = 0, tokens_ = 0;        // and of those after it
   double line_s_ = 0, line_tokens_ = 0;    // since the line before: a short step by itself says nothing
   std::int64_t steps_ = 0;
+  bool starves_ = false;          // an expert did in the last report of loads
   std::int64_t not_written_ = 0;  // steps, since when a file could not be written
   std::optional<double> valid_loss_;
   std::string last_note_;

@@ -1,6 +1,10 @@
 #include "train/run/step_metrics.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <numeric>
+#include <ranges>
 
 #include "base/text.h"
 #include "cost/mfu.h"
@@ -27,6 +31,10 @@ constexpr Metric kMetrics[] = {
     {"skipped", "true: [guard] skipped the step's update."},
     {"valid_loss", "Loss on the validation data, in steps with an evaluation."},
     {"grad_norms", "Gradient norms by module of the model, in the steps that metrics.grad_norms_every selects."},
+    {"expert_load",
+     "Loads of experts since the last such step, in the steps that metrics.expert_load_every selects: layers has a "
+     "list "
+     "for each layer, 1 being an even share of its tokens; most and least are those of all."},
     {"resumed", "In the first step of a resumed run: the checkpoint, and the cost of loading it."},
     {"save", "true: a checkpoint of this step is being saved."},
     {"saving", "true: a save was in progress when the step ended."},
@@ -61,6 +69,36 @@ MemoryUse process_memory(std::string_view status) {
   return {.process_bytes = bytes_of("VmRSS:"), .process_peak_bytes = bytes_of("VmHWM:"), .device = {}};
 }
 
+std::vector<std::vector<double>> expert_shares(const StepResult& result, std::int64_t experts) {
+  std::vector<std::vector<double>> layers;
+  for (std::size_t at = 0; at < result.expert_loads.size(); at += static_cast<std::size_t>(experts)) {
+    const auto begin = result.expert_loads.begin() + static_cast<std::ptrdiff_t>(at);
+    std::vector<double> loads(begin, begin + experts);
+    const double even = std::accumulate(loads.begin(), loads.end(), 0.0) / static_cast<double>(experts);
+    for (double& load : loads) load = even > 0 ? std::round(1e3 * load / even) / 1e3 : 0;
+    layers.push_back(std::move(loads));
+  }
+  return layers;
+}
+
+std::string starving_experts(const std::vector<std::vector<double>>& shares) {
+  constexpr double kStarving = 0.1;
+  std::size_t starving = 0, experts = 0, of_layer = 0, at_expert = 0;
+  double least = kStarving;
+  for (std::size_t layer = 0; layer < shares.size(); ++layer) {
+    for (std::size_t expert = 0; expert < shares[layer].size(); ++expert, ++experts) {
+      const double share = shares[layer][expert];
+      if (share < kStarving) ++starving;
+      if (share < least) least = share, of_layer = layer, at_expert = expert;
+    }
+  }
+  if (starving == 0) return {};
+  return fmt::format(
+      "{} of {} had less than a tenth of an even share of the tokens: the least, {:.1f} %, expert {} of"
+      " layer {}; train.moe_aux_loss evens the load",
+      starving, plural(experts, "expert"), 100 * least, at_expert, of_layer);
+}
+
 Json step_metrics(const StepReport& report, const RunFacts& run) {
   const double rate = report.tokens_per_s();
   Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
@@ -71,6 +109,10 @@ Json step_metrics(const StepReport& report, const RunFacts& run) {
   if (report.valid_loss) json["valid_loss"] = *report.valid_loss;
   for (std::size_t i = 0; i < report.result.module_norms.size(); ++i) {
     json["grad_norms"][run.modules[i]] = report.result.module_norms[i];
+  }
+  if (const auto loads = expert_shares(report.result, run.experts); !loads.empty()) {
+    const auto [least, most] = std::ranges::minmax(loads | std::views::join);
+    json["expert_load"] = {{"most", most}, {"least", least}, {"layers", loads}};
   }
   if (report.resumed) {
     json["resumed"] = {{"step", report.resumed->step},

@@ -48,7 +48,13 @@ struct RunFacts {
   double peak_flops = 0;             // of one rank's device; 0: unknown
   std::int64_t tensor_bytes = 0;     // of the rank that has most
   std::vector<std::string> modules;  // by StepResult::module_norms
+  std::int64_t experts = 0;          // of a layer
 };
+
+// Returns the loads by layer and expert, 1 being an even share; empty in a step without.
+std::vector<std::vector<double>> expert_shares(const StepResult& result, std::int64_t experts);
+// Returns a warning of experts that tokens hardly choose; empty if there are none.
+std::string starving_experts(const std::vector<std::vector<double>>& shares);
 
 Json step_metrics(const StepReport& report, const RunFacts& run);
 
