@@ -30,6 +30,7 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
     "qwen3": ("bfloat16", 10**9),
     "mixtral": ("bfloat16", 10**9),
     "qwen3_moe": ("float32", 5000),
+    "qwen2_moe": ("bfloat16", 10**9),
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 6}
@@ -46,6 +47,9 @@ RELATIVES = {  # kind -> (model_type, keys)
     "mixtral": ("mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 4}),
     "qwen3_moe": ("qwen3_moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20, "head_dim": 10,
                                 "norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": []}),
+    "qwen2_moe": ("qwen2_moe", {"num_experts": 4, "num_experts_per_tok": 3, "moe_intermediate_size": 8,
+                                "shared_expert_intermediate_size": 24, "norm_topk_prob": True, "decoder_sparse_step": 1,
+                                "mlp_only_layers": []}),
 }
 
 

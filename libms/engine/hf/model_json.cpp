@@ -14,6 +14,8 @@
 namespace ms::hf {
 namespace {
 
+constexpr std::string_view kSharedWidth = "shared_expert_intermediate_size";
+
 // The values of a config.json key that match what we compute. Keys that are neither here nor read below do not change
 // the logits: these classes of transformers do not read them.
 struct Required {
@@ -179,6 +181,13 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
     model.experts_per_token = read.integer("num_experts_per_tok", of.per_token);
     if (of.width > 0) model.expert_ffn_hidden = read.integer(of.width_key, of.width);
     if (of.reads_normalized) model.router_normalized = read.boolean("norm_topk_prob", false);
+    if (of.shared_width > 0) {
+      const std::int64_t width = read.integer(kSharedWidth, of.shared_width), each = model.expert_ffn();
+      if (each < 1 || width % each != 0)
+        problems.add(fmt::format("{} = {} is not a multiple of {} = {}", kSharedWidth, width, of.width_key, each));
+      model.shared_experts = each < 1 ? 0 : width / each;
+      model.shared_expert_gate = true;
+    }
   }
   model.window = read_window(read, relative, model, problems);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
@@ -261,14 +270,16 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
   }
   const auto* relative = std::ranges::find_if(kRelatives, [&](const Relative& r) { return computes(r, model); });
   if (!model.is_gpt() && relative == std::end(kRelatives)) {
-    throw user_error("hf.export",
-                     fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
-                                 " mlp_bias = {}, qk_norm = {}, window = {}, experts = {}, router = {} and"
-                                 " router_normalized = {}",
-                                 model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window,
-                                 model.experts, model.router, model.router_normalized),
-                     "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window), Qwen3 (qk_norm, window),"
-                     " Mixtral (experts, window) or Qwen3-MoE (experts, qk_norm, window)");
+    throw user_error(
+        "hf.export",
+        fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
+                    " mlp_bias = {}, qk_norm = {}, window = {}, experts = {}, shared_experts = {}, router = {}"
+                    " and router_normalized = {}",
+                    model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window, model.experts,
+                    model.shared_experts, model.router, model.router_normalized),
+        "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window), Qwen3 (qk_norm, window),"
+        " Mixtral (experts, window), Qwen2-MoE (experts, shared_expert_gate, qkv_bias, window) or Qwen3-MoE"
+        " (experts, qk_norm, window)");
   }
   Json config;
   config["architectures"] = {std::string(model.is_gpt() ? "GPT2LMHeadModel" : relative->class_name)};
@@ -306,6 +317,7 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
       config["num_experts_per_tok"] = model.experts_per_token;
       config[std::string(experts->width_key)] = model.expert_ffn();
       if (experts->reads_normalized) config["norm_topk_prob"] = model.router_normalized;
+      if (experts->shared_width > 0) config[std::string(kSharedWidth)] = model.shared_ffn();
     }
     if (relative->window == Relative::Window::flagged_for_all) config["use_sliding_window"] = has_window(model);
     if (relative->window == Relative::Window::flagged) {

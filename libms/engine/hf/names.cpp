@@ -63,13 +63,13 @@ std::vector<Mapped> gpt2(const nn::ModelConfig& model) {
   return list.finish();
 }
 
-// Mixtral's names, or, with norms of queries and keys, those of Qwen's models.
+// The names of Mixtral, or those of Qwen's models, which have norms of queries and keys or shared experts.
 void experts(List& list, const nn::ModelConfig& model, const std::string& theirs, const std::string& ours) {
   struct Names {
     const char *mlp, *gate, *up, *down;
   };
-  const Names names =
-      model.qk_norm ? Names{"mlp.", "gate_proj", "up_proj", "down_proj"} : Names{"block_sparse_moe.", "w1", "w3", "w2"};
+  const Names names = model.qk_norm || model.shared_experts > 0 ? Names{"mlp.", "gate_proj", "up_proj", "down_proj"}
+                                                                : Names{"block_sparse_moe.", "w1", "w3", "w2"};
   list.matrix(theirs + names.mlp + "gate.weight", ours + "mlp.router.weight", model.experts, model.hidden);
   for (std::int64_t e = 0; e < model.experts; ++e) {
     const std::string there = fmt::format("{}{}experts.{}.", theirs, names.mlp, e);
@@ -81,6 +81,12 @@ void experts(List& list, const nn::ModelConfig& model, const std::string& theirs
     matrix(names.up, "up", model.expert_ffn(), model.hidden);
     matrix(names.down, "down", model.hidden, model.expert_ffn());
   }
+  if (model.shared_experts == 0) return;
+  const std::string there = theirs + "mlp.shared_expert", here = ours + "mlp.shared.";
+  list.matrix(there + ".gate_proj.weight", here + "gate.weight", model.shared_ffn(), model.hidden);
+  list.matrix(there + ".up_proj.weight", here + "up.weight", model.shared_ffn(), model.hidden);
+  list.matrix(there + ".down_proj.weight", here + "down.weight", model.hidden, model.shared_ffn());
+  if (model.shared_expert_gate) list.matrix(there + "_gate.weight", here + "router.weight", 1, model.hidden);
 }
 
 std::vector<Mapped> llama(const nn::ModelConfig& model) {

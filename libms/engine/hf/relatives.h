@@ -18,6 +18,7 @@ struct Relative {
     static constexpr std::string_view kCommonKey = "num_local_experts";
     std::string_view count_key, width_key;
     std::int64_t count = 0, per_token = 0, width = 0;
+    std::int64_t shared_width = 0;  // of gated shared experts (shared_expert_intermediate_size); 0: there are none
     bool reads_normalized = false;  // norm_topk_prob; otherwise always
   };
   std::string_view type, class_name;
@@ -74,16 +75,33 @@ inline constexpr Relative kRelatives[] = {
                                   .per_token = 8,
                                   .width = 768,
                                   .reads_normalized = true}},
+    {.type = "qwen2_moe",
+     .class_name = "Qwen2MoeForCausalLM",
+     .kv_heads = 16,
+     .seq = 32768,
+     .qkv_bias = true,
+     .window = Relative::Window::flagged,
+     .experts = Relative::Experts{.count_key = "num_experts",
+                                  .width_key = "moe_intermediate_size",
+                                  .count = 60,
+                                  .per_token = 4,
+                                  .width = 1408,
+                                  .shared_width = 5632,
+                                  .reads_normalized = true}},
 };
+
 inline bool has_window(const nn::ModelConfig& model) { return model.window != 0 && model.window < model.seq; }
 
 inline bool computes(const Relative& relative, const nn::ModelConfig& model) {
   const bool same_biases = relative.reads_attention_bias ? model.qkv_bias == model.out_bias
                                                          : model.qkv_bias == relative.qkv_bias && !model.out_bias;
-  const bool same_experts = relative.experts
-                                ? model.experts > 0 && model.router == "softmax" && model.router_scale == 1 &&
-                                      (relative.experts->reads_normalized || model.router_normalized)
-                                : model.experts == 0;
+  const auto& experts = relative.experts;
+  const bool has_shared = model.shared_experts > 0;
+  const bool same_experts = experts ? model.experts > 0 && model.router == "softmax" && model.router_scale == 1 &&
+                                          (experts->reads_normalized || model.router_normalized) &&
+                                          has_shared == (experts->shared_width > 0) &&
+                                          has_shared == model.shared_expert_gate
+                                    : model.experts == 0;
   return same_biases && same_experts && (relative.reads_mlp_bias || !model.mlp_bias) &&
          relative.qk_norm == model.qk_norm && (relative.window != Relative::Window::never || !has_window(model));
 }

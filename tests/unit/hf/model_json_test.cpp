@@ -109,6 +109,14 @@ TEST(ParseConfig, ReadsTheRelativesOfLlama) {
   EXPECT_TRUE(qwen3_moe.router_normalized && qwen3_moe.qk_norm);
   EXPECT_FALSE(parsed("qwen3_moe", json::object()).router_normalized);
   EXPECT_EQ(parsed("qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 100}}).window, 100);
+  const nn::ModelConfig qwen2_moe = parsed("qwen2_moe", json::object());
+  EXPECT_EQ(qwen2_moe.experts, 60);
+  EXPECT_EQ(qwen2_moe.shared_experts, 4) << "5632 of 1408";
+  EXPECT_TRUE(qwen2_moe.shared_expert_gate && qwen2_moe.qkv_bias && !qwen2_moe.qk_norm);
+  EXPECT_THAT(thrown_by([&] {
+                parsed("qwen2_moe", {{"shared_expert_intermediate_size", 1500}});
+              }).message(),
+              HasSubstr("is not a multiple of moe_intermediate_size = 1408"));
   for (const json& dense : {json{{"mlp_only_layers", {0}}}, json{{"decoder_sparse_step", 2}}})
     EXPECT_EQ(thrown_by([&] { parsed("qwen3_moe", dense); }).kind(), "hf.config") << dense;
 
@@ -285,6 +293,7 @@ TEST(ConfigJson, ReadsBackAsTheSameModel) {
   EXPECT_EQ(type("qwen2"), "qwen2");
   EXPECT_EQ(type("qwen3"), "qwen3");
   EXPECT_EQ(type("mixtral"), "mixtral");
+  EXPECT_EQ(type("qwen2_moe"), "qwen2_moe");
   EXPECT_EQ(type("qwen3_moe"), "qwen3_moe");
   EXPECT_EQ(type("llama3"), "llama");
 }

@@ -15,8 +15,8 @@ using test::spill;
 using test::TempDir;
 using test::thrown_by;
 
-inline constexpr const char* kFamilies[] = {"gpt",   "llama", "llama3",  "mistral",
-                                            "qwen2", "qwen3", "mixtral", "qwen3_moe"};
+inline constexpr const char* kFamilies[] = {"gpt",   "llama",   "llama3",    "mistral",  "qwen2",
+                                            "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"};
 inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   nn::ModelConfig model;
   model.family = family;
@@ -35,6 +35,10 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   if (family == "qwen2") model.qkv_bias = true;
   if (family == "qwen3") model.qk_norm = true, model.head_size = 10;
   if (family == "mixtral") model.experts = 4;
+  if (family == "qwen2_moe") {
+    model.qkv_bias = true, model.experts = 4, model.expert_ffn_hidden = 8;
+    model.shared_experts = 3, model.shared_expert_gate = true;
+  }
   if (family == "qwen3_moe") {
     model.qk_norm = true, model.router_normalized = false;
     model.experts = 6, model.experts_per_token = 3, model.expert_ffn_hidden = 10;
