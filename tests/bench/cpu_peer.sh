@@ -2,17 +2,20 @@
 # PyTorch on the CPU (eager and torch.compile) and ours, training the gpt-124m shape (batch 4 x 512) in turns, in one go
 # and with the same threads: tokens/s, CPU seconds a step (which other load disturbs less), the share of what the GEMMs
 # reach alone, where our time goes, start-up and memory. On a processor with AMX, ours also without it.
+# With MODEL=moe, the mixture of experts of configs/moe-small.toml beside Qwen3MoeForCausalLM of transformers, whose
+# experts are grouped matmuls; without the GEMMs alone.
 # usage: tests/bench/cpu_peer.sh [STEPS [ROUNDS [THREADS [DTYPES]]]]: 4 steps a turn, 3 rounds, 2 threads, "bf16 fp32".
-# PYTHON is one that has torch; where it is not set, a virtual environment is made in build/peer (pip install torch).
+# PYTHON is one that has torch and transformers; where it is not set, a virtual environment is made in build/peer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${BUILD:-build/release}
+model=${MODEL:-gpt}
 python=${PYTHON:-}
 if [[ -z $python ]]; then
   python=build/peer/bin/python
   if [[ ! -x $python ]]; then
     python3 -m venv build/peer
-    build/peer/bin/pip install --quiet torch
+    build/peer/bin/pip install --quiet torch transformers
   fi
 fi
 work=$(mktemp -d -p "$build" cpu-peer.XXXXXX)
@@ -30,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-dtype, mode, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+dtype, mode, threads, family = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 torch.set_num_threads(threads)
 BATCH, SEQ, HIDDEN, HEADS, LAYERS, VOCAB = 4, 512, 768, 12, 12, 50257
 
@@ -67,6 +70,20 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCAB), targets.view(-1))
 
 
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+        self.model = Qwen3MoeForCausalLM(Qwen3MoeConfig(
+            vocab_size=32000, hidden_size=512, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,
+            head_dim=64, num_experts=16, num_experts_per_tok=2, moe_intermediate_size=768, norm_topk_prob=True,
+            output_router_logits=True, router_aux_loss_coef=0.01, tie_word_embeddings=False, use_cache=False,
+            max_position_embeddings=SEQ))
+
+    def forward(self, tokens, targets):
+        return self.model(tokens, labels=targets).loss
+
+
 def gemms():
     """The best of three of every product of a step: seconds and CPU seconds by name."""
     rows, found = BATCH * SEQ, {}
@@ -89,7 +106,7 @@ def gemms():
 if mode == "gemms":
     print(json.dumps(gemms()))
     sys.exit()
-model = Model()
+model = Experts() if family == "moe" else Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 run = torch.compile(model) if mode == "compile" else model
 batch = torch.randint(0, 256, (2, BATCH, SEQ))
@@ -117,15 +134,17 @@ for line in sys.stdin:
                       "peak": peak}), flush=True)
 PY
 
-taskset -c "0-$((${3:-2} - 1))" "$python" - "$build/bin" "$work" "$python" "${1:-4}" "${2:-3}" "${3:-2}" "${4:-bf16 fp32}" <<'PY'
+taskset -c "0-$((${3:-2} - 1))" "$python" - "$build/bin" "$work" "$python" "${1:-4}" "${2:-3}" "${3:-2}" "${4:-bf16 fp32}" \
+  "$model" <<'PY'
 import json, os, resource, statistics, subprocess, sys, time
 
-bin, work, python, steps, rounds, threads, dtypes = sys.argv[1:8]
+bin, work, python, steps, rounds, threads, dtypes, family = sys.argv[1:9]
+config = {"gpt": "configs/gpt-124m.toml", "moe": "configs/moe-small.toml"}[family]
 steps, rounds, tokens = int(steps), int(rounds), 4 * 512
 warm = 2  # our first steps make primitives and touch pages
 
 
-plan = subprocess.run([f"{bin}/ms-train", "plan", "configs/gpt-124m.toml", "--json"], check=True, capture_output=True).stdout
+plan = subprocess.run([f"{bin}/ms-train", "plan", config, "--json"], check=True, capture_output=True).stdout
 isa = json.loads(plan)["instruction_set"]
 processor = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
 
@@ -135,7 +154,7 @@ def ours(dtype, limit=None):
     subprocess.run(["rm", "-rf", run], check=True)
     start = time.perf_counter()
     process = subprocess.Popen(
-        [f"{bin}/ms-train", "run", "configs/gpt-124m.toml", "--set", f"data.train={work}/text", "--set",
+        [f"{bin}/ms-train", "run", config, "--set", f"data.train={work}/text", "--set",
          f"train.dtype={dtype}", "--set", f"train.steps={warm + steps}", "--set", "train.eval_every=0", "--set",
          "optim.warmup_steps=0", "--set", f"run.dir={run}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=os.environ | ({"ONEDNN_MAX_CPU_ISA": limit} if limit else {}))
@@ -174,7 +193,7 @@ def ours(dtype, limit=None):
 class Peer:
     def __init__(self, dtype, mode):
         start = time.perf_counter()
-        self.process = subprocess.Popen([python, f"{work}/peer.py", dtype, mode, threads], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([python, f"{work}/peer.py", dtype, mode, threads, family], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.version = json.loads(self.process.stdout.readline())["version"]
         self.first = time.perf_counter() - start
@@ -201,7 +220,7 @@ def gemms(dtype):
             times = (row["real_time"] * 1e-9, row["cpu_time"] * 1e-9)
             name = row["name"].split("/")[1]
             mine[name] = [min(pair) for pair in zip(mine.get(name, times), times)]
-    theirs = json.loads(subprocess.run([python, f"{work}/peer.py", dtype, "gemms", threads], check=True,
+    theirs = json.loads(subprocess.run([python, f"{work}/peer.py", dtype, "gemms", threads, family], check=True,
                                        capture_output=True).stdout)
     assert mine.keys() == theirs.keys(), "not the same gemms"
 
@@ -223,7 +242,7 @@ for dtype in dtypes.split():
             seen[name].append(turn())
     for peer in peers.values():
         peer.end()
-    alone = gemms(dtype)
+    alone = gemms(dtype) if family == "gpt" else {}
 
     def median(name, what):
         return statistics.median(turn[what] for turn in seen[name])
