@@ -183,8 +183,10 @@ TEST(Bf16, LearnsInEveryDimension) {
     settings.model.vocab_multiple = 1;  // padding changes the order of sums over the vocabulary, by up to 0.034 here
     const Outcome one = run_threads(settings, kSteps);
     const Outcome all = run_threads(cut(settings, {2, 2, 2, 1, true, 1}), kSteps);
-    // bf16 keeps 8 bits: a part in 256 per rounded value, averaged over many.
-    for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], all.losses[i], 0.03) << i;
+    // bf16 keeps 8 bits: a part in 256 per rounded value, averaged over many. Where two scores of a router are nearly
+    // equal, it decides to which expert a token goes.
+    const double tolerance = family == "moe" ? 0.1 : 0.03;
+    for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], all.losses[i], tolerance) << i;
     EXPECT_LT(all.losses.back(), all.losses.front() - 0.2);
   }
 }
