@@ -1,7 +1,7 @@
 """The runs of losses.sh as tables and plots.
 
 losses.py best WORK VARIANT SEED    prints the learning rate with the lowest final validation loss
-losses.py report WORK OUT           writes runs.csv, curves.csv, summary.csv, optimizers.svg and blocks.svg
+losses.py report WORK OUT           writes runs.csv, curves.csv, summary.csv, optimizers.svg, blocks.svg and experts.svg
 """
 
 import csv
@@ -15,6 +15,7 @@ COMPARISONS = {
     "optimizers": ("adamw-1x", {"adamw-1x": "AdamW, batch 1x", "lamb-4x": "LAMB, batch 4x", "adamw-4x": "AdamW, batch 4x"}),
     "blocks": ("adamw-1x", {"adamw-1x": "serial block, full attention", "parallel": "parallel block",
                             "window": "window of a quarter", "both": "parallel block and window"}),
+    "experts": ("adamw-1x", {"adamw-1x": "one MLP", "experts": "eight experts, two a token"}),
 }
 COLOURS = ["#1b6ca8", "#c8553d", "#588157", "#8338ec"]
 

@@ -5,6 +5,7 @@
 #               its best one then run with every seed. 1x is 256 tokens, 12800 steps
 #   blocks      the parallel block, the sliding window of a quarter of the sequence, and both, against the serial block
 #               with full attention, at the learning rate that suits that
+#   experts     eight experts of half the width, of which a token passes two: the same work, against one MLP
 # The numbers (CSV) and the plots (SVG) go to OUT; what is already there of WORK is not run again.
 # usage: tests/bench/losses.sh [WORK [OUT]], WORK build/losses, OUT tests/bench/losses. About an hour on two cores.
 # BUILD, TEXT (a prefix of token files), JOBS (runs at once, each on a core of its own) may be set.
@@ -89,6 +90,7 @@ run_all() {
 declare -A options=(
   [adamw-1x]="" [adamw-4x]="" [lamb-4x]="--set optim.name=lamb" [parallel]="--set model.parallel_block=true"
   [window]="--set model.window=$((seq / 4))"
+  [experts]="--set model.experts=8 --set model.expert_ffn_hidden=128 --set train.moe_aux_loss=1e-2"
 )
 options[both]="${options[parallel]} ${options[window]}"
 optimizers=(adamw-1x adamw-4x lamb-4x)
@@ -100,7 +102,7 @@ best() { /usr/bin/env python3 -B tests/bench/losses.py best "$work" "$1" "${seed
 for variant in "${optimizers[@]}"; do
   for seed in "${seeds[@]:1}"; do echo "${variant}_$(best "$variant")_${seed} ${options[$variant]}"; done
 done | run_all
-for variant in parallel window both; do # at the learning rate that suits what they are compared with
+for variant in parallel window both experts; do # at the learning rate that suits what they are compared with
   for seed in "${seeds[@]}"; do echo "${variant}_$(best adamw-1x)_${seed} ${options[$variant]}"; done
 done | run_all
 /usr/bin/env python3 -B tests/bench/losses.py report "$work" "$out"

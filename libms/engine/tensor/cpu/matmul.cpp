@@ -2,8 +2,7 @@
 // are in tile_matmul.cpp.
 // - AVX512_BF16: the gradient of a weight, c[M,N] (+)= a[K,M]' b[K,N] of bf16. In both operands neighbouring terms are
 //   one row apart: packing pairs them, and nothing is transposed, which is where a general matmul loses its time.
-// - Every instruction set: f32, for those below AVX-512, where oneDNN splits a sum depending on the whole shape, and
-// for
+// - Every instruction set: f32, for those below AVX-512, where oneDNN splits a sum depending on the whole shape, and in
 //   grouped matmuls; bf16, widened as it is packed, for those without AVX512_BF16.
 #include "tensor/cpu/blocked_matmul.h"
 #include "tensor/cpu/gemm.h"
