@@ -46,9 +46,10 @@ const Tool kTool{
                  train::simulate_command(), train::tune_command(), train::calibrate_command(), train::check_command(),
                  train::explain_command()},
     .description =
-        "Trains GPT and Llama models with tensor, sequence, pipeline and data parallelism, on CPUs and on NVIDIA GPUs. "
-        "It has been measured on one H200, see ms-performance(7); several GPUs have only been emulated.\n\nDropout, "
-        "mixtures of experts, context parallelism and FSDP are not supported.",
+        "Trains GPT and Llama models, the latter also with a mixture of experts, with tensor, sequence, pipeline and "
+        "data parallelism, on CPUs and on NVIDIA GPUs. It has been measured on one H200, see ms-performance(7); "
+        "several "
+        "GPUs have only been emulated.\n\nDropout, expert parallelism, context parallelism and FSDP are not supported.",
     .examples =
         {{"ms-train run configs/tiny-3d.toml", "Train with eight ranks as threads:"},
          {"mpirun -np 8 ms-train run configs/tiny-3d.toml", "Train with eight processes:"},

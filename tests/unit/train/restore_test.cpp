@@ -80,6 +80,13 @@ TEST(CheckModel, NamesTheKeyThatDiffers) {
       {{}, {"model.window=5"}, "model.window is 0 there, 5 here"},
       {{"model.window=5"}, {"model.window=6"}, "model.window is 5 there, 6 here"},
       {{}, {"model.norm_eps=1e-6"}, "model.norm_eps is 1e-05 there, 1e-06 here"},
+      {{"model.family=llama", "model.experts=4"},
+       {"model.family=llama", "model.experts=4", "model.experts_per_token=3"},
+       "model.experts_per_token is 2 there, 3 here"},
+      {{"model.family=llama"}, {"model.family=llama", "model.experts=4"}, "model.experts is 0 there, 4 here"},
+      {{"model.family=llama", "model.experts=4", "model.router=sigmoid"},
+       {"model.family=llama", "model.experts=4"},
+       "model.router is sigmoid there, softmax here"},
   };
   for (const Case& c : cases) EXPECT_THAT(refusal(c.there, c.here), HasSubstr(c.message));
 }

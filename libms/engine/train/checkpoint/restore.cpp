@@ -30,6 +30,16 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
                                           {"model.parallel_block", fmt::format("{}", model.parallel_block)},
                                           {"model.window", fmt::format("{}", model.window)}};
   if (model.is_gpt()) return keys;
+  keys["model.experts"] = fmt::format("{}", model.experts);
+  if (model.experts > 0) {
+    keys["model.experts_per_token"] = fmt::format("{}", model.experts_per_token);
+    keys["model.expert_ffn_hidden"] = fmt::format("{}", model.expert_ffn());
+    keys["model.shared_experts"] = fmt::format("{}", model.shared_experts);
+    keys["model.shared_expert_gate"] = fmt::format("{}", model.shared_expert_gate);
+    keys["model.router"] = model.router;
+    keys["model.router_normalized"] = fmt::format("{}", model.router_normalized);
+    keys["model.router_scale"] = fmt::format("{}", model.router_scale);
+  }
   keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
   keys["model.rotary_scaling"] = model.rotary_scaling;
   if (model.rotary_scaling == "none") return keys;
