@@ -59,14 +59,18 @@ CpuIsa machine_isa() {
 #endif
 }
 
+CpuIsa isa_within(CpuIsa limit) {
+  const CpuIsa isa = std::min(limit, machine_isa());
+#if defined(__x86_64__) && !defined(MS_ONE_ISA)
+  // Intel's processors have tiles for bf16: where they may not be used, dot products of pairs run at half the rate of
+  // f32 (Emerald Rapids: 160 GFLOP/s of two cores, f32 300).
+  if (isa == CpuIsa::avx512_bf16 && limit == CpuIsa::amx_bf16 && __builtin_cpu_is("intel")) return CpuIsa::avx512;
+#endif
+  return isa;
+}
+
 CpuIsa cpu_isa() {
-  static const CpuIsa kIsa = [] {
-    const CpuIsa limit = isa_limit(), isa = std::min(limit, machine_isa());
-    // Intel's processors have tiles for bf16: where they may not be used, dot products of pairs run at half the rate of
-    // f32 (Emerald Rapids: 160 GFLOP/s of two cores, f32 300).
-    const bool slow_pairs = isa == CpuIsa::avx512_bf16 && limit == CpuIsa::amx_bf16 && __builtin_cpu_is("intel");
-    return slow_pairs ? CpuIsa::avx512 : isa;
-  }();
+  static const CpuIsa kIsa = isa_within(isa_limit());
   return kIsa;
 }
 

@@ -21,8 +21,10 @@ CpuIsa isa_limit();
 
 // Returns the best instruction set of this machine. Asks the kernel for AMX on behalf of the process.
 CpuIsa machine_isa();
-// Returns the instruction set in use: the lesser of the two, or AVX-512 without bf16 where that is faster and nothing
-// is limited. The first call decides.
+// Returns the instruction set that is used under a limit: the lesser of the two; or, with the highest limit, which
+// limits nothing, AVX-512 without bf16 where that is faster.
+CpuIsa isa_within(CpuIsa limit);
+// Returns the instruction set in use. The first call decides.
 CpuIsa cpu_isa();
 
 }  // namespace ms::tensor
