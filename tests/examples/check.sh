@@ -116,6 +116,20 @@ losses = [json.loads(line)["loss"] for line in open("run/metrics.jsonl")]
 assert len(losses) == 10 and losses[0] < 4.5, losses' || fail "fine-tuning does not begin with what was learned"
 }
 
+check_16-experts() {
+  run
+  prints 'parameters .*, of which a token passes '
+  steps run 60
+  python3 -c 'import json
+rows = [json.loads(line) for line in open("run/metrics.jsonl")]
+loads = [row["expert_load"] for row in rows if "expert_load" in row]
+assert len(loads) == 3 and [len(layer) for layer in loads[-1]["layers"]] == [8] * 4, loads
+assert all(abs(sum(layer) - 8) < 0.01 for load in loads for layer in load["layers"]), loads
+assert rows[-1]["loss"] < rows[0]["loss"] - 1, rows' || fail "the load of experts, or the loss"
+  json hf/config.json 'j["architectures"] == ["MixtralForCausalLM"] and j["num_local_experts"] == 8'
+  prints '^The run .'
+}
+
 check_06-slow-rank() {
   run
   ms-tracepp stragglers --json run/trace >stragglers.json || fail "ms-tracepp stragglers"
