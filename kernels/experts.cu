@@ -58,8 +58,8 @@ struct Candidate {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    choose(std::int32_t* chosen, float* weights, const float* logits, std::int64_t ld, std::int64_t tokens, int experts,
-           int k, RouteRule rule) {
+    route_kernel(std::int32_t* chosen, float* weights, const float* logits, std::int64_t ld, std::int64_t tokens,
+                 int experts, int k, RouteRule rule) {
   const std::int64_t t = warp_of_grid();
   if (t >= tokens) return;
   const float* x = logits + t * ld;
@@ -95,8 +95,9 @@ __global__ void __launch_bounds__(kThreads) number(std::int32_t* at, std::int64_
 // `sorted` experts, of pairs `at` of a token and a choice. A slot writes where the experts begin that come after that
 // of the slot before it, up to its own; the last slot those behind, too.
 __global__ void __launch_bounds__(kThreads)
-    place(std::int32_t* slots, std::int32_t* tokens, float* weights, std::int32_t* offsets, const std::int32_t* sorted,
-          const std::int32_t* at, const float* pair_weights, int k, int experts, std::int64_t n) {
+    place_slots(std::int32_t* slots, std::int32_t* tokens, float* weights, std::int32_t* offsets,
+                const std::int32_t* sorted, const std::int32_t* at, const float* pair_weights, int k, int experts,
+                std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   const std::int32_t pair = at[i];
@@ -110,9 +111,10 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    backward(T* dlogits, std::int64_t dlogits_ld, const float* dweights, const float* logits, std::int64_t ld,
-             const std::int32_t* chosen, const std::int32_t* slots, const float* counts, std::int64_t counts_ld,
-             std::int64_t part, std::int64_t tokens, int experts, int k, RouteRule rule, float balance, float z) {
+    route_bwd_kernel(T* dlogits, std::int64_t dlogits_ld, const float* dweights, const float* logits, std::int64_t ld,
+                     const std::int32_t* chosen, const std::int32_t* slots, const float* counts, std::int64_t counts_ld,
+                     std::int64_t part, std::int64_t tokens, int experts, int k, RouteRule rule, float balance,
+                     float z) {
   const std::int64_t t = warp_of_grid();
   if (t >= tokens) return;
   const std::int32_t *own = chosen + t * k, *slot = slots + t * k;
@@ -147,8 +149,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    count_kernel(float* counts, std::int64_t ld, std::int64_t parts, std::int64_t experts, const std::int32_t* chosen,
-                 std::int64_t pairs) {
+    count_experts(float* counts, std::int64_t ld, std::int64_t parts, std::int64_t experts, const std::int32_t* chosen,
+                  std::int64_t pairs) {
   const std::int64_t i = warp_of_grid();
   if (i >= parts * experts) return;
   const std::int64_t part = i / experts, e = i % experts;
@@ -176,19 +178,32 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
+template <class T, int kL>
 __global__ void __launch_bounds__(kThreads) factors_kernel(float* dfactors, const T* dy, std::int64_t dy_ld, const T* x,
                                                            std::int64_t x_ld, std::int64_t rows, std::int64_t cols) {
   const std::int64_t row = warp_of_grid();
   if (row >= rows) return;
   const T *given = dy + row * dy_ld, *gate = x + row * x_ld, *up = gate + cols;
   float sum = 0;
-  for (std::int64_t i = lane(); i < cols; i += kWarp) {
-    const float g = to_float(gate[i]);
-    sum += to_float(given[i]) * (g / (1 + expf(-g)) * to_float(up[i]));
+  for (std::int64_t i = std::int64_t{lane()} * kL; i < cols; i += kWarp * kL) {
+    Lanes<T, kL> d, g, u;
+    d.load(given + i);
+    g.load(gate + i);
+    u.load(up + i);
+#pragma unroll
+    for (int j = 0; j < kL; ++j) sum += d.v[j] * (g.v[j] / (1 + expf(-g.v[j])) * u.v[j]);
   }
   sum = warp_sum(sum);
   if (lane() == 0) dfactors[row] = sum;
+}
+
+template <class T, class F>
+void by_lanes(bool aligned, F&& f) {
+  if (aligned) {
+    f.template operator()<kLanes<T, true>>();
+  } else {
+    f.template operator()<1>();
+  }
 }
 
 std::size_t sort_bytes(std::int64_t pairs) {
@@ -214,49 +229,47 @@ void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule
   std::int32_t *numbers = words(0), *sorted = words(1), *at = words(2);
   auto* weights = reinterpret_cast<float*>(memory + 3 * each);
   const int experts = static_cast<int>(logits.cols);
-  launch(choose, blocks_of_warps(logits.rows), kThreads, stream, to.experts, weights, as<float>(logits), logits.ld,
-         logits.rows, experts, k, rule);
+  launch(route_kernel, blocks_of_warps(logits.rows), kThreads, stream, to.experts, weights, as<float>(logits),
+         logits.ld, logits.rows, experts, k, rule);
   launch(number, blocks_for(n, kThreads), kThreads, stream, numbers, n);
   std::size_t bytes = sort_bytes(n);
   cub::DeviceRadixSort::SortPairs(memory + 4 * each, bytes, static_cast<const std::int32_t*>(to.experts), sorted,
                                   numbers, at, static_cast<int>(n), 0, 32, stream);
-  launch(place, static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, stream, to.slots, to.tokens, to.weights,
-         to.offsets, sorted, at, weights, k, experts, n);
+  launch(place_slots, static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, stream, to.slots, to.tokens,
+         to.weights, to.offsets, sorted, at, weights, k, experts, n);
 }
 
 void route_bwd(Stream stream, Matrix dlogits, const float* dweights, Matrix logits, const std::int32_t* experts,
                const std::int32_t* slots, Matrix counts, int k, RouteRule rule, float balance, float z) {
   const std::int64_t part = counts.data == nullptr ? logits.rows : logits.rows / counts.rows;
   by_type(dlogits.type, [&]<class T>(T) {
-    launch(backward<T>, blocks_of_warps(logits.rows), kThreads, stream, as<T>(dlogits), dlogits.ld, dweights,
+    launch(route_bwd_kernel<T>, blocks_of_warps(logits.rows), kThreads, stream, as<T>(dlogits), dlogits.ld, dweights,
            as<float>(logits), logits.ld, experts, slots, as<float>(counts), counts.ld, part, logits.rows,
            static_cast<int>(logits.cols), k, rule, balance, z);
   });
 }
 
 void expert_count(Stream stream, Matrix counts, const std::int32_t* experts, std::int64_t pairs) {
-  launch(count_kernel, blocks_of_warps(counts.rows * counts.cols), kThreads, stream, as<float>(counts), counts.ld,
+  launch(count_experts, blocks_of_warps(counts.rows * counts.cols), kThreads, stream, as<float>(counts), counts.ld,
          counts.rows, counts.cols, experts, pairs / counts.rows);
 }
 
 void expert_combine(Stream stream, Matrix y, Matrix x, const std::int32_t* slots, int k) {
   by_type(y.type, [&]<class T>(T) {
-    const auto start = [&]<int kL>(std::integral_constant<int, kL>) {
+    by_lanes<T>(is_aligned(y) && is_aligned(x), [&]<int kL>() {
       launch(combine<T, kL>, blocks_for(y.rows * y.cols / kL, kThreads), kThreads, stream, as<T>(y), y.ld, as<T>(x),
              x.ld, slots, k, y.rows, y.cols);
-    };
-    if (is_aligned(y) && is_aligned(x)) {
-      start(std::integral_constant<int, kLanes<T, true>>());
-    } else {
-      start(std::integral_constant<int, 1>());
-    }
+    });
   });
 }
 
 void swiglu_factors_bwd(Stream stream, float* dfactors, Matrix dy, Matrix x) {
+  const Matrix half{x.data, x.rows, x.cols / 2, x.ld, x.type};
   by_type(dy.type, [&]<class T>(T) {
-    launch(factors_kernel<T>, blocks_of_warps(dy.rows), kThreads, stream, dfactors, as<T>(dy), dy.ld, as<T>(x), x.ld,
-           dy.rows, dy.cols);
+    by_lanes<T>(is_aligned(dy) && is_aligned(half), [&]<int kL>() {
+      launch(factors_kernel<T, kL>, blocks_of_warps(dy.rows), kThreads, stream, dfactors, as<T>(dy), dy.ld, as<T>(x),
+             x.ld, dy.rows, dy.cols);
+    });
   });
 }
 

@@ -18,8 +18,10 @@ SCALAR = [
     (r"add_partials_kernel<", "the threads of a warp read 128 adjacent bytes"),
     (r"total_partials<|reduce_elements<", "types and addresses that vectors do not fit"),
     (r"normal_kernel<", "a row may begin within a thread's numbers, and cosine has a table: once a run"),
+    (r"route_(bwd_)?kernel|place_slots|count_experts", "a router's numbers: few, and a warp reads neighbours"),
     (r"round_kernel<", "for GPUs without fp8, where speed does not matter"),
     (r"each_vector(_amax<\w+, |<)1, |(amax_kernel|backward_kernel|column_partials|stats_kernel|reduce_vectors|lookup|sum_runs"
+     r"|combine|factors_kernel"
      r"|\w+_positions|adamw_kernel|lamb_\w+_kernel)<([\w, ]+, )?1>|norm_(fwd|bwd)<\w+, 1, ", "memory that is not aligned"),
     (r"cub::", "of CUB"),
 ]
@@ -27,6 +29,9 @@ SCALAR = [
 NARROW = [
     (r"sum_runs<", {"LDG32": 34}, "tokens and their positions, the same for all threads of a block"),
     (r"lookup<", {"LDG32": 1}, "the row's token"),
+    (r"combine<", {"LDG32": 8}, "the slots of the row's token"),
+    (r"factors_kernel<", {"STG32": 1}, "a row's sum"),
+    (r".*Swiglu(Fwd|Bwd)<", {"LDG32": 1}, "the row's factor"),
     (r"(amax_kernel|each_vector_amax|norm_(fwd|bwd))<", {"REDG32": 1}, "the block's maximum"),
     (r"quantize_(rows|columns)<", {"LDG32": 1, "STG32": 1}, "amax and the factor of a tensor"),
     (r"quantize_columns<\w+, true>", {"STG32": 1}, "a column's sum of a tile"),
