@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 
 #include "base/text.h"
 #include "cost/mfu.h"
@@ -111,7 +110,11 @@ Json step_metrics(const StepReport& report, const RunFacts& run) {
     json["grad_norms"][run.modules[i]] = report.result.module_norms[i];
   }
   if (const auto loads = expert_shares(report.result, run.experts); !loads.empty()) {
-    const auto [least, most] = std::ranges::minmax(loads | std::views::join);
+    double most = 0, least = loads[0][0];
+    for (const std::vector<double>& layer : loads) {
+      most = std::max(most, std::ranges::max(layer));
+      least = std::min(least, std::ranges::min(layer));
+    }
     json["expert_load"] = {{"most", most}, {"least", least}, {"layers", loads}};
   }
   if (report.resumed) {
