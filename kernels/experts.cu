@@ -87,13 +87,18 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = 0; j < k; ++j) weights[t * k + j] /= total;
 }
 
-__global__ void __launch_bounds__(kThreads) number(std::int32_t* at, std::int64_t n) {
+// Numbers the pairs, and gives each the number of its expert among those with slots; `count`: it has none.
+__global__ void __launch_bounds__(kThreads)
+    number(std::int32_t* at, std::int32_t* own, const std::int32_t* chosen, int first, int count, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) at[i] = static_cast<std::int32_t>(i);
+  if (i >= n) return;
+  at[i] = static_cast<std::int32_t>(i);
+  const int e = chosen[i] - first;
+  own[i] = e >= 0 && e < count ? e : count;
 }
 
 // `sorted` experts, of pairs `at` of a token and a choice. A slot writes where the experts begin that come after that
-// of the slot before it, up to its own; the last slot those behind, too.
+// of the slot before it, up to its own; the last slot those behind, too. Pairs of expert `experts` have no slot.
 __global__ void __launch_bounds__(kThreads)
     place_slots(std::int32_t* slots, std::int32_t* tokens, float* weights, std::int32_t* offsets,
                 const std::int32_t* sorted, const std::int32_t* at, const float* pair_weights, int k, int experts,
@@ -101,9 +106,10 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   const std::int32_t pair = at[i];
-  slots[pair] = static_cast<std::int32_t>(i);
-  tokens[i] = pair / k;
-  weights[i] = pair_weights[pair];
+  const bool has_slot = sorted[i] < experts;
+  slots[pair] = has_slot ? static_cast<std::int32_t>(i) : -1;
+  tokens[i] = has_slot ? pair / k : -1;
+  weights[i] = has_slot ? pair_weights[pair] : 0;
   for (int e = i == 0 ? 0 : sorted[i - 1] + 1; e <= sorted[i]; ++e) offsets[e] = static_cast<std::int32_t>(i);
   if (i + 1 < n) return;
   for (int e = sorted[i] + 1; e <= experts; ++e) offsets[e] = static_cast<std::int32_t>(n);
@@ -122,8 +128,9 @@ __global__ void __launch_bounds__(kThreads)
   const Scores scores(logits + t * ld, experts, rule.sigmoid);
   const float divisor = rule.normalized ? scores.of_chosen(own, k) : 1;
   float mean = 0, shares = 0;
+  const auto given = [&](int j) { return slot[j] < 0 ? 0 : dweights[slot[j]]; };
   if (rule.normalized) {
-    for (int j = lane(); j < k; j += kWarp) mean += dweights[slot[j]] * scores[own[j]] / divisor;
+    for (int j = lane(); j < k; j += kWarp) mean += given(j) * scores[own[j]] / divisor;
     mean = warp_sum(mean);
   }
   if (count != nullptr) {
@@ -134,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
     // A softmax's sum is constant; that of sigmoids is not.
     float d = count == nullptr ? 0 : balance * (count[e] - (rule.sigmoid ? shares : 0)) / scores.sum;
     for (int j = 0; j < k; ++j) {
-      if (own[j] == e) d += rule.scale * (dweights[slot[j]] - mean) / divisor;
+      if (own[j] == e) d += rule.scale * (given(j) - mean) / divisor;
     }
     return d;
   };
@@ -169,6 +176,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t t = i / vectors, col = (i - t * vectors) * kL;
     Lanes<T, kL> sum = {};
     for (int j = 0; j < k; ++j) {
+      if (slots[t * k + j] < 0) continue;
       Lanes<T, kL> v;
       v.load(x + slots[t * k + j] * x_ld + col);
 #pragma unroll
@@ -218,25 +226,26 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 std::size_t route_bytes(std::int64_t pairs) {
-  return 4 * rounded(static_cast<std::size_t>(pairs) * sizeof(std::int32_t)) + sort_bytes(pairs);
+  return 5 * rounded(static_cast<std::size_t>(pairs) * sizeof(std::int32_t)) + sort_bytes(pairs);
 }
 
-void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, void* scratch) {
+void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, int first, int count, void* scratch) {
   const std::int64_t n = logits.rows * k;
   const std::size_t each = rounded(static_cast<std::size_t>(n) * sizeof(std::int32_t));
   auto* memory = static_cast<std::byte*>(scratch);
   const auto words = [&](int index) { return reinterpret_cast<std::int32_t*>(memory + index * each); };
-  std::int32_t *numbers = words(0), *sorted = words(1), *at = words(2);
-  auto* weights = reinterpret_cast<float*>(memory + 3 * each);
+  std::int32_t *numbers = words(0), *sorted = words(1), *at = words(2), *own = words(3);
+  auto* weights = reinterpret_cast<float*>(memory + 4 * each);
   const int experts = static_cast<int>(logits.cols);
   launch(route_kernel, blocks_of_warps(logits.rows), kThreads, stream, to.experts, weights, as<float>(logits),
          logits.ld, logits.rows, experts, k, rule);
-  launch(number, blocks_for(n, kThreads), kThreads, stream, numbers, n);
+  launch(number, static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, stream, numbers, own, to.experts,
+         first, count, n);
   std::size_t bytes = sort_bytes(n);
-  cub::DeviceRadixSort::SortPairs(memory + 4 * each, bytes, static_cast<const std::int32_t*>(to.experts), sorted,
-                                  numbers, at, static_cast<int>(n), 0, 32, stream);
+  cub::DeviceRadixSort::SortPairs(memory + 5 * each, bytes, static_cast<const std::int32_t*>(own), sorted, numbers, at,
+                                  static_cast<int>(n), 0, 32, stream);
   launch(place_slots, static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, stream, to.slots, to.tokens,
-         to.weights, to.offsets, sorted, at, weights, k, experts, n);
+         to.weights, to.offsets, sorted, at, weights, k, count, n);
 }
 
 void route_bwd(Stream stream, Matrix dlogits, const float* dweights, Matrix logits, const std::int32_t* experts,

@@ -87,7 +87,8 @@ struct Routed {
   std::int32_t* offsets;
 };
 std::size_t route_bytes(std::int64_t pairs);  // of scratch
-void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, void* scratch);
+// Experts [first, first + count) have slots.
+void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, int first, int count, void* scratch);
 void route_bwd(Stream stream, Matrix dlogits, const float* dweights, Matrix logits, const std::int32_t* experts,
                const std::int32_t* slots, Matrix counts, int k, RouteRule rule, float balance, float z);
 void expert_count(Stream stream, Matrix counts, const std::int32_t* experts, std::int64_t pairs);

@@ -1,13 +1,11 @@
-// Mixture of experts: the router's choice, slots, losses and gradients, and grouped matmuls, against f64.
+// Mixture of experts: the router's choice, slots, losses and gradients, against f64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "base/rng.h"
-#include "matmul_case.h"
-#include "tensor/cpu_matmul.h"
-#include "tensor/team.h"
+#include "support.h"
 
 namespace ms::tensor::test {
 namespace {
@@ -110,6 +108,72 @@ TEST(Experts, RouteChoosesTheHighest) {
         }
       }
     });
+  }
+}
+
+// A rank that holds some of the experts: their slots are those of all, without the others.
+TEST(Experts, SomeHaveSlots) {
+  const RouteCase c{40, 9, 3, false, true};
+  Memory m;
+  const Tensor logits = m.tensor(DType::f32, c.tokens, c.experts, 1);
+  const Route whole = routed(m, c, logits);
+  cpu_kernels().run(whole);
+  const Mat experts = read(whole.experts), slots = read(whole.slots), tokens = read(whole.tokens),
+            weights = read(whole.weights), offsets = read(whole.offsets);
+  for (const auto& [first, count] : {std::pair{std::int64_t{0}, std::int64_t{4}}, {3, 5}, {8, 1}}) {
+    SCOPED_TRACE(fmt::format("experts {}+{}", first, count));
+    Route part = routed(m, c, logits);
+    part.first = first, part.count = count;
+    part.offsets = m.tensor(DType::i32, 1, count + 1);
+    const auto begin = static_cast<std::int64_t>(offsets(0, first));
+    const auto used = static_cast<std::int64_t>(offsets(0, first + count)) - begin;
+    everywhere(m, part, [&, first = first, count = count] {
+      EXPECT_EQ(read(part.experts).values, experts.values);
+      for (std::int64_t e = 0; e <= count; ++e)
+        EXPECT_EQ(get(part.offsets, 0, e), offsets(0, first + e) - static_cast<double>(begin));
+      for (std::int64_t s = 0; s < c.tokens * c.k; ++s) {
+        EXPECT_EQ(get(part.tokens, 0, s), s < used ? tokens(0, begin + s) : -1.0);
+        EXPECT_NEAR(get(part.weights, 0, s), s < used ? weights(0, begin + s) : 0.0, kRouteF32);
+      }
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        for (std::int64_t j = 0; j < c.k; ++j) {
+          const double at = slots(t, j) - static_cast<double>(begin);
+          EXPECT_EQ(get(part.slots, t, j), at >= 0 && at < static_cast<double>(used) ? at : -1.0);
+        }
+      }
+    });
+    // Rows and gradients leave out what has no slot.
+    const Tensor x = m.tensor(DType::f32, c.tokens, 5), by_slot = m.tensor(DType::f32, c.tokens * c.k, 5);
+    cpu_kernels().run(part);
+    const ExpertDispatch dispatch{.y = m.tensor(DType::f32, c.tokens * c.k, 5), .x = x, .tokens = part.tokens};
+    everywhere(m, dispatch, [&] {
+      for (std::int64_t s = 0; s < c.tokens * c.k; ++s)
+        EXPECT_EQ(get(dispatch.y, s, 0), s < used ? get(x, static_cast<std::int64_t>(get(part.tokens, 0, s)), 0) : 0.0);
+    });
+    const ExpertCombine combine{.y = m.tensor(DType::f32, c.tokens, 5), .x = by_slot, .slots = part.slots};
+    everywhere(m, combine, [&] {
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        double want = 0;
+        for (std::int64_t j = 0; j < c.k; ++j) {
+          const double slot = get(part.slots, t, j);
+          if (slot >= 0) want += get(by_slot, static_cast<std::int64_t>(slot), 4);
+        }
+        EXPECT_NEAR(get(combine.y, t, 4), want, 1e-5);
+      }
+    });
+    RouteBwd given{.dlogits = m.tensor(DType::f32, c.tokens, c.experts),
+                   .dweights = m.tensor(DType::f32, 1, c.tokens * c.k),
+                   .logits = logits,
+                   .experts = part.experts,
+                   .slots = part.slots,
+                   .normalized = true};
+    RouteBwd zeros = given;  // every slot there, and 0 where `part` has none
+    zeros.dlogits = m.tensor(DType::f32, c.tokens, c.experts), zeros.slots = whole.slots;
+    zeros.dweights = m.of(DType::f32, Mat(1, c.tokens * c.k));
+    for (std::int64_t s = 0; s < used; ++s) put(zeros.dweights, 0, begin + s, get(given.dweights, 0, s));
+    cpu_kernels().run(zeros);
+    const Mat want = read(zeros.dlogits);
+    everywhere(m, given, [&] { EXPECT_TRUE(close(given.dlogits, want, kRouteF32)); });
   }
 }
 
@@ -250,108 +314,6 @@ TEST(Experts, SwigluWithFactors) {
         EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, 4e-6)));
         EXPECT_TRUE(close(backward.dfactors, dby, 4e-6));
       });
-    }
-  }
-}
-
-// Of four experts the second has no slots.
-GroupedMatmul grouped(Memory& m, DType type, DType result, bool transpose_a, bool transpose_b, bool accumulate,
-                      std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t kOffsets[] = {0, 5, 5, 300, 333};
-  const Tensor offsets = m.tensor(DType::i32, 1, 5);
-  for (std::int64_t e = 0; e < 5; ++e) put(offsets, 0, e, static_cast<double>(kOffsets[e]));
-  const std::int64_t slots = kOffsets[4];
-  const auto by_slot = [&](DType of, std::int64_t cols) { return m.tensor(of, slots, cols, 3); };
-  const auto weights = [&](DType of) { return m.tensor(of, 4 * n, k); };
-  if (transpose_a) {
-    return {.c = weights(result),
-            .a = by_slot(type, n),
-            .b = by_slot(type, k),
-            .offsets = offsets,
-            .transpose_a = true,
-            .accumulate = accumulate};
-  }
-  return {.c = by_slot(type, transpose_b ? n : k),
-          .a = by_slot(type, transpose_b ? k : n),
-          .b = weights(type),
-          .offsets = offsets,
-          .transpose_b = transpose_b};
-}
-
-Mat grouped_reference(const GroupedMatmul& op) {
-  Mat c = read(op.c);
-  const Mat a = read(op.a), b = read(op.b), offsets = read(op.offsets);
-  if (!op.accumulate) std::ranges::fill(c.values, 0);
-  const std::int64_t rows = (op.transpose_a ? op.c.rows : op.b.rows) / op.experts();
-  for (std::int64_t e = 0; e < op.experts(); ++e) {
-    for (auto s = static_cast<std::int64_t>(offsets(0, e)); s < static_cast<std::int64_t>(offsets(0, e + 1)); ++s) {
-      for (std::int64_t n = 0; n < rows; ++n) {
-        for (std::int64_t k = 0; k < (op.transpose_a ? op.c.cols : op.b.cols); ++k) {
-          if (op.transpose_a) {
-            c(e * rows + n, k) += a(s, n) * b(s, k);
-          } else if (op.transpose_b) {
-            c(s, n) += a(s, k) * b(e * rows + n, k);
-          } else {
-            c(s, k) += a(s, n) * b(e * rows + n, k);
-          }
-        }
-      }
-    }
-  }
-  return c;
-}
-
-TEST(Experts, GroupedMatmulsOfEveryForm) {
-  for (const DType type : activation_types()) {
-    MatmulCache cache;
-    for (const DType result : {type, DType::f32}) {
-      for (const auto& [transpose_a, transpose_b, accumulate] :
-           {std::tuple{false, true, false}, {false, false, false}, {true, false, false}, {true, false, true}}) {
-        if (!transpose_a && result != type) continue;
-        for (const auto& [n, k] : {std::pair{std::int64_t{24}, std::int64_t{40}}, {7, 130}, {96, 33}}) {
-          SCOPED_TRACE(fmt::format("{} -> {}{}{}{} {} x {}", to_string(type), to_string(result),
-                                   transpose_a ? " a'" : "", transpose_b ? " b'" : "", accumulate ? " +=" : "", n, k));
-          Memory m;
-          const GroupedMatmul op = grouped(m, type, result, transpose_a, transpose_b, accumulate, n, k);
-          const Mat want = grouped_reference(op);
-          const Memory::Image before = m.save();
-          set_team_threads(1);
-          cache.run(op);
-          EXPECT_TRUE(close(op.c, want, tolerance_of(result, kF32)));
-          EXPECT_TRUE(m.guards_intact());
-          EXPECT_TRUE(m.inputs_as_in(before, op));
-          const Memory::Image one = m.save();
-          set_team_threads(3);
-          m.restore(before);
-          cache.run(op);
-          EXPECT_TRUE(m.save() == one) << "three threads";
-        }
-      }
-    }
-  }
-}
-
-// A row of the forward has the same bits whichever slots are with it.
-TEST(Experts, ARowOfAGroupedMatmulStandsAlone) {
-  MatmulCache cache;
-  set_team_threads(1);
-  for (const DType type : activation_types()) {
-    Memory m;
-    GroupedMatmul op = grouped(m, type, type, false, true, false, 40, 64);
-    cache.run(op);
-    const Mat all = read(op.c);
-    for (const std::int64_t rows : {1, 3, 100, 294}) {  // of the third expert's 295 slots, from the first
-      for (std::int64_t e = 0; e < 3; ++e) put(op.offsets, 0, e, 5);
-      put(op.offsets, 0, 3, static_cast<double>(5 + rows)), put(op.offsets, 0, 4, static_cast<double>(5 + rows));
-      for (std::int64_t s = 5; s < 5 + rows; ++s) put(op.c, s, 0, 1e9);
-      cache.run(op);
-      EXPECT_EQ(read(op.c.slice_rows(5, rows)).values, [&] {
-        Mat part(rows, all.cols);
-        for (std::int64_t s = 0; s < rows; ++s) {
-          for (std::int64_t j = 0; j < all.cols; ++j) part(s, j) = all(5 + s, j);
-        }
-        return part.values;
-      }()) << rows;
     }
   }
 }

@@ -14,6 +14,10 @@ namespace ms::tensor {
 // Chooses the k experts of each token: those with the highest logits, the highest first, and the lower number first if
 // they are equal; NaN counts as the lowest. Scores are softmax(logits), or sigmoid(logits) if `sigmoid`. `weights` are
 // the scores of the chosen ones, divided by their sum if `normalized`, times `scale`.
+//
+// With `count`, only the experts [first, first + count) have slots, which are sorted as if there were no others, and
+// offsets has count + 1 elements. Behind the last slot tokens are -1 and weights 0; `slots` are -1 where an expert has
+// none. A rank that holds some of the experts computes with those.
 struct Route {
   MS_OP("route", elementwise)
   Tensor experts;  // i32 [T,k]
@@ -24,6 +28,8 @@ struct Route {
   Tensor logits;   // f32 [T,E]
   bool sigmoid = false, normalized = false;
   float scale = 1.0F;
+  std::int64_t first = 0, count = 0;
+  std::int64_t with_slots() const { return count == 0 ? logits.cols : count; }  // experts
   void each(auto&& f) const {
     f(Access::read, logits), f(Access::write, experts), f(Access::write, slots), f(Access::write, tokens);
     f(Access::write, weights), f(Access::write, offsets);
@@ -41,7 +47,8 @@ struct ExpertCount {
 // divided by their sum if they are sigmoids:
 //   balance * sum over t and e of p[t,e] counts[part of t, e], with the counts as constants (Switch Transformer, arXiv
 //   2101.03961), and z * sum over t of (log of the sum of exp(logits[t]))^2 (ST-MoE, arXiv 2202.08906).
-// dlogits [T,E] in f32 or bf16 is overwritten. counts may be absent; the balance is then 0.
+// dlogits [T,E] in f32 or bf16 is overwritten. counts may be absent; the balance is then 0. Where a slot is -1, the
+// weight's gradient is 0.
 struct RouteBwd {
   MS_OP("route_bwd", elementwise)
   Tensor dlogits, dweights, logits, experts, slots, counts = {};  // dweights f32 [1,S], by slot
@@ -53,15 +60,15 @@ struct RouteBwd {
   }
 };
 
-// y[S,C] = the row of x[T,C] of each slot's token. Gradient of ExpertCombine.
+// y[S,C] = the row of x[T,C] of each slot's token, zeros where that is -1. Gradient of ExpertCombine.
 struct ExpertDispatch {
   MS_OP("expert_dispatch", elementwise)
   Tensor y, x, tokens;
   void each(auto&& f) const { f(Access::read, x), f(Access::read, tokens), f(Access::write, y); }
 };
 
-// y[T,C] = the sum of the rows of x[S,C] in a token's slots, in the order of `slots` and rounded once. Gradient of
-// ExpertDispatch.
+// y[T,C] = the sum of the rows of x[S,C] in a token's slots that are not -1, in the order of `slots` and rounded once.
+// Gradient of ExpertDispatch.
 struct ExpertCombine {
   MS_OP("expert_combine", elementwise)
   Tensor y, x, slots;
@@ -78,6 +85,7 @@ struct GroupedMatmul {
   MS_OP("grouped_matmul", matmul)
   Tensor c, a, b, offsets;
   bool transpose_a = false, transpose_b = false, accumulate = false;  // accumulate: only with transpose_a
+  std::int64_t ranks = 1;  // that share the experts: about 1 / ranks of the slots are used, for the cost model
   std::int64_t experts() const { return offsets.cols - 1; }
   std::int64_t slots() const { return a.rows; }
   void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, offsets), f(Access::write, c); }

@@ -298,7 +298,9 @@ void check(const Rule& rule, const Route& op) {
   MS_ASSERT(op.experts.contiguous() && op.slots.contiguous(), "{}: gaps between rows", rule.op);
   rule.tensor("tokens", op.tokens, 1, tokens * k, DType::i32);
   rule.tensor("weights", op.weights, 1, tokens * k, DType::f32);
-  rule.tensor("offsets", op.offsets, 1, experts + 1, DType::i32);
+  rule.tensor("offsets", op.offsets, 1, op.with_slots() + 1, DType::i32);
+  MS_ASSERT(op.first >= 0 && op.count >= 0 && op.first + op.count <= experts, "{}: experts {}+{} of {}", rule.op,
+            op.first, op.count, experts);
 }
 void check(const Rule& rule, const RouteBwd& op) {
   const std::int64_t tokens = op.logits.rows;

@@ -61,25 +61,35 @@ void choose(const float* logits, Index n, Int* experts, Index k) {
   }
 }
 
-// Counts the slots of every expert, and gives them to tokens in order.
+// Counts the slots of every expert that has some, and gives them to tokens in order.
 void sort_slots(const Route& op, const float* weights) {
-  const Index tokens = op.experts.rows, k = op.experts.cols, experts = op.logits.cols;
+  const Index tokens = op.experts.rows, k = op.experts.cols, experts = op.with_slots();
   Int *offsets = row_of<Int>(op.offsets, 0), *at = row_of<Int>(op.tokens, 0);
+  const auto own = [&](Index t, Index j) {  // the expert's number among those with slots; -1: it has none
+    const Index e = row_of<Int>(op.experts, t)[j] - op.first;
+    return e >= 0 && e < experts ? e : -1;
+  };
   for (Index e = 0; e <= experts; ++e) offsets[e] = 0;
   for (Index t = 0; t < tokens; ++t) {
-    for (Index j = 0; j < k; ++j) ++offsets[row_of<Int>(op.experts, t)[j] + 1];
+    for (Index j = 0; j < k; ++j) {
+      if (const Index e = own(t, j); e >= 0) ++offsets[e + 1];
+    }
   }
   for (Index e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
+  const Index used = offsets[experts];
   for (Index t = 0; t < tokens; ++t) {
     for (Index j = 0; j < k; ++j) {
-      const Int slot = offsets[row_of<Int>(op.experts, t)[j]]++;  // put back below
+      const Index e = own(t, j);
+      const Int slot = e >= 0 ? offsets[e]++ : -1;  // put back below
       row_of<Int>(op.slots, t)[j] = slot;
+      if (slot < 0) continue;
       at[slot] = static_cast<Int>(t);
       row_of<float>(op.weights, 0)[slot] = weights[t * k + j];
     }
   }
   for (Index e = experts; e > 0; --e) offsets[e] = offsets[e - 1];
   offsets[0] = 0;
+  for (Index slot = used; slot < tokens * k; ++slot) at[slot] = -1, row_of<float>(op.weights, 0)[slot] = 0.0F;
 }
 
 // dscores of the chosen experts from those of their weights; all others stay as they are.
@@ -87,12 +97,13 @@ void weights_backward(const RouteBwd& op, Index t, const float* scores, float* d
   const Index k = op.experts.cols;
   const Int *experts = row_of<Int>(op.experts, t), *slots = row_of<Int>(op.slots, t);
   const float* dweights = row_of<float>(op.dweights, 0);
+  const auto given = [&](Index j) { return slots[j] < 0 ? 0.0F : dweights[slots[j]]; };
   const float total = op.normalized ? chosen_sum(scores, experts, k) : 1.0F;
   float mean = 0.0F;
   if (op.normalized) {
-    for (Index j = 0; j < k; ++j) mean += dweights[slots[j]] * scores[experts[j]] / total;
+    for (Index j = 0; j < k; ++j) mean += given(j) * scores[experts[j]] / total;
   }
-  for (Index j = 0; j < k; ++j) dscores[experts[j]] += op.scale * (dweights[slots[j]] - mean) / total;
+  for (Index j = 0; j < k; ++j) dscores[experts[j]] += op.scale * (given(j) - mean) / total;
 }
 
 template <class T>
@@ -103,18 +114,18 @@ void route_bwd(const RouteBwd& op) {
   each_chunk(tokens, tokens * n, [&](Index t) {
     const float* logits = row_of<float>(op.logits, t);
     float *scores = memory.data() + 2 * t * n, *dscores = scores + n;
-    const auto [lse, total] = score(logits, scores, n, op.sigmoid);
+    const Softmax of = score(logits, scores, n, op.sigmoid);
     const float* counts = op.counts ? row_of<float>(op.counts, t / part) : nullptr;
     Vf balances{};
     if (counts != nullptr) {
       each_vector(
           n, [&](Index i, auto lanes) { balances += keep(load(scores + i, lanes) * load(counts + i, lanes), lanes); });
     }
-    const float balance = sum(balances) / total;
+    const float balance = sum(balances) / of.sum;
     each_vector(n, [&](Index i, auto lanes) {
       // A softmax's sum is constant; that of sigmoids is not.
       const Vf share = counts == nullptr ? Vf{} : load(counts + i, lanes) - (op.sigmoid ? balance : 0.0F);
-      store(dscores + i, op.balance * share / total, lanes);
+      store(dscores + i, op.balance * share / of.sum, lanes);
     });
     weights_backward(op, t, scores, dscores);
     Vf dots{};
@@ -125,8 +136,8 @@ void route_bwd(const RouteBwd& op) {
     each_vector(n, [&](Index i, auto lanes) {
       const Vf s = load(scores + i, lanes), d = load(dscores + i, lanes);
       const Vf slope = op.sigmoid ? d * s * (1.0F - s) : s * (d - dot);
-      const Vf p = op.sigmoid ? exp(load(logits + i, lanes) - lse) : s;
-      store(dlogits + i, slope + 2.0F * op.z * lse * p, lanes);
+      const Vf p = op.sigmoid ? exp(load(logits + i, lanes) - of.lse) : s;
+      store(dlogits + i, slope + 2.0F * op.z * of.lse * p, lanes);
     });
   });
 }
@@ -137,8 +148,10 @@ void combine(const ExpertCombine& op) {
     const Int* slots = row_of<Int>(op.slots, t);
     T* y = row_of<T>(op.y, t) + begin;
     each_vector(n, [&](Index i, auto lanes) {
-      Vf total = load(row_of<T>(op.x, slots[0]) + begin + i, lanes);
-      for (Index j = 1; j < op.slots.cols; ++j) total += load(row_of<T>(op.x, slots[j]) + begin + i, lanes);
+      Vf total{};
+      for (Index j = 0; j < op.slots.cols; ++j) {
+        if (slots[j] >= 0) total += load(row_of<T>(op.x, slots[j]) + begin + i, lanes);
+      }
       store(y + i, total, lanes);
     });
   });
@@ -182,7 +195,11 @@ void run(const ExpertDispatch& op) {
   each_chunk(op.y.rows, op.y.numel(), [&](Index slot) {
     with_type(op.x.dtype, [&](auto type) {
       using T = decltype(type);
-      __builtin_memcpy(row_of<T>(op.y, slot), row_of<T>(op.x, tokens[slot]), bytes);
+      if (tokens[slot] < 0) {
+        __builtin_memset(row_of<T>(op.y, slot), 0, bytes);
+      } else {
+        __builtin_memcpy(row_of<T>(op.y, slot), row_of<T>(op.x, tokens[slot]), bytes);
+      }
     });
   });
 }

@@ -250,7 +250,8 @@ class CudaOps::Impl {
     kernels::route(stream,
                    {op.experts.as<std::int32_t>(), op.slots.as<std::int32_t>(), op.tokens.as<std::int32_t>(),
                     op.weights.as<float>(), op.offsets.as<std::int32_t>()},
-                   matrix(op.logits), static_cast<int>(op.experts.cols), rule_of(op), scratch.take(scratch_of(op)));
+                   matrix(op.logits), static_cast<int>(op.experts.cols), rule_of(op), static_cast<int>(op.first),
+                   static_cast<int>(op.with_slots()), scratch.take(scratch_of(op)));
   }
   void run(const RouteBwd& op, S stream, CudaScratch&) {
     kernels::route_bwd(stream, matrix(op.dlogits), op.dweights.as<float>(), matrix(op.logits),
