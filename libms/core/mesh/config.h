@@ -10,7 +10,7 @@ namespace ms::mesh {
 
 struct MeshConfig {
   std::int64_t dp = 1, dp_min = 1, dp_max = 0;
-  std::int64_t pp = 1, tp = 1;
+  std::int64_t pp = 1, tp = 1, ep = 1;
   std::int64_t chunks = 1;
   bool sequence_parallel = true;
   std::string schedule = "1f1b";
@@ -32,6 +32,11 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
      Unit::none, 0, 1 << 24},
     {"pp", &MeshConfig::pp, "Pipeline stages, each with some of the layers.", Unit::none, 1, 65536},
     {"tp", &MeshConfig::tp, "Tensor-parallel ranks, which share every layer.", Unit::none, 1, 65536},
+    {"ep", &MeshConfig::ep,
+     "Expert-parallel ranks, which share the experts of every layer (model.experts). They are neighbors on dp, so ep "
+     "divides dp; what is not an expert is replicated over them. Each of them computes its experts for the tokens of "
+     "all, which are gathered before the experts and reduced behind them.",
+     Unit::none, 1, 65536},
     {"chunks", &MeshConfig::chunks,
      "Virtual stages per pipeline rank. Above 1 the schedule is interleaved, and pp must be above 1.", Unit::none, 1,
      65536},

@@ -11,20 +11,42 @@ std::string_view to_string(Axis axis) {
     case Axis::tp: return "tp";
     case Axis::dp: return "dp";
     case Axis::pp: return "pp";
+    case Axis::ep: return "ep";
+    case Axis::edp: return "edp";
   }
   return "?";
 }
 
+int Mesh::size(Axis axis) const {
+  switch (axis) {
+    case Axis::tp: return tp;
+    case Axis::dp: return dp;
+    case Axis::pp: return pp;
+    case Axis::ep: return ep;
+    case Axis::edp: return edp();
+  }
+  return 0;
+}
+
 std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
   MS_ASSERT(rank_in_world >= 0 && rank_in_world < size(), "rank {} of a mesh of {}", rank_in_world, size());
-  Coord at = coord(rank_in_world);
-  int& position = axis == Axis::tp ? at.tp : axis == Axis::dp ? at.dp : at.pp;
+  const Coord at = coord(rank_in_world);
   std::vector<int> ranks;
-  for (position = 0; position < size(axis); ++position) ranks.push_back(rank(at));
+  for (int i = 0; i < size(axis); ++i) {
+    Coord member = at;
+    switch (axis) {
+      case Axis::tp: member.tp = i; break;
+      case Axis::dp: member.dp = i; break;
+      case Axis::pp: member.pp = i; break;
+      case Axis::ep: member.dp = at.dp / ep * ep + i; break;
+      case Axis::edp: member.dp = at.dp % ep + i * ep; break;
+    }
+    ranks.push_back(rank(member));
+  }
   return ranks;
 }
 
-Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world) {
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep) {
   constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps dp * pp * tp and every group id inside an int
   for (const auto& [name, value] : {std::pair{"dp", dp}, {"pp", pp}, {"tp", tp}}) {
     if (value < 1 || value > kMaxRanks) {
@@ -37,7 +59,10 @@ Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t w
                      fmt::format("dp {} x pp {} x tp {} does not equal the number of ranks, {}", dp, pp, tp, world),
                      "change [mesh] or the number of ranks");
   }
-  return {.dp = static_cast<int>(dp), .pp = static_cast<int>(pp), .tp = static_cast<int>(tp)};
+  if (ep < 1 || dp % ep != 0)
+    throw user_error("mesh.size", fmt::format("mesh.ep = {} does not divide mesh.dp = {}", ep, dp));
+  return {
+      .dp = static_cast<int>(dp), .pp = static_cast<int>(pp), .tp = static_cast<int>(tp), .ep = static_cast<int>(ep)};
 }
 
 Groups::Groups(Mesh mesh, int chunks, bool tied_embeddings)
@@ -53,6 +78,8 @@ int Groups::first_id(Axis axis) const {
     case Axis::tp: return 1;  // the world is 0
     case Axis::dp: return 1 + tp_groups;
     case Axis::pp: return 1 + tp_groups + dp_groups;
+    case Axis::ep: return first_ep_id();
+    case Axis::edp: return first_ep_id() + mesh_.size() / mesh_.ep;
   }
   return 0;
 }
@@ -67,7 +94,9 @@ int Groups::first_ring_id() const {
   return first_embedding_id() + (pairs ? columns() : 0);
 }
 
-int Groups::count() const { return first_ring_id() + (mesh_.tp > 1 ? mesh_.size() : 0); }
+int Groups::count() const {
+  return first_ep_id() + (mesh_.ep > 1 ? mesh_.size() / mesh_.ep + mesh_.size() / mesh_.edp() : 0);
+}
 
 GroupSpec Groups::world() const {
   GroupSpec group{.name = "world", .id = 0, .ranks = {}};
@@ -90,6 +119,16 @@ GroupSpec Groups::along(Axis axis, int rank) const {
     case Axis::pp:
       group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
       group.id += at.dp * mesh_.tp + at.tp;
+      break;
+    case Axis::ep: {
+      const int block = at.dp / mesh_.ep;
+      group.name = fmt::format("ep[dp {}-{} pp {} tp {}]", block * mesh_.ep, (block + 1) * mesh_.ep - 1, at.pp, at.tp);
+      group.id += (at.pp * mesh_.edp() + block) * mesh_.tp + at.tp;
+      break;
+    }
+    case Axis::edp:
+      group.name = fmt::format("edp[ep {} pp {} tp {}]", at.dp % mesh_.ep, at.pp, at.tp);
+      group.id += (at.pp * mesh_.ep + at.dp % mesh_.ep) * mesh_.tp + at.tp;
       break;
   }
   return group;
@@ -159,6 +198,10 @@ std::vector<GroupSpec> Groups::of(int rank) const {
     groups.push_back(std::move(ring->out));
     groups.push_back(std::move(ring->in));
   }
+  if (mesh_.ep > 1) {
+    groups.push_back(along(Axis::ep, rank));
+    groups.push_back(along(Axis::edp, rank));
+  }
   return groups;
 }
 
@@ -166,9 +209,8 @@ std::vector<GroupSpec> Groups::all() const {
   std::vector<GroupSpec> groups{world()};
   const auto add_axis = [&](Axis axis) {
     for (int rank = 0; rank < mesh_.size(); ++rank) {
-      const Coord at = mesh_.coord(rank);
-      const int position = axis == Axis::tp ? at.tp : axis == Axis::dp ? at.dp : at.pp;
-      if (position == 0) groups.push_back(along(axis, rank));  // once, from its first member
+      GroupSpec group = along(axis, rank);
+      if (group.ranks.front() == rank) groups.push_back(std::move(group));  // once, from its first member
     }
   };
   add_axis(Axis::tp);
@@ -183,6 +225,10 @@ std::vector<GroupSpec> Groups::all() const {
     if (auto group = embedding(rank)) groups.push_back(std::move(*group));
   }
   for (int rank = 0; mesh_.tp > 1 && rank < mesh_.size(); ++rank) groups.push_back(ring_channel(rank));
+  if (mesh_.ep > 1) {
+    add_axis(Axis::ep);
+    add_axis(Axis::edp);
+  }
   return groups;
 }
 

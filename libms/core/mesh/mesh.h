@@ -17,14 +17,18 @@ struct Coord {
   bool operator==(const Coord&) const = default;
 };
 
-enum class Axis : std::uint8_t { tp, dp, pp };
+// ep and edp divide dp, for the experts of a mixture: ep groups are neighbours on dp, which share the experts; an edp
+// group holds the same ones.
+enum class Axis : std::uint8_t { tp, dp, pp, ep, edp };
 std::string_view to_string(Axis axis);
 
 struct Mesh {
   int dp = 1, pp = 1, tp = 1;
+  int ep = 1;  // a divisor of dp
 
+  int edp() const { return dp / ep; }
   int size() const { return dp * pp * tp; }
-  int size(Axis axis) const { return axis == Axis::tp ? tp : axis == Axis::dp ? dp : pp; }
+  int size(Axis axis) const;
   int rank(const Coord& coord) const { return (coord.pp * dp + coord.dp) * tp + coord.tp; }
   Coord coord(int rank) const { return {.dp = rank / tp % dp, .pp = rank / (tp * dp), .tp = rank % tp}; }
   // The ranks that differ from `rank` along one axis only, in the order of that axis, `rank` itself among them.
@@ -33,7 +37,7 @@ struct Mesh {
 };
 
 // Throws Error("mesh.size", user) unless all axes are at least 1 and fill `world` ranks exactly.
-Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world);
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep = 1);
 
 // The pipeline channels as one rank sees them: the values of sched::Row::channel. Activations come in from the previous
 // pp rank and go out to the next, gradients the other way round. With chunks the pipeline closes to a ring.
@@ -48,7 +52,8 @@ struct GroupSpec {
 };
 
 // All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
-// channels; backward channels; embedding pairs; tp rings; within a kind by edge or pp, then dp, then tp.
+// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if ep is above 1; within a kind by edge or
+// pp, then dp, then tp.
 class Groups {
  public:
   // `chunks` > 1 adds the wrap-around from the last pp rank to the first; `tied_embeddings` adds the pairs of first and
@@ -78,6 +83,7 @@ class Groups {
   int first_id(Axis axis) const;
   int first_channel_id(bool forward) const;
   int first_ring_id() const;
+  int first_ep_id() const { return first_ring_id() + (mesh_.tp > 1 ? mesh_.size() : 0); }
   GroupSpec ring_channel(int rank) const;  // from this rank to the next of its tp group
   int first_embedding_id() const { return first_channel_id(false) + edges() * columns(); }
   GroupSpec edge_channel(bool forward, int edge, const Coord& at) const;

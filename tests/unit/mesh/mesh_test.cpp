@@ -91,6 +91,29 @@ TEST(Groups, OneGlobalOrder) {
   EXPECT_THAT(groups.all()[18].ranks, ElementsAre(3, 2));
 }
 
+TEST(Groups, ExpertsDivideDp) {
+  const Mesh mesh{.dp = 4, .pp = 2, .tp = 2, .ep = 2};
+  const Groups groups(mesh, 1, false), without({.dp = 4, .pp = 2, .tp = 2}, 1, false);
+  const std::vector<GroupSpec> all = groups.all(), dense = without.all();
+  ASSERT_EQ(std::ssize(all), groups.count());
+  EXPECT_EQ(groups.count(), without.count() + 8 + 8);
+  for (int i = 0; i < groups.count(); ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].id, i);
+  EXPECT_TRUE(std::equal(dense.begin(), dense.end(), all.begin())) << "the other groups are as they were";
+  // Rank 13: pp 0 has 8 ranks, so pp 1, dp 2, tp 1.
+  EXPECT_EQ(groups.along(Axis::ep, 13).name, "ep[dp 2-3 pp 1 tp 1]");
+  EXPECT_THAT(groups.along(Axis::ep, 13).ranks, ElementsAre(13, 15));
+  EXPECT_EQ(groups.along(Axis::edp, 13).name, "edp[ep 0 pp 1 tp 1]");
+  EXPECT_THAT(groups.along(Axis::edp, 13).ranks, ElementsAre(9, 13));
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    std::vector<GroupSpec> mine;
+    for (const GroupSpec& group : all) {
+      if (std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end()) mine.push_back(group);
+    }
+    EXPECT_EQ(groups.of(rank), mine) << rank;
+  }
+  EXPECT_THROW(make_mesh(4, 1, 1, 4, 3), Error);
+}
+
 TEST(Groups, TpRanksStandInARing) {
   EXPECT_FALSE(Groups({.dp = 2, .pp = 2, .tp = 1}, 1, false).tp_ring(0));
   const Groups groups({.dp = 2, .pp = 2, .tp = 3}, 1, true);
