@@ -49,7 +49,7 @@ const Tool kTool{
         "Trains GPT and Llama models, the latter also with a mixture of experts, with tensor, sequence, pipeline and "
         "data parallelism, on CPUs and on NVIDIA GPUs. It has been measured on one H200, see ms-performance(7); "
         "several "
-        "GPUs have only been emulated.\n\nDropout, expert parallelism, context parallelism and FSDP are not supported.",
+        "GPUs have only been emulated.\n\nDropout, context parallelism and FSDP are not supported.",
     .examples =
         {{"ms-train run configs/tiny-3d.toml", "Train with eight ranks as threads:"},
          {"mpirun -np 8 ms-train run configs/tiny-3d.toml", "Train with eight processes:"},

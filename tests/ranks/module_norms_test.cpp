@@ -58,7 +58,10 @@ TEST_P(Modules, NormsAreThoseOfTheGradients) {
 // The tokens of every expert since the last report, over two steps, in every layout those of one rank.
 TEST(ExpertLoads, AreThoseOfOneRank) {
   std::vector<double> want;
-  for (const Layout& layout : kLayouts) {
+  std::vector<Layout> layouts = kLayouts;
+  layouts.push_back({4, 1, 1, 1, true, 1, 2});
+  layouts.push_back({2, 2, 2, 2, true, 2, 2});
+  for (const Layout& layout : layouts) {
     SCOPED_TRACE(layout.name());
     train::Settings settings = with(tiny_settings("moe"), layout);
     settings.metrics.expert_load_every = 2;

@@ -116,6 +116,18 @@ INSTANTIATE_TEST_SUITE_P(Tied, Parity,
                                                           Layout{2, 2, 2, 1, false, 2}, Layout{4, 2, 1, 1, true, 1})),
                          parity_name);
 
+// Experts shared by ranks, on every side of the other axes.
+INSTANTIATE_TEST_SUITE_P(
+    ExpertParallel, Parity,
+    testing::Combine(testing::Values("moe"), testing::Values(false),
+                     testing::Values(Layout{2, 1, 1, 1, true, 1, 2}, Layout{4, 1, 1, 1, true, 1, 2},
+                                     Layout{4, 1, 1, 1, true, 2, 4}, Layout{4, 1, 1, 1, true, 0, 2},
+                                     Layout{2, 2, 1, 1, false, 1, 2}, Layout{2, 2, 2, 1, true, 1, 2},
+                                     Layout{2, 2, 2, 2, true, 1, 2}, Layout{4, 2, 1, 1, true, 2, 2},
+                                     Layout{4, 1, 2, 2, true, 2, 4}, Layout{8, 1, 1, 1, true, 1, 4},
+                                     Layout{8, 1, 1, 1, true, 0, 8})),
+    parity_name);
+
 // Bits: another pp, number of chunks or schedule changes no bit (untied, no clipping).
 TEST(Bits, DoNotDependOnThePipeline) {
   for (const std::string family : {"gpt", "llama", "moe"}) {
@@ -174,6 +186,28 @@ TEST(Bits, RecomputationChangesNothing) {
       EXPECT_TRUE(same_bits(kept.parameters, again.parameters)) << family << " " << recompute;
     }
   }
+}
+
+// Over ep a token's experts are summed by rank; all else, also overlap and what is recomputed, keeps its bits.
+TEST(Bits, OfExpertsDoNotDependOnThePipelineNorOnRecomputation) {
+  train::Settings settings = tiny_settings("moe");
+  settings.optim.clip = 0;
+  const Outcome one = run_threads(cut(settings, {4, 1, 1, 1, true, 1, 2}), 5);
+  const auto expect_same = [&](const Layout& layout) {
+    const Outcome other = run_threads(cut(settings, layout), 5);
+    EXPECT_EQ(one.losses, other.losses) << layout.name();
+    EXPECT_TRUE(same_bits(one.parameters, other.parameters)) << layout.name();
+  };
+  expect_same({4, 1, 2, 2, true, 1, 2});
+  expect_same({4, 1, 2, 1, true, 1, 2});
+  settings.mesh.schedule = "zb-h1";
+  expect_same({4, 1, 2, 1, true, 1, 2});
+  settings.mesh.schedule = "1f1b";
+  settings.train.recompute = "full";
+  expect_same({4, 1, 1, 1, true, 1, 2});
+  settings.train.recompute = "selective";
+  settings.overlap.dp = !settings.overlap.dp;
+  expect_same({4, 1, 1, 1, true, 1, 2});
 }
 
 TEST(Bf16, LearnsInEveryDimension) {

@@ -149,6 +149,21 @@ INSTANTIATE_TEST_SUITE_P(Other, Reshard,
                                           testing::Values(Layout{2, 3, 1, 1, true, 1}, Layout{1, 2, 3, 1, true, 1})),
                          reshard_name);
 
+// From every number of ranks that share the experts to every other one.
+TEST(ReshardExperts, Resumes) {
+  const Layout layouts[] = {{4, 1, 1, 1, true, 1, 4}, {4, 1, 1, 1, true, 2, 2}, {2, 2, 1, 1, true, 0, 2},
+                            {2, 1, 2, 1, true, 1, 2}, {1, 1, 3, 1, true, 1, 1}, {3, 2, 1, 1, true, 1, 1}};
+  for (const Layout& from : {layouts[0], layouts[2], layouts[4]}) {
+    const test::TempDir dir;
+    const Training saved = train_run(settings_of({"moe", false, "fp32"}, from, dir.path()));
+    for (const Layout& to : layouts) {
+      SCOPED_TRACE(from.name() + " to " + to.name());
+      expect_goes_on(saved, train_run(settings_of({"moe", false, "fp32"}, to, dir.path())), to.name() == from.name(),
+                     kLossTolerance);
+    }
+  }
+}
+
 // The compute type may change, too: values that are exact in it stay exact.
 TEST(ReshardType, ResumesInAnotherType) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"bf16", "fp32"}, {"fp32", "bf16"}}) {

@@ -64,7 +64,8 @@ std::mutex outcome_mutex;  // ranks are threads here
 }  // namespace
 
 std::string Layout::name() const {
-  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero);
+  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
+                     ep > 1 ? fmt::format("_ep{}", ep) : "");
 }
 
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
@@ -73,6 +74,7 @@ train::Settings with(train::Settings settings, const Layout& layout) {
   settings.mesh.dp = layout.dp;
   settings.mesh.tp = layout.tp;
   settings.mesh.pp = layout.pp;
+  settings.mesh.ep = layout.ep;
   settings.mesh.chunks = layout.chunks;
   settings.mesh.sequence_parallel = layout.sequence_parallel;
   settings.optim.zero = layout.zero;
@@ -176,7 +178,7 @@ train::Settings tiny_settings(const std::string& family) {
   settings.train.microbatch = 1;
   settings.train.dtype = "fp32";
   if (family == "moe") {
-    settings.model.experts = 6, settings.model.experts_per_token = 2, settings.model.expert_ffn_hidden = 48;
+    settings.model.experts = 8, settings.model.experts_per_token = 2, settings.model.expert_ffn_hidden = 48;
     settings.model.shared_experts = 1, settings.model.shared_expert_gate = true;
     settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
   }

@@ -28,7 +28,8 @@ struct Outcome {
 };
 
 // A family at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary 61. "moe"
-// is llama with six experts in place of the MLP, of which a token passes two, a shared one, and both losses of routers.
+// is llama with eight experts in place of the MLP, of which a token passes two, a shared one, and both losses of
+// routers.
 train::Settings tiny_settings(const std::string& family);
 
 // The layout of a run over ranks.
@@ -36,6 +37,7 @@ struct Layout {
   int dp = 1, tp = 1, pp = 1, chunks = 1;
   bool sequence_parallel = true;
   int zero = 1;
+  int ep = 1;
   std::string name() const;
 };
 void PrintTo(const Layout& layout, std::ostream* out);

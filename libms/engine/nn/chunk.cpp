@@ -120,8 +120,8 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     layer.out_bias = bind.optional(p + "attn.out.bias");
     const std::string up = p + (shape.model->gated() ? "mlp.gate" : "mlp.up");
     if (shape.has_experts()) {
-      const std::string first = expert_prefix(p + "mlp.", 0),
-                        last = expert_prefix(p + "mlp.", shape.model->experts - 1);
+      const std::int64_t held = shape.own_experts(), begin = shape.ep_rank * held;
+      const std::string first = expert_prefix(p + "mlp.", begin), last = expert_prefix(p + "mlp.", begin + held - 1);
       layer.router = bind.weight(p + "mlp.router.weight");
       layer.shared_up = bind.optional(p + "mlp.shared.gate.weight", p + "mlp.shared.up.weight");
       layer.shared_down = bind.optional(p + "mlp.shared.down.weight");

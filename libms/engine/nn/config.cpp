@@ -25,6 +25,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
       refuse("model.experts_per_token", fmt::format("model.experts_per_token = {} is above model.experts = {}",
                                                     model.experts_per_token, model.experts));
     }
+    divides("model.experts", model.experts, mesh.ep, "mesh.ep");
     if (model.shared_expert_gate && model.shared_experts == 0)
       refuse("model.shared_expert_gate", "model.shared_expert_gate needs model.shared_experts");
     if (model.is_gpt() || model.parallel_block || model.mlp_bias) {
@@ -32,6 +33,8 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
              "model.experts needs model.family = \"llama\", model.parallel_block = false and model.mlp_bias = false");
     }
   }
+  if (mesh.ep > 1 && model.experts == 0) refuse("mesh.ep", "mesh.ep shares experts, and model.experts is 0");
+  divides("mesh.dp", mesh.dp, mesh.ep, "mesh.ep");
   if (mesh.sequence_parallel && microbatch * model.seq % mesh.tp != 0) {
     refuse("model.seq",
            fmt::format("sequence_parallel splits train.microbatch x model.seq = {} x {} tokens over mesh.tp = {},"

@@ -110,6 +110,9 @@ struct LayerScratch {
   Tensor dact;       // [T,F]; unused if the matmul is fused with the GELU's gradient
   // Rows by slot that go into experts and that come out, or their gradients, [T k,H]; dweights [1,T k]; counts [n,E].
   Tensor slots_in, slots_out, dweights, counts;
+  // [ep T,H], of all tokens that the rank routes, if shape.ep is above 1: n2 and the gradient of the layer's output,
+  // gathered over ep, and what is reduced over it.
+  Tensor routed, routed_dout, routed_partial;
   Tensor dshared_act, dshared_weights;  // like SharedExperts::act and its gate's weights
   Tensor dattn;                         // [T,A]
   Tensor delta;                         // [batch*heads, seq]

@@ -47,7 +47,7 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   grads.dmid = splits ? take(shape.model->hidden) : dout;
   const bool in_place = !shape.model->gated() && !shape.joins_gelu() && !splits;
   grads.dup = in_place ? dact : arena.take(shape.dtype, shape.ffn_rows(), shape.up_cols());
-  if (shape.has_experts()) grads.dlogits = take(shape.model->experts);
+  if (shape.has_experts()) grads.dlogits = arena.take(shape.dtype, shape.routed_tokens(), shape.model->experts);
   if (shape.shared_cols() > 0) grads.dshared_up = take(2 * shape.shared_cols());
   if (shape.model->shared_expert_gate) grads.dshared_logits = take(1);
   grads.dqkv = take(shape.qkv_cols());
@@ -69,14 +69,14 @@ ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   return amax;
 }
 
-Routing carve_routing(Arena& arena, const Shape& shape, std::int64_t experts, std::int64_t chosen) {
-  const std::int64_t tokens = shape.tokens();
+Routing carve_routing(Arena& arena, std::int64_t tokens, std::int64_t experts, std::int64_t chosen,
+                      std::int64_t with_slots) {
   return {.logits = arena.take(DType::f32, tokens, experts),
           .experts = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
           .slots = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
           .tokens = arena.take(DType::i32, 1, tokens * chosen),
           .weights = arena.take(DType::f32, 1, tokens * chosen),
-          .offsets = arena.take(DType::i32, 1, experts + 1)};
+          .offsets = arena.take(DType::i32, 1, with_slots + 1)};
 }
 
 void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
@@ -135,7 +135,12 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.dweights = arena.take(DType::f32, 1, shape.ffn_rows());
     if (shape.shared_cols() > 0) scratch.dshared_act = arena.take(dtype, tokens, shape.shared_cols());
     if (shape.model->shared_expert_gate) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
-    scratch.counts = arena.take(DType::f32, shape.balances_sequences ? shape.batch : 1, shape.model->experts);
+    scratch.counts =
+        arena.take(DType::f32, shape.ep * (shape.balances_sequences ? shape.batch : 1), shape.model->experts);
+    if (shape.ep > 1) {
+      for (Tensor* all : {&scratch.routed, &scratch.routed_dout, &scratch.routed_partial})
+        *all = arena.take(dtype, shape.routed_tokens(), hidden);
+    }
   }
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
@@ -161,8 +166,9 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   if (keep_cheap) acts.n1 = slot.take(dtype, rows, hidden);
   if (keep_cheap) acts.act = slot.take(dtype, shape.ffn_rows(), shape.ffn_cols());
   if (shape.has_experts()) {
-    acts.routing = carve_routing(slot, shape, shape.model->experts, shape.model->experts_per_token);
-    if (shape.model->shared_expert_gate) acts.shared.gate = carve_routing(slot, shape, 1, 1);
+    acts.routing = carve_routing(slot, shape.routed_tokens(), shape.model->experts, shape.model->experts_per_token,
+                                 shape.own_experts());
+    if (shape.model->shared_expert_gate) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);
   }
   if (keep_cheap && shape.shared_cols() > 0) acts.shared.act = slot.take(dtype, tokens, shape.shared_cols());
   if (keep_cheap) take_normed_heads(slot, shape, acts);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mesh/layers.h"
+#include "mesh/range.h"
 
 namespace ms::nn {
 namespace {
@@ -96,37 +97,45 @@ void norm(SpanBuilder& span, const ModelConfig& model, const std::string& name) 
   span.end_block();
 }
 
-// The matrices into all experts are one block, and so are those out of them: each of a grouped matmul's operands.
-void experts(SpanBuilder& span, const ModelConfig& model, const std::string& prefix, float residual_std) {
+// Outputs that add into the residual stream start smaller (GPT-2).
+float residual_std(const ModelConfig& model) {
+  return static_cast<float>(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
+}
+
+// The matrices into experts are one block, and so are those out of them: each of a grouped matmul's operands.
+void experts(SpanBuilder& span, const ModelConfig& model, const std::string& prefix, const mesh::Range& which) {
   const auto each = [&](auto&& add) {
-    for (std::int64_t e = 0; e < model.experts; ++e) add(expert_prefix(prefix, e));
+    for (std::int64_t e = which.begin; e < which.end; ++e) add(expert_prefix(prefix, e));
     span.end_block();
   };
-  span.matrix_of_shards(prefix + "router.weight", model.experts, model.hidden);
-  span.end_block();
   each([&](const std::string& expert) {
     span.matrix_by_rows(expert + "gate.weight", model.expert_ffn(), model.hidden);
     span.matrix_by_rows(expert + "up.weight", model.expert_ffn(), model.hidden);
   });
-  if (model.shared_experts > 0) {
-    span.matrix_by_rows(prefix + "shared.gate.weight", model.shared_ffn(), model.hidden);
-    span.matrix_by_rows(prefix + "shared.up.weight", model.shared_ffn(), model.hidden);
-    span.end_block();
-    span.matrix_by_cols(prefix + "shared.down.weight", model.hidden, model.shared_ffn(), residual_std);
-    span.end_block();
-    if (model.shared_expert_gate) span.matrix_of_shards(prefix + "shared.router.weight", 1, model.hidden);
-    span.end_block();
-  }
   each([&](const std::string& expert) {
-    span.matrix_by_cols(expert + "down.weight", model.hidden, model.expert_ffn(), residual_std);
+    span.matrix_by_cols(expert + "down.weight", model.hidden, model.expert_ffn(), residual_std(model));
   });
 }
 
-void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
+void router_and_shared_experts(SpanBuilder& span, const ModelConfig& model, const std::string& prefix) {
+  span.matrix_of_shards(prefix + "router.weight", model.experts, model.hidden);
+  span.end_block();
+  if (model.shared_experts == 0) return;
+  span.matrix_by_rows(prefix + "shared.gate.weight", model.shared_ffn(), model.hidden);
+  span.matrix_by_rows(prefix + "shared.up.weight", model.shared_ffn(), model.hidden);
+  span.end_block();
+  span.matrix_by_cols(prefix + "shared.down.weight", model.hidden, model.shared_ffn(), residual_std(model));
+  span.end_block();
+  if (model.shared_expert_gate) span.matrix_of_shards(prefix + "shared.router.weight", 1, model.hidden);
+  span.end_block();
+}
+
+std::string mlp_prefix(std::int64_t layer) { return fmt::format("layers.{}.mlp.", layer); }
+
+// `ep`: above 1, the experts are not among the layer's parameters.
+void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, int ep) {
   const std::string prefix = "layers." + std::to_string(index) + ".";
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
-  // Outputs that add into the residual stream start smaller (GPT-2).
-  const auto residual_std = static_cast<float>(model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)));
 
   // In a parallel block one matmul reads the input matrices of both branches.
   const bool parallel = model.parallel_block;
@@ -158,14 +167,15 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
     span.vector_of_heads(prefix + "attn.k_norm.weight", model.head_dim());
     span.end_block();
   }
-  span.matrix_by_cols(prefix + "attn.out.weight", hidden, q, residual_std);
+  span.matrix_by_cols(prefix + "attn.out.weight", hidden, q, residual_std(model));
   span.end_block();
   if (model.has_out_bias()) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
   span.end_block();
 
   if (model.experts > 0) {
     norm(span, model, prefix + "norm2");
-    experts(span, model, prefix + "mlp.", residual_std);
+    router_and_shared_experts(span, model, mlp_prefix(index));
+    if (ep == 1) experts(span, model, mlp_prefix(index), {0, model.experts});
     return;
   }
   if (!parallel) {
@@ -175,7 +185,7 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index) {
     if (model.has_mlp_bias()) mlp_in_bias();
     span.end_block();
   }
-  span.matrix_by_cols(prefix + "mlp.down.weight", hidden, model.ffn(), residual_std);
+  span.matrix_by_cols(prefix + "mlp.down.weight", hidden, model.ffn(), residual_std(model));
   span.end_block();
   if (model.has_mlp_bias()) span.replicated_vector(prefix + "mlp.down.bias", hidden, Init::zeros);
   span.end_block();
@@ -200,7 +210,7 @@ ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_ra
 }
 
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
-                                  int chunk, std::int64_t min_span) {
+                                  int chunk, std::int64_t min_span, int ep_rank) {
   const auto std = static_cast<float>(model.init_std);
   const std::string name = "chunk " + std::to_string(chunk);
   const std::int64_t layers = part.layer_end - part.layer_begin;
@@ -222,7 +232,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
     spans.back().counts_in_norm = part.first;
   };
   SpanBuilder one_layer("", mesh.tp, tp_rank, std);
-  layer(one_layer, model, part.layer_begin);
+  layer(one_layer, model, part.layer_begin, mesh.ep);
   const std::int64_t layer_elements = one_layer.finish(1).numel;
   const std::int64_t layers_per_span = (min_span - 1) / layer_elements + 1;
   const std::int64_t layer_spans = std::max<std::int64_t>(layers / layers_per_span, 1);
@@ -244,13 +254,21 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
       if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
       own.end_block();
     }
-    for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i);
+    for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i, mesh.ep);
     if (part.last && index + 1 == layer_spans) {
       norm(own, model, "final_norm");
       if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model, false);
       own.end_block();
     }
     add(own, begin);
+    if (mesh.ep == 1) continue;
+    SpanBuilder of_experts((layer_spans == 1 ? name : name + range) + " experts", mesh.tp, tp_rank, std);
+    const std::int64_t held = model.experts / mesh.ep;
+    for (std::int64_t i = begin; i < end; ++i)
+      experts(of_experts, model, mlp_prefix(part.layer_begin + i), {ep_rank * held, (ep_rank + 1) * held});
+    spans.push_back(of_experts.finish(mesh.edp()));
+    spans.back().place = begin;
+    spans.back().experts = true;
   }
   if (part.last && !model.tied_embeddings && long_vocabulary) {
     SpanBuilder head = vocabulary(name + " head", "head.weight", false);

@@ -47,6 +47,7 @@ struct SpanSpec {
   std::int64_t by_head = 0;
   std::int64_t numel = 0;  // padded to equal parts for dp (mesh::zero_padded)
   bool shared = false;     // on the first and the last stage; the first counts it in norms
+  bool experts = false;    // of mesh.ep: the same on an edp group only, which reduces and gathers it in place of dp
   bool counts_in_norm = true;
 
   const ParamSpec* find(std::string_view name) const;
@@ -61,10 +62,10 @@ struct ChunkPart {
 ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_rank, int chunk, int chunks);
 
 // Returns the spans of a chunk on a tp rank, by place. Splits the layers into equal spans, as many as hold at least
-// `min_span` elements each.
+// `min_span` elements each. With mesh.ep, the experts of such layers that the ep rank holds are a span of their own.
 inline constexpr std::int64_t kOneSpan = std::numeric_limits<std::int64_t>::max();
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
-                                  int chunk, std::int64_t min_span = kOneSpan);
+                                  int chunk, std::int64_t min_span = kOneSpan, int ep_rank = 0);
 
 // Returns what the names of an expert's parameters begin with, `mlp` being that of the layer's MLP.
 std::string expert_prefix(const std::string& mlp, std::int64_t expert);

@@ -30,6 +30,7 @@ struct Shape {
   const ModelConfig* model = nullptr;
   std::int64_t batch = 0;  // sequences in a microbatch
   int tp = 1, tp_rank = 0;
+  int ep = 1, ep_rank = 0;  // ranks that share the experts
   bool sequence_parallel = false;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
@@ -54,8 +55,11 @@ struct Shape {
   std::int64_t ffn_cols() const { return (has_experts() ? model->expert_ffn() : model->ffn()) / tp; }
   std::int64_t shared_cols() const { return model->shared_ffn() / tp; }
   bool has_experts() const { return model->experts > 0; }
+  std::int64_t own_experts() const { return model->experts / ep; }
+  // Tokens that a rank routes: those of all ep ranks.
+  std::int64_t routed_tokens() const { return tokens() * ep; }
   // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h).
-  std::int64_t ffn_rows() const { return has_experts() ? tokens() * model->experts_per_token : tokens(); }
+  std::int64_t ffn_rows() const { return has_experts() ? routed_tokens() * model->experts_per_token : tokens(); }
   // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
   // is slower unless it is free.
   bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }

@@ -88,6 +88,20 @@ Arriving TensorParallel::matmul_all_reduce(const Matmul& matmul) const {
   return issued(matmul.c);
 }
 
+Arriving TensorParallel::gather_routed(const Tensor& x, const Tensor& into) const {
+  if (ep == nullptr) return {x, {}};
+  ep->stream().wait(compute.record());
+  ep->all_gather(into, x);
+  return {into, ep->stream().record()};
+}
+
+Arriving TensorParallel::reduce_routed(const Tensor& routed, const Tensor& own) const {
+  if (ep == nullptr) return {routed, {}};
+  ep->stream().wait(compute.record());
+  ep->reduce_scatter(own, routed);
+  return {own, ep->stream().record()};
+}
+
 Tensor TensorParallel::arrived(const Arriving& arriving) const {
   if (arriving.event) compute.wait(arriving.event);
   return arriving.tensor;

@@ -35,6 +35,7 @@ struct TensorParallel {
   // The backward sets the gradients of matmuls' weights and of biases, and does not add to them: the first one of those
   // that are summed there. Norms and tables always add.
   bool sets_gradients = false;
+  comm::Communicator* ep = nullptr;  // the ranks that share the experts; null if shape.ep is 1
 
   // All of these are collective over the tp group and only issue work. The memory that they write, named `into`,
   // `partial` or `reduced`, or c of a matmul, must not be reused by the caller before the result has been used.
@@ -68,6 +69,10 @@ struct TensorParallel {
   // shares the reduction.
   Arriving matmul_reduce(tensor::Matmul matmul, const Tensor& reduced, bool has_amax = false,
                          const Tensor& sums = {}) const;
+  // All-gathers x[T,n] of every ep rank into `into`[ep T,n], by rank. Returns x itself without ep.
+  Arriving gather_routed(const Tensor& x, const Tensor& into) const;
+  // Reduces partial sums `routed`[ep T,n] over ep to `own`[T,n]. Without ep `own` is `routed`.
+  Arriving reduce_routed(const Tensor& routed, const Tensor& own) const;
   // Makes compute wait for the tensor and returns it.
   Tensor arrived(const Arriving& arriving) const;
   // All-gathers small[1,n] of all tp ranks into all[tp,n].

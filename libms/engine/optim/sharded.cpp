@@ -71,7 +71,6 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       scalars_(scalars),
       updated_(layouts_.size()),
       gathered_(layouts_.size()),
-      buffer_free_(layouts_.size()),
       has_shard_(layouts_.size()) {
   const std::vector<ParamGroup> groups_of_params = parse_groups(config_);
   for (const SpanLayout& layout : layouts_) {
@@ -94,13 +93,14 @@ void ShardedOptimizer::clear(Stream& stream, std::size_t index) const {
     stream.submit(Fill{memory_[index].grads.slice_cols(range.begin, range.size())});
 }
 
-void ShardedOptimizer::before_backward(std::size_t span) {
-  if (buffer_free_[span]) compute_.wait(buffer_free_[span]);
+void ShardedOptimizer::before_backward() {
+  for (const Event& free : buffer_free_)
+    if (free) compute_.wait(free);
 }
 
 void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   const SpanMemory& span = memory_[index];
-  comm::Communicator& dp = groups_.dp;
+  comm::Communicator& dp = replicas(index);
   const bool reduces = dp.size() > 1 || config_.zero == 2;
   if (!reduces && !spoils_) return;
   Stream& stream = dp.stream();
@@ -126,7 +126,7 @@ void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
       }
       clear(stream, index);
       // Chunks share the buffer: the next backward that adds to it waits for this.
-      std::fill(buffer_free_.begin(), buffer_free_.end(), stream.record());
+      buffer_free_[layouts_[index].experts ? 1 : 0] = stream.record();
     }
   }
 }
@@ -186,7 +186,7 @@ void ShardedOptimizer::count_norm(std::size_t index) {
   const SpanLayout& layout = layouts_[index];
   const SpanMemory& span = memory_[index];
   // Each element of the model counts once: replicated ones on tp rank 0, all of it on dp rank 0 where dp has copies.
-  if (!layout.counts_in_norm || (config_.zero == 0 && groups_.dp.rank() != 0)) return;
+  if (!layout.counts_in_norm || (config_.zero == 0 && replicas(index).rank() != 0)) return;
   const mesh::Range counted = intersect(span.own, {groups_.tp.rank() == 0 ? 0 : layout.replicated, layout.numel});
   if (counted.empty()) return;
   compute_.submit(
@@ -258,16 +258,17 @@ std::int64_t ShardedOptimizer::update(std::size_t index, std::int64_t first_sum)
     if (alone) first_sum += kind_.sums;
     first = last + 1;
   }
-  if (config_.zero != 0 && groups_.dp.size() > 1) updated_[index] = compute_.record();
+  if (config_.zero != 0 && replicas(index).size() > 1) updated_[index] = compute_.record();
   return first_sum;
 }
 
 void ShardedOptimizer::gather(std::size_t index) {
   if (!updated_[index]) return;
   const SpanMemory& span = memory_[index];
-  Stream& stream = groups_.dp.stream();
+  comm::Communicator& dp = replicas(index);
+  Stream& stream = dp.stream();
   stream.wait(std::exchange(updated_[index], {}));
-  groups_.dp.all_gather(span.values, span.values.slice_cols(span.own.begin, span.own.size()));
+  dp.all_gather(span.values, span.values.slice_cols(span.own.begin, span.own.size()));
   gathered_[index] = stream.record();
 }
 

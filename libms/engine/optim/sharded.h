@@ -14,6 +14,7 @@
 // ones are collective over the groups they name, in the same order on every member.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct SpanLayout {
   std::int64_t numel = 0;          // a multiple of dp * 64
   std::int64_t replicated = 0;     // [0, replicated): held whole by every tp rank
   std::int64_t partial = 0;        // [0, partial) of these: the gradients are partial sums over tp
+  bool experts = false;            // held by an edp group, which takes the place of dp
   bool shared = false;             // also on another pipeline stage; gradients are summed over that pair
   bool counts_in_norm = true;
   // Where a backward only adds to the gradients: they are cleared before the first one. It sets the others, and what
@@ -75,6 +77,7 @@ struct Groups {
   comm::Communicator& tp;
   comm::Communicator& world;
   comm::Communicator* pair;
+  comm::Communicator* edp = nullptr;  // of spans of experts, if there are such spans
 };
 
 // Returns how many f64 sums over whole parameters the optimizer needs for a span.
@@ -105,13 +108,13 @@ class ShardedOptimizer {
   // Reduces the span's gradients over dp. All ops that add to them (of this microbatch, under zero 2) are issued, and
   // done at `complete`.
   void reduce(std::size_t span, const Event& complete);
-  // The compute stream may add to the span's gradients again after this (zero 2 reuses the buffer).
-  void before_backward(std::size_t span);
+  // The compute stream may add to the gradients again after this (zero 2 reuses the buffer).
+  void before_backward();
   // Clears the scalars and the gradients that backwards add to: a step begins.
   void begin_step();
   // Clears those of a span, once its buffer is free: for a backward of no step.
   void clear_gradients(std::size_t span) {
-    before_backward(span);
+    before_backward();
     clear(compute_, span);
   }
   // The next updates wait for `event`: until then a save reads the state.
@@ -125,10 +128,15 @@ class ShardedOptimizer {
   // The compute stream may read the span's parameters after this.
   void before_use(std::size_t span);
   // The compute stream waits for every reduction and gather issued so far.
-  void settle() { compute_.wait(groups_.dp.stream().record()); }
+  void settle() {
+    compute_.wait(groups_.dp.stream().record());
+    if (groups_.edp != nullptr) compute_.wait(groups_.edp->stream().record());
+  }
 
  private:
   Update update_of(std::size_t span, const mesh::Range& elements, const Rates& rates) const;
+  // Returns the ranks that hold the same parameters.
+  comm::Communicator& replicas(std::size_t span) const { return layouts_[span].experts ? *groups_.edp : groups_.dp; }
   void clear(tensor::Stream& stream, std::size_t span) const;
   void add_shared_gradients(std::size_t span);
   void count_norm(std::size_t span);
@@ -146,8 +154,10 @@ class ShardedOptimizer {
   // By span. The update that made the other ranks' parts stale, which is all that their gather waits for; absent: they
   // are not stale. And that gather; absent: none is under way.
   std::vector<Event> updated_, gathered_;
-  std::vector<Event> buffer_free_;  // by span; zero 2
-  std::vector<bool> has_shard_;     // by span; zero 2: the step's first microbatch has been reduced
+  // The last reductions over dp and over edp, whose streams do not wait for each other, of the buffer that chunks share
+  // under zero 2.
+  std::array<Event, 2> buffer_free_;
+  std::vector<bool> has_shard_;  // by span; zero 2: the step's first microbatch has been reduced
   bool spoils_ = false;
   Event update_after_;
   std::int64_t step_ = 0;  // the step and learning rate of finish_step()

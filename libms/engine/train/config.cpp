@@ -177,6 +177,11 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
+  if (mesh.ep > 1) {
+    if (settings.optim.name == "lamb") add("optim.name", "lamb does not sum over the experts of mesh.ep");
+    if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.ep do not compute the same");
+    if (!settings.checkpoint.memory_dir.empty()) add("checkpoint.memory_dir", "copies in memory do not know mesh.ep");
+  }
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {

@@ -47,11 +47,13 @@ bool splits_backward(const sched::Schedule& schedule) {
 
 }  // namespace
 
-nn::Shape Plan::shape(int tp_rank) const {
+nn::Shape Plan::shape(int tp_rank, int dp_rank) const {
   return {.model = &settings.model,
           .batch = settings.train.microbatch,
           .tp = mesh.tp,
           .tp_rank = tp_rank,
+          .ep = mesh.ep,
+          .ep_rank = dp_rank % mesh.ep,
           .sequence_parallel = settings.mesh.sequence_parallel,
           .dtype = dtype,
           .recompute = nn::recompute_from(settings.train.recompute),
@@ -75,10 +77,10 @@ const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
   return found == ramp.end() ? training : found->second;
 }
 
-std::vector<nn::SpanSpec> Plan::spans(int pp_rank, int tp_rank, int chunk) const {
+std::vector<nn::SpanSpec> Plan::spans(int pp_rank, int tp_rank, int chunk, int dp_rank) const {
   const std::int64_t bytes = tensor::size_of(optim::grads_dtype(settings.optim));  // of a gradient
   const std::int64_t message = std::max<std::int64_t>(settings.overlap.dp_message / bytes, 1);
-  return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message);
+  return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message, dp_rank % mesh.ep);
 }
 
 cost::ModelShape Plan::model_shape() const {
@@ -116,7 +118,7 @@ std::int64_t rows_of(const Settings& settings) { return settings.mesh.dp * setti
 Plan forward_plan(const Settings& settings, int world) {
   Plan plan;
   plan.settings = settings;
-  plan.mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world);
+  plan.mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world, settings.mesh.ep);
   plan.chunks = static_cast<int>(settings.mesh.chunks);
   plan.batch = batch_of(settings);
   plan.microbatches = static_cast<int>(settings.train.global_batch / rows_of(settings));

@@ -32,9 +32,9 @@ struct Plan {
   bool caches = false;                           // keeps keys and values: only Engine::next_token() computes anything
 
   // Points into this plan: it must stay where it is.
-  nn::Shape shape(int tp_rank) const;
+  nn::Shape shape(int tp_rank, int dp_rank = 0) const;
   nn::ChunkPart part(int pp_rank, int chunk) const;
-  std::vector<nn::SpanSpec> spans(int pp_rank, int tp_rank, int chunk) const;
+  std::vector<nn::SpanSpec> spans(int pp_rank, int tp_rank, int chunk, int dp_rank = 0) const;
   bool holds_head(int pp_rank) const { return pp_rank == mesh.pp - 1; }
   // Whether the ranks of a stage take tokens: the first embeds them, the last has their targets, and all mask
   // attention by where documents begin.

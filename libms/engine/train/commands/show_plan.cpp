@@ -153,9 +153,11 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   line("parameters",
        fmt::format("{} ({}){}", parameters.total, count(parameters.total),
                    s.model.experts > 0 ? fmt::format(", of which a token passes {}", count(parameters.active)) : ""));
-  line("mesh", fmt::format("{}: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}", plural(plan.mesh.size(), "rank"),
-                           plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
-                           s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : ""));
+  line("mesh",
+       fmt::format("{}: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}{}", plural(plan.mesh.size(), "rank"),
+                   plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
+                   s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : "",
+                   plan.mesh.ep > 1 ? fmt::format(", ep {} of dp", plan.mesh.ep) : ""));
   line("batch",
        fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step{}",
                    s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step(),

@@ -67,10 +67,11 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
       spans.push_back(chunk.spans[i]);
     }
   }
-  optimizer_.emplace(plan.settings.optim, std::move(layouts), std::move(spans), compute(),
-                     optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get()},
-                     tensors_.scalars);
-  executor_.emplace(plan, at_, plan.shape(at_.tp), tensors_, compute(), groups_, *optimizer_);
+  optimizer_.emplace(
+      plan.settings.optim, std::move(layouts), std::move(spans), compute(),
+      optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get(), groups_.edp.get()},
+      tensors_.scalars);
+  executor_.emplace(plan, at_, plan.shape(at_.tp, at_.dp), tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.expert_loads) expert_loads_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.rotary) compute().submit(nn::rotary_table(tensors_.rotary, plan.settings.model));
@@ -281,7 +282,8 @@ void Engine::share_state() {
     for (std::size_t s = 0; s < chunk.specs.size(); ++s) {
       const nn::SpanSpec& spec = chunk.specs[s];
       const optim::SpanMemory& span = chunk.spans[s];
-      const mesh::Range share = share_of(spec.numel, plan_, at_);
+      const mesh::Range share = share_of(spec, plan_, at_);
+      comm::Communicator& replicas = spec.experts ? *groups_.edp : *groups_.dp;
       const std::int64_t replicated = std::clamp<std::int64_t>(spec.replicated - share.begin, 0, share.size());
       std::vector<Tensor> held{span.values, span.master};
       held.insert(held.end(), span.states.begin(), span.states.end());
@@ -294,8 +296,8 @@ void Engine::share_state() {
         }
         if (spec.shared) then(*groups_.embedding, [&](comm::Communicator& pair) { pair.broadcast(mine, 0); });
         // Parameters always; the rest where every dp rank holds all of it.
-        if (mesh.dp > 1 && all.cols == spec.numel) {
-          then(*groups_.dp, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
+        if (replicas.size() > 1 && all.cols == spec.numel) {
+          then(replicas, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
         }
       }
     }

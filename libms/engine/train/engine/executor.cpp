@@ -140,7 +140,8 @@ nn::TensorParallel Executor::tensor_parallel() const {
           .shape = shape_,
           .overlap = plan_.settings.overlap.tp,
           .ring = ring_ ? &*ring_ : nullptr,
-          .fp8 = shape_.fp8};
+          .fp8 = shape_.fp8,
+          .ep = groups_.ep.get()};
 }
 
 std::size_t Executor::first_span(int chunk) const {
@@ -268,7 +269,7 @@ void Executor::backward(const Row& row, Mode mode, double loss_scale) {
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
   nn::TensorParallel on = tensor_parallel();
   on.sets_gradients = sets_gradients(row);
-  for (std::size_t i = 0; i < state.complete.size(); ++i) optimizer_.before_backward(first_span(row.chunk) + i);
+  optimizer_.before_backward();
   const auto after = [&](std::int64_t place) { complete(row.chunk, place); };
   if (row.action == Action::backward_weight) {
     const tensor::Section section(compute_, trace::Kind::backward_weight);

@@ -38,6 +38,10 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
   std::vector<Opening> all{{groups.world(), kNarrow, false, &world},
                            {groups.along(mesh::Axis::tp, rank), kWide, false, &tp},
                            {groups.along(mesh::Axis::dp, rank), kWide, false, &dp}};
+  if (plan.mesh.ep > 1) {
+    all.push_back({groups.along(mesh::Axis::ep, rank), kWide, false, &ep});
+    all.push_back({groups.along(mesh::Axis::edp, rank), kWide, false, &edp});
+  }
   for (int c = 0; c < mesh::kChannels; ++c) {
     if (const auto spec = groups.channel(static_cast<mesh::Channel>(c), rank))
       all.push_back({*spec, kPipeline, true, &channels[static_cast<std::size_t>(c)]});
@@ -63,7 +67,7 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
 }
 
 void RankGroups::register_memory(const tensor::Memory& memory) {
-  for (const auto* one : {&tp, &dp, &ring_out, &ring_in})
+  for (const auto* one : {&tp, &dp, &ep, &edp, &ring_out, &ring_in})
     if (*one) (*one)->register_memory(memory);
   for (const auto& channel : channels)
     if (channel) channel->register_memory(memory);

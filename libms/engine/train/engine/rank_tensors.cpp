@@ -18,6 +18,7 @@ optim::SpanLayout layout_of(const nn::SpanSpec& spec, const Plan& plan) {
   layout.numel = spec.numel;
   layout.replicated = spec.replicated;
   layout.partial = plan.settings.mesh.sequence_parallel ? spec.replicated : spec.by_head;
+  layout.experts = spec.experts;
   layout.shared = spec.shared;
   layout.counts_in_norm = spec.counts_in_norm;
   if (!plan.sets_gradients()) {
@@ -138,7 +139,7 @@ void carve_activations(Arena& arena, const Plan& plan, const mesh::Coord& at, co
 
 nn::Shape window_shape(const Plan& plan, const mesh::Coord& at, std::int64_t first, std::int64_t rows) {
   MS_ASSERT(plan.caches && !plan.settings.mesh.sequence_parallel, "a window of tokens without keys and values");
-  nn::Shape shape = plan.shape(at.tp);
+  nn::Shape shape = plan.shape(at.tp, at.dp);
   shape.batch = 1, shape.first = first, shape.rows = rows;
   return shape;
 }
@@ -153,7 +154,7 @@ RankTensors carve_window(const Plan& plan, const mesh::Coord& at, const RankTens
 }
 
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
-  const nn::Shape shape = plan.shape(at.tp);
+  const nn::Shape shape = plan.shape(at.tp, at.dp);
   const bool shares_gradients = plan.settings.optim.zero == 2 && !plan.inference;
   const auto layout = [&](const nn::SpanSpec& spec) { return layout_of(spec, plan); };
   Tally tally(arena, memory);
@@ -164,7 +165,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   std::int64_t shared_elements = 0, parameter_sums = 0;
   for (int c = 0; c < plan.chunks; ++c) {
     ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
-    chunk.specs = plan.spans(at.pp, at.tp, c);
+    chunk.specs = plan.spans(at.pp, at.tp, c, at.dp);
     std::int64_t elements = 0;
     for (const nn::SpanSpec& spec : chunk.specs) {
       elements += spec.numel;
@@ -184,8 +185,10 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
       }
       const Tensor grads = shares_gradients ? shared.slice_cols(offset, spec.numel) : Tensor{};
       offset += spec.numel;
+      const int replicas = spec.experts ? plan.mesh.edp() : plan.mesh.dp;
+      const int index = spec.experts ? at.dp / plan.mesh.ep : at.dp;
       chunk.spans.push_back(
-          optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype, plan.mesh.dp, at.dp, grads));
+          optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype, replicas, index, grads));
     }
   }
   tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
@@ -231,7 +234,8 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   const nn::ModelConfig& model = plan.settings.model;
   if (model.experts > 0 && plan.settings.metrics.expert_load_every > 0 && !plan.inference) {
     rank.expert_loads = arena.take(DType::f64, 1, model.layers * model.experts);
-    for (int c = 0; c < plan.chunks && at.tp == 0; ++c) {  // every tp rank routes the same tokens
+    // All ranks of tp and ep route the same tokens.
+    for (int c = 0; c < plan.chunks && at.tp == 0 && shape.ep_rank == 0; ++c) {
       const nn::ChunkPart part = plan.part(at.pp, c);
       for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
         rank.chunks[static_cast<std::size_t>(c)].loads.push_back(arena.take(DType::f32, 1, model.experts));

@@ -8,9 +8,11 @@ using ckpt::State;
 using tensor::DType;
 using tensor::Tensor;
 
-mesh::Range share_of(std::int64_t numel, const Plan& plan, const mesh::Coord& at) {
-  const std::int64_t part = numel / plan.mesh.dp;  // spans are padded to equal parts
-  return {part * at.dp, part * (at.dp + 1)};
+mesh::Range share_of(const nn::SpanSpec& span, const Plan& plan, const mesh::Coord& at) {
+  const int replicas = span.experts ? plan.mesh.edp() : plan.mesh.dp;
+  const int index = span.experts ? at.dp / plan.mesh.ep : at.dp;
+  const std::int64_t part = span.numel / replicas;  // spans are padded to equal parts
+  return {part * index, part * (index + 1)};
 }
 
 namespace {
@@ -21,7 +23,7 @@ void for_each_slice(const std::vector<nn::SpanSpec>& specs, const Plan& plan, co
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const nn::SpanSpec& spec = specs[s];
     if (spec.shared && !spec.counts_in_norm) continue;
-    const mesh::Range share = share_of(spec.numel, plan, at);
+    const mesh::Range share = share_of(spec, plan, at);
     for (const nn::ParamSpec& param : spec.params) {
       if (param.shard.replicated && at.tp != 0) continue;
       const mesh::Range range{std::max(share.begin, param.offset), std::min(share.end, param.offset + param.numel())};
@@ -53,7 +55,7 @@ DType dtype_of(const Plan& plan, State state) { return state == State::weight ? 
 std::vector<ckpt::Piece> saved_pieces(const Plan& plan, const mesh::Coord& at) {
   std::vector<ckpt::Piece> pieces;
   for (int c = 0; c < plan.chunks; ++c) {
-    const std::vector<nn::SpanSpec> specs = plan.spans(at.pp, at.tp, c);
+    const std::vector<nn::SpanSpec> specs = plan.spans(at.pp, at.tp, c, at.dp);
     for (const State state : states_of(plan)) {
       for_each_slice(specs, plan, at, [&](std::size_t, std::int64_t, ckpt::Slice slice) {
         pieces.push_back({state, dtype_of(plan, state), std::move(slice)});

@@ -33,6 +33,6 @@ std::vector<HeldGradient> held_gradients(const Plan& plan, const mesh::Coord& at
 std::vector<ckpt::Slice> model_parameters(const nn::ModelConfig& model);
 
 // The part of a span that a dp rank answers for.
-mesh::Range share_of(std::int64_t numel, const Plan& plan, const mesh::Coord& at);
+mesh::Range share_of(const nn::SpanSpec& span, const Plan& plan, const mesh::Coord& at);
 
 }  // namespace ms::train
