@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/utf8.h"
 
 namespace ms::data {
 namespace {
@@ -48,25 +49,6 @@ bool is_number(std::string_view token) {
   return at == token.size();
 }
 
-void append_utf8(std::uint32_t code, std::string& text) {
-  const auto put = [&](std::uint32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xc0 | code >> 6);
-    put(0x80 | (code & 0x3f));
-  } else if (code < 0x10000) {
-    put(0xe0 | code >> 12);
-    put(0x80 | (code >> 6 & 0x3f));
-    put(0x80 | (code & 0x3f));
-  } else {
-    put(0xf0 | code >> 18);
-    put(0x80 | (code >> 12 & 0x3f));
-    put(0x80 | (code >> 6 & 0x3f));
-    put(0x80 | (code & 0x3f));
-  }
-}
-
 // The number of four hexadecimal digits; nullopt where they are none.
 std::optional<std::uint32_t> hex4(std::string_view digits) {
   if (digits.size() < 4) return std::nullopt;
@@ -91,11 +73,11 @@ std::size_t append_escaped(std::string_view rest, std::string& text) {
   if (is_high(*code) && rest.substr(4).starts_with("\\u")) {
     const std::optional<std::uint32_t> low = hex4(rest.substr(6));
     if (low && is_low(*low)) {
-      append_utf8(0x10000 + ((*code - 0xd800) << 10) + (*low - 0xdc00), text);
+      append_utf8(text, 0x10000 + ((*code - 0xd800) << 10) + (*low - 0xdc00));
       return 10;
     }
   }
-  append_utf8(is_high(*code) || is_low(*code) ? kReplacement : *code, text);
+  append_utf8(text, is_high(*code) || is_low(*code) ? kReplacement : *code);
   return 4;
 }
 
