@@ -31,7 +31,7 @@ class Trie {
  private:
   // The nodes, the root first; the children of a node stand together, in the order of the nodes.
   std::vector<unsigned char> bytes_;     // the last one of the text
-  std::vector<std::int32_t> values_;     // -1: none of the texts ends here
+  std::vector<std::int32_t> values_;     // -1: no text ends here
   std::vector<std::uint32_t> children_;  // the first one; that of the next node is the end
 };
 

@@ -25,7 +25,7 @@ class Unigram {
     std::vector<Node> best_;
   };
 
-  // `unknown` is the token of characters that none of `vocab` begins with; `fallback` are the tokens of single bytes,
+  // `unknown` is the token of characters that no token begins with; `fallback` are the tokens of single bytes,
   // which stand for them if all of them are there (-1: it is not).
   Unigram(const std::vector<std::string>& vocab, std::vector<double> scores, std::int32_t unknown,
           const std::array<std::int32_t, 256>& fallback);

@@ -62,7 +62,7 @@ CpuIsa machine_isa() {
 CpuIsa isa_within(CpuIsa limit) {
   const CpuIsa isa = std::min(limit, machine_isa());
 #if defined(__x86_64__) && !defined(MS_ONE_ISA)
-  // Intel's processors have tiles for bf16: where they may not be used, dot products of pairs run at half the rate of
+  // Intel's processors have tiles for bf16: where they may not be used, their dot product runs at half the rate of
   // f32 (Emerald Rapids: 160 GFLOP/s of two cores, f32 300).
   if (isa == CpuIsa::avx512_bf16 && limit == CpuIsa::amx_bf16 && __builtin_cpu_is("intel")) return CpuIsa::avx512;
 #endif
