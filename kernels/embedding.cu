@@ -1,8 +1,7 @@
 // Embeddings: row lookup, and its gradient. Tokens are sorted so that each row of the table has one owner, which adds
 // in the order of t.
 #include <algorithm>
-#include <cub/device/device_radix_sort.cuh>
-
+#include "sort.cuh"
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -104,24 +103,6 @@ __global__ void __launch_bounds__(kThreads)
   }
   store_floats(to, sum);
 }
-
-template <class T, class F>
-void by_lanes(bool aligned, F&& f) {
-  if (aligned) {
-    f.template operator()<kLanes<T, true>>();
-  } else {
-    f.template operator()<1>();
-  }
-}
-
-std::size_t sort_bytes(std::int64_t tokens) {
-  std::size_t bytes = 0;
-  const std::int32_t* in = nullptr;
-  std::int32_t* out = nullptr;
-  cub::DeviceRadixSort::SortPairs(nullptr, bytes, in, out, in, out, static_cast<int>(tokens));
-  return bytes;
-}
-std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 

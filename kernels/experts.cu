@@ -1,7 +1,6 @@
 // Mixture of experts: the router's choice and its gradient, the slots of tokens, and rows by slot. A warp owns a token,
 // or a pair of an expert and a part of the tokens.
-#include <cub/device/device_radix_sort.cuh>
-
+#include "sort.cuh"
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -204,24 +203,6 @@ __global__ void __launch_bounds__(kThreads) factors_kernel(float* dfactors, cons
   sum = warp_sum(sum);
   if (lane() == 0) dfactors[row] = sum;
 }
-
-template <class T, class F>
-void by_lanes(bool aligned, F&& f) {
-  if (aligned) {
-    f.template operator()<kLanes<T, true>>();
-  } else {
-    f.template operator()<1>();
-  }
-}
-
-std::size_t sort_bytes(std::int64_t pairs) {
-  std::size_t bytes = 0;
-  const std::int32_t* in = nullptr;
-  std::int32_t* out = nullptr;
-  cub::DeviceRadixSort::SortPairs(nullptr, bytes, in, out, in, out, static_cast<int>(pairs));
-  return bytes;
-}
-std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 

@@ -202,6 +202,16 @@ void by_type_or_f64(Type type, F&& f) {
   }
 }
 
+// Calls f with the lanes of a vector: of 16 bytes, or of one element.
+template <class T, class F>
+void by_lanes(bool aligned, F&& f) {
+  if (aligned) {
+    f.template operator()<kLanes<T, true>>();
+  } else {
+    f.template operator()<1>();
+  }
+}
+
 // Launches without dynamic shared memory; arguments are converted to the kernel's parameter types. With no blocks,
 // because there are no rows, it does nothing.
 template <class... Parameters, class... Arguments>

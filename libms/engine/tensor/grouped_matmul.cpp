@@ -1,8 +1,8 @@
 // Grouped matmuls on the CPU: one matmul after the other, each on the whole team.
 //
-// oneDNN compiles a kernel for each number of rows or terms, and the experts of every step have other ones: where one
-// of our own kernels does not compute a form, rows go in blocks of a fixed size, and the rest, and terms, are filled up
-// with zeros to a multiple. Zeros change no bits.
+// oneDNN compiles a kernel for each number of rows, and the experts of every step have other ones: where one of our own
+// kernels does not compute a form, which all do of weights' gradients, rows go in blocks of a fixed size, and the rest
+// is filled up with zeros to a multiple.
 #include <algorithm>
 
 #include "tensor/cpu/kernels.h"
@@ -13,7 +13,7 @@
 namespace ms::tensor {
 namespace {
 
-constexpr std::int64_t kBlockRows = 256, kMultiple = 32, kTerms = 256;
+constexpr std::int64_t kBlockRows = 256, kMultiple = 32;
 
 class FilledUp {
  public:
@@ -36,14 +36,6 @@ class FilledUp {
 std::int64_t up_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 void run_in_blocks(MatmulCache& matmuls, const Matmul& op) {
-  if (op.transpose_a) {
-    const std::int64_t terms = up_to(op.a.rows, kTerms);
-    const FilledUp a(op.a, terms), b(op.b, terms);
-    a.take(op.a), b.take(op.b);
-    Matmul whole = op;
-    whole.a = a.tensor, whole.b = b.tensor;
-    return matmuls.run(whole);
-  }
   Matmul block = op;
   for (std::int64_t row = 0; row < op.c.rows; row += kBlockRows) {
     const std::int64_t rows = std::min(kBlockRows, op.c.rows - row);
