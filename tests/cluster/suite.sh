@@ -6,4 +6,4 @@ set -euo pipefail
 if ! command -v bats >/dev/null; then echo "there is no bats" && exit 77; fi
 CLUSTER_BUILD=$(realpath "$2")
 export CLUSTER_BUILD
-exec bats "$1"
+exec bats --timing "$1"
