@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <thread>
 #include <tuple>
@@ -135,18 +134,6 @@ int kill_tasks(const Sysroot& root, int job, int attempt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return count;
-}
-
-ThreadTimes thread_times(const Sysroot& root, int pid) {
-  ThreadTimes times;
-  const std::string directory = fmt::format("/proc/{}/task", pid);
-  for (const std::string& name : root.list(directory)) {
-    std::istringstream text(root.read(fmt::format("{}/{}/schedstat", directory, name)).value_or(""));
-    ThreadTime time;
-    if (const std::optional<int> thread = to_number<int>(name); thread && text >> time.ran_ns >> time.waited_ns)
-      times[*thread] = time;
-  }
-  return times;
 }
 
 double processors_of(const ThreadTimes& before, const ThreadTimes& after, double seconds) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/sysroot.h"
+#include "base/thread_times.h"
 #include "driver/wire.h"
 #include "watch/stacks.h"
 
@@ -35,12 +35,6 @@ std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string
 std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt);
 // Sends SIGKILL to all of them and to those that they start meanwhile; returns how many there were.
 int kill_tasks(const Sysroot& root, int job, int attempt);
-// Nanoseconds for which each thread of a process, by number, has had a processor and has waited for one.
-struct ThreadTime {
-  std::int64_t ran_ns = 0, waited_ns = 0;
-};
-using ThreadTimes = std::map<int, ThreadTime>;
-ThreadTimes thread_times(const Sysroot& root, int pid);
 // Returns how many processors a process took in the time in which its threads did not wait for one: others on a busy
 // machine do not make it look idle. Negative: a thread has waited all the time, so what it does is not known.
 double processors_of(const ThreadTimes& before, const ThreadTimes& after, double seconds);

@@ -1,5 +1,7 @@
 #include "fabric/rank_part.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread_times.h"
 #include "comm/nccl_plugin.h"
 #include "fabric/staged.h"
 
@@ -88,10 +91,12 @@ class RankPart::Impl {
     open_ways(round, spec);
     const Time::time_point begin = Time::now();
     if (spec.pings > 0) {
+      const ThreadTimes before = thread_times(Sysroot(), ::getpid());
       for (const auto& [a, b] : round) {
         if (rank_of(a) == world_.rank()) ping(rank_of(b), spec, seen);
         if (rank_of(b) == world_.rank()) answer(rank_of(a), spec);
       }
+      seen.cpu_wait_s = longest_wait_s(before, thread_times(Sysroot(), ::getpid()));
     }
     if (spec.seconds > 0) {
       std::vector<Phase> phases(spec.back && !spec.both_at_once ? 2 : 1);
@@ -203,6 +208,7 @@ class RankPart::Impl {
       out_stream_->synchronize();
       if (last) break;
     }
+    seen.pings = static_cast<double>(us.size());
     std::ranges::sort(us);
     seen.least_us = us.front();
     seen.p50_us = us[us.size() / 2];

@@ -27,6 +27,7 @@ static_assert(std::is_trivially_copyable_v<Order>);
 // A rank's measurements in a round: the latency, as the first of a pair, and the incoming bandwidth of each phase.
 struct Seen {
   double least_us = -1, p50_us = -1, p99_us = -1;
+  double pings = 0, cpu_wait_s = 0;  // round trips, as the first of a pair; waiting for a CPU meanwhile, as either
   double gbps[2] = {-1, -1};
   double seconds = 0;
 };

@@ -106,6 +106,7 @@ std::vector<PairResult> RankWorkers::test(const Round& round, const PairSpec& sp
       result.least_us = a.least_us;
       result.p50_us = a.p50_us;
       result.p99_us = a.p99_us;
+      if (a.pings > 0) result.cpu_wait_us = (a.cpu_wait_s + b.cpu_wait_s) * 1e6 / 2 / a.pings;
       result.there.gbps = b.gbps[0];
       if (spec.back) result.back.gbps = a.gbps[spec.both_at_once ? 0 : 1];
       result.seconds = a.seconds;

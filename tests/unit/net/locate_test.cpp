@@ -201,6 +201,24 @@ TEST(Locate, ABadMomentOfANodeOfFewIsForgivenToo) {
   EXPECT_THAT(culprits(fabric.locate()), IsEmpty());
 }
 
+// Pings between two processes that shared their CPUs with others are late, however good the network is; a late link is
+// found beside them.
+TEST(Locate, WaitingForACpuIsNoLatency) {
+  FakeFabric fabric(4, 1);
+  fabric.pair_fault = [](PairResult& result) {
+    if (result.a == 0 && result.b == 1) result.least_us = 136, result.cpu_wait_us = 120;
+  };
+  const Locator busy = fabric.locate();
+  EXPECT_THAT(culprits(busy), IsEmpty());
+  EXPECT_EQ(busy.pairs_without_cpu(), 1);
+  fabric.pair_fault = [](PairResult& result) {
+    if (result.a == 0 && result.b == 1) result.least_us = 2000, result.cpu_wait_us = 500;
+  };
+  const Locator late = fabric.locate();
+  EXPECT_THAT(culprits(late), ElementsAre(Culprit{.kind = Kind::link, .a = 0, .b = 1}));
+  EXPECT_EQ(late.pairs_without_cpu(), 0);
+}
+
 // A slow node among four is in half of the pairs, and the pairs that are measured again are its own.
 TEST(Locate, WhatIsMeasuredAgainDoesNotBecomeNormal) {
   FakeFabric fabric(4, 1);

@@ -59,6 +59,7 @@ TEST(Peer, MeasuresAPair) {
     EXPECT_GT(result.least_us, 0);
     EXPECT_LE(result.least_us, result.p50_us);
     EXPECT_LE(result.p50_us, result.p99_us);
+    EXPECT_GE(result.cpu_wait_us, 0);
     for (const Way& way : {result.there, result.back}) {
       EXPECT_GT(way.gbps, 0.01);
       EXPECT_EQ(way.sent, 200);

@@ -17,7 +17,7 @@ TEST(Wire, ReadsWhatItWrites) {
   const TestOrder order{.id = 7, .address = "a", .node = "n2", .spec = {.seconds = 0.25, .bytes = 1 << 20, .flows = 3}};
   EXPECT_EQ(read_order(to_json(order)).spec, order.spec);
   TestAnswer answer;
-  answer.id = 7, answer.text = "a\nb", answer.result.p50_us = 12.5;
+  answer.id = 7, answer.text = "a\nb", answer.result.p50_us = 12.5, answer.result.cpu_wait_us = 0.25;
   answer.result.there = {.gbps = 100, .flow_gbps = {50, 50}, .sent = 8000, .lost = 1};
   answer.result.counts_b.errors = 3;
   EXPECT_EQ(read_answer(to_json(answer)).result, answer.result);

@@ -1,11 +1,14 @@
 #include "net/agents/peer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <random>
 #include <thread>
 
 #include "base/text.h"
+#include "base/thread_times.h"
 #include "link/secret.h"
 #include "net/agents/fields.h"
 #include "net/agents/rdma_pair.h"
@@ -95,11 +98,14 @@ class Session {
   void echo(int pings) {
     std::array<std::byte, kPing> ping;
     const link::PromptReceive promptly(channel_);
+    const ThreadTimes before = thread_times(Sysroot(), ::getpid());
     for (int i = 0; i < pings; ++i) {
       channel_.receive(ping, link::in_seconds(kMost_s));
       channel_.send(ping, link::in_seconds(link::kAnswer_s));
-      if (ping[0] != std::byte{0}) return;  // the last one
+      if (ping[0] != std::byte{0}) break;  // the last one
     }
+    channel_.send_line(std::to_string(longest_wait_s(before, thread_times(Sysroot(), ::getpid()))),
+                       link::in_seconds(link::kAnswer_s));
   }
   void meet(Fields& words) {
     const int port = words.number(1, 65535);
@@ -178,6 +184,7 @@ class Test {
     say(fmt::format("ping {}", spec_.pings + kWarmUp));
     const link::PromptReceive promptly(session_);
     const link::Deadline enough = link::in_seconds(spec_.ping_s);
+    const ThreadTimes before = thread_times(Sysroot(), ::getpid());
     for (int i = 0; i < spec_.pings + kWarmUp; ++i) {
       const bool last = i + 1 == spec_.pings + kWarmUp || link::seconds_until(enough) == 0;
       ping[0] = std::byte(last ? 1 : 0);
@@ -188,6 +195,10 @@ class Test {
         us.push_back(std::chrono::duration<double, std::micro>(Time::now() - begin).count() / 2);
       if (last) break;
     }
+    const double own_wait_s = longest_wait_s(before, thread_times(Sysroot(), ::getpid()));
+    Fields words(session_.receive_line(link::in_seconds(link::kAnswer_s)));
+    const double wait_us = (own_wait_s + words.number(0.0, 1e6)) * 1e6;
+    result_.cpu_wait_us = wait_us / 2 / static_cast<double>(us.size());
     std::ranges::sort(us);
     result_.least_us = us.front();
     result_.p50_us = us[us.size() / 2];

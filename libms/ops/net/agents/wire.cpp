@@ -1,5 +1,7 @@
 #include "net/agents/wire.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/text.h"
 
@@ -134,6 +136,7 @@ std::string to_json(const TestAnswer& a) {
               {"text", a.text},
               {"error", r.error},
               {"us", {r.least_us, r.p50_us, r.p99_us}},
+              {"cpu_wait_us", r.cpu_wait_us},
               {"there", write(r.there)},
               {"back", write(r.back)},
               {"counts", {write(r.counts_a), write(r.counts_b)}},
@@ -160,6 +163,7 @@ TestAnswer read_answer(const std::string& line) {
     r.least_us = us.at(0).get<double>();
     r.p50_us = us.at(1).get<double>();
     r.p99_us = us.at(2).get<double>();
+    r.cpu_wait_us = std::max(json.get<double>("cpu_wait_us"), 0.0);
     r.there = read<Way>(json.at("there"));
     r.back = read<Way>(json.at("back"));
     for (Way* way : {&r.there, &r.back}) way->unreached = plain_text(way->unreached, kMaxText);

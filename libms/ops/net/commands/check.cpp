@@ -226,6 +226,11 @@ Checked locate(Workers& workers, const CheckOptions& options) {
     checked.remarks.push_back(fmt::format("{} looked bad once, and there were too many to test them again",
                                           plural(static_cast<std::size_t>(pairs), "pair")));
   }
+  if (const int pairs = locator.pairs_without_cpu(); pairs > 0) {
+    checked.remarks.push_back(
+        fmt::format("{} answered late while its processes waited for a CPU: that time is not counted as latency",
+                    plural(static_cast<std::size_t>(pairs), "pair")));
+  }
   checked.results = locator.results();
   return run.finish();
 }

@@ -27,7 +27,7 @@ struct Measured {
   void add(const PairResult& result) {
     if (result.there.gbps >= 0) there.push_back(result.there.gbps);
     if (result.back.gbps >= 0) back.push_back(result.back.gbps);
-    if (result.least_us >= 0) latency_us.push_back(result.least_us);
+    if (result.least_us >= 0) latency_us.push_back(result.network_us());
   }
   // Each way once, however often it was measured: what looks bad is measured again and again.
   void add_to(Values& values) const {
@@ -53,6 +53,10 @@ std::vector<Normal> normal_of(std::span<const PairResult> results, const std::fu
   std::vector<Normal> normal;
   for (const Values& values : apart) normal.push_back((values.gbps.size() < kEnough ? all : values).normal());
   return normal;
+}
+
+double late_us(const Normal& normal, const Thresholds& thresholds) {
+  return std::max(thresholds.latency_times * normal.latency_us, normal.latency_us + thresholds.latency_least_us);
 }
 
 bool tried(const PairResult& result, bool there, Symptom symptom) {
@@ -81,9 +85,7 @@ bool has(const PairResult& result, bool there, Symptom symptom, const Normal& no
       return way.lost >= thresholds.lost_least &&
              static_cast<double>(way.lost) > thresholds.lost * static_cast<double>(way.sent);
     case Symptom::size: return !way.large_pass;
-    case Symptom::latency:
-      return result.least_us >
-             std::max(thresholds.latency_times * normal.latency_us, normal.latency_us + thresholds.latency_least_us);
+    case Symptom::latency: return result.network_us() > late_us(normal, thresholds);
     case Symptom::flap: break;
   }
   return false;

@@ -31,12 +31,14 @@ struct Thresholds {
 // Normal values of this fabric. Quartiles: one bad switch of few is in many pairs, so three quarters may be worse.
 struct Normal {
   double gbps = -1;        // the upper quartile of what ways carry, each in the middle of its measurements
-  double latency_us = -1;  // the lower quartile of the pairs' least latencies, likewise
+  double latency_us = -1;  // the lower quartile of the pairs' network_us(), likewise
 };
 // Returns the normal values by distance (0: below the same switch); `distance` counts from 0. A distance with fewer
 // than eight ways gets the values of all distances together.
 std::vector<Normal> normal_of(std::span<const PairResult> results, const std::function<int(int, int)>& distance);
 
+// Returns the latency above which a pair is late.
+double late_us(const Normal& normal, const Thresholds& thresholds);
 // Returns whether a way (`there`: a to b, else b to a) shows a symptom; false for Symptom::flap.
 bool has(const PairResult& result, bool there, Symptom symptom, const Normal& normal, const Thresholds& thresholds);
 // Returns whether the result measured that symptom at all.

@@ -191,6 +191,17 @@ int Locator::crowded_ways() const {
   return ways;
 }
 
+int Locator::pairs_without_cpu() const {
+  const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return options_.layout.distance(a, b); });
+  std::set<Pair> pairs;
+  for (const PairResult& result : results_) {
+    const Normal& of = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
+    const double late = late_us(of, options_.thresholds);
+    if (result.least_us > late && result.network_us() <= late) pairs.emplace(result.a, result.b);
+  }
+  return static_cast<int>(pairs.size());
+}
+
 std::set<int> Locator::gone() const {
   std::set<int> gone;
   for (const PairResult& result : results_)
@@ -228,7 +239,7 @@ void Locator::measure(Fault& fault) const {
                                       (is_node(c.kind) && result.at_fault == c.a);
     if (!about) continue;
     fault.normal = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
-    if (result.least_us >= 0) latency_us.push_back(result.least_us);
+    if (result.least_us >= 0) latency_us.push_back(result.network_us());
     if (!result.error.empty() && fault.words.empty()) fault.words = result.error;
     for (const bool there : {true, false}) {
       const Way& way = there ? result.there : result.back;

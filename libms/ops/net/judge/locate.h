@@ -54,6 +54,8 @@ class Locator {
   int crowded_ways() const;
   // Returns the number of pairs that were bad once and have not been tested again, for lack of time.
   int undecided_pairs() { return static_cast<int>(doubtful().pairs.size()); }
+  // Returns the number of pairs that were late only while their processes waited for a CPU.
+  int pairs_without_cpu() const;
   int cover_rounds() const { return static_cast<int>(cover_.size()); }
 
  private:

@@ -64,10 +64,14 @@ struct PairResult {
                            // another one than these two, which then ended their test
   bool cut_short = false;  // by an event elsewhere or at an unknown place: the error tells nothing of this pair
   double least_us = -1, p50_us = -1, p99_us = -1;  // half of a round trip; negative: not measured
+  double cpu_wait_us = 0;                          // the mean of what either end waited for a CPU, likewise halved
   Way there, back;                                 // a to b, b to a
   bool at_once = false;                            // streams of both directions were
   NodeCounts counts_a, counts_b;
   double seconds = 0;  // it all took
+  // The latency without what the ends waited for a CPU, which says nothing of the network. The least round trip waited
+  // no more than the mean one: rather too much is taken off than too little.
+  double network_us() const { return std::max(0.0, least_us - cpu_wait_us); }
   bool operator==(const PairResult&) const = default;
 };
 

@@ -63,7 +63,8 @@ std::string as_json(const Checked& checked) {
     Json pair{{"a", checked.nodes[static_cast<std::size_t>(r.a)]}, {"b", checked.nodes[static_cast<std::size_t>(r.b)]}};
     if (checked.layout.known()) pair["distance"] = checked.layout.distance(r.a, r.b);
     if (!r.error.empty()) pair["error"] = r.error;
-    if (r.least_us >= 0) pair["latency_us"] = {{"min", r.least_us}, {"p50", r.p50_us}, {"p99", r.p99_us}};
+    if (r.least_us >= 0)
+      pair["latency_us"] = {{"min", r.least_us}, {"p50", r.p50_us}, {"p99", r.p99_us}, {"cpu_wait", r.cpu_wait_us}};
     pair["there"] = way_json(r.there);
     pair["back"] = way_json(r.back);
     pair["retransmits"] = {r.counts_a.retransmits, r.counts_b.retransmits};

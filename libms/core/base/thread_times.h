@@ -1,0 +1,22 @@
+// CPU time of a process's threads, as the kernel's scheduler counts it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "base/sysroot.h"
+
+namespace ms {
+
+// Nanoseconds for which each thread of a process, by number, has had a processor and has waited for one. Empty where
+// the kernel does not say.
+struct ThreadTime {
+  std::int64_t ran_ns = 0, waited_ns = 0;
+};
+using ThreadTimes = std::map<int, ThreadTime>;
+ThreadTimes thread_times(const Sysroot& root, int pid);
+
+// Returns the seconds between two readings for which the thread that waited longest has waited.
+double longest_wait_s(const ThreadTimes& before, const ThreadTimes& after);
+
+}  // namespace ms
