@@ -110,5 +110,30 @@ TEST(GroupedMatmul, ARowStandsAlone) {
   }
 }
 
+// The second of two ranks holds the last four of eight experts: where its rows lie follows from both ranks' own slots.
+TEST(GroupedMatmul, TakesTheOffsetsOfAllRanks) {
+  constexpr std::int64_t kCounts[2][8] = {{4, 0, 9, 1, 2, 0, 100, 33}, {0, 7, 7, 7, 3, 0, 195, 0}};
+  MatmulCache cache;
+  set_team_threads(1);
+  for (const bool transpose_a : {false, true}) {
+    Memory m;
+    GroupedMatmul op = grouped(m, DType::f32, DType::f32, transpose_a, !transpose_a, false, 24, 40);
+    cache.run(op);
+    const Mat want = read(op.c);
+    op.offsets = m.tensor(DType::i32, 2, 9);
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      std::int64_t sum = 0;
+      for (std::int64_t e = 0; e <= 8; ++e) {
+        put(op.offsets, rank, e, static_cast<double>(sum));
+        if (e < 8) sum += kCounts[rank][e];
+      }
+    }
+    op.rank = 1;
+    for (std::int64_t i = 0; i < op.c.rows; ++i) put(op.c, i, 0, 1e9);
+    cache.run(op);
+    EXPECT_EQ(read(op.c).values, want.values) << transpose_a;
+  }
+}
+
 }  // namespace
 }  // namespace ms::tensor::test

@@ -453,6 +453,7 @@ Tensor Rank::tensor(DType dtype, std::int64_t numel) {
 const std::vector<Body>& conformance_bodies() {
   static const std::vector<Body> bodies{{"reductions", reductions},
                                         {"copies", copies},
+                                        {"rows_of_experts", rows_of_experts},
                                         {"groups_at_once", groups_at_once},
                                         {"channels", channels},
                                         {"events", events},

@@ -47,6 +47,7 @@ struct Body {
   void (*run)(Rank& rank);
 };
 const std::vector<Body>& conformance_bodies();
+void rows_of_experts(Rank& rank);  // one of them
 
 // Returns the error that the stream failed with, if any.
 std::optional<Error> failure_of(tensor::Stream& stream);

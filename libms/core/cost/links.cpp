@@ -52,6 +52,7 @@ Traffic traffic_of(Collective kind, double bytes, int members, const Path& path)
     case Collective::all_reduce: return {2 * others, 2 * ring * path.hop_s};
     case Collective::reduce_scatter:
     case Collective::all_gather: return {others, ring * path.hop_s};
+    case Collective::all_to_all: return {others, path.hop_s};
     case Collective::broadcast: return {bytes, tree * path.hop_s};
     case Collective::point_to_point: return {bytes, path.hop_s};
     case Collective::barrier: return {0, 2 * tree * path.hop_s};

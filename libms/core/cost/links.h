@@ -23,10 +23,19 @@ struct Path {
 // Throws Error("cluster.link", user) where the cluster has no link for a group; `what` names it there.
 Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what);
 
-enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, point_to_point, barrier };
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  point_to_point,
+  barrier
+};
 
 // The load of one collective on `bytes` (the whole, if members hold shards) by `members` ranks: the bytes that each
-// member's link carries, and the latency of the hops in sequence. Collectives run as rings. Barriers, broadcasts and
+// member's link carries, and the latency of the hops in sequence. Collectives run as rings, but for
+// an all-to-all, whose members send to all others at once. Barriers, broadcasts and
 // collectives whose shards are so small that a ring is bound by latency take log2 n hops of a tree instead, all-reduces
 // and barriers twice that.
 struct Traffic {

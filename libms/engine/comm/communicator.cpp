@@ -13,6 +13,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::send: return "send";
     case OpKind::recv: return "recv";
     case OpKind::barrier: return "barrier";
+    case OpKind::all_to_all: return "all_to_all";
   }
   return "operation";
 }
@@ -67,6 +68,19 @@ void Communicator::all_gather(const Tensor& out, const Tensor& in) {
   issue({.kind = OpKind::all_gather, .out = whole, .in = part});
 }
 
+void Communicator::all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back) {
+  MS_ASSERT(out.cols == in.cols && out.dtype == in.dtype && offsets.dtype == tensor::DType::i32 &&
+                offsets.rows == size() && (offsets.cols - 1) % size() == 0,
+            "all_to_all of rows of {} and {}, offsets [{},{}], in group {}", in.cols, out.cols, offsets.rows,
+            offsets.cols, group_.name);
+  issue({.kind = OpKind::all_to_all,
+         .out = checked(out, OpKind::all_to_all),
+         .in = checked(in, OpKind::all_to_all),
+         .offsets = offsets,
+         .goes_back = goes_back,
+         .row_bytes = in.cols * tensor::size_of(in.dtype)});
+}
+
 void Communicator::broadcast(const Tensor& x, int root) {
   MS_ASSERT(root >= 0 && root < size(), "broadcast from member {} of the {} of group {}", root, size(), group_.name);
   const Tensor flat = checked(x, OpKind::broadcast);
@@ -103,6 +117,7 @@ trace::Kind traced_kind(OpKind kind) {
     case OpKind::send: return trace::Kind::send;
     case OpKind::recv: return trace::Kind::recv;
     case OpKind::barrier: return trace::Kind::barrier;
+    case OpKind::all_to_all: return trace::Kind::all_to_all;
   }
   return trace::Kind::other_comm;
 }
@@ -144,6 +159,7 @@ void Communicator::issue(Request request) {
     return;
   }
   if (request.in) stream_.note(tensor::Access::read, request.in);
+  if (request.offsets) stream_.note(tensor::Access::read, request.offsets);
   const bool only_reads = request.kind == OpKind::broadcast && request.root == rank_;
   if (request.kind == OpKind::all_gather && is_part(request.out, request.in, rank_)) {
     // An in-place all-gather does not write this member's part: others may read it meanwhile.

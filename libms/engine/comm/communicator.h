@@ -32,7 +32,7 @@ namespace ms::comm {
 using tensor::ReduceKind;
 using tensor::Tensor;
 
-enum class OpKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send, recv, barrier };
+enum class OpKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, send, recv, barrier, all_to_all };
 std::string_view to_string(OpKind kind);
 
 // One operation of one member, with checked arguments. Tensors are flat; `in` and `out` are the same tensor for
@@ -42,9 +42,17 @@ struct Request {
   Tensor out, in;
   ReduceKind reduce = ReduceKind::sum;
   int root = 0;
+  // Of an all_to_all: Route::offsets of all members, whether rows go back to whom they belong to, and a row's bytes.
+  Tensor offsets = {};
+  bool goes_back = false;
+  std::int64_t row_bytes = 0;
   std::uint64_t sequence = 0;  // number of this operation in this communicator
 
-  std::int64_t size_bytes() const { return std::max(out.size_bytes(), in.size_bytes()); }
+  // An all_to_all's size is that of a member's own rows: where experts are held there is room for those of all members.
+  std::int64_t size_bytes() const {
+    if (kind == OpKind::all_to_all) return std::min(out.size_bytes(), in.size_bytes());
+    return std::max(out.size_bytes(), in.size_bytes());
+  }
 };
 // Returns "all_reduce of 4096 bytes, operation 17 of group dp", for error messages.
 std::string describe(const Request& request, const Group& group);
@@ -80,6 +88,11 @@ class Communicator {
   void reduce_scatter(const Tensor& out, const Tensor& in);
   // Stores member r's `in` in part r of `out`, which has size() parts of in's size. `in` may be part rank() of `out`.
   void all_gather(const Tensor& out, const Tensor& in);
+  // Moves the rows of experts' slots between the members, which share the experts as tensor/expert_slots.h says, where
+  // `offsets` i32 [size(),E+1] is explained: `in` has a member's own rows, `out` receives those of the experts that it
+  // holds, and keeps what is behind them; or, if rows go back, the other way round. `offsets` is the same on all
+  // members, and is read when the operation runs.
+  void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back);
   // Copies x of member `root` to all members.
   void broadcast(const Tensor& x, int root);
   void send(const Tensor& x);  // to the other member of a two-rank group

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "comm/row_pieces.h"
 #include "tensor/cpu_stream.h"
 
 namespace ms::comm {
@@ -97,6 +98,11 @@ class ExchangeTask final : public tensor::AsyncTask {
     if (to_them.numel() > 0) add(TransferKind::send, member, to_them.data, to_them.size_bytes());
   }
 
+  template <class F>
+  void each_piece_between(int sender, int receiver, F&& f) const {
+    each_piece(request_, request_.offsets.as<std::int32_t>(), size_, sender, receiver, std::forward<F>(f));
+  }
+
   void plan_round() const {
     const Tensor &in = request_.in, &out = request_.out;
     switch (request_.kind) {
@@ -121,6 +127,16 @@ class ExchangeTask final : public tensor::AsyncTask {
         } else {
           each_other([&](int k) { add(TransferKind::send, k, in.data, in.size_bytes()); });
         }
+        break;
+      case OpKind::all_to_all:
+        each_other([&](int k) {
+          each_piece_between(k, me_, [&](std::int64_t to, std::int64_t, std::int64_t bytes) {
+            add(TransferKind::recv, k, out.data + to, bytes);
+          });
+          each_piece_between(me_, k, [&](std::int64_t, std::int64_t from, std::int64_t bytes) {
+            add(TransferKind::send, k, in.data + from, bytes);
+          });
+        });
         break;
       case OpKind::send: add(TransferKind::matched_send, 1 - me_, in.data, in.size_bytes()); break;
       case OpKind::recv: add(TransferKind::recv, 1 - me_, out.data, out.size_bytes()); break;
@@ -158,6 +174,11 @@ class ExchangeTask final : public tensor::AsyncTask {
         }
         break;
       }
+      case OpKind::all_to_all:
+        each_piece_between(me_, me_, [&](std::int64_t to, std::int64_t from, std::int64_t bytes) {
+          std::memcpy(request_.out.data + to, request_.in.data + from, static_cast<std::size_t>(bytes));
+        });
+        break;
       default: break;
     }
   }

@@ -25,7 +25,8 @@ inline double bytes_sent(OpKind kind, std::int64_t size_bytes, int members) {
     case OpKind::barrier: return 0;
     case OpKind::all_reduce: return 2 * others;
     case OpKind::reduce_scatter:
-    case OpKind::all_gather: return others;
+    case OpKind::all_gather:
+    case OpKind::all_to_all: return others;  // of the whole that a member sends
     case OpKind::broadcast:
     case OpKind::send:
     case OpKind::recv: return static_cast<double>(size_bytes);

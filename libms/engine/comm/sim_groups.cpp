@@ -57,6 +57,7 @@ cost::Collective collective_of(OpKind kind) {
     case OpKind::all_reduce: return cost::Collective::all_reduce;
     case OpKind::reduce_scatter: return cost::Collective::reduce_scatter;
     case OpKind::all_gather: return cost::Collective::all_gather;
+    case OpKind::all_to_all: return cost::Collective::all_to_all;
     case OpKind::broadcast: return cost::Collective::broadcast;
     case OpKind::send:
     case OpKind::recv: return cost::Collective::point_to_point;

@@ -1,5 +1,7 @@
 #include "comm/thread_rendezvous.h"
 
+#include "comm/row_pieces.h"
+
 namespace ms::comm {
 
 int phases_of(OpKind kind) {
@@ -25,6 +27,17 @@ void run_phase(const Rendezvous& rendezvous, int me, int phase, tensor::PeerMemo
     inputs.reserve(all.size());
     for (const Request& other : all) inputs.push_back(element(other.in, begin));
     memory.reduce(mine.reduce, mine.in.dtype, out, inputs.data(), static_cast<int>(size), count);
+  };
+  const auto take_rows = [&] {
+    std::vector<std::int32_t> offsets(static_cast<std::size_t>(mine.offsets.numel()));
+    memory.read(offsets.data(), mine.offsets.data, mine.offsets.size_bytes());
+    for (int k = 0; k < static_cast<int>(size); ++k) {
+      const Request& theirs = all[static_cast<std::size_t>(k)];
+      each_piece(mine, offsets.data(), static_cast<int>(size), k, me,
+                 [&](std::int64_t to, std::int64_t from, std::int64_t bytes) {
+                   memory.copy(mine.out.data + to, theirs.in.data + from, bytes);
+                 });
+    }
   };
   const auto slice_begin = [&](std::int64_t member) { return mine.out.numel() * member / size; };
   switch (mine.kind) {
@@ -53,6 +66,7 @@ void run_phase(const Rendezvous& rendezvous, int me, int phase, tensor::PeerMemo
         memory.copy(mine.out.data, all[static_cast<std::size_t>(mine.root)].in.data, mine.out.size_bytes());
       }
       break;
+    case OpKind::all_to_all: take_rows(); break;
     case OpKind::recv:
       memory.copy(mine.out.data, all[static_cast<std::size_t>(1 - me)].in.data, mine.out.size_bytes());
       break;
@@ -71,7 +85,8 @@ bool agree(const Request& a, const Request& b) {
     return (a.kind == OpKind::send ? b.kind == OpKind::recv && a.in.dtype == b.out.dtype
                                    : b.kind == OpKind::send && a.out.dtype == b.in.dtype);
   }
-  return a.kind == b.kind && a.out.dtype == b.out.dtype && a.reduce == b.reduce && a.root == b.root;
+  return a.kind == b.kind && a.out.dtype == b.out.dtype && a.reduce == b.reduce && a.root == b.root &&
+         a.goes_back == b.goes_back && a.row_bytes == b.row_bytes;
 }
 
 std::string signature(const Request& request) {

@@ -67,6 +67,9 @@ class CpuStream final : public TaskStream, PeerMemory {
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
+  void read(void* to, const std::byte* from, std::int64_t bytes) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
   void reduce(ReduceKind kind, DType dtype, std::byte* out, const void* const* in, int count, std::int64_t n) override {
     cpu_kernels().reduce(kind, dtype, out, in, count, n);
   }

@@ -79,14 +79,17 @@ struct ExpertCombine {
 //   transpose_b, the forward:   c[S,N] = a[S,K] W[e]^T
 //   neither, the input's gradient: c[S,K] = a[S,N] W[e]
 //   transpose_a, the weights' gradient: c, like W, (+)= a[S,N]^T b[S,K] over the expert's slots; 0 if it has none
+// `offsets` are those of Route; or, where the rows of all ranks' slots are here that belong to the experts of `rank`,
+// those of all ranks (tensor/expert_slots.h).
 // Operands and c have one type, but a weight's gradient may be in f32; sums are in f32. A row's bits do not depend on
 // the other rows.
 struct GroupedMatmul {
   MS_OP("grouped_matmul", matmul)
-  Tensor c, a, b, offsets;
+  Tensor c, a, b, offsets;                                            // offsets [1,E+1], or [ranks,ranks E + 1]
   bool transpose_a = false, transpose_b = false, accumulate = false;  // accumulate: only with transpose_a
+  std::int64_t rank = 0;
   std::int64_t ranks = 1;  // that share the experts: about 1 / ranks of the slots are used, for the cost model
-  std::int64_t experts() const { return offsets.cols - 1; }
+  std::int64_t experts() const { return (offsets.cols - 1) / offsets.rows; }
   std::int64_t slots() const { return a.rows; }
   void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, offsets), f(Access::write, c); }
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor/expert_slots.h"
+
 namespace ms::tensor {
 namespace {
 
@@ -48,7 +50,13 @@ Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const 
 }
 
 Matmul expert_matmul(const GroupedMatmul& op, std::int64_t expert, const std::int32_t* offsets) {
-  const std::int64_t begin = offsets[expert], count = offsets[expert + 1] - begin;
+  std::int64_t begin = offsets[expert], end = offsets[expert + 1];
+  if (op.offsets.rows > 1) {
+    const ExpertSlots slots(offsets, op.offsets.rows, op.offsets.cols - 1);
+    const std::int64_t number = op.rank * slots.held() + expert;
+    begin = slots.first_row(op.rank, number), end = slots.first_row(op.rank, number + 1);
+  }
+  const std::int64_t count = end - begin;
   const auto own = [&](const Tensor& weights) {
     const std::int64_t rows = weights.rows / op.experts();
     return weights.slice_rows(expert * rows, rows);

@@ -37,6 +37,8 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
   virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+  // Copies to the host at once, after everything issued so far.
+  virtual void read(void* to, const std::byte* from, std::int64_t bytes) = 0;
   // out = in[0] + in[1] + ... (or the maximum) of n elements, in this order; bf16 is summed in f32. out may be one of
   // the inputs.
   virtual void reduce(ReduceKind kind, DType dtype, std::byte* out, const void* const* in, int count,

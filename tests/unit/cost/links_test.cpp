@@ -116,6 +116,7 @@ TEST(Traffic, OfARing) {
         {Collective::all_reduce, 2 * steps * part, 2 * steps},  // each of 2 (n - 1) steps passes a part on
         {Collective::reduce_scatter, steps * part, steps},
         {Collective::all_gather, steps * part, steps},
+        {Collective::all_to_all, steps * part, 1},
         {Collective::broadcast, bytes, levels},  // the pipeline fills along a tree, then the whole passes every link
     };
     for (const Case& c : cases) {

@@ -232,7 +232,7 @@ class CudaOps::Impl {
   }
   // cuBLASLt takes sizes from the host: this waits for the router.
   void run(const GroupedMatmul& op, S stream, CudaScratch& scratch) {
-    std::vector<std::int32_t> offsets(static_cast<std::size_t>(op.offsets.cols));
+    std::vector<std::int32_t> offsets(static_cast<std::size_t>(op.offsets.numel()));
     check(cudaMemcpyAsync(offsets.data(), op.offsets.data, static_cast<std::size_t>(op.offsets.size_bytes()),
                           cudaMemcpyDeviceToHost, stream),
           "copying from the GPU");

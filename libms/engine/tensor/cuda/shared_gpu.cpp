@@ -47,6 +47,13 @@ class QueuedStream final : public TaskStream, PeerMemory {
             "copying between ranks");
     });
   }
+  void read(void* to, const std::byte* from, std::int64_t bytes) override {
+    issue([&] {
+      check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, target_.handle()),
+            "copying from the GPU");
+      check(cudaStreamSynchronize(target_.handle()), "waiting for the GPU");
+    });
+  }
   void reduce(ReduceKind kind, DType dtype, std::byte* out, const void* const* in, int count, std::int64_t n) override {
     MS_ASSERT(count <= kernels::kMostInputs, "{} ranks share a GPU", count);
     issue([&] {

@@ -1,0 +1,24 @@
+// The pieces of an all_to_all (communicator.h), which every implementation moves in its own way. Pure.
+#pragma once
+
+#include <utility>
+
+#include "comm/communicator.h"
+#include "tensor/expert_slots.h"
+
+namespace ms::comm {
+
+// Calls f(to, from, bytes) for every piece that member `sender` of `members` has for `receiver`, in the same order
+// wherever it is called: where in the receiver's `out` and in the sender's `in` it begins, in bytes. `offsets`: those
+// of the request, where the host can read them.
+template <class F>
+void each_piece(const Request& request, const std::int32_t* offsets, int members, int sender, int receiver, F&& f) {
+  const tensor::ExpertSlots slots(offsets, members, request.offsets.cols - 1);
+  const int owner = request.goes_back ? receiver : sender, holder = request.goes_back ? sender : receiver;
+  slots.each_part(owner, holder, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
+    if (request.goes_back) std::swap(from, to);
+    f(to * request.row_bytes, from * request.row_bytes, rows * request.row_bytes);
+  });
+}
+
+}  // namespace ms::comm

@@ -1,0 +1,46 @@
+// Where the rows of experts lie when ranks share the experts. Pure.
+//
+// Every one of n ranks has slots of its own for its tokens, by expert (tensor/expert_ops.h), and holds E / n of the
+// experts: rank m those from m E / n on. The rows of an expert's slots, of all ranks, lie where the expert is held:
+// those of its holder's first expert come first, and those of one expert by rank.
+#pragma once
+
+#include <cstdint>
+
+namespace ms::tensor {
+
+class ExpertSlots {
+ public:
+  // `offsets` [ranks,experts+1]: Route::offsets of every rank, which outlives this.
+  ExpertSlots(const std::int32_t* offsets, std::int64_t ranks, std::int64_t experts)
+      : offsets_(offsets), ranks_(ranks), experts_(experts) {}
+
+  std::int64_t ranks() const { return ranks_; }
+  std::int64_t held() const { return experts_ / ranks_; }  // experts of a rank
+  // Returns the first of a rank's own slots for an expert, and how many there are.
+  std::int64_t own(std::int64_t rank, std::int64_t expert) const { return offsets_[rank * (experts_ + 1) + expert]; }
+  std::int64_t count(std::int64_t rank, std::int64_t expert) const { return own(rank, expert + 1) - own(rank, expert); }
+  // Returns the first row that the holder of an expert has for it, or, one expert further, the end of its rows.
+  std::int64_t first_row(std::int64_t holder, std::int64_t expert) const {
+    std::int64_t row = 0;
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) row += own(rank, expert) - own(rank, holder * held());
+    return row;
+  }
+
+  // Calls f(own, row, count) for every expert of `holder` of which `rank` has slots: the first of its own slots,
+  // the first of the holder's rows for them.
+  template <class F>
+  void each_part(std::int64_t rank, std::int64_t holder, F&& f) const {
+    for (std::int64_t expert = holder * held(); expert < (holder + 1) * held(); ++expert) {
+      std::int64_t row = first_row(holder, expert);
+      for (std::int64_t before = 0; before < rank; ++before) row += count(before, expert);
+      if (const std::int64_t rows = count(rank, expert); rows > 0) f(own(rank, expert), row, rows);
+    }
+  }
+
+ private:
+  const std::int32_t* offsets_;
+  std::int64_t ranks_, experts_;
+};
+
+}  // namespace ms::tensor
