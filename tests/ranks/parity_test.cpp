@@ -125,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
                                      Layout{2, 2, 1, 1, false, 1, 2}, Layout{2, 2, 2, 1, true, 1, 2},
                                      Layout{2, 2, 2, 2, true, 1, 2}, Layout{4, 2, 1, 1, true, 2, 2},
                                      Layout{4, 1, 2, 2, true, 2, 4}, Layout{8, 1, 1, 1, true, 1, 4},
-                                     Layout{8, 1, 1, 1, true, 0, 8})),
+                                     Layout{8, 1, 1, 1, true, 0, 8}, Layout{4, 1, 1, 1, true, 2, 4, true},
+                                     Layout{4, 1, 1, 1, true, 1, 2, true}, Layout{2, 2, 2, 2, true, 1, 2, true},
+                                     Layout{4, 2, 1, 1, false, 0, 4, true})),
     parity_name);
 
 // Bits: another pp, number of chunks or schedule changes no bit (untied, no clipping).
@@ -188,26 +190,47 @@ TEST(Bits, RecomputationChangesNothing) {
   }
 }
 
-// Over ep a token's experts are summed by rank; all else, also overlap and what is recomputed, keeps its bits.
+// Overlap and what is recomputed keep their bits, too.
 TEST(Bits, OfExpertsDoNotDependOnThePipelineNorOnRecomputation) {
+  for (const bool gathers : {false, true}) {
+    train::Settings settings = tiny_settings("moe");
+    settings.optim.clip = 0;
+    const Outcome one = run_threads(cut(settings, {4, 1, 1, 1, true, 1, 2, gathers}), 5);
+    const auto expect_same = [&](const Layout& layout) {
+      const Outcome other = run_threads(cut(settings, layout), 5);
+      EXPECT_EQ(one.losses, other.losses) << layout.name();
+      EXPECT_TRUE(same_bits(one.parameters, other.parameters)) << layout.name();
+    };
+    expect_same({4, 1, 2, 2, true, 1, 2, gathers});
+    expect_same({4, 1, 2, 1, true, 1, 2, gathers});
+    settings.mesh.schedule = "zb-h1";
+    expect_same({4, 1, 2, 1, true, 1, 2, gathers});
+    settings.mesh.schedule = "1f1b";
+    settings.train.recompute = "full";
+    expect_same({4, 1, 1, 1, true, 1, 2, gathers});
+    settings.train.recompute = "selective";
+    settings.overlap.dp = !settings.overlap.dp;
+    expect_same({4, 1, 1, 1, true, 1, 2, gathers});
+  }
+}
+
+// Ranks that exchange slots sum a token's experts in one order, whoever holds them: the forward keeps its bits, and so
+// do the gradients of all that is not an expert's. An expert's gradient is one sum over the tokens of all ep ranks
+// instead of one of each rank's. Ranks that gather tokens sum by rank.
+TEST(Bits, OfTheForwardDoNotDependOnWhoHoldsTheExperts) {
   train::Settings settings = tiny_settings("moe");
   settings.optim.clip = 0;
-  const Outcome one = run_threads(cut(settings, {4, 1, 1, 1, true, 1, 2}), 5);
-  const auto expect_same = [&](const Layout& layout) {
-    const Outcome other = run_threads(cut(settings, layout), 5);
-    EXPECT_EQ(one.losses, other.losses) << layout.name();
-    EXPECT_TRUE(same_bits(one.parameters, other.parameters)) << layout.name();
-  };
-  expect_same({4, 1, 2, 2, true, 1, 2});
-  expect_same({4, 1, 2, 1, true, 1, 2});
-  settings.mesh.schedule = "zb-h1";
-  expect_same({4, 1, 2, 1, true, 1, 2});
-  settings.mesh.schedule = "1f1b";
-  settings.train.recompute = "full";
-  expect_same({4, 1, 1, 1, true, 1, 2});
-  settings.train.recompute = "selective";
-  settings.overlap.dp = !settings.overlap.dp;
-  expect_same({4, 1, 1, 1, true, 1, 2});
+  settings.model.experts_per_token = 3;  // the sum of two has no order
+  const Outcome alone = run_threads(cut(settings, {4, 1, 1, 1, true, 1}), 1);
+  for (const int ep : {2, 4}) {
+    const Outcome shared = run_threads(cut(settings, {4, 1, 1, 1, true, 1, ep}), 1);
+    EXPECT_EQ(alone.losses, shared.losses) << ep;
+    for (const auto& [name, gradient] : alone.gradients) {
+      const bool is_same = same_bits({{name, gradient}}, {{name, shared.gradients.at(name)}});
+      EXPECT_TRUE(is_same || name.find("experts.") != std::string::npos) << name << " over " << ep;
+    }
+  }
+  EXPECT_NE(alone.losses, run_threads(cut(settings, {4, 1, 1, 1, true, 1, 4, true}), 1).losses);
 }
 
 TEST(Bf16, LearnsInEveryDimension) {

@@ -64,8 +64,8 @@ std::mutex outcome_mutex;  // ranks are threads here
 }  // namespace
 
 std::string Layout::name() const {
-  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
-                     ep > 1 ? fmt::format("_ep{}", ep) : "");
+  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
+                     ep > 1 ? fmt::format("_ep{}", ep) : "", gathers_tokens ? "_gathered" : "");
 }
 
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
@@ -75,6 +75,7 @@ train::Settings with(train::Settings settings, const Layout& layout) {
   settings.mesh.tp = layout.tp;
   settings.mesh.pp = layout.pp;
   settings.mesh.ep = layout.ep;
+  if (layout.ep > 1) settings.train.moe_dispatch = layout.gathers_tokens ? "all_gather" : "all_to_all";
   settings.mesh.chunks = layout.chunks;
   settings.mesh.sequence_parallel = layout.sequence_parallel;
   settings.optim.zero = layout.zero;

@@ -38,6 +38,7 @@ struct Layout {
   bool sequence_parallel = true;
   int zero = 1;
   int ep = 1;
+  bool gathers_tokens = false;  // of all ep ranks; else these exchange slots
   std::string name() const;
 };
 void PrintTo(const Layout& layout, std::ostream* out);

@@ -35,7 +35,7 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
     {"ep", &MeshConfig::ep,
      "Expert-parallel ranks, which share the experts of every layer (model.experts). They are neighbors on dp, so ep "
      "divides dp; what is not an expert is replicated over them. Each of them computes its experts for the tokens of "
-     "all, which are gathered before the experts and reduced behind them.",
+     "all (train.moe_dispatch).",
      Unit::none, 1, 65536},
     {"chunks", &MeshConfig::chunks,
      "Virtual stages per pipeline rank. Above 1 the schedule is interleaved, and pp must be above 1.", Unit::none, 1,

@@ -35,6 +35,11 @@ tensor::Matmul gradient_matmul(const Tensor& c, const Operand& dy, const Weight&
 void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy, const Operand& x, const Weight& bias,
                      const Tensor& summed);
 
+// The factors of the rows that this rank's experts compute.
+inline const Tensor& expert_weights(const Layer& layer) {
+  const Routing& routing = layer.acts.routing;
+  return routing.came_weights ? routing.came_weights : routing.weights;
+}
 // Experts in place of the MLP (experts.cpp), each of the halves below. acts.n2 -> acts.act.
 void experts_in(const Layer& layer);
 // acts.act -> the sum over each token's experts, and over tp.

@@ -1,11 +1,15 @@
 // Experts in place of a layer's MLP. Every tp rank routes all tokens of its microbatch and computes its shard of every
-// expert, so that around the experts there are the collectives of an MLP: a gather before and a reduction behind. With
-// ep, a rank does so for the tokens of all ep ranks and for its own experts: another gather, inside of the first one,
-// and another reduction. In it a token's experts are summed by rank, not in the order of their scores.
+// expert, so that around the experts there are the collectives of an MLP: a gather before and a reduction behind.
+//
+// With ep a rank computes its own experts, for the tokens of all ep ranks. It routes its own tokens and exchanges the
+// rows of their slots with the ranks that hold the experts (shape.exchanges_slots): as many bytes as tokens have
+// experts, and a token's experts are summed in the order of their scores, as without ep. Or it routes the tokens of all
+// ep ranks, after another gather, inside of the first one, and another reduction, which sums a token's experts by rank:
+// as many bytes as there are ranks.
 //
 // The scores of a token's experts multiply the activation, before the last matmul: the gradient of a score then is a
-// sum over a row that is at hand. On a rank it is that of the rank's shards and experts, and so is that of the logits:
-// a partial sum, which the first rank of tp and ep alone adds the router's own losses to.
+// sum over a row that is at hand. On a rank it is that of the rank's shards, and of its experts where tokens are
+// gathered, and so is that of the logits: a partial sum, to which one rank alone adds the router's own losses.
 #include "nn/block.h"
 
 namespace ms::nn {
@@ -42,40 +46,64 @@ void route_backward(const Layer& layer, RouteBwd op, const Routing& routing, con
   layer.on.compute.submit(op);
 }
 
-// n2 of all tokens that the rank routes -> the rows of every slot.
-void dispatch_input(const Layer& layer, const Tensor& n2) {
-  layer.on.compute.submit(ExpertDispatch{layer.scratch.slots_in, n2, layer.acts.routing.tokens});
+// x of all tokens that the rank routes -> its rows of the slots of the rank's experts, in `slots`; by way of `own`
+// where ranks exchange them.
+Arriving dispatch(const Layer& layer, const Tensor& x, const Tensor& slots, const Tensor& own) {
+  const Routing& routing = layer.acts.routing;
+  const bool exchanges = layer.on.shape.exchanges_slots;
+  layer.on.compute.submit(ExpertDispatch{exchanges ? own : slots, x, routing.tokens});
+  if (!exchanges) return {slots, {}};
+  return layer.on.exchange_slots(slots, own, routing.all_offsets, false);
 }
-// The gradient of the layer's output -> that of every slot's output.
-void dispatch_gradient(const Layer& layer, const Tensor& dout) {
-  layer.on.compute.submit(ExpertDispatch{layer.scratch.slots_out, dout, layer.acts.routing.tokens});
+// n2 -> slots_in.
+Arriving dispatch_input(const Layer& layer, const Tensor& n2) {
+  return dispatch(layer, n2, layer.scratch.slots_in, layer.scratch.own_in);
+}
+// The gradient of the layer's output -> that of every slot's output, in slots_out.
+Arriving dispatch_gradient(const Layer& layer, const Tensor& dout) {
+  return dispatch(layer, dout, layer.scratch.slots_out, layer.scratch.own_out);
+}
+// Numbers of this rank's own slots -> those of the slots of its experts.
+Tensor by_slot(const Tensor& numbers) { return numbers.reshape(numbers.cols, 1); }
+void share_routing(const Layer& layer) {
+  const Routing& routing = layer.acts.routing;
+  if (!layer.on.shape.exchanges_slots) return;
+  layer.on.share_offsets(routing.offsets, routing.all_offsets);
+  layer.on.exchange_slots(by_slot(routing.came_weights), by_slot(routing.weights), routing.all_offsets, false);
 }
 
-GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, const Tensor& weights, bool transpose_b) {
-  return {.c = c,
-          .a = a,
-          .b = weights,
-          .offsets = layer.acts.routing.offsets,
-          .transpose_b = transpose_b,
-          .ranks = layer.on.shape.ep};
+GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, const Tensor& b) {
+  const Shape& shape = layer.on.shape;
+  const Routing& routing = layer.acts.routing;
+  GroupedMatmul matmul{.c = c, .a = a, .b = b, .offsets = routing.offsets, .ranks = shape.ep};
+  if (shape.exchanges_slots) matmul.offsets = routing.all_offsets, matmul.rank = shape.ep_rank;
+  return matmul;
+}
+void grouped_forward(const Layer& layer, const Tensor& y, const Tensor& x, const Weight& weight) {
+  GroupedMatmul matmul = grouped(layer, y, x, weight.value);
+  matmul.transpose_b = true;
+  layer.on.compute.submit(matmul);
 }
 void grouped_weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
-  layer.on.compute.submit(GroupedMatmul{.c = weight.grad,
-                                        .a = dy,
-                                        .b = x,
-                                        .offsets = layer.acts.routing.offsets,
-                                        .transpose_a = true,
-                                        .accumulate = !layer.on.sets_gradients,
-                                        .ranks = layer.on.shape.ep});
+  GroupedMatmul matmul = grouped(layer, weight.grad, dy, x);
+  matmul.transpose_a = true, matmul.accumulate = !layer.on.sets_gradients;
+  layer.on.compute.submit(matmul);
 }
 
-// Partial sums that are reduced over ep, or, without it, over tp.
+// Partial sums that are reduced over ep if tokens were gathered, or else over tp.
 const Tensor& routed_partial(const Layer& layer) {
-  return layer.on.ep == nullptr ? layer.scratch.partial : layer.scratch.routed_partial;
+  return layer.on.shape.routed_ranks() == 1 ? layer.scratch.partial : layer.scratch.routed_partial;
 }
-// slots_out -> the sums of all tokens that the rank routes, in routed_partial().
-void combine(const Layer& layer) {
-  layer.on.compute.submit(ExpertCombine{routed_partial(layer), layer.scratch.slots_out, layer.acts.routing.slots});
+// slots_out -> the rows of this rank's own slots, where ranks exchange them.
+Arriving come_back(const Layer& layer) {
+  const LayerScratch& scratch = layer.scratch;
+  if (!layer.on.shape.exchanges_slots) return {scratch.slots_out, {}};
+  return layer.on.exchange_slots(scratch.own_out, scratch.slots_out, layer.acts.routing.all_offsets, true);
+}
+// What came back -> the sums of all tokens that the rank routes, in routed_partial().
+void combine(const Layer& layer, const Arriving& back) {
+  const Tensor rows = layer.on.arrived(back);
+  layer.on.compute.submit(ExpertCombine{routed_partial(layer), rows, layer.acts.routing.slots});
 }
 // Adds the gradient of a matmul's operand to `sum`.
 void add_gradient(const Layer& layer, const Tensor& sum, const Tensor& dy, const Weight& weight) {
@@ -90,25 +118,41 @@ void output_weight_gradients(const Layer& layer, const Tensor& dout) {
   grouped_weight_gradient(layer, weights.down, scratch.slots_out, acts.act);
   if (acts.shared.up) weight_gradient(layer, weights.shared_down, {dout, {}}, {acts.shared.act, {}}, {}, {});
 }
+// The layer's input once more: n2 of this rank's tokens, of all that it routes, and of the slots of its experts.
+struct Input {
+  Tensor n2, routed;
+  Arriving slots;
+};
+Input input_again(const Layer& layer, const Tensor& n2) {
+  const Tensor routed = layer.on.arrived(layer.on.gather_routed(n2, layer.scratch.routed));
+  return {n2, routed, dispatch_input(layer, routed)};
+}
 // Those whose operand is the layer's input.
-void input_weight_gradients(const Layer& layer, const Tensor& n2) {
+void input_weight_gradients(const Layer& layer, const Input& input) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  const Tensor all = on.arrived(on.gather_routed(n2, scratch.routed));
-  dispatch_input(layer, all);
-  grouped_weight_gradient(layer, weights.up, acts.grads.dup, scratch.slots_in);
-  weight_gradient(layer, weights.router, {acts.grads.dlogits, {}}, {all, {}}, {}, {});
+  const Tensor& n2 = input.n2;
+  grouped_weight_gradient(layer, weights.up, acts.grads.dup, on.arrived(input.slots));
+  weight_gradient(layer, weights.router, {acts.grads.dlogits, {}}, {input.routed, {}}, {}, {});
   if (acts.shared.up) weight_gradient(layer, weights.shared_up, {acts.grads.dshared_up, {}}, {n2, {}}, {}, {});
   if (weights.shared_router.value)
     weight_gradient(layer, weights.shared_router, {acts.grads.dshared_logits, {}}, {n2, {}}, {}, {});
 }
 
-// scratch.dweights, and the router's losses -> grads.dlogits.
-void router_backward(const Layer& layer, double loss_scale) {
+// scratch.dweights -> those of the slots of all tokens that the rank routes.
+Arriving weights_back(const Layer& layer) {
+  const LayerScratch& scratch = layer.scratch;
+  if (!layer.on.shape.exchanges_slots) return {scratch.dweights, {}};
+  layer.on.exchange_slots(by_slot(scratch.own_dweights), by_slot(scratch.dweights), layer.acts.routing.all_offsets,
+                          true);
+  return {scratch.own_dweights, layer.on.ep->stream().record()};
+}
+// dweights, of the slots of all tokens that the rank routes, and the router's losses -> grads.dlogits.
+void router_backward(const Layer& layer, const Tensor& dweights, double loss_scale) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const Shape& shape = on.shape;
   const ModelConfig& model = *shape.model;
   auto op = rule_of_router<RouteBwd>(model);
-  const bool is_first = shape.tp_rank == 0 && shape.ep_rank == 0;
+  const bool is_first = shape.tp_rank == 0 && (shape.exchanges_slots || shape.ep_rank == 0);
   if (is_first) op.z = static_cast<float>(shape.moe_z_loss * loss_scale);
   const bool balances = is_first && shape.moe_aux_loss > 0;
   if (balances || weights.load) on.compute.submit(ExpertCount{scratch.counts, acts.routing.experts});
@@ -119,7 +163,7 @@ void router_backward(const Layer& layer, double loss_scale) {
     op.counts = scratch.counts;
     op.balance = static_cast<float>(shape.moe_aux_loss * static_cast<double>(model.experts) / chosen * loss_scale);
   }
-  route_backward(layer, op, acts.routing, acts.grads.dlogits, scratch.dweights);
+  route_backward(layer, op, acts.routing, acts.grads.dlogits, dweights);
 }
 
 // The gradient of the layer's output, through the shared experts: adds that of n2 to scratch.partial.
@@ -139,26 +183,29 @@ void shared_backward(const Layer& layer, const Tensor& dout) {
 
 void experts_in(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
+  const Shape& shape = on.shape;
   const Tensor n2 = on.arrived(on.gather(acts.n2, scratch.gathered));
   const Tensor all = on.arrived(on.gather_routed(n2, scratch.routed));
   on.local_matmul(forward_matmul(acts.routing.logits, {all, {}}, weights.router));
-  auto rule = rule_of_router<Route>(*on.shape.model);
-  if (on.shape.ep > 1) rule.count = on.shape.own_experts(), rule.first = on.shape.ep_rank * rule.count;
+  auto rule = rule_of_router<Route>(*shape.model);
+  if (shape.routed_ranks() > 1) rule.count = shape.own_experts(), rule.first = shape.ep_rank * rule.count;
   route(layer, rule, acts.routing);
-  dispatch_input(layer, all);
-  on.compute.submit(grouped(layer, acts.up, scratch.slots_in, weights.up.value, true));
+  share_routing(layer);
+  const Arriving slots = dispatch_input(layer, all);
+  // While rows are on their way.
   if (acts.shared.up) on.local_matmul(forward_matmul(acts.shared.up, {n2, {}}, weights.shared_up));
   if (weights.shared_router.value) {
     on.local_matmul(forward_matmul(acts.shared.gate.logits, {n2, {}}, weights.shared_router));
     route(layer, rule_of_gate<Route>(), acts.shared.gate);
   }
+  grouped_forward(layer, acts.up, on.arrived(slots), weights.up);
   activation_forward(layer);
 }
 
 Tensor experts_out(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  on.compute.submit(grouped(layer, scratch.slots_out, acts.act, weights.down.value, true));
-  combine(layer);
+  grouped_forward(layer, scratch.slots_out, acts.act, weights.down);
+  combine(layer, come_back(layer));
   on.arrived(on.reduce_routed(routed_partial(layer), scratch.partial));
   if (!acts.shared.up) return on.arrived(on.reduce(scratch.partial, scratch.reduced));
   Matmul shared = forward_matmul(scratch.partial, {acts.shared.act, {}}, weights.shared_down);
@@ -172,19 +219,22 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   const bool now = when == WeightGradients::now;
   const Tensor dout = on.arrived(on.gather(dx, grads.dout));
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
-  on.compute.submit(grouped(layer, scratch.dact, scratch.slots_out, weights.down.value, false));
-  on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, acts.routing.weights, scratch.dweights});
-  router_backward(layer, loss_scale);
+  const Arriving gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
+  const Input input = now ? input_again(layer, on.arrived(n2)) : Input{};
+  on.compute.submit(grouped(layer, scratch.dact, on.arrived(gradient), weights.down.value));
+  on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, expert_weights(layer), scratch.dweights});
+  const Arriving dweights = weights_back(layer);
   if (now) output_weight_gradients(layer, dout);  // before slots_out is written again
-  on.compute.submit(grouped(layer, scratch.slots_out, grads.dup, weights.up.value, false));
-  combine(layer);
+  on.compute.submit(grouped(layer, scratch.slots_out, grads.dup, weights.up.value));
+  const Arriving back = come_back(layer);
+  router_backward(layer, on.arrived(dweights), loss_scale);
+  combine(layer, back);
   add_gradient(layer, routed_partial(layer), grads.dlogits, weights.router);
   on.arrived(on.reduce_routed(routed_partial(layer), scratch.partial));
   if (acts.shared.up) shared_backward(layer, dout);
   const Arriving dn2 = on.reduce(scratch.partial, scratch.reduced);
   if (now) {
-    input_weight_gradients(layer, on.arrived(n2));
+    input_weight_gradients(layer, input);
   } else {
     keep_gradient(layer, grads.dout, dout);
   }
@@ -192,11 +242,15 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
 }
 
 void experts_weight_gradients(const Layer& layer) {
+  const TensorParallel& on = layer.on;
   const LayerGrads& grads = layer.acts.grads;
-  const Arriving n2 = layer.on.gather(layer.acts.n2, layer.scratch.gathered);
-  dispatch_gradient(layer, layer.on.arrived(layer.on.gather_routed(grads.dout, layer.scratch.routed_dout)));
+  const Arriving n2 = on.gather(layer.acts.n2, layer.scratch.gathered);
+  const Arriving gradient =
+      dispatch_gradient(layer, on.arrived(on.gather_routed(grads.dout, layer.scratch.routed_dout)));
+  const Input input = input_again(layer, on.arrived(n2));
+  on.arrived(gradient);
   output_weight_gradients(layer, grads.dout);
-  input_weight_gradients(layer, layer.on.arrived(n2));
+  input_weight_gradients(layer, input);
 }
 
 }  // namespace ms::nn

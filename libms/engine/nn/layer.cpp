@@ -138,7 +138,7 @@ void activation_forward(const Layer& layer) {
   const SharedExperts& shared = layer.acts.shared;
   if (shared.act) layer.on.compute.submit(SwigluFwd{shared.act, shared.up, {}, shared.gate.weights});
   if (layer.on.shape.model->gated()) {
-    layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax, layer.acts.routing.weights});
+    layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax, expert_weights(layer)});
   } else {
     layer.on.compute.submit(GeluFwd{layer.acts.act, layer.acts.up, amax});
   }

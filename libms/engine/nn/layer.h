@@ -69,6 +69,8 @@ struct LayerGrads {
 struct Routing {
   Tensor logits, experts, slots;    // [T,E], [T,k], [T,k]
   Tensor tokens, weights, offsets;  // [1,T k], [1,T k], [1,E+1]
+  // Where ranks of ep exchange slots: the offsets [ep,E+1] of all, and the weights [1,ep T k] of the rows that came.
+  Tensor all_offsets, came_weights;
 };
 
 // The experts that every token passes, an MLP of width S: [T,2S], [T,S]. Their factors are the weights of a router with
@@ -110,8 +112,10 @@ struct LayerScratch {
   Tensor dact;       // [T,F]; unused if the matmul is fused with the GELU's gradient
   // Rows by slot that go into experts and that come out, or their gradients, [T k,H]; dweights [1,T k]; counts [n,E].
   Tensor slots_in, slots_out, dweights, counts;
-  // [ep T,H], of all tokens that the rank routes, if shape.ep is above 1: n2 and the gradient of the layer's output,
-  // gathered over ep, and what is reduced over it.
+  // Likewise, of this rank's own tokens, where ranks of ep exchange slots.
+  Tensor own_in, own_out, own_dweights;
+  // [ep T,H], of all tokens that the rank routes, if those of other ranks are among them: n2 and the gradient of the
+  // layer's output, gathered over ep, and what is reduced over it.
   Tensor routed, routed_dout, routed_partial;
   Tensor dshared_act, dshared_weights;  // like SharedExperts::act and its gate's weights
   Tensor dattn;                         // [T,A]

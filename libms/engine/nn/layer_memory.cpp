@@ -76,7 +76,9 @@ Routing carve_routing(Arena& arena, std::int64_t tokens, std::int64_t experts, s
           .slots = arena.take(DType::i32, 1, tokens * chosen).reshape(tokens, chosen),
           .tokens = arena.take(DType::i32, 1, tokens * chosen),
           .weights = arena.take(DType::f32, 1, tokens * chosen),
-          .offsets = arena.take(DType::i32, 1, with_slots + 1)};
+          .offsets = arena.take(DType::i32, 1, with_slots + 1),
+          .all_offsets = {},
+          .came_weights = {}};
 }
 
 void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
@@ -135,9 +137,14 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.dweights = arena.take(DType::f32, 1, shape.ffn_rows());
     if (shape.shared_cols() > 0) scratch.dshared_act = arena.take(dtype, tokens, shape.shared_cols());
     if (shape.model->shared_expert_gate) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
-    scratch.counts =
-        arena.take(DType::f32, shape.ep * (shape.balances_sequences ? shape.batch : 1), shape.model->experts);
-    if (shape.ep > 1) {
+    scratch.counts = arena.take(DType::f32, shape.routed_ranks() * (shape.balances_sequences ? shape.batch : 1),
+                                shape.model->experts);
+    if (shape.exchanges_slots) {
+      const std::int64_t own = tokens * shape.model->experts_per_token;
+      scratch.own_in = arena.take(dtype, own, hidden);
+      scratch.own_out = arena.take(dtype, own, hidden);
+      scratch.own_dweights = arena.take(DType::f32, 1, own);
+    } else if (shape.ep > 1) {
       for (Tensor* all : {&scratch.routed, &scratch.routed_dout, &scratch.routed_partial})
         *all = arena.take(dtype, shape.routed_tokens(), hidden);
     }
@@ -167,7 +174,11 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   if (keep_cheap) acts.act = slot.take(dtype, shape.ffn_rows(), shape.ffn_cols());
   if (shape.has_experts()) {
     acts.routing = carve_routing(slot, shape.routed_tokens(), shape.model->experts, shape.model->experts_per_token,
-                                 shape.own_experts());
+                                 shape.slot_experts());
+    if (shape.exchanges_slots) {
+      acts.routing.all_offsets = slot.take(DType::i32, shape.ep, shape.model->experts + 1);
+      acts.routing.came_weights = slot.take(DType::f32, 1, shape.ffn_rows());
+    }
     if (shape.model->shared_expert_gate) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);
   }
   if (keep_cheap && shape.shared_cols() > 0) acts.shared.act = slot.take(dtype, tokens, shape.shared_cols());

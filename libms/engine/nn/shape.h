@@ -31,6 +31,8 @@ struct Shape {
   std::int64_t batch = 0;  // sequences in a microbatch
   int tp = 1, tp_rank = 0;
   int ep = 1, ep_rank = 0;  // ranks that share the experts
+  // Ranks of ep send each other the rows of experts' slots; else they gather each other's tokens.
+  bool exchanges_slots = false;
   bool sequence_parallel = false;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
@@ -56,10 +58,13 @@ struct Shape {
   std::int64_t shared_cols() const { return model->shared_ffn() / tp; }
   bool has_experts() const { return model->experts > 0; }
   std::int64_t own_experts() const { return model->experts / ep; }
-  // Tokens that a rank routes: those of all ep ranks.
-  std::int64_t routed_tokens() const { return tokens() * ep; }
-  // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h).
-  std::int64_t ffn_rows() const { return has_experts() ? routed_tokens() * model->experts_per_token : tokens(); }
+  // The ep ranks whose tokens a rank routes, those tokens, and the experts that have slots of a rank's router.
+  int routed_ranks() const { return exchanges_slots ? 1 : ep; }
+  std::int64_t routed_tokens() const { return tokens() * routed_ranks(); }
+  std::int64_t slot_experts() const { return exchanges_slots ? model->experts : own_experts(); }
+  // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h), which may all be
+  // this rank's.
+  std::int64_t ffn_rows() const { return has_experts() ? tokens() * ep * model->experts_per_token : tokens(); }
   // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
   // is slower unless it is free.
   bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }

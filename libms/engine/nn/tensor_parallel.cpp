@@ -89,17 +89,29 @@ Arriving TensorParallel::matmul_all_reduce(const Matmul& matmul) const {
 }
 
 Arriving TensorParallel::gather_routed(const Tensor& x, const Tensor& into) const {
-  if (ep == nullptr) return {x, {}};
+  if (shape.routed_ranks() == 1) return {x, {}};
   ep->stream().wait(compute.record());
   ep->all_gather(into, x);
   return {into, ep->stream().record()};
 }
 
 Arriving TensorParallel::reduce_routed(const Tensor& routed, const Tensor& own) const {
-  if (ep == nullptr) return {routed, {}};
+  if (shape.routed_ranks() == 1) return {routed, {}};
   ep->stream().wait(compute.record());
   ep->reduce_scatter(own, routed);
   return {own, ep->stream().record()};
+}
+
+void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) const {
+  ep->stream().wait(compute.record());
+  ep->all_gather(all, offsets);
+}
+
+Arriving TensorParallel::exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets,
+                                        bool go_back) const {
+  ep->stream().wait(compute.record());
+  ep->all_to_all(out, in, all_offsets, go_back);
+  return {out, ep->stream().record()};
 }
 
 Tensor TensorParallel::arrived(const Arriving& arriving) const {

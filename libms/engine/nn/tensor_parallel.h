@@ -69,10 +69,15 @@ struct TensorParallel {
   // shares the reduction.
   Arriving matmul_reduce(tensor::Matmul matmul, const Tensor& reduced, bool has_amax = false,
                          const Tensor& sums = {}) const;
-  // All-gathers x[T,n] of every ep rank into `into`[ep T,n], by rank. Returns x itself without ep.
+  // All-gathers x[T,n] of every ep rank into `into`[ep T,n], by rank. Returns x itself without ep, and where its ranks
+  // exchange slots.
   Arriving gather_routed(const Tensor& x, const Tensor& into) const;
-  // Reduces partial sums `routed`[ep T,n] over ep to `own`[T,n]. Without ep `own` is `routed`.
+  // Reduces partial sums `routed`[ep T,n] over ep to `own`[T,n]. Returns `routed` where nothing was gathered.
   Arriving reduce_routed(const Tensor& routed, const Tensor& own) const;
+  // All-gathers the offsets[1,n] of every ep rank into `all`[ep,n], where ep's ranks exchange slots; then the rows of
+  // their slots move, or go back, by these (Communicator::all_to_all), with one wait for all of them.
+  void share_offsets(const Tensor& offsets, const Tensor& all) const;
+  Arriving exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back) const;
   // Makes compute wait for the tensor and returns it.
   Tensor arrived(const Arriving& arriving) const;
   // All-gathers small[1,n] of all tp ranks into all[tp,n].

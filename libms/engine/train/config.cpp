@@ -226,6 +226,7 @@ struct Idle {
   std::string_view because;
 };
 constexpr Idle kIdle[] = {
+    {"train.moe_dispatch", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
     {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd" || s.optim.decay_steps > 0; },
      "only optim.schedule = \"wsd\" without optim.decay_steps has it"},

@@ -34,6 +34,7 @@ struct TrainConfig {
   double moe_aux_loss = 0;
   std::string moe_aux_scope = "microbatch";
   double moe_z_loss = 0;
+  std::string moe_dispatch = "auto";
   std::int64_t eval_every = 100;
   std::int64_t eval_samples = 64;
   std::int64_t log_every = 10;
@@ -87,6 +88,14 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      "Weight of the z-loss of routers, the mean square of the log of the sum of the exponentials of a token's logits. "
      "1e-3 is common; 0: none. It contributes to the gradients, not to the reported loss.",
      Unit::none, 0, 1},
+    {.key = "moe_dispatch",
+     .member = &TrainConfig::moe_dispatch,
+     .doc =
+         "How tokens reach the experts of other ranks of mesh.ep. all_to_all: a row for each expert of a token goes to "
+         "the rank that holds it, and comes back. all_gather: every rank gathers the tokens of all, and sums are "
+         "reduced. auto: what moves fewer bytes, which is all_to_all unless model.experts_per_token is above mesh.ep. "
+         "all_to_all sums a token's experts in the order of their scores, as without mesh.ep; all_gather by rank.",
+     .choices = {"auto", "all_to_all", "all_gather"}},
     {"eval_every", &TrainConfig::eval_every,
      "Steps between evaluations; the last step is always evaluated. 0: no evaluations.", Unit::none, 0, 1e12},
     {"eval_samples", &TrainConfig::eval_samples, "Sequences per evaluation, rounded up to whole global batches.",

@@ -234,8 +234,9 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   const nn::ModelConfig& model = plan.settings.model;
   if (model.experts > 0 && plan.settings.metrics.expert_load_every > 0 && !plan.inference) {
     rank.expert_loads = arena.take(DType::f64, 1, model.layers * model.experts);
-    // All ranks of tp and ep route the same tokens.
-    for (int c = 0; c < plan.chunks && at.tp == 0 && shape.ep_rank == 0; ++c) {
+    // All ranks of tp route the same tokens, and those of ep where they gather them.
+    const bool counts = at.tp == 0 && (shape.exchanges_slots || shape.ep_rank == 0);
+    for (int c = 0; c < plan.chunks && counts; ++c) {
       const nn::ChunkPart part = plan.part(at.pp, c);
       for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
         rank.chunks[static_cast<std::size_t>(c)].loads.push_back(arena.take(DType::f32, 1, model.experts));
