@@ -21,8 +21,8 @@
 namespace ms::bench {
 namespace {
 
-enum Axis { tp, pp, dp, kAxes };
-constexpr std::array<const char*, kAxes> kAxisNames{"tp", "pp", "dp"};
+enum Axis { tp, pp, dp, ep, kAxes };
+constexpr std::array<const char*, kAxes> kAxisNames{"tp", "pp", "dp", "ep"};
 using Links = std::array<comm::Link, kAxes>;
 constexpr double kLatencyS = 20e-6;
 
@@ -32,6 +32,7 @@ struct Case {
   int dp, tp, pp, chunks;
   bool parallel_block;
   std::int64_t layers, hidden, vocab, seq, microbatch, microbatches;
+  int ep = 1;  // above 1: a mixture of four experts a rank, of which a token passes two
 };
 // Parameters are communicated once per step and activations with each microbatch: dp has few tokens, tp and pp many.
 // Over dp, only the loader and the bubble overlap the first all-gather and the last reduce-scatter, so it needs many
@@ -46,6 +47,8 @@ constexpr Case kCases[] = {
     {"dp4", {0, 0, 0.4}, 4, 1, 1, 1, false, 16, 128, 256, 64, 2, 1},
     {"dp2-pp2", {0, 0, 0.4}, 2, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
     {"dp4-pp2", {0, 0, 0.4}, 4, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
+    {"ep4", {0, 0, 0, 0.3}, 4, 1, 1, 1, false, 4, 256, 256, 128, 2, 1, 4},
+    {"ep8", {0, 0, 0, 0.3}, 8, 1, 1, 1, false, 4, 256, 256, 128, 1, 1, 8},
     {"all", {0.15, 0.1, 0.1}, 2, 2, 2, 4, true, 8, 320, 1024, 192, 1, 4},
 };
 
@@ -67,11 +70,17 @@ train::Settings settings_of(const Case& c, bool overlap) {
                     .seq = c.seq,
                     .tied_embeddings = false,
                     .parallel_block = c.parallel_block};
-  settings.mesh = {.dp = c.dp, .pp = c.pp, .tp = c.tp, .chunks = c.chunks};
+  if (c.ep > 1) {
+    settings.model.family = "llama";
+    settings.model.experts = 4 * std::int64_t{c.ep};
+    settings.model.expert_ffn_hidden = 2 * c.hidden;
+    settings.model.shared_experts = 1;
+  }
+  settings.mesh = {.dp = c.dp, .pp = c.pp, .tp = c.tp, .ep = c.ep, .chunks = c.chunks};
   settings.train.microbatch = c.microbatch;
   settings.train.global_batch = c.dp * c.microbatch * c.microbatches;
   settings.train.dtype = "fp32";
-  settings.overlap = {.tp = overlap, .pp = overlap, .dp = overlap, .dp_message = 512 << 10};
+  settings.overlap = {.tp = overlap, .pp = overlap, .dp = overlap, .ep = overlap, .dp_message = 512 << 10};
   return settings;
 }
 

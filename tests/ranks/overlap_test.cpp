@@ -42,7 +42,7 @@ TEST_P(Switches, ChangeNoBit) {
   train::Settings settings = with(tiny_settings(family), run.layout);
   settings.train.dtype = run.dtype;
   settings.model.tied_embeddings = run.tied;
-  settings.overlap = {.tp = false, .pp = false, .dp = false, .dp_message = run.dp_message};
+  settings.overlap = {.tp = false, .pp = false, .dp = false, .ep = false, .dp_message = run.dp_message};
   const Outcome without = run_threads(settings, kSteps);
   ASSERT_EQ(without.losses.size(), std::size_t{kSteps});
   for (const std::string schedule : {"1f1b", "zb-h1"}) {
@@ -54,6 +54,7 @@ TEST_P(Switches, ChangeNoBit) {
       if (run.layout.dp == 1 && dp != pp) continue;
       settings.overlap.pp = pp;
       settings.overlap.dp = dp;
+      settings.overlap.ep = pp || dp;
       expect_same(without, run_threads(settings, kSteps), fmt::format("{}, pp {}, dp {}", schedule, pp, dp));
     }
   }
@@ -63,6 +64,14 @@ INSTANTIATE_TEST_SUITE_P(Overlap, Switches,
                          testing::Combine(testing::Values("gpt", "llama", "moe"), testing::ValuesIn(kCases)),
                          [](const testing::TestParamInfo<Switches::ParamType>& run) {
                            return std::get<0>(run.param) + "_" + std::get<1>(run.param).layout.name();
+                         });
+
+const Case kExpertCases[] = {{{4, 1, 1, 1, true, 1, 2}, "bf16", false, 1},
+                             {{4, 1, 2, 1, true, 2, 4}, "fp32", false, kLong},
+                             {{2, 2, 2, 2, false, 1, 2}, "fp32", true, 1}};
+INSTANTIATE_TEST_SUITE_P(Experts, Switches, testing::Combine(testing::Values("moe"), testing::ValuesIn(kExpertCases)),
+                         [](const testing::TestParamInfo<Switches::ParamType>& run) {
+                           return std::get<1>(run.param).layout.name();
                          });
 
 TEST(SplitBackward, RecomputesToTheSameBits) {

@@ -61,7 +61,7 @@ std::string_view to_string(GroupAxis axis) { return kAxisNames[static_cast<std::
 GroupAxis axis_of(std::string_view group_name) {
   const std::string_view word = group_name.substr(0, group_name.find_first_of(". [0123456789"));
   if (word == "tp") return GroupAxis::tp;
-  if (word == "dp") return GroupAxis::dp;
+  if (word == "dp" || word == "edp") return GroupAxis::dp;
   if (word == "pp" || word == "embed") return GroupAxis::pp;
   if (word == "world") return GroupAxis::world;
   return GroupAxis::other;

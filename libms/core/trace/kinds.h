@@ -73,7 +73,7 @@ enum class GroupAxis : std::uint8_t { other, tp, dp, pp, world };
 inline constexpr int kGroupAxes = 5;
 std::string_view to_string(GroupAxis axis);
 // Derives the axis from the group's name: "tp[dp 0 pp 1]", "pp.fwd[dp 0 tp 1] 0>1", "world"; embedding pairs ("embed")
-// lie on pp.
+// lie on pp, and ranks that hold the same experts ("edp") on dp.
 GroupAxis axis_of(std::string_view group_name);
 
 }  // namespace ms::trace

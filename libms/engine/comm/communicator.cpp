@@ -68,7 +68,8 @@ void Communicator::all_gather(const Tensor& out, const Tensor& in) {
   issue({.kind = OpKind::all_gather, .out = whole, .in = part});
 }
 
-void Communicator::all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back) {
+void Communicator::all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back,
+                              tensor::ExpertRange range) {
   MS_ASSERT(out.cols == in.cols && out.dtype == in.dtype && offsets.dtype == tensor::DType::i32 &&
                 offsets.rows == size() && (offsets.cols - 1) % size() == 0,
             "all_to_all of rows of {} and {}, offsets [{},{}], in group {}", in.cols, out.cols, offsets.rows,
@@ -78,6 +79,7 @@ void Communicator::all_to_all(const Tensor& out, const Tensor& in, const Tensor&
          .in = checked(in, OpKind::all_to_all),
          .offsets = offsets,
          .goes_back = goes_back,
+         .range = range,
          .row_bytes = in.cols * tensor::size_of(in.dtype)});
 }
 
@@ -158,8 +160,8 @@ void Communicator::issue(Request request) {
     }
     return;
   }
+  if (request.kind == OpKind::all_to_all) return issue_rows(request);
   if (request.in) stream_.note(tensor::Access::read, request.in);
-  if (request.offsets) stream_.note(tensor::Access::read, request.offsets);
   const bool only_reads = request.kind == OpKind::broadcast && request.root == rank_;
   if (request.kind == OpKind::all_gather && is_part(request.out, request.in, rank_)) {
     // An in-place all-gather does not write this member's part: others may read it meanwhile.
@@ -170,7 +172,23 @@ void Communicator::issue(Request request) {
   } else if (request.out && !only_reads) {
     stream_.note(tensor::Access::write, request.out);
   }
-  if (request.kind != OpKind::barrier && request.size_bytes() == 0) return;
+  if (request.kind == OpKind::barrier || request.size_bytes() > 0) begin(request);
+}
+
+void Communicator::issue_rows(const Request& request) {
+  // Where experts are held, other parts of the rows are computed with meanwhile.
+  const auto note = [&](tensor::Access access, const Tensor& rows, bool held) {
+    const std::int64_t cols = request.row_bytes / tensor::size_of(rows.dtype);
+    const Tensor all = rows.reshape(rows.numel() / cols, cols);
+    stream_.note(access, held ? request.range.rows_of(all, (request.offsets.cols - 1) / size()) : all);
+  };
+  note(tensor::Access::read, request.in, request.goes_back);
+  stream_.note(tensor::Access::read, request.offsets);
+  note(tensor::Access::write, request.out, !request.goes_back);
+  if (request.size_bytes() > 0) begin(request);
+}
+
+void Communicator::begin(const Request& request) {
   stream_.trace_next(trace(request));
   do_issue(request);
 }

@@ -25,6 +25,7 @@
 
 #include "comm/group.h"
 #include "tensor/cpu_kernels.h"
+#include "tensor/expert_slots.h"
 #include "tensor/stream.h"
 
 namespace ms::comm {
@@ -45,12 +46,16 @@ struct Request {
   // Of an all_to_all: Route::offsets of all members, whether rows go back to whom they belong to, and a row's bytes.
   Tensor offsets = {};
   bool goes_back = false;
+  tensor::ExpertRange range = {};
   std::int64_t row_bytes = 0;
   std::uint64_t sequence = 0;  // number of this operation in this communicator
 
   // An all_to_all's size is that of a member's own rows: where experts are held there is room for those of all members.
   std::int64_t size_bytes() const {
-    if (kind == OpKind::all_to_all) return std::min(out.size_bytes(), in.size_bytes());
+    if (kind == OpKind::all_to_all) {
+      const std::int64_t held = (offsets.cols - 1) / offsets.rows;
+      return std::min(out.size_bytes(), in.size_bytes()) * range.of(held) / held;
+    }
     return std::max(out.size_bytes(), in.size_bytes());
   }
 };
@@ -91,8 +96,10 @@ class Communicator {
   // Moves the rows of experts' slots between the members, which share the experts as tensor/expert_slots.h says, where
   // `offsets` i32 [size(),E+1] is explained: `in` has a member's own rows, `out` receives those of the experts that it
   // holds, and keeps what is behind them; or, if rows go back, the other way round. `offsets` is the same on all
-  // members, and is read when the operation runs.
-  void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back);
+  // members, and is read when the operation runs. With a range, only its rows move: those of the same experts of every
+  // member, counted from its first one.
+  void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back,
+                  tensor::ExpertRange range = {});
   // Copies x of member `root` to all members.
   void broadcast(const Tensor& x, int root);
   void send(const Tensor& x);  // to the other member of a two-rank group
@@ -106,6 +113,8 @@ class Communicator {
 
  private:
   void issue(Request request);
+  void issue_rows(const Request& request);
+  void begin(const Request& request);
   trace::Ticket trace(const Request& request) const;
   // Returns the tensor flattened; asserts that it is valid and contiguous.
   Tensor checked(const Tensor& tensor, OpKind kind) const;

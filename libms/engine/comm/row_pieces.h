@@ -15,7 +15,7 @@ template <class F>
 void each_piece(const Request& request, const std::int32_t* offsets, int members, int sender, int receiver, F&& f) {
   const tensor::ExpertSlots slots(offsets, members, request.offsets.cols - 1);
   const int owner = request.goes_back ? receiver : sender, holder = request.goes_back ? sender : receiver;
-  slots.each_part(owner, holder, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
+  slots.each_part(owner, holder, request.range, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
     if (request.goes_back) std::swap(from, to);
     f(to * request.row_bytes, from * request.row_bytes, rows * request.row_bytes);
   });

@@ -46,21 +46,27 @@ void route_backward(const Layer& layer, RouteBwd op, const Routing& routing, con
   layer.on.compute.submit(op);
 }
 
+// Rows of slots that arrive by the parts of TensorParallel::expert_parts().
+using Rows = std::vector<Arriving>;
+
 // x of all tokens that the rank routes -> its rows of the slots of the rank's experts, in `slots`; by way of `own`
 // where ranks exchange them.
-Arriving dispatch(const Layer& layer, const Tensor& x, const Tensor& slots, const Tensor& own) {
+Rows dispatch(const Layer& layer, const Tensor& x, const Tensor& slots, const Tensor& own) {
   const Routing& routing = layer.acts.routing;
   const bool exchanges = layer.on.shape.exchanges_slots;
   layer.on.compute.submit(ExpertDispatch{exchanges ? own : slots, x, routing.tokens});
-  if (!exchanges) return {slots, {}};
-  return layer.on.exchange_slots(slots, own, routing.all_offsets, false);
+  if (!exchanges) return {{slots, {}}};
+  Rows rows;
+  for (const ExpertRange range : layer.on.expert_parts())
+    rows.push_back(layer.on.exchange_slots(slots, own, routing.all_offsets, false, range));
+  return rows;
 }
 // n2 -> slots_in.
-Arriving dispatch_input(const Layer& layer, const Tensor& n2) {
+Rows dispatch_input(const Layer& layer, const Tensor& n2) {
   return dispatch(layer, n2, layer.scratch.slots_in, layer.scratch.own_in);
 }
 // The gradient of the layer's output -> that of every slot's output, in slots_out.
-Arriving dispatch_gradient(const Layer& layer, const Tensor& dout) {
+Rows dispatch_gradient(const Layer& layer, const Tensor& dout) {
   return dispatch(layer, dout, layer.scratch.slots_out, layer.scratch.own_out);
 }
 // Numbers of this rank's own slots -> those of the slots of its experts.
@@ -79,10 +85,33 @@ GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, cons
   if (shape.exchanges_slots) matmul.offsets = routing.all_offsets, matmul.rank = shape.ep_rank;
   return matmul;
 }
-void grouped_forward(const Layer& layer, const Tensor& y, const Tensor& x, const Weight& weight) {
+GroupedMatmul grouped_forward(const Layer& layer, const Tensor& y, const Tensor& x, const Weight& weight) {
   GroupedMatmul matmul = grouped(layer, y, x, weight.value);
   matmul.transpose_b = true;
-  layer.on.compute.submit(matmul);
+  return matmul;
+}
+// Issues the matmul on rows that arrive.
+void multiply_arriving(const Layer& layer, GroupedMatmul matmul, const Rows& rows) {
+  const std::vector<ExpertRange> parts = layer.on.expert_parts();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    layer.on.arrived(rows[i]);
+    matmul.range = parts[i];
+    layer.on.compute.submit(matmul);
+  }
+}
+// Issues the matmul whose result, in slots_out, goes back to this rank's own slots, where ranks exchange them. Returns
+// what it becomes.
+Arriving multiply_and_return(const Layer& layer, GroupedMatmul matmul) {
+  const LayerScratch& scratch = layer.scratch;
+  Arriving result{scratch.slots_out, {}};
+  for (const ExpertRange range : layer.on.expert_parts()) {
+    matmul.range = range;
+    layer.on.compute.submit(matmul);
+    if (layer.on.shape.exchanges_slots) {
+      result = layer.on.exchange_slots(scratch.own_out, scratch.slots_out, layer.acts.routing.all_offsets, true, range);
+    }
+  }
+  return result;
 }
 void grouped_weight_gradient(const Layer& layer, const Weight& weight, const Tensor& dy, const Tensor& x) {
   GroupedMatmul matmul = grouped(layer, weight.grad, dy, x);
@@ -93,12 +122,6 @@ void grouped_weight_gradient(const Layer& layer, const Weight& weight, const Ten
 // Partial sums that are reduced over ep if tokens were gathered, or else over tp.
 const Tensor& routed_partial(const Layer& layer) {
   return layer.on.shape.routed_ranks() == 1 ? layer.scratch.partial : layer.scratch.routed_partial;
-}
-// slots_out -> the rows of this rank's own slots, where ranks exchange them.
-Arriving come_back(const Layer& layer) {
-  const LayerScratch& scratch = layer.scratch;
-  if (!layer.on.shape.exchanges_slots) return {scratch.slots_out, {}};
-  return layer.on.exchange_slots(scratch.own_out, scratch.slots_out, layer.acts.routing.all_offsets, true);
 }
 // What came back -> the sums of all tokens that the rank routes, in routed_partial().
 void combine(const Layer& layer, const Arriving& back) {
@@ -121,17 +144,20 @@ void output_weight_gradients(const Layer& layer, const Tensor& dout) {
 // The layer's input once more: n2 of this rank's tokens, of all that it routes, and of the slots of its experts.
 struct Input {
   Tensor n2, routed;
-  Arriving slots;
+  Rows slots;
 };
 Input input_again(const Layer& layer, const Tensor& n2) {
   const Tensor routed = layer.on.arrived(layer.on.gather_routed(n2, layer.scratch.routed));
   return {n2, routed, dispatch_input(layer, routed)};
 }
-// Those whose operand is the layer's input.
+// Those whose operand is the layer's input: of the experts, and of all else.
+void expert_input_gradients(const Layer& layer, const Input& input) {
+  layer.on.arrived(input.slots.back());
+  grouped_weight_gradient(layer, layer.weights.up, layer.acts.grads.dup, layer.scratch.slots_in);
+}
 void input_weight_gradients(const Layer& layer, const Input& input) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const Tensor& n2 = input.n2;
-  grouped_weight_gradient(layer, weights.up, acts.grads.dup, on.arrived(input.slots));
   weight_gradient(layer, weights.router, {acts.grads.dlogits, {}}, {input.routed, {}}, {}, {});
   if (acts.shared.up) weight_gradient(layer, weights.shared_up, {acts.grads.dshared_up, {}}, {n2, {}}, {}, {});
   if (weights.shared_router.value)
@@ -191,21 +217,20 @@ void experts_in(const Layer& layer) {
   if (shape.routed_ranks() > 1) rule.count = shape.own_experts(), rule.first = shape.ep_rank * rule.count;
   route(layer, rule, acts.routing);
   share_routing(layer);
-  const Arriving slots = dispatch_input(layer, all);
+  const Rows slots = dispatch_input(layer, all);
   // While rows are on their way.
   if (acts.shared.up) on.local_matmul(forward_matmul(acts.shared.up, {n2, {}}, weights.shared_up));
   if (weights.shared_router.value) {
     on.local_matmul(forward_matmul(acts.shared.gate.logits, {n2, {}}, weights.shared_router));
     route(layer, rule_of_gate<Route>(), acts.shared.gate);
   }
-  grouped_forward(layer, acts.up, on.arrived(slots), weights.up);
+  multiply_arriving(layer, grouped_forward(layer, acts.up, scratch.slots_in, weights.up), slots);
   activation_forward(layer);
 }
 
 Tensor experts_out(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
-  grouped_forward(layer, scratch.slots_out, acts.act, weights.down);
-  combine(layer, come_back(layer));
+  combine(layer, multiply_and_return(layer, grouped_forward(layer, scratch.slots_out, acts.act, weights.down)));
   on.arrived(on.reduce_routed(routed_partial(layer), scratch.partial));
   if (!acts.shared.up) return on.arrived(on.reduce(scratch.partial, scratch.reduced));
   Matmul shared = forward_matmul(scratch.partial, {acts.shared.act, {}}, weights.shared_down);
@@ -219,14 +244,14 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   const bool now = when == WeightGradients::now;
   const Tensor dout = on.arrived(on.gather(dx, grads.dout));
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  const Arriving gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
+  const Rows gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
   const Input input = now ? input_again(layer, on.arrived(n2)) : Input{};
-  on.compute.submit(grouped(layer, scratch.dact, on.arrived(gradient), weights.down.value));
+  multiply_arriving(layer, grouped(layer, scratch.dact, scratch.slots_out, weights.down.value), gradient);
   on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, expert_weights(layer), scratch.dweights});
   const Arriving dweights = weights_back(layer);
   if (now) output_weight_gradients(layer, dout);  // before slots_out is written again
-  on.compute.submit(grouped(layer, scratch.slots_out, grads.dup, weights.up.value));
-  const Arriving back = come_back(layer);
+  const Arriving back = multiply_and_return(layer, grouped(layer, scratch.slots_out, grads.dup, weights.up.value));
+  if (now) expert_input_gradients(layer, input);
   router_backward(layer, on.arrived(dweights), loss_scale);
   combine(layer, back);
   add_gradient(layer, routed_partial(layer), grads.dlogits, weights.router);
@@ -245,11 +270,11 @@ void experts_weight_gradients(const Layer& layer) {
   const TensorParallel& on = layer.on;
   const LayerGrads& grads = layer.acts.grads;
   const Arriving n2 = on.gather(layer.acts.n2, layer.scratch.gathered);
-  const Arriving gradient =
-      dispatch_gradient(layer, on.arrived(on.gather_routed(grads.dout, layer.scratch.routed_dout)));
+  const Rows gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(grads.dout, layer.scratch.routed_dout)));
   const Input input = input_again(layer, on.arrived(n2));
-  on.arrived(gradient);
+  on.arrived(gradient.back());
   output_weight_gradients(layer, grads.dout);
+  expert_input_gradients(layer, input);
   input_weight_gradients(layer, input);
 }
 

@@ -107,11 +107,28 @@ void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) con
   ep->all_gather(all, offsets);
 }
 
-Arriving TensorParallel::exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets,
-                                        bool go_back) const {
+Arriving TensorParallel::exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back,
+                                        tensor::ExpertRange range) const {
   ep->stream().wait(compute.record());
-  ep->all_to_all(out, in, all_offsets, go_back);
-  return {out, ep->stream().record()};
+  ep->all_to_all(out, in, all_offsets, go_back, range);
+  const Arriving arriving{out, ep->stream().record()};
+  if (!overlap_ep) arrived(arriving);
+  return arriving;
+}
+
+std::vector<tensor::ExpertRange> TensorParallel::expert_parts() const {
+  // The first exchange before the experts and the last one behind them are exposed. More parts expose less, but each
+  // has a latency of its own.
+  constexpr std::int64_t kParts = 4;
+  const std::int64_t held = shape.own_experts();
+  const std::int64_t parts = shape.exchanges_slots && overlap_ep ? std::min(kParts, held) : 1;
+  if (parts == 1) return {{}};
+  std::vector<tensor::ExpertRange> ranges;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const std::int64_t first = held * i / parts;
+    ranges.push_back({first, held * (i + 1) / parts - first});
+  }
+  return ranges;
 }
 
 Tensor TensorParallel::arrived(const Arriving& arriving) const {

@@ -36,6 +36,9 @@ struct TensorParallel {
   // that are summed there. Norms and tables always add.
   bool sets_gradients = false;
   comm::Communicator* ep = nullptr;  // the ranks that share the experts; null if shape.ep is 1
+  // Overlaps the rows that ranks of ep exchange with compute, some experts' after others'; else compute waits for each
+  // exchange where it is issued.
+  bool overlap_ep = false;
 
   // All of these are collective over the tp group and only issue work. The memory that they write, named `into`,
   // `partial` or `reduced`, or c of a matmul, must not be reused by the caller before the result has been used.
@@ -75,9 +78,12 @@ struct TensorParallel {
   // Reduces partial sums `routed`[ep T,n] over ep to `own`[T,n]. Returns `routed` where nothing was gathered.
   Arriving reduce_routed(const Tensor& routed, const Tensor& own) const;
   // All-gathers the offsets[1,n] of every ep rank into `all`[ep,n], where ep's ranks exchange slots; then the rows of
-  // their slots move, or go back, by these (Communicator::all_to_all), with one wait for all of them.
+  // their slots move, or go back, by these (Communicator::all_to_all).
   void share_offsets(const Tensor& offsets, const Tensor& all) const;
-  Arriving exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back) const;
+  Arriving exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back,
+                          tensor::ExpertRange range = {}) const;
+  // Returns the parts of the rank's experts whose rows are exchanged one after the other.
+  std::vector<tensor::ExpertRange> expert_parts() const;
   // Makes compute wait for the tensor and returns it.
   Tensor arrived(const Arriving& arriving) const;
   // All-gathers small[1,n] of all tp ranks into all[tp,n].

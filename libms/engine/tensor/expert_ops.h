@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "tensor/expert_slots.h"
 #include "tensor/op.h"
 
 namespace ms::tensor {
@@ -88,10 +89,16 @@ struct GroupedMatmul {
   Tensor c, a, b, offsets;                                            // offsets [1,E+1], or [ranks,ranks E + 1]
   bool transpose_a = false, transpose_b = false, accumulate = false;  // accumulate: only with transpose_a
   std::int64_t rank = 0;
+  ExpertRange range = {};  // of the experts, for a forward or an input's gradient; the others' rows stay as they are
   std::int64_t ranks = 1;  // that share the experts: about 1 / ranks of the slots are used, for the cost model
   std::int64_t experts() const { return (offsets.cols - 1) / offsets.rows; }
   std::int64_t slots() const { return a.rows; }
-  void each(auto&& f) const { f(Access::read, a), f(Access::read, b), f(Access::read, offsets), f(Access::write, c); }
+  void each(auto&& f) const {
+    const bool is_part = range.count > 0;
+    f(Access::read, is_part ? range.rows_of(a, experts()) : a),
+        f(Access::read, is_part ? range.rows_of(b, experts()) : b);
+    f(Access::read, offsets), f(Access::write, is_part ? range.rows_of(c, experts()) : c);
+  }
 };
 
 }  // namespace ms::tensor

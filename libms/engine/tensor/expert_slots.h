@@ -7,7 +7,22 @@
 
 #include <cstdint>
 
+#include "tensor/tensor.h"
+
 namespace ms::tensor {
+
+// Some of the experts that a rank holds; without a count, all of them.
+struct ExpertRange {
+  std::int64_t first = 0, count = 0;
+  std::int64_t end(std::int64_t held) const { return count == 0 ? held : first + count; }
+  std::int64_t of(std::int64_t held) const { return end(held) - first; }
+  // Returns the rows of x, which has those of all `held` experts, that stand for the range's where memory accesses and
+  // bytes are counted: as if every expert had as many. Where they really are is known when it is used.
+  Tensor rows_of(const Tensor& x, std::int64_t held) const {
+    const std::int64_t begin = x.rows * first / held;
+    return x.slice_rows(begin, x.rows * end(held) / held - begin);
+  }
+};
 
 class ExpertSlots {
  public:
@@ -27,11 +42,12 @@ class ExpertSlots {
     return row;
   }
 
-  // Calls f(own, row, count) for every expert of `holder` of which `rank` has slots: the first of its own slots,
-  // the first of the holder's rows for them.
+  // Calls f(own, row, count) for every expert of a range of `holder`'s of which `rank` has slots: the first of its own
+  // slots, the first of the holder's rows for them.
   template <class F>
-  void each_part(std::int64_t rank, std::int64_t holder, F&& f) const {
-    for (std::int64_t expert = holder * held(); expert < (holder + 1) * held(); ++expert) {
+  void each_part(std::int64_t rank, std::int64_t holder, ExpertRange range, F&& f) const {
+    const std::int64_t begin = holder * held();
+    for (std::int64_t expert = begin + range.first; expert < begin + range.end(held()); ++expert) {
       std::int64_t row = first_row(holder, expert);
       for (std::int64_t before = 0; before < rank; ++before) row += count(before, expert);
       if (const std::int64_t rows = count(rank, expert); rows > 0) f(own(rank, expert), row, rows);

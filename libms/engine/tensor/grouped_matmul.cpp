@@ -57,7 +57,7 @@ void run_in_blocks(MatmulCache& matmuls, const Matmul& op) {
 
 void MatmulCache::run(const GroupedMatmul& op) {
   check_op(op);
-  for (std::int64_t expert = 0; expert < op.experts(); ++expert) {
+  for (std::int64_t expert = op.range.first; expert < op.range.end(op.experts()); ++expert) {
     const Matmul part = expert_matmul(op, expert, op.offsets.as<std::int32_t>());
     if (part.a.rows == 0) {
       if (op.transpose_a && !op.accumulate) cpu_kernels().run(Fill{.x = part.c});

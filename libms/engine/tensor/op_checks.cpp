@@ -344,6 +344,7 @@ void check(const Rule& rule, const GroupedMatmul& op) {
   rule.shape("weights", weights, experts * n.cols, k.cols);
   MS_ASSERT(n.rows == k.rows, "{}: {} and {} slots", rule.op, n.rows, k.rows);
   rule.type("offsets", op.offsets, {DType::i32});
+  MS_ASSERT(op.range.count == 0 || !op.transpose_a, "{}: a weight's gradient of some experts", rule.op);
   MS_ASSERT(op.offsets.contiguous() && (op.offsets.cols - 1) % op.offsets.rows == 0 && op.rank < op.offsets.rows,
             "{}: rank {} of {} with {} offsets each", rule.op, op.rank, op.offsets.rows, op.offsets.cols);
 }

@@ -244,7 +244,7 @@ inline constexpr Field<RunConfig> kRunFields[] = {
 };
 
 struct OverlapConfig {
-  bool tp = false, pp = true, dp = true;
+  bool tp = false, pp = true, dp = true, ep = true;
   std::int64_t dp_message = 32 << 20;
 };
 
@@ -257,6 +257,9 @@ inline constexpr Field<OverlapConfig> kOverlapFields[] = {
     {"dp", &OverlapConfig::dp,
      "Overlap the reduction of gradients with the rest of the backward, and the gathering of parameters with the "
      "forward. false: compute waits for each collective."},
+    {"ep", &OverlapConfig::ep,
+     "Overlap the all-to-alls of mesh.ep: the rows of some experts move while others are multiplied, and while the "
+     "gradients of weights are computed. false: compute waits for each of them."},
     {"dp_message", &OverlapConfig::dp_message,
      "Bucket size: the gradients of a chunk, and its parameters, are split between layers into collectives of at least "
      "this size. Small ones start as soon as a layer is done, large ones suffer less from latency.",

@@ -350,7 +350,7 @@ TEST(ShowPlan, SaysWhatOverlapsAndHowLongTheBubbleIs) {
     EXPECT_THAT(plan_text(plan), HasSubstr(c.schedule_text));
     EXPECT_THAT(plan_text(plan), HasSubstr(c.overlap_text));
     EXPECT_EQ(nlohmann::json::parse(plan_json(plan)).at("overlap"),
-              (nlohmann::json{{"tp", c.overlap.tp}, {"pp", c.overlap.pp}, {"dp", c.overlap.dp}}));
+              (nlohmann::json{{"tp", c.overlap.tp}, {"pp", c.overlap.pp}, {"dp", c.overlap.dp}, {"ep", c.overlap.ep}}));
   }
   EXPECT_THAT(plan_text(plan_for(settings_of(1, 1, 1))), HasSubstr("one rank has no communication"));
 }
@@ -376,9 +376,9 @@ TEST(ShowPlan, JsonHasTheFigures) {
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("parameters"), nn::parameter_count(plan.settings.model));
-  EXPECT_EQ(
-      json.at("mesh"),
-      (nlohmann::json{{"world", 8}, {"dp", 2}, {"pp", 2}, {"tp", 2}, {"chunks", 2}, {"sequence_parallel", true}}));
+  EXPECT_EQ(json.at("mesh"),
+            (nlohmann::json{
+                {"world", 8}, {"dp", 2}, {"pp", 2}, {"tp", 2}, {"ep", 1}, {"chunks", 2}, {"sequence_parallel", true}}));
   EXPECT_EQ(json.at("batch").at("tokens_per_step"), 512);
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
   EXPECT_EQ(json.at("flops_per_token").at("reported"), flops.reported);

@@ -104,6 +104,26 @@ TEST(Simulate, MemoryIsThePlans) {
   }
 }
 
+// Rows that are exchanged take time over slow links; overlap hides some of it, and every rank is like those of stage 0.
+TEST(Simulate, ExchangesOfExpertsAreTheirPart) {
+  cost::Cluster cluster = free_cluster();
+  cluster.network.gb_s = 5;
+  Settings settings = settings_of(8, 1, 1, 1, 2);
+  settings.model = {.family = "llama", .layers = 4, .hidden = 256, .heads = 4, .vocab = 257, .seq = 512};
+  settings.model.experts = 32, settings.model.experts_per_token = 2;
+  settings.mesh.ep = 8;
+  std::vector<double> exposed_s;
+  for (const bool overlap : {false, true}) {
+    settings.overlap.ep = overlap;
+    const Plan plan = plan_of(settings);
+    const Simulation some = simulate(plan, cluster, {});
+    exposed_s.push_back(some.parts.ep_s);
+    EXPECT_NEAR(simulate(plan, cluster, {.every_rank = true}).iteration_s, some.iteration_s, 1e-9 * some.iteration_s);
+  }
+  EXPECT_GT(exposed_s[0], 0);
+  EXPECT_LT(exposed_s[1], 0.8 * exposed_s[0]);
+}
+
 TEST(Simulate, PartsAddUpAndMfuFollowsFromTheRate) {
   cost::Cluster cluster = free_cluster();
   cluster.node.gb_s = 50;

@@ -237,7 +237,7 @@ class CudaOps::Impl {
                           cudaMemcpyDeviceToHost, stream),
           "copying from the GPU");
     check(cudaStreamSynchronize(stream), "waiting for the router");
-    for (std::int64_t expert = 0; expert < op.experts(); ++expert) {
+    for (std::int64_t expert = op.range.first; expert < op.range.end(op.experts()); ++expert) {
       const Matmul part = expert_matmul(op, expert, offsets.data());
       if (part.a.rows > 0) {
         matmul_.run(part, stream, scratch);

@@ -118,8 +118,10 @@ std::string overlap_text(const Plan& plan) {
     bool on;
   };
   std::string under, waited;
-  for (const Axis& axis :
-       {Axis{"tp", plan.mesh.tp, overlap.tp}, {"pp", plan.mesh.pp, overlap.pp}, {"dp", plan.mesh.dp, overlap.dp}}) {
+  for (const Axis& axis : {Axis{"tp", plan.mesh.tp, overlap.tp},
+                           {"pp", plan.mesh.pp, overlap.pp},
+                           {"dp", plan.mesh.dp, overlap.dp},
+                           {"ep", plan.shape(0).exchanges_slots ? plan.mesh.ep : 1, overlap.ep}}) {
     if (axis.size == 1) continue;
     std::string& names = axis.on ? under : waited;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", axis.name);
@@ -157,7 +159,9 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
        fmt::format("{}: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}{}", plural(plan.mesh.size(), "rank"),
                    plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
                    s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : "",
-                   plan.mesh.ep > 1 ? fmt::format(", ep {} of dp", plan.mesh.ep) : ""));
+                   plan.mesh.ep > 1 ? fmt::format(", ep {} of dp by {}", plan.mesh.ep,
+                                                  plan.shape(0).exchanges_slots ? "all_to_all" : "all_gather")
+                                    : ""));
   line("batch",
        fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step{}",
                    s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step(),
@@ -245,6 +249,7 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
               {"dp", plan.mesh.dp},
               {"pp", plan.mesh.pp},
               {"tp", plan.mesh.tp},
+              {"ep", plan.mesh.ep},
               {"chunks", plan.chunks},
               {"sequence_parallel", s.mesh.sequence_parallel}}},
             {"batch",
@@ -256,7 +261,7 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
             {"flops_per_token",
              {{"gemm", flops.gemm}, {"causal", flops.causal}, {"full", flops.full}, {"reported", flops.reported}}},
             {"schedule", {{"name", s.mesh.schedule}, {"bubble", report.bubble}, {"csv", sched::to_csv(plan.training)}}},
-            {"overlap", {{"tp", s.overlap.tp}, {"pp", s.overlap.pp}, {"dp", s.overlap.dp}}}};
+            {"overlap", {{"tp", s.overlap.tp}, {"pp", s.overlap.pp}, {"dp", s.overlap.dp}, {"ep", s.overlap.ep}}}};
   Json stages = Json::array();
   for (int p = 0; p < plan.mesh.pp; ++p) {
     Json stage{{"stage", p}, {"chunks", Json::array()}};

@@ -24,6 +24,7 @@ std::vector<Part> parts_of(const StepParts& parts) {
           {"tp exposed", "tp", parts.tp_s, "collectives of tensor parallelism that compute waits for"},
           {"pp exposed", "pp", parts.pp_s, "transfers between stages that compute waits for"},
           {"dp exposed", "dp", parts.dp_s, "gradients and parameters that compute waits for"},
+          {"ep exposed", "ep", parts.ep_s, "tokens on their way to experts and back that compute waits for"},
           {"exposed", "messages", parts.messages_s, "communication that compute waits for"},
           {"world exposed", "world", parts.world_s, "the sum of loss and gradient norm"},
           {"host", "host", parts.host_s, "between two steps"}};

@@ -141,7 +141,8 @@ nn::TensorParallel Executor::tensor_parallel() const {
           .overlap = plan_.settings.overlap.tp,
           .ring = ring_ ? &*ring_ : nullptr,
           .fp8 = shape_.fp8,
-          .ep = groups_.ep.get()};
+          .ep = groups_.ep.get(),
+          .overlap_ep = plan_.settings.overlap.ep};
 }
 
 std::size_t Executor::first_span(int chunk) const {

@@ -61,8 +61,13 @@ double link_slowness_of(const std::vector<Slow>& slow, int rank) {
 int moved(const mesh::Mesh& mesh, int recorded, int rank, int member) {
   const mesh::Coord from = mesh.coord(recorded), to = mesh.coord(rank);
   mesh::Coord at = mesh.coord(member);
-  at.dp = (at.dp + to.dp - from.dp + mesh.dp) % mesh.dp;
-  at.tp = (at.tp + to.tp - from.tp + mesh.tp) % mesh.tp;
+  const auto shifted = [](int value, int from_value, int to_value, int size) {
+    return (value + to_value - from_value + size) % size;
+  };
+  // Blocks of dp that share experts stay whole.
+  const int block = shifted(at.dp / mesh.ep, from.dp / mesh.ep, to.dp / mesh.ep, mesh.edp());
+  at.dp = block * mesh.ep + shifted(at.dp % mesh.ep, from.dp % mesh.ep, to.dp % mesh.ep, mesh.ep);
+  at.tp = shifted(at.tp, from.tp, to.tp, mesh.tp);
   return mesh.rank(at);
 }
 
@@ -188,10 +193,13 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
   using enum trace::GroupAxis;
   std::vector<Lot> lots;
   if (options.parts && setup.ranks.size() > kRanksForAxes) {
-    lots = {{{world, dp, pp, tp}, &StepParts::messages_s}};
+    lots = {{{world, dp, pp, tp, other}, &StepParts::messages_s}};
   } else if (options.parts) {
-    lots = {
-        {{world}, &StepParts::world_s}, {{dp}, &StepParts::dp_s}, {{pp}, &StepParts::pp_s}, {{tp}, &StepParts::tp_s}};
+    lots = {{{world}, &StepParts::world_s},
+            {{dp}, &StepParts::dp_s},
+            {{pp}, &StepParts::pp_s},
+            {{other}, &StepParts::ep_s},
+            {{tp}, &StepParts::tp_s}};
   }
   std::vector<Axes> axes;
   for (const Lot& lot : lots) axes.push_back(lot.axes);
