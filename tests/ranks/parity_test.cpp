@@ -233,6 +233,24 @@ TEST(Bits, OfTheForwardDoNotDependOnWhoHoldsTheExperts) {
   EXPECT_NE(alone.losses, run_threads(cut(settings, {4, 1, 1, 1, true, 1, 4, true}), 1).losses);
 }
 
+// With room for all that comes the bits are those of no limit; with less it still learns, and overlap changes no bit.
+TEST(Capacity, DropsOnlyWhatHasNoRoom) {
+  train::Settings settings = cut(tiny_settings("moe"), {4, 1, 1, 1, true, 1, 4});
+  const Outcome all = run_threads(settings, 5);
+  settings.train.moe_capacity = 3.99;
+  const Outcome roomy = run_threads(settings, 5);
+  EXPECT_EQ(all.losses, roomy.losses);
+  EXPECT_TRUE(same_bits(all.parameters, roomy.parameters));
+  settings.train.moe_capacity = 1;
+  const Outcome tight = run_threads(settings, kSteps);
+  EXPECT_NE(all.losses[0], tight.losses[0]) << "nothing is dropped";
+  EXPECT_LT(tight.losses.back(), tight.losses.front() - 0.2);
+  settings.overlap.ep = false;
+  const Outcome waited = run_threads(settings, kSteps);
+  EXPECT_EQ(tight.losses, waited.losses);
+  EXPECT_TRUE(same_bits(tight.parameters, waited.parameters));
+}
+
 TEST(Bf16, LearnsInEveryDimension) {
   for (const std::string family : {"gpt", "llama", "moe"}) {
     train::Settings settings = tiny_settings(family);

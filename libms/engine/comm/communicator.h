@@ -95,7 +95,8 @@ class Communicator {
   void all_gather(const Tensor& out, const Tensor& in);
   // Moves the rows of experts' slots between the members, which share the experts as tensor/expert_slots.h says, where
   // `offsets` i32 [size(),E+1] is explained: `in` has a member's own rows, `out` receives those of the experts that it
-  // holds, and keeps what is behind them; or, if rows go back, the other way round. `offsets` is the same on all
+  // holds, and keeps what is behind them; or, if rows go back, the other way round. Rows for which the holder has no
+  // room neither come nor go back. `offsets` is the same on all
   // members, and is read when the operation runs. With a range, only its rows move: those of the same experts of every
   // member, counted from its first one.
   void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back,

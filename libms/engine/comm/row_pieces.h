@@ -13,7 +13,8 @@ namespace ms::comm {
 // of the request, where the host can read them.
 template <class F>
 void each_piece(const Request& request, const std::int32_t* offsets, int members, int sender, int receiver, F&& f) {
-  const tensor::ExpertSlots slots(offsets, members, request.offsets.cols - 1);
+  const std::int64_t room = (request.goes_back ? request.in : request.out).size_bytes() / request.row_bytes;
+  const tensor::ExpertSlots slots(offsets, members, request.offsets.cols - 1, room);
   const int owner = request.goes_back ? receiver : sender, holder = request.goes_back ? sender : receiver;
   slots.each_part(owner, holder, request.range, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
     if (request.goes_back) std::swap(from, to);

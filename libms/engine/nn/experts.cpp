@@ -81,7 +81,8 @@ void share_routing(const Layer& layer) {
 GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, const Tensor& b) {
   const Shape& shape = layer.on.shape;
   const Routing& routing = layer.acts.routing;
-  GroupedMatmul matmul{.c = c, .a = a, .b = b, .offsets = routing.offsets, .ranks = shape.ep};
+  GroupedMatmul matmul{.c = c, .a = a, .b = b, .offsets = routing.offsets};
+  matmul.used = static_cast<double>(shape.even_slots()) / static_cast<double>(a.rows);
   if (shape.exchanges_slots) matmul.offsets = routing.all_offsets, matmul.rank = shape.ep_rank;
   return matmul;
 }
@@ -104,6 +105,7 @@ void multiply_arriving(const Layer& layer, GroupedMatmul matmul, const Rows& row
 Arriving multiply_and_return(const Layer& layer, GroupedMatmul matmul) {
   const LayerScratch& scratch = layer.scratch;
   Arriving result{scratch.slots_out, {}};
+  if (layer.on.shape.drops()) layer.on.compute.submit(Fill{scratch.own_out});  // of rows that do not come back
   for (const ExpertRange range : layer.on.expert_parts()) {
     matmul.range = range;
     layer.on.compute.submit(matmul);
@@ -168,9 +170,17 @@ void input_weight_gradients(const Layer& layer, const Input& input) {
 Arriving weights_back(const Layer& layer) {
   const LayerScratch& scratch = layer.scratch;
   if (!layer.on.shape.exchanges_slots) return {scratch.dweights, {}};
+  if (layer.on.shape.drops()) layer.on.compute.submit(Fill{scratch.own_dweights});
   layer.on.exchange_slots(by_slot(scratch.own_dweights), by_slot(scratch.dweights), layer.acts.routing.all_offsets,
                           true);
   return {scratch.own_dweights, layer.on.ep->stream().record()};
+}
+// Counts the rows for which there was room: their slots' own rank learns it as it learns of their gradients.
+void count_kept(const Layer& layer) {
+  const Tensor& load = layer.weights.load;
+  layer.on.compute.submit(Fill{layer.scratch.dweights, 1});
+  const Tensor kept = layer.on.arrived(weights_back(layer));
+  layer.on.compute.submit(ColumnSum{load.slice_cols(load.cols - 1, 1), by_slot(kept)});
 }
 // dweights, of the slots of all tokens that the rank routes, and the router's losses -> grads.dlogits.
 void router_backward(const Layer& layer, const Tensor& dweights, double loss_scale) {
@@ -182,7 +192,7 @@ void router_backward(const Layer& layer, const Tensor& dweights, double loss_sca
   if (is_first) op.z = static_cast<float>(shape.moe_z_loss * loss_scale);
   const bool balances = is_first && shape.moe_aux_loss > 0;
   if (balances || weights.load) on.compute.submit(ExpertCount{scratch.counts, acts.routing.experts});
-  if (weights.load) on.compute.submit(ColumnSum{weights.load, scratch.counts});
+  if (weights.load) on.compute.submit(ColumnSum{weights.load.slice_cols(0, model.experts), scratch.counts});
   if (balances) {
     // A part's balance is E / k times the sum over its experts of (count / tokens) (sum of scores / tokens).
     const auto chosen = static_cast<double>(model.experts_per_token * shape.routed_tokens() / scratch.counts.rows);
@@ -246,6 +256,7 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   const Rows gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
   const Input input = now ? input_again(layer, on.arrived(n2)) : Input{};
+  if (weights.load && on.shape.drops()) count_kept(layer);
   multiply_arriving(layer, grouped(layer, scratch.dact, scratch.slots_out, weights.down.value), gradient);
   on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, expert_weights(layer), scratch.dweights});
   const Arriving dweights = weights_back(layer);

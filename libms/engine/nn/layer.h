@@ -45,7 +45,9 @@ struct LayerWeights {
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
   Weight router;  // [E,H], if model.experts; up and down then are those of all experts, one below the other
   Weight shared_up, shared_down, shared_router;  // of the experts that every token passes; [1,H] where they are gated
-  Tensor load;  // f32 [1,E]: += the tokens of each expert, by the backward; absent where loads are not counted
+  // f32 [1,E+1]: += the tokens of each expert, and those for which there was room where some are dropped, by the
+  // backward; absent where loads are not counted.
+  Tensor load;
 };
 
 // The gradients from which those of the weights are computed, beside what the forward kept. They are scratch, or the

@@ -1,6 +1,7 @@
 // Sizes of a layer on a rank, which follow from the model, the mesh and the microbatch. Pure.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -33,6 +34,7 @@ struct Shape {
   int ep = 1, ep_rank = 0;  // ranks that share the experts
   // Ranks of ep send each other the rows of experts' slots; else they gather each other's tokens.
   bool exchanges_slots = false;
+  double moe_capacity = 0;  // what a rank's experts have room for, in even shares of the slots; 0: for all
   bool sequence_parallel = false;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
@@ -64,7 +66,13 @@ struct Shape {
   std::int64_t slot_experts() const { return exchanges_slots ? model->experts : own_experts(); }
   // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h), which may all be
   // this rank's.
-  std::int64_t ffn_rows() const { return has_experts() ? tokens() * ep * model->experts_per_token : tokens(); }
+  std::int64_t ffn_rows() const {
+    if (!has_experts()) return tokens();
+    return drops() ? static_cast<std::int64_t>(std::ceil(moe_capacity * static_cast<double>(even_slots())))
+                   : even_slots() * ep;
+  }
+  std::int64_t even_slots() const { return tokens() * model->experts_per_token; }
+  bool drops() const { return exchanges_slots && moe_capacity > 0 && moe_capacity < ep; }
   // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
   // is slower unless it is free.
   bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }

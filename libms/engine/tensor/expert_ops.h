@@ -90,7 +90,7 @@ struct GroupedMatmul {
   bool transpose_a = false, transpose_b = false, accumulate = false;  // accumulate: only with transpose_a
   std::int64_t rank = 0;
   ExpertRange range = {};  // of the experts, for a forward or an input's gradient; the others' rows stay as they are
-  std::int64_t ranks = 1;  // that share the experts: about 1 / ranks of the slots are used, for the cost model
+  double used = 1;         // the share of the slots that is used if the load is even, for the cost model
   std::int64_t experts() const { return (offsets.cols - 1) / offsets.rows; }
   std::int64_t slots() const { return a.rows; }
   void each(auto&& f) const {

@@ -2,9 +2,11 @@
 //
 // Every one of n ranks has slots of its own for its tokens, by expert (tensor/expert_ops.h), and holds E / n of the
 // experts: rank m those from m E / n on. The rows of an expert's slots, of all ranks, lie where the expert is held:
-// those of its holder's first expert come first, and those of one expert by rank.
+// those of its holder's first expert come first, and those of one expert by rank. Rows for which there is no room,
+// the last ones, are dropped.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tensor/tensor.h"
@@ -26,9 +28,9 @@ struct ExpertRange {
 
 class ExpertSlots {
  public:
-  // `offsets` [ranks,experts+1]: Route::offsets of every rank, which outlives this.
-  ExpertSlots(const std::int32_t* offsets, std::int64_t ranks, std::int64_t experts)
-      : offsets_(offsets), ranks_(ranks), experts_(experts) {}
+  // `offsets` [ranks,experts+1]: Route::offsets of every rank, which outlives this. `room`: the rows of a holder.
+  ExpertSlots(const std::int32_t* offsets, std::int64_t ranks, std::int64_t experts, std::int64_t room)
+      : offsets_(offsets), ranks_(ranks), experts_(experts), room_(room) {}
 
   std::int64_t ranks() const { return ranks_; }
   std::int64_t held() const { return experts_ / ranks_; }  // experts of a rank
@@ -39,7 +41,7 @@ class ExpertSlots {
   std::int64_t first_row(std::int64_t holder, std::int64_t expert) const {
     std::int64_t row = 0;
     for (std::int64_t rank = 0; rank < ranks_; ++rank) row += own(rank, expert) - own(rank, holder * held());
-    return row;
+    return std::min(row, room_);
   }
 
   // Calls f(own, row, count) for every expert of a range of `holder`'s of which `rank` has slots: the first of its own
@@ -50,13 +52,14 @@ class ExpertSlots {
     for (std::int64_t expert = begin + range.first; expert < begin + range.end(held()); ++expert) {
       std::int64_t row = first_row(holder, expert);
       for (std::int64_t before = 0; before < rank; ++before) row += count(before, expert);
-      if (const std::int64_t rows = count(rank, expert); rows > 0) f(own(rank, expert), row, rows);
+      if (const std::int64_t rows = std::min(count(rank, expert), room_ - row); rows > 0)
+        f(own(rank, expert), row, rows);
     }
   }
 
  private:
   const std::int32_t* offsets_;
-  std::int64_t ranks_, experts_;
+  std::int64_t ranks_, experts_, room_;
 };
 
 }  // namespace ms::tensor

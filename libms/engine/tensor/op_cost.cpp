@@ -41,9 +41,8 @@ OpCost count(const GroupedMatmul& op) {
   OpCost op_cost = plain(op);
   op_cost.half = op.a.dtype == DType::bf16;
   const Tensor& weights = op.transpose_a ? op.c : op.b;
-  op_cost.flops = 2.0 * static_cast<double>(op.slots()) * static_cast<double>(weights.numel() / op.experts()) /
-                  static_cast<double>(op.ranks) * static_cast<double>(op.range.of(op.experts())) /
-                  static_cast<double>(op.experts());
+  op_cost.flops = 2.0 * static_cast<double>(op.slots()) * static_cast<double>(weights.numel() / op.experts()) *
+                  op.used * static_cast<double>(op.range.of(op.experts())) / static_cast<double>(op.experts());
   if (op.accumulate) op_cost.bytes += bytes_of(op.c);
   return op_cost;
 }

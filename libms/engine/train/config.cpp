@@ -177,7 +177,11 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
+  if (train.moe_capacity > 0 && train.moe_capacity < 1)
+    add("train.moe_capacity", "below an even share tokens are always dropped: set 1 or more, or 0 for no limit");
   if (mesh.ep > 1) {
+    if (train.moe_capacity > 0 && !exchanges_slots(settings))
+      add("train.moe_capacity", "only what is exchanged can be limited: set train.moe_dispatch = \"all_to_all\"");
     if (settings.optim.name == "lamb") add("optim.name", "lamb does not sum over the experts of mesh.ep");
     if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.ep do not compute the same");
     if (!settings.checkpoint.memory_dir.empty()) add("checkpoint.memory_dir", "copies in memory do not know mesh.ep");
@@ -227,6 +231,7 @@ struct Idle {
 };
 constexpr Idle kIdle[] = {
     {"train.moe_dispatch", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
+    {"train.moe_capacity", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
     {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd" || s.optim.decay_steps > 0; },
      "only optim.schedule = \"wsd\" without optim.decay_steps has it"},
@@ -303,6 +308,12 @@ std::vector<std::string> clamp(Settings& settings) {
       "optim.warmup_steps = {} is clamped to train.steps = {}: the learning rate does nothing but rise", warmup, steps);
   warmup = steps;
   return {std::move(warning)};
+}
+
+bool exchanges_slots(const Settings& settings) {
+  const std::string& dispatch = settings.train.moe_dispatch;
+  if (settings.mesh.ep == 1 || dispatch == "all_gather") return false;
+  return dispatch == "all_to_all" || settings.model.experts_per_token <= settings.mesh.ep;
 }
 
 data::BatchShape batch_of(const Settings& settings) {

@@ -35,6 +35,7 @@ struct TrainConfig {
   std::string moe_aux_scope = "microbatch";
   double moe_z_loss = 0;
   std::string moe_dispatch = "auto";
+  double moe_capacity = 0;
   std::int64_t eval_every = 100;
   std::int64_t eval_samples = 64;
   std::int64_t log_every = 10;
@@ -96,6 +97,12 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
          "reduced. auto: what moves fewer bytes, which is all_to_all unless model.experts_per_token is above mesh.ep. "
          "all_to_all sums a token's experts in the order of their scores, as without mesh.ep; all_gather by rank.",
      .choices = {"auto", "all_to_all", "all_gather"}},
+    {"moe_capacity", &TrainConfig::moe_capacity,
+     "What the experts of a rank of mesh.ep have room for, in even shares of the rows that are exchanged: 1.25 to 2 "
+     "are "
+     "common. What comes above it is dropped: that expert adds nothing to that token (metrics.expert_load_every counts "
+     "them). 0: nothing is dropped, and memory is taken for the case that all rows come to one rank, mesh.ep shares.",
+     Unit::none, 0, 1e6},
     {"eval_every", &TrainConfig::eval_every,
      "Steps between evaluations; the last step is always evaluated. 0: no evaluations.", Unit::none, 0, 1e12},
     {"eval_samples", &TrainConfig::eval_samples, "Sequences per evaluation, rounded up to whole global batches.",
@@ -282,6 +289,9 @@ struct Settings {
 
 // Binds every section; `settings` outlives the schema.
 void bind(ConfigSchema& schema, Settings& settings);
+
+// Whether ranks of mesh.ep exchange the rows of experts, or gather each other's tokens (train.moe_dispatch).
+bool exchanges_slots(const Settings& settings);
 
 // The batches that settings without problems ask for.
 data::BatchShape batch_of(const Settings& settings);

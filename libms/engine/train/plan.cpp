@@ -45,12 +45,6 @@ bool splits_backward(const sched::Schedule& schedule) {
   return std::any_of(schedule.rows.begin(), schedule.rows.end(), splits);
 }
 
-bool exchanges_slots(const Settings& settings, int ep) {
-  const std::string& dispatch = settings.train.moe_dispatch;
-  if (ep == 1 || dispatch == "all_gather") return false;
-  return dispatch == "all_to_all" || settings.model.experts_per_token <= ep;
-}
-
 }  // namespace
 
 nn::Shape Plan::shape(int tp_rank, int dp_rank) const {
@@ -60,7 +54,8 @@ nn::Shape Plan::shape(int tp_rank, int dp_rank) const {
           .tp_rank = tp_rank,
           .ep = mesh.ep,
           .ep_rank = dp_rank % mesh.ep,
-          .exchanges_slots = exchanges_slots(settings, mesh.ep),
+          .exchanges_slots = exchanges_slots(settings),
+          .moe_capacity = settings.train.moe_capacity,
           .sequence_parallel = settings.mesh.sequence_parallel,
           .dtype = dtype,
           .recompute = nn::recompute_from(settings.train.recompute),

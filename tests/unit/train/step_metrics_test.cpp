@@ -20,7 +20,8 @@ StepReport full_report() {
                    .skipped = true,
                    .votes = {},
                    .module_norms = {0.3, 0.4},
-                   .expert_loads = {30, 10, 0, 0, 20, 20}};
+                   .expert_loads = {30, 10, 0, 0, 20, 20},
+                   .dropped = 0.125};
   report.step_tokens = 512;
   report.tokens = 4096;
   report.data_chain = "0123456789abcdef";
@@ -62,7 +63,8 @@ TEST(StepMetrics, CountRatesOfARank) {
   EXPECT_EQ(json.at("memory_bytes").dump(),
             R"({"tensors":64,"process":100,"process_peak":200,"device":50,"device_total":80})");
   EXPECT_EQ(json.at("grad_norms").dump(), R"({"embed":0.3,"layers.0.attn":0.4})");
-  EXPECT_EQ(json.at("expert_load").dump(), R"({"most":2.25,"least":0.0,"layers":[[2.25,0.75,0.0],[0.0,1.5,1.5]]})");
+  EXPECT_EQ(json.at("expert_load").dump(),
+            R"({"most":2.25,"least":0.0,"dropped":0.125,"layers":[[2.25,0.75,0.0],[0.0,1.5,1.5]]})");
   EXPECT_THAT(starving_experts(expert_shares(full_report().result, 3)),
               ::testing::StartsWith("2 of 6 experts had less than a tenth"));
   EXPECT_EQ(starving_experts({{0.5, 1.5}, {1, 1}}), "");

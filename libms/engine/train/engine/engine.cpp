@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/rng.h"
@@ -206,14 +207,22 @@ StepResult Engine::finish_step(std::int64_t step) {
                     pending.factor.as<float>()[0] == 0.0F,
                     Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]},
                     {},
-                    {}};
+                    {},
+                    0};
   if (has_module_norms(step)) {
     const double* squares = pending.module_squares.as<double>();
     for (std::int64_t i = 0; i < pending.module_squares.cols; ++i) result.module_norms.push_back(std::sqrt(squares[i]));
   }
   if (has_expert_loads(step)) {
     const double* loads = pending.expert_loads.as<double>();
-    result.expert_loads.assign(loads, loads + pending.expert_loads.cols);
+    double chosen = 0, kept = 0;
+    const std::int64_t experts = plan_.settings.model.experts;
+    for (const double* end = loads + pending.expert_loads.cols; loads < end; loads += experts + 1) {
+      result.expert_loads.insert(result.expert_loads.end(), loads, loads + experts);
+      chosen += std::accumulate(loads, loads + experts, 0.0);
+      kept += loads[experts];
+    }
+    if (plan_.shape(0).drops()) result.dropped = 1 - kept / chosen;
   }
   return result;
 }

@@ -35,6 +35,7 @@ struct StepResult {
   std::vector<double> module_norms;
   // Tokens by layer and expert since the last such step; empty in steps without (metrics.expert_load_every).
   std::vector<double> expert_loads;
+  double dropped = 0;  // the share of those for which there was no room (train.moe_capacity)
 };
 
 class Engine {

@@ -233,13 +233,13 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   }
   const nn::ModelConfig& model = plan.settings.model;
   if (model.experts > 0 && plan.settings.metrics.expert_load_every > 0 && !plan.inference) {
-    rank.expert_loads = arena.take(DType::f64, 1, model.layers * model.experts);
+    rank.expert_loads = arena.take(DType::f64, 1, model.layers * (model.experts + 1));
     // All ranks of tp route the same tokens, and those of ep where they gather them.
     const bool counts = at.tp == 0 && (shape.exchanges_slots || shape.ep_rank == 0);
     for (int c = 0; c < plan.chunks && counts; ++c) {
       const nn::ChunkPart part = plan.part(at.pp, c);
       for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
-        rank.chunks[static_cast<std::size_t>(c)].loads.push_back(arena.take(DType::f32, 1, model.experts));
+        rank.chunks[static_cast<std::size_t>(c)].loads.push_back(arena.take(DType::f32, 1, model.experts + 1));
     }
   }
   tally.add("tokens and tables");

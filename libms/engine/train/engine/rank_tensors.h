@@ -35,7 +35,7 @@ struct RankTensors {
   optim::StepScalars scalars;
   tensor::Tensor ignored_loss;                   // f64 [1,1]: where tp ranks other than 0 sum the loss
   tensor::Tensor module_squares;                 // f64 [1,modules]: of gradients; absent unless metrics want them
-  tensor::Tensor expert_loads;                   // f64 [1,layers * experts], of the world; absent like those of chunks
+  tensor::Tensor expert_loads;                   // f64 [1,layers (experts + 1)], of the world, as LayerWeights::load
   tensor::Tensor token_losses;                   // f32 [1,tokens of all microbatches] on the last stage, for inference
   tensor::Tensor logits_row, logits_all, token;  // to generate: [1,V/tp], [tp,V/tp] on the last stage; i32 [1,1]
 };

@@ -72,6 +72,13 @@ void Reporter::warn_of_experts(const StepReport& report) {
   const std::string warning = starving_experts(expert_shares(report.result, facts_.experts));
   if (!warning.empty() && !starves_) log::warn("train", "{}", warning);
   starves_ = !warning.empty();
+  constexpr double kMany = 0.01;
+  const bool drops = report.result.dropped > kMany;
+  if (drops && !drops_)
+    log::warn("train",
+              "experts had no room for {:.1f} % of their tokens: raise train.moe_capacity or train.moe_aux_loss",
+              100 * report.result.dropped);
+  drops_ = drops;
 }
 
 void Reporter::keep(std::int64_t step, const std::function<void()>& write) {

@@ -40,6 +40,7 @@ class Reporter {
   double line_s_ = 0, line_tokens_ = 0;    // since the line before: a short step by itself says nothing
   std::int64_t steps_ = 0;
   bool starves_ = false;          // an expert did in the last report of loads
+  bool drops_ = false;            // likewise, that many tokens of experts are dropped
   std::int64_t not_written_ = 0;  // steps, since when a file could not be written
   std::optional<double> valid_loss_;
   std::string last_note_;

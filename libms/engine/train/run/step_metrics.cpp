@@ -33,7 +33,8 @@ constexpr Metric kMetrics[] = {
     {"expert_load",
      "Loads of experts since the last such step, in the steps that metrics.expert_load_every selects: layers has a "
      "list "
-     "for each layer, 1 being an even share of its tokens; most and least are those of all."},
+     "for each layer, 1 being an even share of its tokens; most and least are those of all; dropped is the share of "
+     "tokens for which experts had no room (train.moe_capacity)."},
     {"resumed", "In the first step of a resumed run: the checkpoint, and the cost of loading it."},
     {"save", "true: a checkpoint of this step is being saved."},
     {"saving", "true: a save was in progress when the step ended."},
@@ -115,7 +116,7 @@ Json step_metrics(const StepReport& report, const RunFacts& run) {
       most = std::max(most, std::ranges::max(layer));
       least = std::min(least, std::ranges::min(layer));
     }
-    json["expert_load"] = {{"most", most}, {"least", least}, {"layers", loads}};
+    json["expert_load"] = {{"most", most}, {"least", least}, {"dropped", report.result.dropped}, {"layers", loads}};
   }
   if (report.resumed) {
     json["resumed"] = {{"step", report.resumed->step},
