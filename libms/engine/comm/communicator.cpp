@@ -185,7 +185,7 @@ void Communicator::issue_rows(const Request& request) {
   note(tensor::Access::read, request.in, request.goes_back);
   stream_.note(tensor::Access::read, request.offsets);
   note(tensor::Access::write, request.out, !request.goes_back);
-  if (request.size_bytes() > 0) begin(request);
+  if (request.in.numel() > 0 && request.out.numel() > 0) begin(request);
 }
 
 void Communicator::begin(const Request& request) {

@@ -43,7 +43,8 @@ struct Request {
   Tensor out, in;
   ReduceKind reduce = ReduceKind::sum;
   int root = 0;
-  // Of an all_to_all: Route::offsets of all members, whether rows go back to whom they belong to, and a row's bytes.
+  // The arguments of an all_to_all: Route::offsets of all members, whether rows go back to whom they belong to, whose
+  // rows move, and a row's bytes.
   Tensor offsets = {};
   bool goes_back = false;
   tensor::ExpertRange range = {};

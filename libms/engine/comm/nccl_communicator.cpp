@@ -17,7 +17,7 @@
 #include "comm/blocking_calls.h"
 #include "comm/in_flight.h"
 #include "comm/nccl_plugin.h"
-#include "comm/row_pieces.h"
+#include "comm/nccl_rows.h"
 #include "tensor/cuda/channels.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
@@ -260,41 +260,10 @@ class NcclCommunicator final : public Communicator, public Retiring {
       case OpKind::broadcast: return ncclBroadcast(in.data, out.data, n, type, request.root, comm, stream);
       case OpKind::send: return ncclSend(in.data, n, type, 1 - rank(), comm, stream);
       case OpKind::recv: return ncclRecv(out.data, n, type, 1 - rank(), comm, stream);
-      case OpKind::all_to_all: return exchange_rows(request, stream);
+      case OpKind::all_to_all: return exchange_rows(request, rank(), size(), comm, stream);
       case OpKind::barrier: return ncclAllReduce(word_->data(), word_->data(), 1, ncclFloat32, ncclSum, comm, stream);
     }
     return ncclInternalError;
-  }
-  // The host waits until the offsets are known: NCCL takes the sizes of its transfers from the host.
-  ncclResult_t exchange_rows(const Request& request, cudaStream_t stream) const {
-    std::vector<std::int32_t> offsets(static_cast<std::size_t>(request.offsets.numel()));
-    tensor::check(
-        cudaMemcpyAsync(offsets.data(), request.offsets.data, static_cast<std::size_t>(request.offsets.size_bytes()),
-                        cudaMemcpyDeviceToHost, stream),
-        "copying from the GPU");
-    tensor::check(cudaStreamSynchronize(stream), "waiting for the offsets of experts");
-    const auto bytes_of = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
-    each_piece(request, offsets.data(), size(), rank(), rank(),
-               [&](std::int64_t to, std::int64_t from, std::int64_t n) {
-                 tensor::check(cudaMemcpyAsync(request.out.data + to, request.in.data + from, bytes_of(n),
-                                               cudaMemcpyDeviceToDevice, stream),
-                               "copying rows of experts");
-               });
-    ncclResult_t result = ncclGroupStart();
-    const auto note = [&](ncclResult_t code) {
-      if (result == ncclSuccess) result = code;
-    };
-    for (int k = 0; k < size(); ++k) {
-      if (k == rank()) continue;
-      each_piece(request, offsets.data(), size(), rank(), k, [&](std::int64_t, std::int64_t from, std::int64_t n) {
-        note(ncclSend(request.in.data + from, bytes_of(n), ncclUint8, k, open_->comm, stream));
-      });
-      each_piece(request, offsets.data(), size(), k, rank(), [&](std::int64_t to, std::int64_t, std::int64_t n) {
-        note(ncclRecv(request.out.data + to, bytes_of(n), ncclUint8, k, open_->comm, stream));
-      });
-    }
-    note(ncclGroupEnd());
-    return result;
   }
   int service_rank() const { return process_.service().rank(); }
 

@@ -125,7 +125,7 @@ void grouped_weight_gradient(const Layer& layer, const Weight& weight, const Ten
 const Tensor& routed_partial(const Layer& layer) {
   return layer.on.shape.routed_ranks() == 1 ? layer.scratch.partial : layer.scratch.routed_partial;
 }
-// What came back -> the sums of all tokens that the rank routes, in routed_partial().
+// Rows that came back -> the sums of all tokens that the rank routes, in routed_partial().
 void combine(const Layer& layer, const Arriving& back) {
   const Tensor rows = layer.on.arrived(back);
   layer.on.compute.submit(ExpertCombine{routed_partial(layer), rows, layer.acts.routing.slots});
