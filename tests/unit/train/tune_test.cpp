@@ -75,6 +75,18 @@ TEST(Tune, KeepsTheGivenLayoutWhereNothingFasterWasReached) {
   EXPECT_THAT(tuning_json(tuning), HasSubstr("\"keeps_given\": true"));
 }
 
+// Ranks that divide the experts have fewer gradients to reduce.
+TEST(Tune, DividesExpertsWhereThatIsFaster) {
+  Settings settings = model();
+  settings.model = {.family = "llama", .layers = 2, .hidden = 64, .heads = 1, .vocab = 257, .seq = 32};
+  settings.model.experts = 64;
+  const Layout best = tune(settings, cluster_of("1GiB"), 4, {.keep = 1}).fastest();
+  EXPECT_GT(best.settings.mesh.ep, 1);
+  Settings whole = best.settings;
+  whole.mesh.ep = 1;
+  EXPECT_GT(simulate(make_plan(whole, 4), cluster_of("1GiB"), {}).iteration_s, best.simulation.iteration_s);
+}
+
 TEST(Tune, NamesTheDeviceOfTheCluster) {
   cost::Cluster cluster = cluster_of("1GiB");
   Settings settings = model();

@@ -35,7 +35,8 @@ struct Candidate {
   double guess = 0;  // of its time, in times of what computing alone takes: only the order matters
 };
 
-// Estimates the time relative to compute alone: the bubble, recomputation and collectives of tp add to it, roughly.
+// Estimates the time relative to compute alone: the bubble, recomputation, collectives of tp and rows of experts add to
+// it, roughly.
 double guess_of(const Settings& s) {
   const mesh::MeshConfig& mesh = s.mesh;
   const sched::Shape shape{.pp = static_cast<int>(mesh.pp),
@@ -46,7 +47,8 @@ double guess_of(const Settings& s) {
                         (shape.microbatches * (times.forward + times.backward));
   const double again = s.train.recompute == "full" ? 0.3 : s.train.recompute == "selective" ? 0.02 : 0;
   const double messages = (s.overlap.tp ? 0.02 : 0.05) * std::log2(static_cast<double>(mesh.tp));
-  return (1 + bubble) * (1 + again + messages);
+  const double rows = 0.03 * std::log2(static_cast<double>(mesh.ep));
+  return (1 + bubble) * (1 + again + messages + rows);
 }
 
 // From what costs no time to what costs most.
@@ -117,7 +119,11 @@ class Search {
           s.mesh.chunks = chunks;
           s.mesh.schedule = kind->key;
           s.train.microbatch = microbatch;
-          consider(std::move(s));
+          for (const std::int64_t ep : divisors(std::max<std::int64_t>(1, std::gcd(dp, s.model.experts)))) {
+            if (ep > 1 && s.model.experts == 0) break;
+            s.mesh.ep = ep;
+            consider(s);
+          }
           if (pp == 1) break;  // one stage has no bubble: all schedules are alike
         }
       }
@@ -131,7 +137,7 @@ class Search {
 
   // With the least recomputation that fits: more only costs time.
   void consider(Settings s) {
-    s.overlap.pp = s.overlap.dp = true;
+    s.overlap.pp = s.overlap.dp = s.overlap.ep = true;
     if (const auto problems = problems_between(s); !problems.empty())
       return refuse("the rules of " + problems.front().key);
     std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
@@ -246,6 +252,7 @@ std::string why_slower(const Layout& other, const Layout& best) {
                                     other.settings.overlap.tp ? "" : ", which are not overlapped")},
       {a.pp_s - b.pp_s,
        fmt::format("compute waits longer for transfers between {} stages x {} chunks", mesh.pp, mesh.chunks)},
+      {a.ep_s - b.ep_s, fmt::format("compute waits longer for rows of experts over ep {}", mesh.ep)},
       {a.dp_s - b.dp_s, fmt::format("compute waits longer for gradients and parameters over dp {}", mesh.dp)}};
   const Loss& most = *std::ranges::max_element(losses, {}, &Loss::seconds);
   const double slower = other.simulation.iteration_s - best.simulation.iteration_s;
