@@ -160,6 +160,7 @@ struct RankTrace {
   double earlier_s = 0;              // of a time before the dumps of others, by so much, and left out; 0: not
   double later_s = 0;                // of a time after the dumps of others, by so much; 0: not
   bool is_partial = false;           // operations may be missing that it issued before; only of dumps
+  bool counts_process = false;       // its recorder numbers all calls of the process in one sequence; only of dumps
   std::vector<std::pair<std::int32_t, std::int64_t>> newest;  // of partial ones: numbers known by group besides events
   // The Python stacks (strings) that issued events which have not ended, and the newest; only of dumps.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> stacks;

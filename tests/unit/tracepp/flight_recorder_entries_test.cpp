@@ -103,13 +103,15 @@ TEST(RecorderEntries, ADumpThatLacksEntriesHasNumbersInItsStatus) {
     return entry;
   };
   const RecorderStatuses statuses{{0, {.enqueued = 7, .completed = 7}}, {1, {.enqueued = 5, .completed = 4}}};
-  EXPECT_FALSE(lacks_entries({}, {}));
-  EXPECT_TRUE(lacks_entries({}, statuses));
-  EXPECT_FALSE(lacks_entries({of(0, 1), of(1, 2)}, statuses));
-  EXPECT_TRUE(lacks_entries({of(1, 2), of(2, 3)}, statuses));    // the buffer was full
-  EXPECT_TRUE(lacks_entries({of(0, 1), of(2, 3)}, statuses));    // those that did not end
-  EXPECT_TRUE(lacks_entries({of(0, 12), of(1, 13)}, statuses));  // the recorder was reset
-  EXPECT_FALSE(lacks_entries({of(-1, 1), of(-1, 2)}, statuses));
+  EXPECT_FALSE(lacks_entries({}, {}, false));
+  EXPECT_TRUE(lacks_entries({}, statuses, false));
+  EXPECT_FALSE(lacks_entries({of(0, 1), of(1, 2)}, statuses, false));
+  EXPECT_TRUE(lacks_entries({of(1, 2), of(2, 3)}, statuses, false));    // the buffer was full
+  EXPECT_TRUE(lacks_entries({of(0, 1), of(2, 3)}, statuses, false));    // those that did not end
+  EXPECT_TRUE(lacks_entries({of(0, 12), of(1, 13)}, statuses, false));  // the recorder was reset
+  EXPECT_FALSE(lacks_entries({of(-1, 1), of(-1, 2)}, statuses, false));
+  EXPECT_FALSE(lacks_entries({of(0, 0), of(1, 1)}, statuses, true));
+  EXPECT_TRUE(lacks_entries({of(0, 12), of(1, 13)}, statuses, true));
 
   // The batch of records 0 and 1 ended, as what closed it is left out; that of record 3 may not have.
   std::vector<RecorderEntry> active;

@@ -157,13 +157,48 @@ void find_begun(std::vector<RecorderEntry>& entries) {
   }
 }
 
-bool lacks_entries(const std::vector<RecorderEntry>& entries, const RecorderStatuses& statuses) {
+bool is_of_torchcomms(const std::vector<RecorderEntry>& entries) {
+  return !entries.empty() &&
+         std::ranges::all_of(entries, [](const RecorderEntry& it) { return it.description == backend_of(it); });
+}
+
+void end_retired(std::vector<RecorderEntry>& entries) {
+  for (RecorderEntry& it : entries) {
+    if (it.is_retired) {
+      it.state = "completed";
+    } else if (it.state == "completed") {
+      it.state = "started";
+      it.completed_ns = 0;
+    }
+  }
+}
+
+bool counts_process(const std::vector<RecorderEntry>& entries) {
+  if (is_of_torchcomms(entries)) return true;
+  const auto offset = [](const RecorderEntry& it) { return it.sequence - it.record; };
+  const bool is_one_sequence = std::ranges::all_of(entries, [&](const RecorderEntry& it) {
+    return it.record >= 0 && it.sequence >= 0 && it.p2p_sequence <= 0 && offset(it) == offset(entries.front());
+  });
+  if (!is_one_sequence) return false;
+  // A number of a group skips none by itself, so that a skip counts the calls between.
+  std::map<GroupKey, std::size_t> newest;  // collective, by group
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (is_transfer(entries[i])) continue;
+    const auto [last, is_first] = newest.try_emplace({entries[i].group, entries[i].group_id}, i);
+    const std::size_t calls = i - last->second;
+    if (calls > 1 && entries[i].record - entries[last->second].record == static_cast<std::int64_t>(calls)) return true;
+    last->second = i;
+  }
+  return false;
+}
+
+bool lacks_entries(const std::vector<RecorderEntry>& entries, const RecorderStatuses& statuses, bool of_process) {
   if (entries.empty()) return std::ranges::any_of(statuses, [](const auto& it) { return it.second.enqueued > 0; });
   std::int64_t next = 0;
   std::set<GroupKey> known;
   for (const RecorderEntry& it : entries) {
     if (it.record >= 0 && it.record != next++) return true;
-    const bool is_first = known.emplace(it.group, it.group_id).second;
+    const bool is_first = of_process ? &it == &entries.front() : known.emplace(it.group, it.group_id).second;
     if (is_first && !is_transfer(it) && !it.is_p2p && it.sequence > 1) return true;
   }
   return false;

@@ -43,9 +43,20 @@ bool find_ended(std::vector<RecorderEntry>& entries, const RecorderStatuses& sta
 // show what began: gloo never does, NCCL with TORCH_NCCL_ENABLE_TIMING only.
 void find_begun(std::vector<RecorderEntry>& entries);
 
+// Returns whether torchcomms wrote the entries: it describes a group by its backend. Its recorder calls an operation
+// completed before it is, so that only what is retired has ended.
+bool is_of_torchcomms(const std::vector<RecorderEntry>& entries);
+
+// Marks what torchcomms retired as completed, and nothing else.
+void end_retired(std::vector<RecorderEntry>& entries);
+
+// Returns whether a recorder counts all calls of its process in one sequence, sends and recvs included, and not those
+// of each group. `entries`: in order of record.
+bool counts_process(const std::vector<RecorderEntry>& entries);
+
 // Returns whether a rank issued operations that the dump no longer shows: its buffer was full, it lists only what did
-// not end, or it was reset.
-bool lacks_entries(const std::vector<RecorderEntry>& entries, const RecorderStatuses& statuses);
+// not end, or it was reset. `of_process`: numbers count all calls of the process.
+bool lacks_entries(const std::vector<RecorderEntry>& entries, const RecorderStatuses& statuses, bool of_process);
 
 // Returns the numbers of the newest collectives by the names of groups, as the statuses have them. `names`: all groups
 // of the file. Groups with sends and recvs are left out.

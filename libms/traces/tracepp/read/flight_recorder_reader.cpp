@@ -280,14 +280,19 @@ int FlightRecorderReader::own_rank(const std::vector<RecorderEntry>& entries) {
 void FlightRecorderReader::add(std::vector<RecorderEntry>& entries, RankTrace& rank) {
   if (std::ranges::all_of(entries, [](const RecorderEntry& it) { return it.record >= 0; }))
     std::ranges::stable_sort(entries, {}, &RecorderEntry::record);
-  rank.is_partial = lacks_entries(entries, statuses_);
-  if (rank.is_partial) end_unlisted(entries, statuses_);
+  rank.counts_process = counts_process(entries);
+  rank.is_partial = lacks_entries(entries, statuses_, rank.counts_process);
+  if (is_of_torchcomms(entries)) {
+    end_retired(entries);
+  } else if (rank.is_partial) {
+    end_unlisted(entries, statuses_);
+  }
   fold_batches(entries);
   rank.hides_failures = find_ended(entries, statuses_);
   find_begun(entries);
   std::map<std::int32_t, std::uint32_t> counts;
   for (const RecorderEntry& entry : entries) add(entry, rank, counts);
-  if (!rank.is_partial) return;
+  if (!rank.is_partial || rank.counts_process) return;
   for (const auto& [name, number] : newest_numbers(entries, statuses_, groups_.names()))
     rank.newest.emplace_back(tables_.group(groups_.group(name, "", {})), number);
 }

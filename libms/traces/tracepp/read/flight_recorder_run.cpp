@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "tracepp/read/earlier_dumps.h"
+#include "tracepp/read/process_numbers.h"
 
 namespace ms::tracepp {
 namespace {
@@ -313,6 +314,7 @@ void share_time(RunTrace& trace) {
 
 void relate_dumps(RunTrace& trace) {
   join_named(trace);
+  number_by_group(trace);
   leave_out_earlier(trace);
   complete_groups(trace);
   forget_numbers_of_transfers(trace);
