@@ -167,17 +167,17 @@ const std::vector<ManSection> kSections{
        "ms-driver report prints it. While it cannot be written, the driver continues, and the job's comment has the "
        "reason why attempts do not begin or why the run ended, unless you set a comment of your own."},
       {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},
-      {"attempt-N.log, attempt-N.evidence.json, attempt-N.NODE.stacks, attempt-N.NODE.devices, attempt-N.ras.NODE.M",
-       "Output of an attempt; the evidence for its verdict; stacks of a hung run; state of its nodes' devices; report "
-       "M "
-       "of NCCL's RAS, if the run uses NCCL 2.24 or newer: agents of two nodes ask twice. ms-tracepp hang reads all of "
-       "them, and of several attempts only the newest."},
+      {"attempt-N.log, attempt-N.evidence.json, attempt-N.hang.json, attempt-N.NODE.stacks, attempt-N.NODE.devices, "
+       "attempt-N.ras.NODE.M",
+       "Output of an attempt; the evidence for its verdict; what ms-tracepp hang printed of its flight recorders and "
+       "RAS; stacks of a hung run; state of its nodes' devices; report M of NCCL's RAS, if the run uses NCCL 2.24 or "
+       "newer: agents of two nodes ask twice. ms-tracepp hang reads all of them, and of several attempts only the "
+       "newest."},
       {"events",
        "Notifications of --notify: interruptions with the reason and the accused nodes, and how the run ended. ms-diag "
        "notify --run RUN_DIR can also send them, from any machine that sees the directory."},
-      {"check-NODE.json, check-network.json, hang.json, the same in .log, agents.log, notify.log",
-       "Reports of ms-diag, ms-netcheck and ms-tracepp hang, with their error output; output of the agents and ms-diag "
-       "notify."}}},
+      {"check-NODE.json, check-network.json, the same in .log, agents.log, notify.log",
+       "Reports of ms-diag and ms-netcheck, with their error output; output of the agents and ms-diag notify."}}},
     {"KNOWN OUTPUT LINES", line_items()}};
 
 // Made in main(): options that commands share are constants of other files, which are not set before it.
@@ -203,7 +203,9 @@ Tool tool() {
           .examples = {{"ms-driver run --spares 1 -- ms-train run run.toml",
                         "In a job script for five nodes, train on four:"},
                        {"ms-driver status --watch runs/1234", "Follow the run from a login node:"},
-                       {"ms-driver report runs/1234", "Show the attempts and the time lost to faults:"}},
+                       {"ms-driver report runs/1234", "Show the attempts and the time lost to faults:"},
+                       {"ms-driver report -o incident.html runs/1234",
+                        "Write what broke, where, and what was done as one page to mail:"}},
           .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)"},
           .environment = {{"MS_HEARTBEAT", "Socket for heartbeats; set for the command."},
                           {"MS_ATTEMPT", "Number of the attempt, from 1; set for the command."}},

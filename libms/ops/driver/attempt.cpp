@@ -91,19 +91,21 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
   const std::string node = rank >= 0 && index < nodes.size() ? nodes[index] : "";
   const auto [said, is_new] = said_.try_emplace({rank, worker, known});
   if (!is_new && !is_outlived(said->second)) return;
-  said->second = {
-      .line = {.known = known, .node = node, .rank = worker >= 0 ? worker : rank, .text = plain_text(line, 300)},
-      .number = number_,
-      .signs = task.signs,
-      .exceptions = ends ? own.exceptions : std::numeric_limits<int>::max(),
-      .at_s = now_s,
-      .of_task = &task,
-      .of_worker = &own};
+  said->second = {.line = {.known = known,
+                           .node = node,
+                           .rank = worker >= 0 ? worker : rank,
+                           .text = plain_text(line, 300),
+                           .at_s = now_s},
+                  .number = number_,
+                  .signs = task.signs,
+                  .exceptions = ends ? own.exceptions : std::numeric_limits<int>::max(),
+                  .of_task = &task,
+                  .of_worker = &own};
 }
 
 bool Attempt::is_outlived(const Said& said) const {
   return said.of_task->signs - said.signs >= kAlive || said.of_worker->exceptions > said.exceptions ||
-         (watcher && watcher->steps() >= 0 && watcher->last_progress_s() > said.at_s + kOutlives_s);
+         (watcher && watcher->steps() >= 0 && watcher->last_progress_s() > said.line.at_s + kOutlives_s);
 }
 
 std::vector<SaidLine> Attempt::lines() const {
@@ -135,7 +137,7 @@ std::optional<FlightNode> Attempt::flight_node(const std::optional<FlightVerdict
       .node = node_of(), .confidence = verdict->confidence, .mismatch = verdict->mismatch, .why = verdict->why};
 }
 
-std::string evidence_json(const AttemptEvidence& evidence) {
+std::string evidence_json(const AttemptEvidence& evidence, double alarm_s, double offset_s) {
   Json tasks = Json::array(), lines = Json::array();
   for (const NodeTask& t : evidence.tasks) {
     tasks.push_back({{"node", t.node},
@@ -148,10 +150,15 @@ std::string evidence_json(const AttemptEvidence& evidence) {
                      {"stack", t.task.stack}});
   }
   for (const SaidLine& line : evidence.lines) {
-    lines.push_back(
-        {{"node", line.node}, {"cause", line.known->cause}, {"outlived", line.outlived}, {"text", line.text}});
+    lines.push_back({{"at_s", line.at_s + offset_s},
+                     {"node", line.node},
+                     {"rank", line.rank},
+                     {"cause", line.known->cause},
+                     {"outlived", line.outlived},
+                     {"text", line.text}});
   }
   Json json{{"schema", 1}, {"alarm", evidence.alarm ? evidence.alarm->why : ""}};
+  if (evidence.alarm) json["alarm_s"] = alarm_s + offset_s;
   json["lost"] = evidence.lost;
   json["died_on"] = evidence.died_on;
   json["tasks"] = std::move(tasks);

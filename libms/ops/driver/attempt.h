@@ -60,7 +60,6 @@ struct Attempt {
     SaidLine line;
     std::size_t number = 0;  // of all lines
     int signs = 0, exceptions = 0;
-    double at_s = 0;
     const Output *of_task = nullptr, *of_worker = nullptr;
   };
   bool is_outlived(const Said& said) const;
@@ -69,6 +68,8 @@ struct Attempt {
   std::map<std::tuple<int, int, const KnownLine*>, Said> said_;
 };
 
-std::string evidence_json(const AttemptEvidence& evidence);
+// Returns the evidence as JSON, with times since 1970: those of the driver's clock, of which `alarm_s` is one, plus
+// `offset_s`.
+std::string evidence_json(const AttemptEvidence& evidence, double alarm_s, double offset_s);
 
 }  // namespace ms::driver

@@ -15,6 +15,7 @@
 #include "driver/driver.h"
 #include "driver/guard.h"
 #include "driver/heir.h"
+#include "driver/incident.h"
 #include "driver/options.h"
 #include "driver/proof.h"
 #include "driver/slurm_nodes.h"
@@ -28,6 +29,7 @@ namespace {
 
 constexpr double kAnswer_s = 5;
 constexpr std::size_t kMostFile_bytes = std::size_t{64} << 20;  // of a status or ledger
+constexpr std::size_t kIncidents = 20;                          // on a page, the newest
 constexpr double kSeen_s = 3, kGone_s = 60;  // since the driver wrote its status, which it does once a second
 constexpr double kJob_s = 2;                 // for Slurm to say whether a job runs
 constexpr double kWeights_s = 2;             // for an answer that is only a preference
@@ -123,6 +125,11 @@ int show_status(const Args& args) {
   }
 }
 
+std::string run_name(const Ledger& ledger) {
+  if (ledger.attempts.empty()) return "A run without attempts";
+  return "Run of job " + plain_text(ledger.attempts.back().job, 60);
+}
+
 int show_report(const Args& args) {
   const DriverFiles files = files_of(args, "DIR");
   const double now_s = SystemClock().wall_s();
@@ -132,6 +139,13 @@ int show_report(const Args& args) {
     const std::string status = read_user_file(files.status(), kMostFile_bytes);
     const double seen_s = written_s(status).value_or(now_s);
     if (!job_runs(status).value_or(now_s - seen_s < kGone_s)) ledger.close(seen_s);
+  }
+  if (args.has("output")) {
+    if (args.has("json")) throw user_error("cli.usage", "--output writes a page, --json prints the ledger: choose one");
+    const std::string page = args.get("output");
+    write_user_file(page, incident_page(ledger, read_incidents(ledger, files, kIncidents), run_name(ledger), now_s));
+    print_out("wrote {}: open it in a browser\n", page);
+    return 0;
   }
   write_out(args.has("json") ? to_json(ledger, now_s) : report_text(ledger, now_s));
   return 0;
@@ -247,7 +261,12 @@ Command report_command() {
   return {.name = "report",
           .summary = "show every attempt of a run, why it ended and the time lost",
           .positionals = {kDir},
-          .options = {{"json", "", "Print the ledger as JSON."}},
+          .options = {{"json", "", "Print the ledger as JSON."},
+                      {.name = "output",
+                       .value = "FILE",
+                       .doc = "Write a page to FILE that can be mailed: what broke, where, what was done, and what "
+                              "was seen when.",
+                       .letter = 'o'}},
           .run = show_report};
 }
 Command evict_command() {

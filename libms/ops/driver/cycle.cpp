@@ -229,7 +229,7 @@ void Driver::settle(double now_s) {
     const std::vector<std::string> ras = flight_files(files_.ras(entry().number), entry().began_s);
     files.insert(files.end(), ras.begin(), ras.end());
   }
-  flight_.begin(files, now_s);
+  flight_.begin(files, files_.hang(entry().number), now_s);
 }
 
 void Driver::finish_attempt(double now_s) {
@@ -282,7 +282,7 @@ void Driver::finish_attempt(double now_s) {
   ended.diagnose_s = now_s - (attempt_->alarm ? attempt_->alarm_s : attempt_->ended_s);
   if (judgement.next == Next::again) {
     try {
-      write_file_atomic(files_.evidence(ended.number), evidence_json(evidence));
+      write_file_atomic(files_.evidence(ended.number), evidence_json(evidence, attempt_->alarm_s, wall_s(0)));
     } catch (const Error& error) { log::warn("driver", "the evidence is lost: {}", error.message()); }
     log::warn("driver", "attempt {} ended: {}: {}", ended.number, judgement.cause, judgement.why);
     comment(fmt::format("attempt {} ended: {}", ended.number, judgement.cause));

@@ -107,7 +107,6 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       slurm_job_(options_, slurm_, clock),
       drains_({.conf = options_.slurm_conf, .deadline_s = kDrains_s}, options_.nodes),
       asked_slurm_s_(clock.now_s()),
-      flight_(files_.dir),
       publisher_(options_, clock),
       phase_s_(clock.now_s()),
       deadlines_(options_.limits.hang_s) {

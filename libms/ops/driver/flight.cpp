@@ -38,8 +38,6 @@ bool is_mismatch(const Json& json, const Json& suspect) {
          (reason == kWrongOrder && suspect.get<double>("confidence") >= kDecided);
 }
 
-std::string hang_file(const std::string& dir) { return dir + "/hang.json"; }
-
 }  // namespace
 
 std::string flight_prefix(const std::function<const char*(const char*)>& variable) {
@@ -80,15 +78,15 @@ std::optional<FlightVerdict> read_flight_verdict(std::string_view output) {
   } catch (const JsonError&) { return std::nullopt; }
 }
 
-void FlightJudge::begin(const std::vector<std::string>& files, double now_s) {
+void FlightJudge::begin(const std::vector<std::string>& files, const std::string& output, double now_s) {
   command_.reset();
+  output_ = output;
   if (files.empty()) return;
   std::vector<std::string> words{"ms-tracepp", "hang", "--json"};
   words.insert(words.end(), files.begin(), files.end());
-  const std::string errors = dir_ + "/hang.log";
-  for (const std::string& earlier : {hang_file(dir_), errors}) unlink(earlier.c_str());
   try {
-    command_ = LongCommand::start(words, environment_with({}), hang_file(dir_), dir_ + "/hang.status", errors);
+    command_ =
+        LongCommand::start(words, environment_with({}), output_ + ".json", output_ + ".status", output_ + ".log");
     began_s_ = now_s;
   } catch (const Error& error) { log::warn("driver", "the flight recorders are not judged: {}", error.message()); }
 }
@@ -102,9 +100,10 @@ bool FlightJudge::busy(double now_s) {
 }
 
 std::optional<FlightVerdict> FlightJudge::take() {
-  if (!command_ || access(hang_file(dir_).c_str(), R_OK) != 0) return std::nullopt;
+  const std::string path = output_ + ".json";
+  if (!command_ || access(path.c_str(), R_OK) != 0) return std::nullopt;
   command_.reset();
-  return read_flight_verdict(read_file(hang_file(dir_)));
+  return read_flight_verdict(read_file(path));
 }
 
 }  // namespace ms::driver

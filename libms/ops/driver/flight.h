@@ -31,16 +31,14 @@ std::optional<FlightVerdict> read_flight_verdict(std::string_view output);
 
 class FlightJudge {
  public:
-  // `dir`: for what ms-tracepp prints.
-  explicit FlightJudge(std::string dir) : dir_(std::move(dir)) {}
-
-  void begin(const std::vector<std::string>& files, double now_s);
+  // `output`: the file for what ms-tracepp prints, without ".json".
+  void begin(const std::vector<std::string>& files, const std::string& output, double now_s);
   // Whether it is at work, and may still be.
   bool busy(double now_s);
   std::optional<FlightVerdict> take();
 
  private:
-  std::string dir_;
+  std::string output_;
   std::optional<LongCommand> command_;
   double began_s_ = 0;
 };

@@ -43,6 +43,7 @@ struct SaidLine {
   int rank = -1;
   std::string text;
   bool outlived = false;  // by its rank, which went on, so it is no reason for the end
+  double at_s = 0;        // when the driver read it
 };
 
 // Ranks called different collectives, which they would on any nodes.

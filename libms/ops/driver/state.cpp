@@ -51,6 +51,7 @@ std::string DriverFiles::exit_status(int attempt) const { return fmt::format("{}
 std::string DriverFiles::evidence(int attempt) const {
   return fmt::format("{}/attempt-{}.evidence.json", dir, attempt);
 }
+std::string DriverFiles::hang(int attempt) const { return fmt::format("{}/attempt-{}.hang", dir, attempt); }
 std::string DriverFiles::ras(int attempt) const { return fmt::format("{}/attempt-{}.ras.", dir, attempt); }
 
 std::optional<DriverState> stored_state(const UniqueFd& directory) {
