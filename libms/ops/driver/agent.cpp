@@ -127,8 +127,9 @@ bool serve(link::Channel& driver, Observed& observed, const AgentOptions& option
         const bool asks_ras = order.ras && !options.evidence.empty();
         std::future<std::vector<std::string>> ras;
         if (asks_ras) ras = std::async(std::launch::async, ask_ras_twice, options.root, options.job, order.attempt);
-        const std::vector<FlightFile> dumps = dump_flight_recorders(options.root, options.job, order.attempt);
-        TaskLook look = look_at(options.root, options.job, order.attempt, kLook_s);
+        const std::vector<Task> tasks = tasks_of(options.root, options.job, order.attempt);
+        const std::vector<FlightFile> dumps = dump_flight_recorders(options.root, tasks);
+        TaskLook look = look_at(options.root, tasks, kLook_s);
         await_dumps(dumps, kDumps_s);
         answer.tasks = std::move(look.ranks);
         if (!options.evidence.empty() && !look.all.empty()) {

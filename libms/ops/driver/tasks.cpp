@@ -99,6 +99,7 @@ std::optional<Task> task_of(const Sysroot& root, int pid) {
   const std::optional<int> worker = text_of(environment, "LOCAL_RANK") ? number_of(environment, "RANK") : std::nullopt;
   return Task{.pid = pid,
               .job = number_of(environment, "SLURM_JOB_ID").value_or(-1),
+              .step = number_of(environment, "SLURM_STEP_ID").value_or(-1),
               .attempt = number_of(environment, "MS_ATTEMPT").value_or(-1),
               .rank = worker.value_or(number_of(environment, "SLURM_PROCID").value_or(-1)),
               .worker = worker.has_value()};
@@ -108,7 +109,7 @@ std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string
   return text_of(environment_of(root, pid), name);
 }
 
-std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt) {
+std::vector<Task> tasks_of(const Sysroot& root, int job) {
   std::vector<Task> tasks;
   for (const std::string& name : root.list("/proc")) {
     const std::optional<int> pid = to_number<int>(name);
@@ -116,8 +117,14 @@ std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt) {
     // Slurm's own process beside them sees its tasks end. It is ours where root runs the job.
     if (root.read("/proc/" + name + "/comm") == "slurmstepd") continue;
     const std::optional<Task> task = task_of(root, *pid);
-    if (task && task->job == job && task->attempt == attempt) tasks.push_back(*task);
+    if (task && task->job == job) tasks.push_back(*task);
   }
+  return tasks;
+}
+
+std::vector<Task> tasks_of(const Sysroot& root, int job, int attempt) {
+  std::vector<Task> tasks = tasks_of(root, job);
+  std::erase_if(tasks, [&](const Task& task) { return task.attempt != attempt; });
   return tasks;
 }
 
@@ -150,8 +157,7 @@ double processors_of(const ThreadTimes& before, const ThreadTimes& after, double
   return processors;
 }
 
-TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds) {
-  std::vector<Task> tasks = tasks_of(root, job, attempt);
+TaskLook look_at(const Sysroot& root, std::vector<Task> tasks, double seconds) {
   // The first process of a rank is the rank; those behind it are its children. A launcher is none beside its workers.
   const bool launched = std::ranges::any_of(tasks, &Task::worker);
   const auto order = [&](const Task& task) { return std::tuple(launched && !task.worker, task.rank, task.pid); };
@@ -189,9 +195,9 @@ TaskLook look_at(const Sysroot& root, int job, int attempt, double seconds) {
   return look;
 }
 
-std::vector<FlightFile> dump_flight_recorders(const Sysroot& root, int job, int attempt) {
+std::vector<FlightFile> dump_flight_recorders(const Sysroot& root, const std::vector<Task>& tasks) {
   std::vector<FlightFile> files;
-  for (const Task& task : tasks_of(root, job, attempt)) {
+  for (const Task& task : tasks) {
     const std::string environment = environment_of(root, task.pid);
     const std::optional<std::string> prefix = text_of(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
     const bool answers = process_stat(root, task.pid).state != 'T';  // one that a signal has stopped does not

@@ -87,7 +87,7 @@ TEST_F(Node, ALookTellsWhoComputesAndWhoIsStopped) {
   }));
   stopped.signal(SIGSTOP);
   ASSERT_TRUE(soon([&] { return process_stat(root_, stopped.place().pid).state == 'T'; }));
-  const TaskLook look = look_at(root_, 77, 4, 0.5);
+  const TaskLook look = look_at(root_, tasks_of(root_, 77, 4), 0.5);
   const std::vector<TaskEvidence>& tasks = look.ranks;
   ASSERT_EQ(tasks.size(), 3U);
   EXPECT_THAT(look.all, HasSubstr(fmt::format("process {}, rank 2, state T", tasks[2].pid)));
@@ -126,13 +126,13 @@ TEST_F(Node, WorkersOfALauncherAreTheRanksAndDumpTheirFlightRecordersWhenAsked) 
            "; for r in 4 5 6; do RANK=$r LOCAL_RANK=0 sleep 100 & done; wait");
   // Between fork and exec a worker still has the environment of its shell, which is no rank.
   TaskLook look;
-  ASSERT_TRUE(soon([&] { return (look = look_at(root_, 77, 6, 0.1)).ranks.size() == 3; }));
+  ASSERT_TRUE(soon([&] { return (look = look_at(root_, tasks_of(root_, 77, 6), 0.1)).ranks.size() == 3; }));
   std::vector<int> ranks;
   for (const TaskEvidence& rank : look.ranks) ranks.push_back(rank.rank);
   EXPECT_THAT(ranks, ElementsAre(4, 5, 6));
   EXPECT_THAT(look.all, HasSubstr("of rank 0"));
   std::ofstream(prefix + "5") << "old";
-  const std::vector<FlightFile> files = dump_flight_recorders(root_, 77, 6);
+  const std::vector<FlightFile> files = dump_flight_recorders(root_, tasks_of(root_, 77, 6));
   ASSERT_EQ(files.size(), 1U);
   EXPECT_EQ(files[0].path, prefix + "5");
   char byte = 0;
@@ -157,7 +157,7 @@ TEST_F(Node, AProgramOverGlooAnswersAsTheExampleDoesAgainAndAgain) {
                    dir_, MS_SOURCE_DIR));
   for (const std::string wanted : {"1", "2"}) {
     std::vector<FlightFile> files;
-    ASSERT_TRUE(soon([&] { return (files = dump_flight_recorders(root_, 77, 8)).size() == 1; }));
+    ASSERT_TRUE(soon([&] { return (files = dump_flight_recorders(root_, tasks_of(root_, 77, 8))).size() == 1; }));
     await_dumps(files, 60);
     EXPECT_EQ(read_file(dir_ + "/dump_3"), wanted);
   }
