@@ -182,34 +182,36 @@ const std::vector<ManSection> kSections{
 
 // Made in main(): options that commands share are constants of other files, which are not set before it.
 Tool tool() {
-  return {.name = "ms-driver",
-          .summary = "restart a run after faults within its allocation",
-          .commands = {driver::run_command(), driver::status_command(), driver::report_command(),
-                       driver::evict_command(), driver::readmit_command(), driver::give_back_command(),
-                       driver::resize_command(), driver::stop_command(), driver::agent_command()},
-          .description =
-              "ms-driver runs in the batch script. It starts the command on the nodes of the job, except for spares, "
-              "and receives heartbeats of the ranks through an agent on every node. When a rank dies, a node is lost "
-              "or the run hangs, it ends the attempt, finds the node at fault, replaces it by a spare, and restarts "
-              "the command from its newest checkpoint. The job keeps its allocation and does not wait in the queue "
-              "again.\n\nStart the job with --no-kill; otherwise Slurm ends it when the first node fails. Driver and "
-              "agents authenticate each other with MUNGE, which must run on every node.\n\nThe command may be anything "
-              "that srun starts. ms-train sends heartbeats by itself. Other programs can send a line such as \"rank=3 "
-              "step=17 loss=2.41\" after each step to the UNIX datagram socket in MS_HEARTBEAT. Without heartbeats, "
-              "the driver sees only exits and whether there is output. \"section=save\" in a line marks the start of a "
-              "section, which gets a deadline of its own. A node whose agent cannot make the socket, because another "
-              "user's file is in the way or /tmp is full, runs without heartbeats: status and report show that, and "
-              "status.json and ledger.json have it as \"unheard\". It is not blamed for it.",
-          .examples = {{"ms-driver run --spares 1 -- ms-train run run.toml",
-                        "In a job script for five nodes, train on four:"},
-                       {"ms-driver status --watch runs/1234", "Follow the run from a login node:"},
-                       {"ms-driver report runs/1234", "Show the attempts and the time lost to faults:"},
-                       {"ms-driver report -o incident.html runs/1234",
-                        "Write what broke, where, and what was done as one page to mail:"}},
-          .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)"},
-          .environment = {{"MS_HEARTBEAT", "Socket for heartbeats; set for the command."},
-                          {"MS_ATTEMPT", "Number of the attempt, from 1; set for the command."}},
-          .sections = kSections};
+  return {
+      .name = "ms-driver",
+      .summary = "restart a run after faults within its allocation",
+      .commands = {driver::run_command(), driver::status_command(), driver::report_command(), driver::evict_command(),
+                   driver::readmit_command(), driver::give_back_command(), driver::resize_command(),
+                   driver::stop_command(), driver::inspect_command(), driver::look_command(), driver::agent_command()},
+      .description =
+          "ms-driver runs in the batch script. It starts the command on the nodes of the job, except for spares, "
+          "and receives heartbeats of the ranks through an agent on every node. When a rank dies, a node is lost "
+          "or the run hangs, it ends the attempt, finds the node at fault, replaces it by a spare, and restarts "
+          "the command from its newest checkpoint. The job keeps its allocation and does not wait in the queue "
+          "again.\n\nStart the job with --no-kill; otherwise Slurm ends it when the first node fails. Driver and "
+          "agents authenticate each other with MUNGE, which must run on every node.\n\nThe command may be anything "
+          "that srun starts. ms-train sends heartbeats by itself. Other programs can send a line such as \"rank=3 "
+          "step=17 loss=2.41\" after each step to the UNIX datagram socket in MS_HEARTBEAT. Without heartbeats, "
+          "the driver sees only exits and whether there is output. \"section=save\" in a line marks the start of a "
+          "section, which gets a deadline of its own. A node whose agent cannot make the socket, because another "
+          "user's file is in the way or /tmp is full, runs without heartbeats: status and report show that, and "
+          "status.json and ledger.json have it as \"unheard\". It is not blamed for it.",
+      .examples = {{"ms-driver run --spares 1 -- ms-train run run.toml",
+                    "In a job script for five nodes, train on four:"},
+                   {"ms-driver status --watch runs/1234", "Follow the run from a login node:"},
+                   {"ms-driver report runs/1234", "Show the attempts and the time lost to faults:"},
+                   {"ms-driver report -o incident.html runs/1234",
+                    "Write what broke, where, and what was done as one page to mail:"},
+                   {"ms-driver inspect 1234", "Ask a running job why it hangs, also one without ms-driver:"}},
+      .see_also = {"ms-train(1)", "ms-diag(1)", "ms-notify.toml(5)"},
+      .environment = {{"MS_HEARTBEAT", "Socket for heartbeats; set for the command."},
+                      {"MS_ATTEMPT", "Number of the attempt, from 1; set for the command."}},
+      .sections = kSections};
 }
 
 }  // namespace

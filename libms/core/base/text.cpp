@@ -197,7 +197,7 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
 }
 
 std::string plural(std::size_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : what.ends_with('s') ? "es" : "s");
 }
 
 std::string printable(std::string_view text, std::size_t max) {

@@ -16,11 +16,11 @@
 #include "driver/clock_jumps.h"
 #include "driver/findings.h"
 #include "driver/hub.h"
+#include "driver/look.h"
 #include "driver/ras.h"
 #include "driver/tasks.h"
 #include "link/secret.h"
 #include "net/measure/interface.h"
-#include "watch/devices.h"
 
 namespace ms::driver {
 namespace {
@@ -28,9 +28,6 @@ namespace {
 constexpr double kConnect_s = 3, kRetry_s = 0.2;
 constexpr std::chrono::seconds kProof_s{60};  // for a driver to whom all agents come at once
 constexpr double kAccepted_s = 1;             // a driver that drops an agent sooner is that of another job
-constexpr double kLook_s = 0.3;               // over which processor time is measured
-constexpr double kDumps_s = 3;                // for flight recorders to be written
-constexpr double kRas_s = 6, kBetweenRas_s = 1.5;
 
 std::optional<link::Channel> find_driver(const AgentOptions& options, const Credentials& credentials) {
   for (const std::string& text : options.drivers) {
@@ -47,33 +44,13 @@ std::optional<link::Channel> find_driver(const AgentOptions& options, const Cred
 }
 
 // In a thread of its own: storage that hangs, maybe with the run, must not keep the agent from its next order.
-// The state of the devices follows the stacks, for a driver of theirs may hang, too.
 void write_evidence(const AgentOptions& options, int attempt, std::string stacks, std::vector<std::string> ras) {
   std::thread([dir = options.evidence, node = options.node, diag = options.diag, attempt, stacks = std::move(stacks),
                ras = std::move(ras)] {
     try {
-      const std::string path = fmt::format("{}/attempt-{}.{}", dir, attempt, node);
-      write_file_atomic(path + ".stacks", stacks);
-      for (std::size_t i = 0; i < ras.size(); ++i)
-        write_file_atomic(fmt::format("{}/attempt-{}.ras.{}.{}", dir, attempt, node, i + 1), ras[i]);
-      write_file_atomic(path + ".devices", watch::device_state(diag));
+      write_look(dir, attempt, node, stacks, ras, diag);
     } catch (const Error& error) { log::warn("driver", "{}", error.message()); }
   }).detach();
-}
-
-// Asks NCCL's RAS twice: counts of one moment differ in a run that is well, too.
-std::vector<std::string> ask_ras_twice(const Sysroot& root, int job, int attempt) {
-  std::vector<std::string> reports;
-  const link::Deadline deadline = link::in_seconds(kRas_s);
-  while (const std::optional<link::Address> address = ras_address(root, tasks_of(root, job, attempt))) {
-    RasAnswer answer = ask_ras(*address, deadline);
-    if (!answer.problem.empty()) log::info("driver", "NCCL's RAS does not tell of the run: {}", answer.problem);
-    if (answer.report.empty()) break;
-    reports.push_back(std::move(answer.report));
-    if (reports.size() == 2 || link::seconds_until(deadline) < 2 * kBetweenRas_s) break;
-    std::this_thread::sleep_for(std::chrono::duration<double>(kBetweenRas_s));
-  }
-  return reports;
 }
 
 // The node as its agent observes it.
@@ -125,16 +102,17 @@ bool serve(link::Channel& driver, Observed& observed, const AgentOptions& option
       if (order.what == "kill") answer.count = kill_tasks(options.root, options.job, order.attempt);
       if (order.what == "look") {
         const bool asks_ras = order.ras && !options.evidence.empty();
-        std::future<std::vector<std::string>> ras;
-        if (asks_ras) ras = std::async(std::launch::async, ask_ras_twice, options.root, options.job, order.attempt);
+        std::future<RasAnswers> ras;
         const std::vector<Task> tasks = tasks_of(options.root, options.job, order.attempt);
+        if (asks_ras) ras = std::async(std::launch::async, ask_ras_twice, options.root, tasks);
         const std::vector<FlightFile> dumps = dump_flight_recorders(options.root, tasks);
         TaskLook look = look_at(options.root, tasks, kLook_s);
         await_dumps(dumps, kDumps_s);
         answer.tasks = std::move(look.ranks);
         if (!options.evidence.empty() && !look.all.empty()) {
-          write_evidence(options, order.attempt, std::move(look.all),
-                         asks_ras ? ras.get() : std::vector<std::string>());
+          RasAnswers answers = asks_ras ? ras.get() : RasAnswers();
+          if (!answers.problem.empty()) log::info("driver", "NCCL's RAS does not tell of the run: {}", answers.problem);
+          write_evidence(options, order.attempt, std::move(look.all), std::move(answers.reports));
         }
       }
       driver.send_line(to_json(answer), link::in_seconds(kConnect_s));

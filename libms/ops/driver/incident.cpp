@@ -20,7 +20,8 @@
 namespace ms::driver {
 namespace {
 
-constexpr std::size_t kMostFile_bytes = std::size_t{16} << 20, kMostFiles = 4096, kMostRanks = 16384, kMostMoments = 99;
+constexpr std::size_t kMostEvidence_bytes = std::size_t{16} << 20, kMostFiles = 4096, kMostRanks = 16384,
+                      kMostMoments = 99;
 constexpr std::size_t kNodesByName = 4;  // more nodes with the same moment are one
 constexpr std::size_t kMostText = 400, kMostStack = 4000;
 
@@ -80,7 +81,7 @@ class IncidentReader {
     struct stat status {};
     if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
     understood(path, [&] {
-      const std::optional<Json> json = document_in(read_user_file(path, kMostFile_bytes));
+      const std::optional<Json> json = document_in(read_user_file(path, kMostEvidence_bytes));
       if (!json) throw JsonError("no JSON document");
       read(*json);
     });
@@ -212,7 +213,7 @@ class IncidentReader {
     const std::string node = name.substr(6, name.size() - 11);
     const bool is_network = node == "network";
     std::string text;
-    understood(name, [&] { text = read_user_file(files_.dir + "/" + name, kMostFile_bytes); });
+    understood(name, [&] { text = read_user_file(files_.dir + "/" + name, kMostEvidence_bytes); });
     const std::optional<std::string> found = is_network ? std::nullopt : critical_finding(text);
     const char* const source = is_network ? "ms-netcheck" : "ms-diag";
     const std::string said = !document_in(text) ? "printed no report"

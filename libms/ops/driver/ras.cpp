@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -23,6 +25,7 @@ namespace {
 constexpr int kUsualPort = 28028;
 constexpr std::size_t kMostReport_bytes = std::size_t{64} << 20, kMostLine_bytes = 256;
 constexpr std::size_t kMostSockets_bytes = std::size_t{16} << 20;
+constexpr double kTwice_s = 6, kBetween_s = 1.5;
 constexpr int kLeg_s = 2;  // that RAS waits for processes that do not answer it
 
 template <class T>
@@ -127,6 +130,20 @@ RasAnswer ask_ras(const link::Address& address, link::Deadline deadline) {
     if (!is_report(report)) return {.report = {}, .problem = "its answer is no report"};
     return {.report = safe_lines(report), .problem = {}};
   } catch (const Error& error) { return {.report = {}, .problem = plain_text(error.message(), 200)}; }
+}
+
+RasAnswers ask_ras_twice(const Sysroot& root, const std::vector<Task>& tasks) {
+  RasAnswers answers;
+  const link::Deadline deadline = link::in_seconds(kTwice_s);
+  while (const std::optional<link::Address> address = ras_address(root, tasks)) {
+    RasAnswer answer = ask_ras(*address, deadline);
+    answers.problem = std::move(answer.problem);
+    if (answer.report.empty()) break;
+    answers.reports.push_back(std::move(answer.report));
+    if (answers.reports.size() == 2 || link::seconds_until(deadline) < 2 * kBetween_s) break;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kBetween_s));
+  }
+  return answers;
 }
 
 }  // namespace ms::driver

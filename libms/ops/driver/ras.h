@@ -23,4 +23,11 @@ struct RasAnswer {
 // Asks for the state of all ranks, with an answer of 64 MiB at most.
 RasAnswer ask_ras(const link::Address& address, link::Deadline deadline);
 
+struct RasAnswers {
+  std::vector<std::string> reports;
+  std::string problem;  // why there are fewer than two, where RAS listens; empty where no task listens
+};
+// Asks the RAS of these tasks twice, as counts of one moment differ in a run that is well, too. Takes some seconds.
+RasAnswers ask_ras_twice(const Sysroot& root, const std::vector<Task>& tasks);
+
 }  // namespace ms::driver

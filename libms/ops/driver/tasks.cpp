@@ -56,10 +56,6 @@ bool is_own(const Sysroot& root, const std::string& directory) {
   return ::stat(root.path(directory).c_str(), &status) == 0 && status.st_uid == geteuid();
 }
 
-bool is_python(const Sysroot& root, int pid) {
-  return root.link_name(fmt::format("/proc/{}/exe", pid)).starts_with("python");
-}
-
 std::string stack_of(const Sysroot& root, int pid, bool may_wait) {
   if (may_wait && root.is_real() && is_python(root, pid)) {
     try {
@@ -103,6 +99,10 @@ std::optional<Task> task_of(const Sysroot& root, int pid) {
               .attempt = number_of(environment, "MS_ATTEMPT").value_or(-1),
               .rank = worker.value_or(number_of(environment, "SLURM_PROCID").value_or(-1)),
               .worker = worker.has_value()};
+}
+
+bool is_python(const Sysroot& root, int pid) {
+  return root.link_name(fmt::format("/proc/{}/exe", pid)).starts_with("python");
 }
 
 std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string_view name) {

@@ -28,8 +28,12 @@ struct Task {
   bool worker = false;  // the former
 };
 
+inline constexpr double kLook_s = 0.3;  // over which a look measures processor time
+inline constexpr double kDumps_s = 3;   // for flight recorders to be written
+
 // Reads what the environment of a process says; nullopt: it is gone, or another user's.
 std::optional<Task> task_of(const Sysroot& root, int pid);
+bool is_python(const Sysroot& root, int pid);
 // A variable in the environment that a process began with; nullopt: it is not set there, or cannot be read.
 std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string_view name);
 // Every process of the job but this one, or of the attempt, with those that tasks started.

@@ -128,6 +128,8 @@ TEST(Text, SplitsTrimsAndWraps) {
 TEST(Text, Counts) {
   EXPECT_EQ(plural(0, "mount"), "0 mounts");
   EXPECT_EQ(plural(1, "mount"), "1 mount");
+  EXPECT_EQ(plural(1, "process"), "1 process");
+  EXPECT_EQ(plural(2, "process"), "2 processes");
   EXPECT_EQ(plural(2, "memory controller"), "2 memory controllers");
 }
 

@@ -13,6 +13,7 @@
 #include <list>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "driver/beats.h"
