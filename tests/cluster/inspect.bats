@@ -36,6 +36,12 @@ if sys.argv[1] == "recorder":
     reader = os.open(pipe, os.O_RDWR)
     while os.read(reader, 1):
         dump()
+if "NCCL_INSPECTOR_DUMP_DIR" in os.environ:
+    record = {"header": {"id": "0x1", "rank": rank, "n_ranks": count, "nnodes": count}, "coll_perf": {"coll": "AllReduce"},
+              "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": now // 1000,
+                           "hostname": os.uname().nodename, "pid": os.getpid()}}
+    with open(f"{os.environ['NCCL_INSPECTOR_DUMP_DIR']}/{os.uname().nodename}-pid{os.getpid()}.log", "w") as file:
+        print(json.dumps(record), file=file)
 open(f"ready.{rank}", "w").close()
 time.sleep(1000)
 PYTHON
@@ -44,7 +50,7 @@ begin() { # KIND: submits the job, and waits until its ranks are there
   rm -f ready.*
   cat >job.sh <<TEXT
 #!/bin/bash
-export TORCH_FR_DUMP_TEMP_FILE=$PWD/trace_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=$PWD/ask_
+export NCCL_INSPECTOR_DUMP_DIR=$PWD TORCH_FR_DUMP_TEMP_FILE=$PWD/trace_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=$PWD/ask_
 srun --ntasks-per-node=1 python3 -B ranks.py $1
 TEXT
   sbatch --parsable --exclusive --nodes="$work" --ntasks-per-node=1 -o job.log job.sh >job.id
@@ -84,6 +90,7 @@ BASH
   ms-driver inspect --json "$(<job.id)" >it.json
   says 'it["verdict"]["state"] != "hang" or it["verdict"]["suspects"][0]["confidence"] < 0.8'
   says 'any(m["what"].startswith("flight") and len(m["nodes"]) == 3 for m in it["missing"])'
+  says '[s["name"] for s in it["verdict"]["sources"]] == ["stacks", "NCCL\u0027s Inspector"]'
   rc=0; ms-driver inspect "$(<job.id)" 2>error || rc=$?
   [ "$rc" = 2 ] && grep -q 'exists' error
   rc=0; ms-driver inspect 999999 2>error || rc=$?

@@ -54,6 +54,21 @@ int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks) {
   return static_cast<int>(copied.size());
 }
 
+// Copies the files that NCCL's Inspector writes for these tasks, if it is on.
+void copy_inspector(const LookOptions& options, const std::vector<Task>& tasks) {
+  for (const Task& task : tasks) {
+    const std::string dir = variable_of(options.root, task.pid, "NCCL_INSPECTOR_DUMP_DIR").value_or("");
+    if (task.rank < 0 || dir.empty()) continue;
+    const std::string end = fmt::format("-pid{}.log", task.pid);
+    for (const std::string& path : flight_files(dir + "/", began_s(options.root, task.pid))) {
+      if (!path.ends_with(end)) continue;
+      make_directories(options.dir + "/dumps");
+      write_file_atomic(options.dir + "/dumps/" + path.substr(path.rfind('/') + 1),
+                        read_user_file(path, kMostDump_bytes));
+    }
+  }
+}
+
 // Runs ms-diag; returns why there is no report of it, empty where there is one.
 std::string check_node(const LookOptions& options) {
   std::string why;
@@ -133,6 +148,7 @@ void look_into_node(const LookOptions& options) {
           asked.empty() ? "flight recorders: TORCH_FR_DUMP_TEMP_FILE names no file that the ranks wrote, and without "
                           "TORCH_NCCL_DEBUG_INFO_PIPE_FILE they cannot be asked for one"
                         : "flight recorders: they were asked, and wrote no file that TORCH_FR_DUMP_TEMP_FILE names");
+    copy_inspector(options, tasks);
     if (lacks_python(options.root, seen))
       look.missing.push_back(
           "stacks of Python: there is no py-spy, or it may not look (kernel.yama.ptrace_scope); the kernel's are "

@@ -37,7 +37,8 @@ struct LookOptions {
   std::string node, dir, diag;
   Sysroot root;
 };
-// Looks, writes the files, and at last look-NODE.json. Flight recorders' files are copied to DIR/dumps, the report of
+// Looks, writes the files, and at last look-NODE.json. Files of flight recorders and of NCCL's Inspector are copied to
+// DIR/dumps, the report of
 // ms-diag is check-NODE.json. Takes some seconds.
 void look_into_node(const LookOptions& options);
 

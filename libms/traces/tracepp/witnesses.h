@@ -1,5 +1,5 @@
-// Sources of a hang beside traces, as read: NCCL's RAS, stacks of processes, lines of logs. All of it is untrusted
-// text.
+// Sources of a hang beside traces, as read: NCCL's RAS, stacks of processes, lines of logs, progress. All of it is
+// untrusted text.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +55,24 @@ struct ProcessStack {
   std::vector<std::string> frames;  // the innermost first
 };
 
+// How far a process got, by a source that sees what ends.
+struct ProcessProgress {
+  Process process;
+  std::int64_t done = 0;       // steps or collectives
+  std::int64_t newest_ns = 0;  // when the newest of them ended, since 1970
+  std::string doing;           // the section of a step; empty: not said
+  bool is_dead = false;
+};
+
+// Heartbeats, as the status of ms-driver has them, or files of NCCL's Inspector.
+struct ProgressReport {
+  std::string source;
+  std::vector<ProcessProgress> processes;
+  std::int64_t written_ns = 0;  // when all of them were looked at; 0: each wrote when something ended
+  std::int64_t limit_ns = 0;    // without progress for longer, the run hangs
+  std::string slow;             // by how much it is slower than before; empty: it is not, or the source does not tell
+};
+
 struct NotedLine {
   Process process;
   const slurm::KnownLine* known = nullptr;  // nullptr: of a task that srun saw end
@@ -66,12 +84,14 @@ struct Witnesses {
   std::vector<RasReport> ras;
   std::vector<ProcessStack> stacks;
   std::vector<NotedLine> lines;  // the first of each rank and cause
+  std::vector<ProgressReport> progress;
 
-  std::size_t size() const { return ras.size() + stacks.size() + lines.size(); }
+  std::size_t size() const { return ras.size() + stacks.size() + lines.size() + progress.size(); }
   void add(Witnesses&& other) {
     std::ranges::move(other.ras, std::back_inserter(ras));
     std::ranges::move(other.stacks, std::back_inserter(stacks));
     std::ranges::move(other.lines, std::back_inserter(lines));
+    std::ranges::move(other.progress, std::back_inserter(progress));
   }
 };
 

@@ -26,6 +26,7 @@ constexpr int kUnnumbered = 1 << 29;
 struct Voice {
   HangSource source;
   Hang hang;
+  bool sees_progress = false;  // so that it shows a run that is well
 };
 
 // How much a reason tells: of several sources that name a rank, the one that says most is quoted.
@@ -44,10 +45,11 @@ class Joiner {
   Joiner(Hang traces, const RunTrace& trace, double now_s) : hang_(std::move(traces)), trace_(trace) {
     const Witnesses& seen = trace.witnesses;
     if (trace.ranks.empty()) hang_.state = RunState::unknown;
-    if (!trace.ranks.empty()) hear(std::string(trace.source->name), hang_);
+    if (!trace.ranks.empty()) hear(std::string(trace.source->name), hang_, true);
     for (const RunTrace& log : trace.logs) hear(std::string(log.source->name), find_hang(log, now_s));
     if (!seen.ras.empty()) hear("NCCL's RAS", of_this_job(seen.ras));
     if (!seen.stacks.empty()) hear("stacks", judge_stacks(seen.stacks));
+    hear_progress();
     if (Hang lines = judge_lines(seen.lines); !lines.sentence.empty()) hear("lines of the log", lines);
   }
 
@@ -62,8 +64,13 @@ class Joiner {
       quote(*naming.front());
     } else if (naming.size() > 1) {
       weigh(naming);
+    } else if (const Voice* const well = seen_well(); trace_.ranks.empty() && well != nullptr) {
+      hang_.state = well->hang.state;
+      hang_.sentence = well->hang.sentence;
     } else if (trace_.ranks.empty() && !voices_.empty()) {
-      hang_.state = RunState::unknown;
+      const bool hangs = std::ranges::any_of(
+          voices_, [](const Voice& it) { return it.sees_progress && it.hang.state == RunState::hang; });
+      hang_.state = hangs ? RunState::hang : RunState::unknown;
       hang_.sentence = "nothing tells which rank is at fault";
       for (const Voice& voice : voices_)
         hang_.sentence += fmt::format("; {}: {}", voice.source.name, voice.hang.sentence);
@@ -88,9 +95,22 @@ class Joiner {
     return hang;
   }
 
-  void hear(std::string name, const Hang& hang) {
-    voices_.push_back({{.name = std::move(name), .state = hang.state, .sentence = hang.sentence}, hang});
+  void hear(std::string name, const Hang& hang, bool sees_progress = false) {
+    voices_.push_back({{.name = std::move(name), .state = hang.state, .sentence = hang.sentence}, hang, sees_progress});
     if (!hang.suspects.empty()) voices_.back().source.stance = Stance::differs;
+  }
+
+  void hear_progress() {
+    std::int64_t now_ns = 0;  // files may be of long ago: only what other sources saw is of one moment
+    std::map<std::string, std::vector<ProgressReport>> sources;
+    for (const ProgressReport& report : trace_.witnesses.progress) {
+      sources[report.source].push_back(report);
+      now_ns = std::max(now_ns, report.written_ns);
+    }
+    for (const RasReport& report : trace_.witnesses.ras) now_ns = std::max(now_ns, report.file_ns);
+    for (const RankTrace& rank : trace_.ranks)
+      if (trace_.source->is_dump && rank.is_flush_time_known) now_ns = std::max(now_ns, rank.last_flush_ns);
+    for (const auto& [name, reports] : sources) hear(name, judge_progress(reports, now_ns), true);
   }
 
   // Collects which process is of which rank.
@@ -288,14 +308,22 @@ class Joiner {
     if (voice.hang.state == RunState::hang || voice.hang.state == RunState::failed) hang_.state = voice.hang.state;
   }
 
-  // Traces of a run that is well contradict what others show of one moment.
+  // Returns the first source that sees progress, and sees it; nullptr: none does.
+  const Voice* seen_well() const {
+    const auto well =
+        std::ranges::find_if(voices_, [](const Voice& it) { return it.sees_progress && is_well(it.hang.state); });
+    return well == voices_.end() ? nullptr : &*well;
+  }
+
+  // Progress contradicts what other sources show of one moment.
   void heed_well(const std::vector<Voice*>& naming) {
-    const bool is_named = std::ranges::any_of(naming, [&](const Voice* it) { return it != &voices_.front(); });
-    if (trace_.ranks.empty() || !is_named || !is_well(voices_.front().hang.state) || hang_.suspects.empty()) return;
+    const Voice* const well = seen_well();
+    const bool is_named = std::ranges::any_of(naming, [&](const Voice* it) { return it != well; });
+    if (well == nullptr || !is_named || hang_.suspects.empty()) return;
     for (HangSuspect& it : hang_.suspects) it.confidence = std::min(it.confidence, kMoment);
     hang_.state = RunState::unknown;
-    hang_.sentence = fmt::format("{} show no hang ({}); if the run is stalled: {}", voices_.front().source.name,
-                                 voices_.front().source.sentence, hang_.sentence);
+    hang_.sentence = fmt::format("{} show no hang ({}); if the run is stalled: {}", well->source.name,
+                                 well->source.sentence, hang_.sentence);
   }
 
   // Returns what would make the answer surer.

@@ -14,6 +14,9 @@ Hang hang_of_traces(const RunTrace& trace, double now_s);
 Hang judge_ras(const std::vector<RasReport>& reports);
 // Who does something else while most ranks wait in collectives or for their devices.
 Hang judge_stacks(const std::vector<ProcessStack>& stacks);
+// Who is behind or elsewhere while no process makes progress; and whether any does, which is no hang, but may be slow.
+// `now_ns`: when the other sources looked, since 1970; 0: not known. The reports are of one kind of source.
+Hang judge_progress(const std::vector<ProgressReport>& reports, std::int64_t now_ns);
 // Lines that only a broken device, or only a failed program, prints.
 Hang judge_lines(const std::vector<NotedLine>& lines);
 

@@ -10,6 +10,7 @@
 #include "tracepp/read/group_mesh.h"
 #include "tracepp/read/nsys_reader.h"
 #include "tracepp/read/pipeline_timeline.h"
+#include "tracepp/read/progress_readers.h"
 #include "tracepp/read/ras_reader.h"
 #include "tracepp/read/stack_reader.h"
 #include "tracepp/read/trace_reader.h"
@@ -38,7 +39,7 @@ void finish_chrome(RunTrace& trace) {
 
 bool is_any_pickle(std::string_view beginning, bool) { return unpack::is_pickle(beginning); }
 
-constexpr std::array<TraceFormat, 9> kFormats{{
+constexpr std::array<TraceFormat, 11> kFormats{{
     {.doc = "ms-train",
      .peek_bytes = 8,
      .recognises = is_trace_file,
@@ -75,6 +76,16 @@ constexpr std::array<TraceFormat, 9> kFormats{{
      .recognises = is_ras_output,
      .make = make<RasReader>,
      .no_ranks = "output of NCCL's RAS that is not whole"},
+    {.doc = "",
+     .peek_bytes = kTextBytes,
+     .recognises = is_driver_status,
+     .make = make<DriverStatusReader>,
+     .no_ranks = "a status of ms-driver that is not whole"},
+    {.doc = "",
+     .peek_bytes = kTextBytes,
+     .recognises = is_inspector_file,
+     .make = make<InspectorReader>,
+     .no_ranks = "a file of NCCL's Inspector without operations"},
     {.doc = "",
      .peek_bytes = kTextBytes,
      .recognises = is_stack_text,
