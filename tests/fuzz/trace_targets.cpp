@@ -28,6 +28,7 @@ void read(const std::string& path) {
   const auto& beside = run.witnesses;
   std::vector<tracepp::Hang> hangs{tracepp::judge_stacks(beside.stacks), tracepp::judge_lines(beside.lines)};
   if (!beside.ras.empty()) hangs.push_back(tracepp::judge_ras(beside.ras));
+  if (!beside.progress.empty()) hangs.push_back(tracepp::judge_progress(beside.progress, 0));
   for (const auto& hang : hangs)
     for (const auto& suspect : hang.suspects)
       expect(suspect.confidence > 0 && suspect.confidence < 1, "a confidence is one");
@@ -169,6 +170,19 @@ std::vector<std::string> stack_seeds() {
       "Thread 1 (LWP 7):\n#0  0x00007f in cudaStreamSynchronize () from libcudart.so\n"};
 }
 
+std::vector<std::string> progress_seeds() {
+  return {
+      "{\"schema\":1,\"phase\":\"trains\",\"job_id\":7,\"written_s\":1790000000,\"deadline_s\":60,\"progress_age_s\":"
+      "90,"
+      "\"slow\":{\"text\":\"x\"},\"ranks\":[{\"rank\":0,\"node\":\"n0\",\"step\":7,\"section\":\"data\",\"section_s\":"
+      "90,"
+      "\"alive\":true},{\"rank\":1,\"node\":\"n0\",\"step\":7,\"section\":\"\",\"section_s\":90,\"alive\":false}]}",
+      "{\"header\":{\"id\":\"0x1\",\"rank\":3,\"n_ranks\":4,\"nnodes\":2},\"metadata\":{\"inspector_output_format_"
+      "version\":"
+      "\"v4.0\",\"dump_timestamp_us\":1790000000000000,\"hostname\":\"n1\",\"pid\":7},\"coll_perf\":{\"coll_sn\":1}}"
+      "\n"};
+}
+
 const Target kTargets[] = {
     {"trace_ms", ours, our_seeds, {"MSTRACE\n", "0-63:8", "\xff\xff\xff\xff"}},
     {"trace_chrome",
@@ -200,6 +214,11 @@ const Target kTargets[] = {
      ras_seeds,
      {" ranks have ", "Rank ", " -- GPU ", "managed by process ", "on node ", "launched up to operation ", "DEAD",
       "MISMATCH", "\"missing_ranks\":", "\"collective_counts\":", "\"rank\":", "9223372036854775807"}},
+    {"trace_progress",
+     foreign,
+     progress_seeds,
+     {"\"phase\":", "\"trains\"", "\"written_s\":", "\"progress_age_s\":", "\"alive\":", "\"ranks\":", "\"header\":",
+      "\"metadata\":", "\"dump_timestamp_us\":", "\"coll_perf\":", "1e308", "9223372036854775807"}},
     {"trace_stacks",
      foreign,
      stack_seeds,

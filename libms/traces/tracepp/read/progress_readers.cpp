@@ -12,8 +12,9 @@ namespace ms::tracepp {
 namespace {
 
 constexpr std::size_t kMostProgress_bytes = std::size_t{256} << 20, kMostProgressed = 1 << 20, kLongestWord = 128;
-constexpr double kMostSeconds = 1e10;                                  // since 1970, or of a pause
-constexpr std::int64_t kLeastPause_ns = 30'000'000'000, kPauses = 10;  // ten times the longest pause before
+constexpr double kMostSeconds = 4e9;  // since 1970, or of a pause
+constexpr std::int64_t kLeastPause_ns = 30'000'000'000, kMostPause_ns = 3'600'000'000'000;
+constexpr std::int64_t kPauses = 10;  // times the longest pause before
 
 // Returns a time or a duration in nanoseconds. Throws JsonError if it is neither.
 std::int64_t ns_of(double seconds) {
@@ -104,10 +105,11 @@ std::int64_t InspectorReader::read(TextInput& input) {
     at = end + 1;
   }
   if (found.progress.done == 0) return 0;
-  trace_.witnesses.progress.push_back({.source = "NCCL's Inspector",
-                                       .processes = {std::move(found.progress)},
-                                       .limit_ns = std::max(kLeastPause_ns, kPauses * found.longest_ns),
-                                       .slow = {}});
+  trace_.witnesses.progress.push_back(
+      {.source = "NCCL's Inspector",
+       .processes = {std::move(found.progress)},
+       .limit_ns = std::max(kLeastPause_ns, kPauses * std::min(found.longest_ns, kMostPause_ns)),
+       .slow = {}});
   return 0;
 }
 
