@@ -215,6 +215,12 @@ Checked locate(Workers& workers, const CheckOptions& options) {
   }
   Checked& checked = run.checked();
   checked.faults = locator.faults();
+  const std::size_t seen = checked.faults.size();
+  if (!workers.works()) checked.faults = locator.decided_faults();
+  if (const std::size_t open = seen - checked.faults.size(); open > 0) {
+    checked.remarks.push_back(
+        fmt::format("{} looked bad, and the tests ended before it was tested again", plural(open, "node or link")));
+  }
   checked.healthy = locator.healthy();
   checked.untested_pairs = locator.pairs_untested();
   if (const int ways = locator.crowded_ways(); ways > 0) {

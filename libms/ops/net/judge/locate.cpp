@@ -317,6 +317,21 @@ std::vector<Fault> Locator::faults() const {
   return faults;
 }
 
+std::vector<Fault> Locator::decided_faults() {
+  std::vector<Fault> decided = faults();
+  const Doubts doubts = doubtful();
+  const auto is_seen = [](Symptom symptom) { return symptom == Symptom::silent || symptom == Symptom::flap; };
+  std::erase_if(decided, [&](const Fault& fault) {
+    const auto is_about = [&](const Pair& pair) {
+      return touches(fault.culprit, pair.first, options_.layout) ||
+             touches(fault.culprit, pair.second, options_.layout);
+    };
+    return std::ranges::none_of(fault.symptoms, is_seen) &&
+           (std::ranges::any_of(doubts.nodes, is_about) || std::ranges::any_of(doubts.pairs, is_about));
+  });
+  return decided;
+}
+
 std::vector<int> Locator::healthy() const {
   const std::vector<Fault> all = faults();
   std::vector<int> nodes;

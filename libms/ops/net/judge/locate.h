@@ -46,6 +46,9 @@ class Locator {
   void take(const std::vector<PairResult>& results);
 
   std::vector<Fault> faults() const;
+  // Returns those of the faults that no further test could clear, for a search that something else ended: a node may
+  // have looked slow only beside others, or in a bad moment.
+  std::vector<Fault> decided_faults();
   // Returns the nodes without a fault that were measured at least once.
   std::vector<int> healthy() const;
   const std::vector<PairResult>& results() const { return results_; }
