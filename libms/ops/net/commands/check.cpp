@@ -219,7 +219,7 @@ Checked locate(Workers& workers, const CheckOptions& options) {
   if (!workers.works()) checked.faults = locator.decided_faults();
   if (const std::size_t open = seen - checked.faults.size(); open > 0) {
     checked.remarks.push_back(
-        fmt::format("{} looked bad, and the tests ended before it was tested again", plural(open, "node or link")));
+        fmt::format("{} left out, because the tests ended before it could be tested again", plural(open, "finding")));
   }
   checked.healthy = locator.healthy();
   checked.untested_pairs = locator.pairs_untested();
@@ -228,7 +228,7 @@ Checked locate(Workers& workers, const CheckOptions& options) {
         "{} carried less while other pairs sent, and not alone: they share a limit, or are hashed to one path",
         plural(static_cast<std::size_t>(ways), "way")));
   }
-  if (const int pairs = locator.undecided_pairs(); pairs > 0) {
+  if (const int pairs = locator.undecided_pairs(); pairs > 0 && workers.works()) {
     checked.remarks.push_back(fmt::format("{} looked bad once, and there were too many to test them again",
                                           plural(static_cast<std::size_t>(pairs), "pair")));
   }
