@@ -122,7 +122,7 @@ std::string done_html(const Ledger& ledger, const Incident& it) {
   const AttemptEntry* const next = it.next;
   if (next == nullptr) {
     first = "The run ended";
-    items += "<li>no attempt followed</li>";
+    items += fmt::format("<li>no attempt followed; the attempt's exit code is {}</li>", it.attempt->code);
   } else {
     first = next->first_step_s > 0
                 ? fmt::format("Training again after {}", format_duration(next->first_step_s - it.fault_s))
@@ -190,8 +190,10 @@ std::string alternatives_html(const Incident& it) {
   std::string collect = it.collect;
   const CauseRow* const row = row_of(it.attempt->cause);
   if (collect.empty() && row != nullptr && !is_sure(it)) collect = row->collect;
-  std::string text = "<h2>If that is wrong</h2>\n";
-  text += items.empty() ? "<p>The evidence names nobody else.</p>\n" : "<ol>\n" + items + "</ol>\n";
+  const bool names = !at_fault(it).empty();
+  std::string text = names ? "<h2>If that is wrong</h2>\n" : "<h2>What would tell more</h2>\n";
+  if (names && items.empty()) text += "<p>The evidence names no other node.</p>\n";
+  if (!items.empty()) text += "<ol>\n" + items + "</ol>\n";
   if (!collect.empty()) text += fmt::format("<p>To be surer next time, collect {}.</p>\n", html(collect));
   return text;
 }
@@ -264,12 +266,14 @@ std::string attempts_html(const Ledger& ledger) {
 
 std::string incident_page(const Ledger& ledger, const std::vector<Incident>& incidents, const std::string& name,
                           double now_s) {
+  const double last_s =
+      ledger.attempts.empty() || ledger.attempts.back().ended_s == 0 ? now_s : ledger.attempts.back().ended_s;
   const bool runs = !ledger.attempts.empty() && ledger.attempts.back().ended_s == 0;
   std::string body = fmt::format(
       "<h1>{}</h1>\n<p class=\"quiet\">{} in {}; {:.1f} % of the time went into steps that were kept. {} Written "
       "{}.</p>\n",
-      html(name), plural(ledger.attempts.size(), "attempt"), format_duration(now_s - ledger.began_s),
-      100 * ledger.effective(now_s), runs ? "The run continues." : "The run has ended.", utc_text(now_s));
+      html(name), plural(ledger.attempts.size(), "attempt"), format_duration(std::max(0.0, last_s - ledger.began_s)),
+      100 * ledger.effective(last_s), runs ? "The run continues." : "The run has ended.", utc_text(now_s));
   if (incidents.empty()) body += "<p>Nothing broke: no attempt ended other than well.</p>\n";
   for (std::size_t i = 0; i < incidents.size(); ++i) {
     const std::string text = incident_html(ledger, incidents[i], now_s);
