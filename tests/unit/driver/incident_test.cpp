@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "driver/attempt.h"
 #include "health/act/spool.h"
 
 namespace ms::driver {
@@ -122,6 +123,30 @@ TEST_F(IncidentTest, JoinsWhatWasSeenToOneTimeAxis) {
   EXPECT_THAT(incident.ranks, SizeIs(2));
   EXPECT_THAT(incident.unread, IsEmpty());
   EXPECT_THAT(nodes_of(incident), ElementsAre("n1", "n2", "n3"));
+}
+
+// The driver's clock begins anywhere; the file has the time of day.
+TEST_F(IncidentTest, ReadsTheEvidenceThatTheDriverWrites) {
+  AttemptEvidence evidence;
+  evidence.alarm = Alarm{.kind = AlarmKind::hang, .nodes = {}, .ranks = {}, .fault_s = 70, .why = "hangs"};
+  evidence.lost = {"n2"};
+  evidence.died_on = {"n1"};
+  SaidLine line;
+  line.known = known_line("CUDA out of memory");
+  line.node = "n3";
+  line.rank = 2;
+  line.text = "CUDA out of memory";
+  line.at_s = 75;
+  evidence.lines = {line};
+  put("attempt-1.evidence.json", evidence_json(evidence, 100, kFault_s - 70));
+  const Incident incident = newest();
+  EXPECT_THAT(incident.unread, IsEmpty());
+  EXPECT_EQ(incident.alarm_s, kFault_s + 30);
+  EXPECT_THAT(nodes_of(incident), ElementsAre("n1", "n2", "n3"));
+  const auto said = std::ranges::find(incident.moments, Sort::output, &Moment::sort);
+  ASSERT_NE(said, incident.moments.end());
+  EXPECT_EQ(said->at_s, kFault_s + 5);
+  EXPECT_EQ(said->node, "n3");
 }
 
 // Texts of others are text on the page, and it asks for nothing from elsewhere.
