@@ -20,7 +20,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr std::size_t kMostEvidence_bytes = std::size_t{16} << 20, kMostFiles = 4096, kMostRanks = 16384,
+constexpr std::size_t kMostEvidence_bytes = std::size_t{16} << 20, kMostFiles = 4096, kMostStates = 16384,
                       kMostMoments = 99;
 constexpr std::size_t kNodesByName = 4;  // more nodes with the same moment are one
 constexpr std::size_t kMostText = 400, kMostStack = 4000;
@@ -115,7 +115,7 @@ class IncidentReader {
     for (const std::string& node : json.get<std::vector<std::string>>("died_on"))
       add(incident_.fault_s, Sort::evidence, "agents", node, "a rank died here");
     for (const Json& task : json.at("tasks")) {
-      if (incident_.ranks.size() >= kMostRanks) break;
+      if (incident_.ranks.size() >= kMostStates) break;
       const double cpu = task.get<double>("cpu");
       incident_.ranks.push_back(
           {.rank = task.get<int>("rank"),

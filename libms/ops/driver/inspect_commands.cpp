@@ -24,12 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kSlurmAnswer_s = 10, kJudge_s = 60;
+constexpr double kInspectAnswer_s = 10, kJudge_s = 60;
 constexpr std::size_t kMostJudged = 32768;  // files
 
 // Returns the job, if this user can inspect it.
 slurm::Job inspected_job(std::uint32_t id) {
-  const slurm::Job job = slurm::Commands({.conf = environment("SLURM_CONF"), .deadline_s = kSlurmAnswer_s}).job(id);
+  const slurm::Job job = slurm::Commands({.conf = environment("SLURM_CONF"), .deadline_s = kInspectAnswer_s}).job(id);
   if (!job.runs())
     throw user_error("driver.inspect", fmt::format("job {} does not run: it is {}", id, job.state),
                      "its files tell what happened: ms-tracepp hang, ms-driver report");

@@ -14,25 +14,25 @@
 namespace ms::tracepp {
 namespace {
 
-enum class Counts : std::uint8_t { by_group, by_process, as_torchcomms };
-enum class Fault : std::uint8_t { none, never_calls, leaves_out };
+enum class NumberedBy : std::uint8_t { by_group, by_process, as_torchcomms };
+enum class DumpedFault : std::uint8_t { none, never_calls, leaves_out };
 
-struct MadeGroup {
+struct CommOfJob {
   std::string name;
   std::vector<int> ranks;
 };
-const std::vector<MadeGroup> kGroups{{"world", {0, 1, 2, 3}}, {"pair", {0, 1}}, {"even", {0, 2}}};
+const std::vector<CommOfJob> kCommsOfJob{{"world", {0, 1, 2, 3}}, {"pair", {0, 1}}, {"even", {0, 2}}};
 
 struct MadeDumps {
-  Counts counts = Counts::as_torchcomms;
-  Fault fault = Fault::never_calls;
+  NumberedBy counts = NumberedBy::as_torchcomms;
+  DumpedFault fault = DumpedFault::never_calls;
   int rank = 3;              // at fault
   std::size_t kept = 10000;  // entries of each dump: the newest
   bool is_retired_only = false;
   bool has_events = true;  // of the device: without, every state stays "scheduled"
 };
 
-constexpr int kSteps = 40, kFaultStep = 37;
+constexpr int kDumpedSteps = 40, kFaultStep = 37;
 
 struct MadeEntry {
   std::string text;
@@ -46,9 +46,10 @@ class MadeRank {
 
   std::string dump() const {
     std::string config, entries;
-    for (std::size_t i = 0; i < kGroups.size(); ++i)
-      config += fmt::format(R"({}"{}":{{"name":"{}","desc":"{}","ranks":"[{}]"}})", i > 0 ? "," : "", kGroups[i].name,
-                            kGroups[i].name, description(), fmt::join(kGroups[i].ranks, ","));
+    for (std::size_t i = 0; i < kCommsOfJob.size(); ++i)
+      config +=
+          fmt::format(R"({}"{}":{{"name":"{}","desc":"{}","ranks":"[{}]"}})", i > 0 ? "," : "", kCommsOfJob[i].name,
+                      kCommsOfJob[i].name, description(), fmt::join(kCommsOfJob[i].ranks, ","));
     const std::size_t first = entries_.size() - std::min(entries_.size(), dumps_.kept);
     for (std::size_t i = first; i < entries_.size(); ++i) {
       if (dumps_.is_retired_only && entries_[i].has_ended) continue;
@@ -58,23 +59,23 @@ class MadeRank {
   }
 
  private:
-  bool is_member(std::size_t group) const { return std::ranges::count(kGroups[group].ranks, rank_) > 0; }
-  std::string description() const { return dumps_.counts == Counts::as_torchcomms ? "ncclx" : "mesh"; }
+  bool is_member(std::size_t group) const { return std::ranges::count(kCommsOfJob[group].ranks, rank_) > 0; }
+  std::string description() const { return dumps_.counts == NumberedBy::as_torchcomms ? "ncclx" : "mesh"; }
 
   void run() {
-    for (int step = 0; step < kSteps && !waits_; ++step) {
+    for (int step = 0; step < kDumpedSteps && !waits_; ++step) {
       const bool is_at_fault = step == kFaultStep && rank_ == dumps_.rank;
       for (int layer = 0; layer < 2; ++layer) call(1, "all_reduce", step, layer);
       if (is_member(1)) call(1, rank_ == 0 ? "send" : "recv", step, 2);
       call(2, "all_gather_single", step, 3);
-      if (is_at_fault && dumps_.fault == Fault::never_calls) return;
-      if (!is_at_fault || dumps_.fault != Fault::leaves_out) call(0, "all_reduce", step, 4);
+      if (is_at_fault && dumps_.fault == DumpedFault::never_calls) return;
+      if (!is_at_fault || dumps_.fault != DumpedFault::leaves_out) call(0, "all_reduce", step, 4);
     }
   }
 
   // Calls behind the fault that this rank waits in: those of all, and those with a rank that waits.
   bool does_wait(std::size_t group, int step) const {
-    if (dumps_.fault == Fault::none || step < kFaultStep) return false;
+    if (dumps_.fault == DumpedFault::none || step < kFaultStep) return false;
     return group == 0 || step > kFaultStep;
   }
 
@@ -88,15 +89,15 @@ class MadeRank {
     // Steps take different times, and no two clocks are alike.
     const std::int64_t at_ns = 1'700'000'000'000'000'000 + 400'000'000LL * rank_ + 1'000'000'000LL * step +
                                37'000'000LL * ((step * step) % 11) + 100'000'000LL * place + 700'000LL * (rank_ % 3);
-    const std::string state = !dumps_.has_events                       ? "scheduled"
-                              : ended                                  ? "completed"
-                              : dumps_.counts == Counts::as_torchcomms ? "completed"  // though it has not ended
-                                                                       : "started";
+    const std::string state = !dumps_.has_events                           ? "scheduled"
+                              : ended                                      ? "completed"
+                              : dumps_.counts == NumberedBy::as_torchcomms ? "completed"  // though it has not ended
+                                                                           : "started";
     std::string text = fmt::format(
         R"({{"record_id":{},"pg_id":{},"process_group":["{}","{}"],"collective_seq_id":{},"p2p_seq_id":{},"op_id":{},)",
-        record, group, kGroups[group].name, description(),
-        dumps_.counts == Counts::by_group ? (is_transfer ? own : own + 1) : record,
-        is_transfer && dumps_.counts == Counts::by_group ? step + 1 : 0, record + 3);
+        record, group, kCommsOfJob[group].name, description(),
+        dumps_.counts == NumberedBy::by_group ? (is_transfer ? own : own + 1) : record,
+        is_transfer && dumps_.counts == NumberedBy::by_group ? step + 1 : 0, record + 3);
     text += fmt::format(R"("profiling_name":"ncclx:{}","state":"{}","retired":{},"time_created_ns":{},)", name, state,
                         ended, at_ns);
     text += R"("timeout_ms":600000,"input_sizes":[[64]],"input_dtypes":["Float"],"output_sizes":[[64]],)";
@@ -113,7 +114,7 @@ class MadeRank {
   bool waits_ = false;
 };
 
-RunTrace read_made(const MadeDumps& dumps) {
+RunTrace read_job_of(const MadeDumps& dumps) {
   const ForeignFiles files;
   for (int rank = 0; rank < 4; ++rank)
     files.put(fmt::format("comm_lib_trace_rank_{}", rank), MadeRank(dumps, rank).dump());
@@ -121,16 +122,16 @@ RunTrace read_made(const MadeDumps& dumps) {
 }
 
 TEST(ProcessNumbers, TheVerdictIsThatOfNumbersByGroup) {
-  for (const Fault fault : {Fault::never_calls, Fault::leaves_out}) {
+  for (const DumpedFault fault : {DumpedFault::never_calls, DumpedFault::leaves_out}) {
     for (const int rank : {0, 1, 2, 3}) {
-      if (fault == Fault::leaves_out && rank == 3) continue;  // it is in one group, and its next call would do
+      if (fault == DumpedFault::leaves_out && rank == 3) continue;  // it is in one group, and its next call would do
       const Reason reason =
-          find_hang(read_made({.counts = Counts::by_group, .fault = fault, .rank = rank})).suspects.at(0).reason;
+          find_hang(read_job_of({.counts = NumberedBy::by_group, .fault = fault, .rank = rank})).suspects.at(0).reason;
       for (const std::size_t kept : {std::size_t{10000}, std::size_t{60}}) {
-        for (const Counts counts : {Counts::by_group, Counts::by_process, Counts::as_torchcomms}) {
+        for (const NumberedBy counts : {NumberedBy::by_group, NumberedBy::by_process, NumberedBy::as_torchcomms}) {
           SCOPED_TRACE(fmt::format("fault {} of rank {}, {} kept, counts {}", static_cast<int>(fault), rank, kept,
                                    static_cast<int>(counts)));
-          const RunTrace trace = read_made({.counts = counts, .fault = fault, .rank = rank, .kept = kept});
+          const RunTrace trace = read_job_of({.counts = counts, .fault = fault, .rank = rank, .kept = kept});
           const Hang hang = find_hang(trace);
           ASSERT_FALSE(hang.suspects.empty());
           EXPECT_EQ(hang.state, RunState::hang);
@@ -145,8 +146,8 @@ TEST(ProcessNumbers, TheVerdictIsThatOfNumbersByGroup) {
 
 TEST(ProcessNumbers, AHealthyJobIsWell) {
   for (const std::size_t kept : {std::size_t{10000}, std::size_t{60}}) {
-    for (const Counts counts : {Counts::by_process, Counts::as_torchcomms}) {
-      const Hang hang = find_hang(read_made({.counts = counts, .fault = Fault::none, .kept = kept}));
+    for (const NumberedBy counts : {NumberedBy::by_process, NumberedBy::as_torchcomms}) {
+      const Hang hang = find_hang(read_job_of({.counts = counts, .fault = DumpedFault::none, .kept = kept}));
       EXPECT_TRUE(hang.suspects.empty()) << hang.sentence;
       EXPECT_EQ(hang.state, RunState::cut_off);
     }
@@ -155,7 +156,7 @@ TEST(ProcessNumbers, AHealthyJobIsWell) {
 
 // Without events of a device only that an operation is retired tells that it ended.
 TEST(ProcessNumbers, WhatIsRetiredHasEnded) {
-  const RunTrace trace = read_made({.rank = 2, .has_events = false});
+  const RunTrace trace = read_job_of({.rank = 2, .has_events = false});
   EXPECT_EQ(find_hang(trace).suspects.at(0).rank, 2);
   for (const RankTrace& rank : trace.ranks) {
     const auto open = std::ranges::count_if(rank.events, [](const Event& it) { return it.state != State::ended; });
@@ -165,7 +166,7 @@ TEST(ProcessNumbers, WhatIsRetiredHasEnded) {
 
 // A dump of what did not end tells no place in a group.
 TEST(ProcessNumbers, WithoutWhatEndedThePlaceIsAGuess) {
-  const RunTrace trace = read_made({.is_retired_only = true});
+  const RunTrace trace = read_job_of({.is_retired_only = true});
   for (const HangSuspect& it : find_hang(trace).suspects) EXPECT_LE(it.confidence, 0.5);
 }
 

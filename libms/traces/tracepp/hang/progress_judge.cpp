@@ -11,12 +11,12 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr double kGone = 0.85, kOdd = 0.6;  // confidences
+constexpr double kEnded = 0.85, kOdd = 0.6;  // confidences
 constexpr std::int64_t kStale_ns = 10'000'000'000;
-constexpr std::int64_t kLongest_ns = 7'200'000'000'000;  // far beyond timeouts: files that are apart by more are copies
+constexpr std::int64_t kApart_ns = 7'200'000'000'000;  // far beyond timeouts: files that are apart by more are copies
 constexpr std::size_t kMostOdd = 8;
 
-std::string duration(std::int64_t ns) { return format_duration(std::max(0.0, seconds(ns))); }
+std::string pause_label(std::int64_t ns) { return format_duration(std::max(0.0, seconds(ns))); }
 
 class ProgressJudge {
  public:
@@ -37,7 +37,7 @@ class ProgressJudge {
       hang_.sentence = "no rank trains";
     } else if (written_ns_ > 0 && now_ns_ - written_ns_ > kStale_ns) {
       hang_.sentence = fmt::format("written {} before the other sources looked: it tells nothing of then",
-                                   duration(now_ns_ - written_ns_));
+                                   pause_label(now_ns_ - written_ns_));
     } else if (!judge_dead()) {
       judge_progress();
     }
@@ -61,7 +61,7 @@ class ProgressJudge {
     hang_.state = RunState::failed;
     for (const ProcessProgress* it : processes_)
       if (it->is_dead && hang_.suspects.size() < kMostOdd)
-        suspect(*it, Reason::silent, kGone / static_cast<double>(dead));
+        suspect(*it, Reason::silent, kEnded / static_cast<double>(dead));
     hang_.sentence = fmt::format("{} ended while {} ran", plural(static_cast<std::size_t>(dead), "rank"),
                                  plural(processes_.size() - static_cast<std::size_t>(dead), "rank"));
     return true;
@@ -72,17 +72,17 @@ class ProgressJudge {
     if (now_ns_ == 0) {
       hang_.sentence = fmt::format("{} made progress until the files end; nothing tells how long ago that was",
                                    plural(processes_.size(), "process"));
-    } else if (since_ns > kLongest_ns) {
-      hang_.sentence = fmt::format("its newest entry is {} older than the other sources", duration(since_ns));
+    } else if (since_ns > kApart_ns) {
+      hang_.sentence = fmt::format("its newest entry is {} older than the other sources", pause_label(since_ns));
     } else if (since_ns <= limit_ns_) {
       hang_.state = RunState::cut_off;
       hang_.sentence = fmt::format("no hang: the last progress was {} before, and pauses of up to {} are usual",
-                                   duration(since_ns), duration(limit_ns_));
+                                   pause_label(since_ns), pause_label(limit_ns_));
       if (!slow_.empty()) hang_.sentence += "; it is slow: " + slow_;
     } else {
       hang_.state = RunState::hang;
       hang_.since_s = seconds(since_ns);
-      hang_.sentence = fmt::format("no process made progress for {}", duration(since_ns));
+      hang_.sentence = fmt::format("no process made progress for {}", pause_label(since_ns));
       judge_odd();
     }
   }

@@ -11,10 +11,10 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr std::int64_t kNear = 16;      // places that two members may be apart by what ended last
-constexpr std::int64_t kCompared = 64;  // collectives
-constexpr std::int64_t kLeast = 4;      // of them
-constexpr double kClearly = 4;          // times the spread of the times
+constexpr std::int64_t kNearPlaces = 16;  // places that two members may be apart by what ended last
+constexpr std::int64_t kCompared = 64;    // collectives
+constexpr std::int64_t kLeastAlike = 4;   // of them
+constexpr double kClearly = 4;            // times the spread of the times
 
 class GroupNumbers {
  public:
@@ -65,7 +65,7 @@ class GroupNumbers {
       if (!are_alike(a, b)) return std::nullopt;
       distances.push_back(static_cast<double>(a.begin_ns - b.begin_ns));
     }
-    if (std::ssize(distances) < kLeast) return std::nullopt;
+    if (std::ssize(distances) < kLeastAlike) return std::nullopt;
     return robust_spread(std::move(distances)).sigma;
   }
 
@@ -76,7 +76,7 @@ class GroupNumbers {
     std::optional<std::int64_t> best;
     std::optional<double> least = spread(member, other, usual);
     if (least) best = usual;
-    for (std::int64_t by = 1; by <= kNear; ++by) {
+    for (std::int64_t by = 1; by <= kNearPlaces; ++by) {
       for (const std::int64_t ahead : {usual - by, usual + by}) {
         const std::optional<double> sigma = spread(member, other, ahead);
         if (!sigma || (least && *sigma * kClearly >= *least)) continue;
