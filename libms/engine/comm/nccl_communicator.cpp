@@ -17,7 +17,7 @@
 #include "comm/blocking_calls.h"
 #include "comm/in_flight.h"
 #include "comm/nccl_plugin.h"
-#include "comm/nccl_rows.h"
+#include "comm/row_pieces.h"
 #include "tensor/cuda/channels.h"
 #include "tensor/cuda/cuda_check.h"
 #include "tensor/cuda/cuda_device.h"
@@ -260,10 +260,20 @@ class NcclCommunicator final : public Communicator, public Retiring {
       case OpKind::broadcast: return ncclBroadcast(in.data, out.data, n, type, request.root, comm, stream);
       case OpKind::send: return ncclSend(in.data, n, type, 1 - rank(), comm, stream);
       case OpKind::recv: return ncclRecv(out.data, n, type, 1 - rank(), comm, stream);
-      case OpKind::all_to_all: return exchange_rows(request, rank(), size(), comm, stream);
+      case OpKind::all_to_all: return exchange_rows(request, stream);
       case OpKind::barrier: return ncclAllReduce(word_->data(), word_->data(), 1, ncclFloat32, ncclSum, comm, stream);
     }
     return ncclInternalError;
+  }
+  // The host waits until the stream has the offsets: NCCL takes the sizes of transfers from it.
+  ncclResult_t exchange_rows(const Request& request, cudaStream_t stream) const {
+    const std::vector<std::int32_t> offsets = tensor::read_integers(request.offsets, stream);
+    ncclResult_t result = ncclGroupStart();
+    each_transfer(request, offsets.data(), size(), rank(), [&](bool is_sent, int peer, std::byte* data, std::size_t n) {
+      result = std::max(result, is_sent ? ncclSend(data, n, ncclUint8, peer, open_->comm, stream)
+                                        : ncclRecv(data, n, ncclUint8, peer, open_->comm, stream));
+    });
+    return std::max(result, ncclGroupEnd());
   }
   int service_rank() const { return process_.service().rank(); }
 
@@ -310,9 +320,8 @@ void NcclProcess::join(OpenComm& open) {
     std::copy(value.begin(), value.end(), id.internal);
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  // NCCL_MAX_CTAS overrides it. Gathers by copy engines, which need no channel, are for memory registered as a
-  // symmetric window of GPUs that NVLink joins (ncclCommWindowRegister() and NCCL_CTA_POLICY_ZERO, from NCCL 2.28 on):
-  // not used.
+  // NCCL_MAX_CTAS overrides it. Gathers by copy engines, which need no channel (NCCL_CTA_POLICY_ZERO on symmetric
+  // windows, from NCCL 2.28 on), are not used.
   if (open.group->width > 0) config.maxCTAs = tensor::channels_on(open.gpu, open.group->width);
   config.blocking = 1;
   // There is no communicator yet to revoke: where other members do not come, the thread stays behind in a process that

@@ -22,4 +22,18 @@ void each_piece(const Request& request, const std::int32_t* offsets, int members
   });
 }
 
+// Calls f(is_sent, peer, data, bytes) for every transfer of member `me`, also from and to itself, in an order that
+// matches those of its peers.
+template <class F>
+void each_transfer(const Request& request, const std::int32_t* offsets, int members, int me, F&& f) {
+  for (int k = 0; k < members; ++k) {
+    each_piece(request, offsets, members, me, k, [&](std::int64_t, std::int64_t from, std::int64_t bytes) {
+      f(true, k, request.in.data + from, static_cast<std::size_t>(bytes));
+    });
+    each_piece(request, offsets, members, k, me, [&](std::int64_t to, std::int64_t, std::int64_t bytes) {
+      f(false, k, request.out.data + to, static_cast<std::size_t>(bytes));
+    });
+  }
+}
+
 }  // namespace ms::comm

@@ -232,11 +232,7 @@ class CudaOps::Impl {
   }
   // cuBLASLt takes sizes from the host: this waits for the router.
   void run(const GroupedMatmul& op, S stream, CudaScratch& scratch) {
-    std::vector<std::int32_t> offsets(static_cast<std::size_t>(op.offsets.numel()));
-    check(cudaMemcpyAsync(offsets.data(), op.offsets.data, static_cast<std::size_t>(op.offsets.size_bytes()),
-                          cudaMemcpyDeviceToHost, stream),
-          "copying from the GPU");
-    check(cudaStreamSynchronize(stream), "waiting for the router");
+    const std::vector<std::int32_t> offsets = read_integers(op.offsets, stream);
     for (std::int64_t expert = op.range.first; expert < op.range.end(op.experts()); ++expert) {
       const Matmul part = expert_matmul(op, expert, offsets.data());
       if (part.a.rows > 0) {
