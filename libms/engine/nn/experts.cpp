@@ -202,13 +202,21 @@ void router_backward(const Layer& layer, const Tensor& dweights, double loss_sca
   route_backward(layer, op, acts.routing, acts.grads.dlogits, dweights);
 }
 
-// The gradient of the layer's output, through the shared experts: adds that of n2 to scratch.partial.
-void shared_backward(const Layer& layer, const Tensor& dout) {
+// The gradient of the layer's output, through the activation of the shared experts.
+void shared_activation_backward(const Layer& layer, const Tensor& dout) {
+  const auto& [on, weights, acts, positions, scratch] = layer;
+  on.local_matmul(gradient_matmul(scratch.dshared_act, {dout, {}}, weights.shared_down));
+  on.compute.submit(SwigluBwd{acts.grads.dshared_up,
+                              scratch.dshared_act,
+                              acts.shared.up,
+                              {},
+                              acts.shared.gate.weights,
+                              scratch.dshared_weights});
+}
+// Then adds that of n2 to scratch.partial.
+void shared_input_backward(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   const LayerGrads& grads = acts.grads;
-  on.local_matmul(gradient_matmul(scratch.dshared_act, {dout, {}}, weights.shared_down));
-  on.compute.submit(SwigluBwd{
-      grads.dshared_up, scratch.dshared_act, acts.shared.up, {}, acts.shared.gate.weights, scratch.dshared_weights});
   add_gradient(layer, scratch.partial, grads.dshared_up, weights.shared_up);
   if (!weights.shared_router.value) return;
   route_backward(layer, rule_of_gate<RouteBwd>(), acts.shared.gate, grads.dshared_logits, scratch.dshared_weights);
@@ -256,6 +264,7 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
   const Rows gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
   const Input input = now ? input_again(layer, on.arrived(n2)) : Input{};
+  if (acts.shared.up) shared_activation_backward(layer, dout);  // while rows are on their way
   if (weights.load && on.shape.drops()) count_kept(layer);
   multiply_arriving(layer, grouped(layer, scratch.dact, scratch.slots_out, weights.down.value), gradient);
   on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, expert_weights(layer), scratch.dweights});
@@ -267,7 +276,7 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   combine(layer, back);
   add_gradient(layer, routed_partial(layer), grads.dlogits, weights.router);
   on.arrived(on.reduce_routed(routed_partial(layer), scratch.partial));
-  if (acts.shared.up) shared_backward(layer, dout);
+  if (acts.shared.up) shared_input_backward(layer);
   const Arriving dn2 = on.reduce(scratch.partial, scratch.reduced);
   if (now) {
     input_weight_gradients(layer, input);
