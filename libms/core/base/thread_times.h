@@ -9,14 +9,14 @@
 namespace ms {
 
 // Nanoseconds for which each thread of a process, by number, has had a processor and has waited for one. Empty where
-// the kernel does not say.
+// the kernel does not report them.
 struct ThreadTime {
   std::int64_t ran_ns = 0, waited_ns = 0;
 };
 using ThreadTimes = std::map<int, ThreadTime>;
 ThreadTimes thread_times(const Sysroot& root, int pid);
 
-// Returns the seconds between two readings for which the thread that waited longest has waited.
+// Returns the longest time, in seconds, that any one thread waited for a CPU between two readings.
 double longest_wait_s(const ThreadTimes& before, const ThreadTimes& after);
 
 }  // namespace ms

@@ -34,7 +34,7 @@ enum class Collective : std::uint8_t {
 };
 
 // The load of one collective on `bytes` (the whole, if members hold shards) by `members` ranks: the bytes that each
-// member's link carries, and the latency of the hops in sequence. Collectives run as rings, but for
+// member's link carries, and the latency of the hops in sequence. Collectives run as rings, except
 // an all-to-all, whose members send to all others at once. Barriers, broadcasts and
 // collectives whose shards are so small that a ring is bound by latency take log2 n hops of a tree instead, all-reduces
 // and barriers twice that.

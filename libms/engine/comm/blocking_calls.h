@@ -49,7 +49,8 @@ class BlockingCalls {
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
-    if (interrupt_) interrupt_();
+    // Once: a call that threw has left it behind, and what it interrupts may be gone the next time.
+    if (const auto interrupt = std::exchange(interrupt_, nullptr)) interrupt();
   }
 
  private:

@@ -176,7 +176,7 @@ void Communicator::issue(Request request) {
 }
 
 void Communicator::issue_rows(const Request& request) {
-  // Where experts are held, other parts of the rows are computed with meanwhile.
+  // Compute uses other parts of the holder's tensor at the same time.
   const auto note = [&](tensor::Access access, const Tensor& rows, bool held) {
     const std::int64_t cols = request.row_bytes / tensor::size_of(rows.dtype);
     const Tensor all = rows.reshape(rows.numel() / cols, cols);

@@ -43,15 +43,15 @@ struct Request {
   Tensor out, in;
   ReduceKind reduce = ReduceKind::sum;
   int root = 0;
-  // The arguments of an all_to_all: Route::offsets of all members, whether rows go back to whom they belong to, whose
-  // rows move, and a row's bytes.
+  // The arguments of an all_to_all: Route::offsets of all members, whether rows return to their owners, the experts
+  // whose rows move, and a row's bytes.
   Tensor offsets = {};
   bool goes_back = false;
   tensor::ExpertRange range = {};
   std::int64_t row_bytes = 0;
   std::uint64_t sequence = 0;  // number of this operation in this communicator
 
-  // An all_to_all's size is that of a member's own rows: where experts are held there is room for those of all members.
+  // An all_to_all's size is that of a member's own rows: the holder's tensor may have room for those of all members.
   std::int64_t size_bytes() const {
     if (kind == OpKind::all_to_all) {
       const std::int64_t held = (offsets.cols - 1) / offsets.rows;
@@ -94,12 +94,11 @@ class Communicator {
   void reduce_scatter(const Tensor& out, const Tensor& in);
   // Stores member r's `in` in part r of `out`, which has size() parts of in's size. `in` may be part rank() of `out`.
   void all_gather(const Tensor& out, const Tensor& in);
-  // Moves the rows of experts' slots between the members, which share the experts as tensor/expert_slots.h says, where
-  // `offsets` i32 [size(),E+1] is explained: `in` has a member's own rows, `out` receives those of the experts that it
-  // holds, and keeps what is behind them; or, if rows go back, the other way round. Rows for which the holder has no
-  // room neither come nor go back. `offsets` is the same on all
-  // members, and is read when the operation runs. With a range, only its rows move: those of the same experts of every
-  // member, counted from its first one.
+  // Moves the rows of experts' slots between the members, which share the experts as tensor/expert_slots.h says.
+  // `offsets` i32 [size(),E+1] is explained there, is the same on all members, and is read when the operation runs.
+  // Dispatch: `in` has the member's own rows, `out` receives the rows of the experts that it holds; rows of `out`
+  // behind them keep their values. Return (`goes_back`): the reverse. Rows beyond the holder's room are dropped both
+  // ways. With a range only its rows move: those of the same experts of every member, counted from its first one.
   void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back,
                   tensor::ExpertRange range = {});
   // Copies x of member `root` to all members.

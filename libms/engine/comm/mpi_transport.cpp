@@ -22,6 +22,8 @@ using std::chrono::steady_clock;
 
 constexpr int kControlTag = 0, kCloseTag = 1;
 constexpr int kTagsPerGroup = 8;
+static_assert(static_cast<int>(OpKind::all_to_all) < kTagsPerGroup,
+              "the last kind of operation has a tag of its group");
 constexpr std::int64_t kMaxTransferBytes = std::int64_t{1} << 30;  // MPI counts in int
 
 void mpi_check(int code, const char* call) {

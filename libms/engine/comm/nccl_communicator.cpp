@@ -265,7 +265,7 @@ class NcclCommunicator final : public Communicator, public Retiring {
     }
     return ncclInternalError;
   }
-  // The host waits until the stream has the offsets: NCCL takes the sizes of transfers from it.
+  // The host waits until the stream has the offsets: NCCL takes sizes from the host.
   ncclResult_t exchange_rows(const Request& request, cudaStream_t stream) const {
     const std::vector<std::int32_t> offsets = tensor::read_integers(request.offsets, stream);
     ncclResult_t result = ncclGroupStart();

@@ -86,7 +86,8 @@ bool agree(const Request& a, const Request& b) {
                                    : b.kind == OpKind::send && a.out.dtype == b.in.dtype);
   }
   return a.kind == b.kind && a.out.dtype == b.out.dtype && a.reduce == b.reduce && a.root == b.root &&
-         a.goes_back == b.goes_back && a.row_bytes == b.row_bytes && a.range.first == b.range.first;
+         a.goes_back == b.goes_back && a.row_bytes == b.row_bytes && a.range.first == b.range.first &&
+         a.range.count == b.range.count;
 }
 
 std::string signature(const Request& request) {

@@ -38,7 +38,7 @@ void weight_gradient(const Layer& layer, const Weight& weight, const Operand& dy
 // The factors of the rows that this rank's experts compute.
 inline const Tensor& expert_weights(const Layer& layer) {
   const Routing& routing = layer.acts.routing;
-  return routing.came_weights ? routing.came_weights : routing.weights;
+  return routing.received_weights ? routing.received_weights : routing.weights;
 }
 // Experts in place of the MLP (experts.cpp), each of the halves below. acts.n2 -> acts.act.
 void experts_in(const Layer& layer);

@@ -109,7 +109,7 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {"experts", &ModelConfig::experts,
      "Mixture of experts (llama): so many MLPs in place of each layer's one. A router chooses experts_per_token of "
      "them "
-     "for each token; none is dropped. 0: one MLP for all tokens.",
+     "for each token; none is dropped unless train.moe_capacity limits them. 0: one MLP for all tokens.",
      Unit::none, 0, 1e5},
     {"experts_per_token", &ModelConfig::experts_per_token, "Experts that each token passes through.", Unit::none, 1,
      1e5},

@@ -46,36 +46,61 @@ void route_backward(const Layer& layer, RouteBwd op, const Routing& routing, con
   layer.on.compute.submit(op);
 }
 
-// Rows of slots that arrive by the parts of TensorParallel::expert_parts().
-using Rows = std::vector<Arriving>;
-
-// x of all tokens that the rank routes -> its rows of the slots of the rank's experts, in `slots`; by way of `own`
-// where ranks exchange them.
-Rows dispatch(const Layer& layer, const Tensor& x, const Tensor& slots, const Tensor& own) {
-  const Routing& routing = layer.acts.routing;
-  const bool exchanges = layer.on.shape.exchanges_slots;
-  layer.on.compute.submit(ExpertDispatch{exchanges ? own : slots, x, routing.tokens});
-  if (!exchanges) return {{slots, {}}};
-  Rows rows;
-  for (const ExpertRange range : layer.on.expert_parts())
-    rows.push_back(layer.on.exchange_slots(slots, own, routing.all_offsets, false, range));
+// Rows of the slots of the rank's experts, in `slots`. Where ranks exchange them they come from their owners' `own`,
+// once `ready`, one part of the experts after the other. start() issues the first one.
+struct Rows {
+  Tensor slots, own;
+  std::vector<ExpertRange> parts;
+  tensor::Event ready;
+  Arriving first;
+};
+Arriving exchange_part(const Layer& layer, const Rows& rows, ExpertRange range) {
+  return layer.on.exchange_slots(rows.slots, rows.own, layer.acts.routing.all_offsets, false, rows.ready, range);
+}
+Rows start(const Layer& layer, Rows rows) {
+  if (layer.on.shape.exchanges_slots) rows.first = exchange_part(layer, rows, rows.parts.front());
+  return rows;
+}
+// x of all tokens that the rank routes -> its rows.
+Rows dispatch(const Layer& layer, const Tensor& x, const Tensor& slots, const Tensor& own,
+              std::vector<ExpertRange> parts) {
+  const TensorParallel& on = layer.on;
+  const bool exchanges = on.shape.exchanges_slots;
+  on.compute.submit(ExpertDispatch{exchanges ? own : slots, x, layer.acts.routing.tokens});
+  Rows rows{slots, own, std::move(parts), {}, {slots, {}}};
+  if (!exchanges) return rows;
+  rows.ready = on.compute.record();
   return rows;
 }
 // n2 -> slots_in.
-Rows dispatch_input(const Layer& layer, const Tensor& n2) {
-  return dispatch(layer, n2, layer.scratch.slots_in, layer.scratch.own_in);
+Rows dispatch_input(const Layer& layer, const Tensor& n2, std::vector<ExpertRange> parts) {
+  return dispatch(layer, n2, layer.scratch.slots_in, layer.scratch.own_in, std::move(parts));
 }
 // The gradient of the layer's output -> that of every slot's output, in slots_out.
 Rows dispatch_gradient(const Layer& layer, const Tensor& dout) {
-  return dispatch(layer, dout, layer.scratch.slots_out, layer.scratch.own_out);
+  return dispatch(layer, dout, layer.scratch.slots_out, layer.scratch.own_out, layer.on.expert_parts());
 }
-// Numbers of this rank's own slots -> those of the slots of its experts.
+// Calls f(range) for every part of the rows as it arrives, and issues the exchange of the next one behind it: a backend
+// whose host waits in an exchange then has issued work on those before.
+template <class F>
+void each_arriving(const Layer& layer, const Rows& rows, F&& f) {
+  Arriving arriving = rows.first;
+  for (std::size_t i = 0; i < rows.parts.size(); ++i) {
+    layer.on.arrived(arriving);
+    f(rows.parts[i]);
+    if (i + 1 < rows.parts.size()) arriving = exchange_part(layer, rows, rows.parts[i + 1]);
+  }
+}
+
+// Returns [1,n] as n rows of one number.
 Tensor by_slot(const Tensor& numbers) { return numbers.reshape(numbers.cols, 1); }
+// Tells every rank of ep the others' offsets, and moves the weights of slots to the rows of the experts' holders.
 void share_routing(const Layer& layer) {
   const Routing& routing = layer.acts.routing;
   if (!layer.on.shape.exchanges_slots) return;
   layer.on.share_offsets(routing.offsets, routing.all_offsets);
-  layer.on.exchange_slots(by_slot(routing.came_weights), by_slot(routing.weights), routing.all_offsets, false);
+  layer.on.exchange_slots(by_slot(routing.received_weights), by_slot(routing.weights), routing.all_offsets, false,
+                          layer.on.compute.record());
 }
 
 GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, const Tensor& b) {
@@ -93,12 +118,10 @@ GroupedMatmul grouped_forward(const Layer& layer, const Tensor& y, const Tensor&
 }
 // Issues the matmul on rows that arrive.
 void multiply_arriving(const Layer& layer, GroupedMatmul matmul, const Rows& rows) {
-  const std::vector<ExpertRange> parts = layer.on.expert_parts();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    layer.on.arrived(rows[i]);
-    matmul.range = parts[i];
+  each_arriving(layer, rows, [&](ExpertRange range) {
+    matmul.range = range;
     layer.on.compute.submit(matmul);
-  }
+  });
 }
 // Issues the matmul whose result, in slots_out, goes back to this rank's own slots, where ranks exchange them. Returns
 // what it becomes.
@@ -110,7 +133,8 @@ Arriving multiply_and_return(const Layer& layer, GroupedMatmul matmul) {
     matmul.range = range;
     layer.on.compute.submit(matmul);
     if (layer.on.shape.exchanges_slots) {
-      result = layer.on.exchange_slots(scratch.own_out, scratch.slots_out, layer.acts.routing.all_offsets, true, range);
+      result = layer.on.exchange_slots(scratch.own_out, scratch.slots_out, layer.acts.routing.all_offsets, true,
+                                       layer.on.compute.record(), range);
     }
   }
   return result;
@@ -150,11 +174,11 @@ struct Input {
 };
 Input input_again(const Layer& layer, const Tensor& n2) {
   const Tensor routed = layer.on.arrived(layer.on.gather_routed(n2, layer.scratch.routed));
-  return {n2, routed, dispatch_input(layer, routed)};
+  return {n2, routed, dispatch_input(layer, routed, {{}})};
 }
 // Those whose operand is the layer's input: of the experts, and of all else.
 void expert_input_gradients(const Layer& layer, const Input& input) {
-  layer.on.arrived(input.slots.back());
+  layer.on.arrived(input.slots.first);
   grouped_weight_gradient(layer, layer.weights.up, layer.acts.grads.dup, layer.scratch.slots_in);
 }
 void input_weight_gradients(const Layer& layer, const Input& input) {
@@ -171,11 +195,12 @@ Arriving weights_back(const Layer& layer) {
   const LayerScratch& scratch = layer.scratch;
   if (!layer.on.shape.exchanges_slots) return {scratch.dweights, {}};
   if (layer.on.shape.drops()) layer.on.compute.submit(Fill{scratch.own_dweights});
-  layer.on.exchange_slots(by_slot(scratch.own_dweights), by_slot(scratch.dweights), layer.acts.routing.all_offsets,
-                          true);
-  return {scratch.own_dweights, layer.on.ep->stream().record()};
+  return {scratch.own_dweights, layer.on
+                                    .exchange_slots(by_slot(scratch.own_dweights), by_slot(scratch.dweights),
+                                                    layer.acts.routing.all_offsets, true, layer.on.compute.record())
+                                    .event};
 }
-// Counts the rows for which there was room: their slots' own rank learns it as it learns of their gradients.
+// Sends a 1 back for each row that the holder had room for, and counts them.
 void count_kept(const Layer& layer) {
   const Tensor& load = layer.weights.load;
   layer.on.compute.submit(Fill{layer.scratch.dweights, 1});
@@ -235,7 +260,7 @@ void experts_in(const Layer& layer) {
   if (shape.routed_ranks() > 1) rule.count = shape.own_experts(), rule.first = shape.ep_rank * rule.count;
   route(layer, rule, acts.routing);
   share_routing(layer);
-  const Rows slots = dispatch_input(layer, all);
+  const Rows slots = start(layer, dispatch_input(layer, all, on.expert_parts()));
   // While rows are on their way.
   if (acts.shared.up) on.local_matmul(forward_matmul(acts.shared.up, {n2, {}}, weights.shared_up));
   if (weights.shared_router.value) {
@@ -262,17 +287,19 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   const bool now = when == WeightGradients::now;
   const Tensor dout = on.arrived(on.gather(dx, grads.dout));
   const Arriving n2 = now ? on.gather(acts.n2, scratch.gathered) : Arriving{};
-  const Rows gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(dout, scratch.routed_dout)));
-  const Input input = now ? input_again(layer, on.arrived(n2)) : Input{};
+  const Tensor routed_dout = on.arrived(on.gather_routed(dout, scratch.routed_dout));
+  const Rows gradient = start(layer, dispatch_gradient(layer, routed_dout));
+  Input input = now ? input_again(layer, on.arrived(n2)) : Input{};
   if (acts.shared.up) shared_activation_backward(layer, dout);  // while rows are on their way
-  if (weights.load && on.shape.drops()) count_kept(layer);
   multiply_arriving(layer, grouped(layer, scratch.dact, scratch.slots_out, weights.down.value), gradient);
+  if (now) input.slots = start(layer, std::move(input.slots));
   on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, expert_weights(layer), scratch.dweights});
   const Arriving dweights = weights_back(layer);
   if (now) output_weight_gradients(layer, dout);  // before slots_out is written again
   const Arriving back = multiply_and_return(layer, grouped(layer, scratch.slots_out, grads.dup, weights.up.value));
   if (now) expert_input_gradients(layer, input);
   router_backward(layer, on.arrived(dweights), loss_scale);
+  if (weights.load && on.shape.drops()) count_kept(layer);
   combine(layer, back);
   add_gradient(layer, routed_partial(layer), grads.dlogits, weights.router);
   on.arrived(on.reduce_routed(routed_partial(layer), scratch.partial));
@@ -290,9 +317,11 @@ void experts_weight_gradients(const Layer& layer) {
   const TensorParallel& on = layer.on;
   const LayerGrads& grads = layer.acts.grads;
   const Arriving n2 = on.gather(layer.acts.n2, layer.scratch.gathered);
-  const Rows gradient = dispatch_gradient(layer, on.arrived(on.gather_routed(grads.dout, layer.scratch.routed_dout)));
-  const Input input = input_again(layer, on.arrived(n2));
-  on.arrived(gradient.back());
+  const Tensor dout = on.arrived(on.gather_routed(grads.dout, layer.scratch.routed_dout));
+  const Rows gradient = start(layer, dispatch_gradient(layer, dout));
+  Input input = input_again(layer, on.arrived(n2));
+  input.slots = start(layer, std::move(input.slots));
+  each_arriving(layer, gradient, [](ExpertRange) {});
   output_weight_gradients(layer, grads.dout);
   expert_input_gradients(layer, input);
   input_weight_gradients(layer, input);

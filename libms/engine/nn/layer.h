@@ -7,7 +7,7 @@
 //
 // Legend. T tokens of a microbatch, Ts = T / tp under sequence parallelism and T without; H hidden; Q the tp rank's
 // (heads + 2 kv_heads) * head_dim; A its heads * head_dim; F its shard of the feed-forward width; U = F, or 2F for a
-// gated one.
+// gated one; R the rows of the rank's experts, shape.ffn_rows().
 #pragma once
 
 #include "nn/params.h"
@@ -71,8 +71,8 @@ struct LayerGrads {
 struct Routing {
   Tensor logits, experts, slots;    // [T,E], [T,k], [T,k]
   Tensor tokens, weights, offsets;  // [1,T k], [1,T k], [1,E+1]
-  // Where ranks of ep exchange slots: the offsets [ep,E+1] of all, and the weights [1,ep T k] of the rows that came.
-  Tensor all_offsets, came_weights;
+  // Where ranks of ep exchange slots: the offsets [ep,E+1] of all, and the weights [1,R] of the rows received.
+  Tensor all_offsets, received_weights;
 };
 
 // The experts that every token passes, an MLP of width S: [T,2S], [T,S]. Their factors are the weights of a router with
@@ -90,7 +90,7 @@ struct LayerActs {
   Tensor qkv, o, lse;       // [T,Q], [T,A], [batch*heads, seq]
   // Normed queries and keys, which are rotated in place of those in qkv; if model.qk_norm.
   Tensor q, k, rstd_q, rstd_k;  // [T,A], [T,kv_heads*head_dim], [1,T*heads], [1,T*kv_heads]
-  Tensor up, act;               // [T,U], [T,F]; with experts T k rows, the slots of tensor/expert_ops.h
+  Tensor up, act;               // [T,U], [T,F]; with experts R rows, the slots of tensor/expert_ops.h
   Routing routing;              // if model.experts
   SharedExperts shared;         // if model.shared_experts
   // Serial block.
@@ -112,7 +112,7 @@ struct LayerScratch {
   Tensor reduced;    // [Ts,H] after the reduction (sequence parallel only)
   Tensor dout;       // [T,H] all-gathered gradient (sequence parallel only)
   Tensor dact;       // [T,F]; unused if the matmul is fused with the GELU's gradient
-  // Rows by slot that go into experts and that come out, or their gradients, [T k,H]; dweights [1,T k]; counts [n,E].
+  // Rows by slot that go into experts and that come out, or their gradients, [R,H]; dweights [1,R]; counts [n,E].
   Tensor slots_in, slots_out, dweights, counts;
   // Likewise, of this rank's own tokens, where ranks of ep exchange slots.
   Tensor own_in, own_out, own_dweights;

@@ -78,7 +78,7 @@ Routing carve_routing(Arena& arena, std::int64_t tokens, std::int64_t experts, s
           .weights = arena.take(DType::f32, 1, tokens * chosen),
           .offsets = arena.take(DType::i32, 1, with_slots + 1),
           .all_offsets = {},
-          .came_weights = {}};
+          .received_weights = {}};
 }
 
 void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
@@ -177,7 +177,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
                                  shape.slot_experts());
     if (shape.exchanges_slots) {
       acts.routing.all_offsets = slot.take(DType::i32, shape.ep, shape.model->experts + 1);
-      acts.routing.came_weights = slot.take(DType::f32, 1, shape.ffn_rows());
+      acts.routing.received_weights = slot.take(DType::f32, 1, shape.ffn_rows());
     }
     if (shape.model->shared_expert_gate) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);
   }

@@ -108,8 +108,8 @@ void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) con
 }
 
 Arriving TensorParallel::exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back,
-                                        tensor::ExpertRange range) const {
-  ep->stream().wait(compute.record());
+                                        const tensor::Event& ready, tensor::ExpertRange range) const {
+  ep->stream().wait(ready);
   ep->all_to_all(out, in, all_offsets, go_back, range);
   const Arriving arriving{out, ep->stream().record()};
   if (!overlap_ep) arrived(arriving);

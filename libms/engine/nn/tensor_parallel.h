@@ -80,8 +80,9 @@ struct TensorParallel {
   // All-gathers the offsets[1,n] of every ep rank into `all`[ep,n], where ep's ranks exchange slots; then the rows of
   // their slots move, or go back, by these (Communicator::all_to_all).
   void share_offsets(const Tensor& offsets, const Tensor& all) const;
+  // They move after `ready`, an event of compute.
   Arriving exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back,
-                          tensor::ExpertRange range = {}) const;
+                          const tensor::Event& ready, tensor::ExpertRange range = {}) const;
   // Returns the parts of the rank's experts whose rows are exchanged one after the other.
   std::vector<tensor::ExpertRange> expert_parts() const;
   // Makes compute wait for the tensor and returns it.

@@ -181,11 +181,14 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("train.moe_capacity", "below an even share tokens are always dropped: set 1 or more, or 0 for no limit");
   if (mesh.ep > 1) {
     if (train.moe_capacity > 0 && !exchanges_slots(settings))
-      add("train.moe_capacity", "only what is exchanged can be limited: set train.moe_dispatch = \"all_to_all\"");
+      add("train.moe_capacity", "a capacity needs train.moe_dispatch = \"all_to_all\"");
     if (settings.optim.name == "lamb") add("optim.name", "lamb does not sum over the experts of mesh.ep");
     if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.ep do not compute the same");
     if (!settings.checkpoint.memory_dir.empty()) add("checkpoint.memory_dir", "copies in memory do not know mesh.ep");
   }
+  constexpr std::int64_t kNcclCalls = 2048;  // in a group (NCCL's documentation): a send and a receive for each expert
+  if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * settings.model.experts > kNcclCalls)
+    add("model.experts", "an all-to-all over NCCL takes at most 1024 experts: set train.moe_dispatch = \"all_gather\"");
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
@@ -231,7 +234,8 @@ struct Idle {
 };
 constexpr Idle kIdle[] = {
     {"train.moe_dispatch", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
-    {"train.moe_capacity", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
+    {"train.moe_capacity", [](const Settings& s) { return s.train.moe_capacity >= static_cast<double>(s.mesh.ep); },
+     "all rows together are mesh.ep even shares"},
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
     {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd" || s.optim.decay_steps > 0; },
      "only optim.schedule = \"wsd\" without optim.decay_steps has it"},

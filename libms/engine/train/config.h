@@ -98,10 +98,10 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
          "all_to_all sums a token's experts in the order of their scores, as without mesh.ep; all_gather by rank.",
      .choices = {"auto", "all_to_all", "all_gather"}},
     {"moe_capacity", &TrainConfig::moe_capacity,
-     "What the experts of a rank of mesh.ep have room for, in even shares of the rows that are exchanged: 1.25 to 2 "
-     "are "
-     "common. What comes above it is dropped: that expert adds nothing to that token (metrics.expert_load_every counts "
-     "them). 0: nothing is dropped, and memory is taken for the case that all rows come to one rank, mesh.ep shares.",
+     "Capacity factor: rows that the experts of a rank of mesh.ep take, as a multiple of an even share; 1.25 to 2 are "
+     "common. Rows beyond it are dropped, those of the rank's last experts first: such an expert adds nothing to that "
+     "token, in training and in its evaluations (metrics.expert_load_every counts them). 0: nothing is dropped, and "
+     "memory is reserved for the case that all rows come to one rank, mesh.ep shares.",
      Unit::none, 0, 1e6},
     {"eval_every", &TrainConfig::eval_every,
      "Steps between evaluations; the last step is always evaluated. 0: no evaluations.", Unit::none, 0, 1e12},

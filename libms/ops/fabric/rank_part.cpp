@@ -204,11 +204,11 @@ class RankPart::Impl {
       there.send(out(kPing));
       back.recv(in(kPing));
       in_stream_->synchronize();
+      ++seen.pings;
       if (i >= kWarmUp || last) us.push_back(seconds_since(begin) * 1e6 / 2);
       out_stream_->synchronize();
       if (last) break;
     }
-    seen.pings = static_cast<double>(us.size());
     std::ranges::sort(us);
     seen.least_us = us.front();
     seen.p50_us = us[us.size() / 2];

@@ -222,7 +222,7 @@ StepResult Engine::finish_step(std::int64_t step) {
       chosen += std::accumulate(loads, loads + experts, 0.0);
       kept += loads[experts];
     }
-    if (plan_.shape(0).drops()) result.dropped = 1 - kept / chosen;
+    if (plan_.shape(0).drops()) result.dropped = std::max(0.0, 1 - kept / chosen);
   }
   return result;
 }

@@ -16,6 +16,7 @@ Loaded load_for_inference(const ckpt::Found& checkpoint, const std::vector<std::
   Loaded loaded = load_text(checkpoint.manifest->config, fmt::format("the configuration in {}", checkpoint.path), all,
                             [&](Settings& settings) {
                               settings.train.recompute = "full";  // nothing is kept for a backward
+                              settings.train.moe_capacity = 0;    // a token's result does not depend on others
                               settings.trace.enabled = false;
                               settings.metrics = {};
                               settings.run.sample_tokens = 0;

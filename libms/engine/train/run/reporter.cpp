@@ -75,8 +75,7 @@ void Reporter::warn_of_experts(const StepReport& report) {
   constexpr double kMany = 0.01;
   const bool drops = report.result.dropped > kMany;
   if (drops && !drops_)
-    log::warn("train",
-              "experts had no room for {:.1f} % of their tokens: raise train.moe_capacity or train.moe_aux_loss",
+    log::warn("train", "{:.1f} % of the rows of experts were dropped: raise train.moe_capacity or train.moe_aux_loss",
               100 * report.result.dropped);
   drops_ = drops;
 }

@@ -34,7 +34,7 @@ constexpr Metric kMetrics[] = {
      "Loads of experts since the last such step, in the steps that metrics.expert_load_every selects: layers has a "
      "list "
      "for each layer, 1 being an even share of its tokens; most and least are those of all; dropped is the share of "
-     "tokens for which experts had no room (train.moe_capacity)."},
+     "rows, a token for an expert each, that were dropped (train.moe_capacity)."},
     {"resumed", "In the first step of a resumed run: the checkpoint, and the cost of loading it."},
     {"save", "true: a checkpoint of this step is being saved."},
     {"saving", "true: a save was in progress when the step ended."},

@@ -185,9 +185,11 @@ class Test {
     const link::PromptReceive promptly(session_);
     const link::Deadline enough = link::in_seconds(spec_.ping_s);
     const ThreadTimes before = thread_times(Sysroot(), ::getpid());
+    int round_trips = 0;
     for (int i = 0; i < spec_.pings + kWarmUp; ++i) {
       const bool last = i + 1 == spec_.pings + kWarmUp || link::seconds_until(enough) == 0;
       ping[0] = std::byte(last ? 1 : 0);
+      ++round_trips;
       const Time::time_point begin = Time::now();
       session_.send(ping, link::in_seconds(link::kAnswer_s));
       session_.receive(ping, link::in_seconds(link::kAnswer_s));
@@ -198,7 +200,7 @@ class Test {
     const double own_wait_s = longest_wait_s(before, thread_times(Sysroot(), ::getpid()));
     Fields words(session_.receive_line(link::in_seconds(link::kAnswer_s)));
     const double wait_us = (own_wait_s + words.number(0.0, 1e6)) * 1e6;
-    result_.cpu_wait_us = wait_us / 2 / static_cast<double>(us.size());
+    result_.cpu_wait_us = wait_us / 2 / static_cast<double>(round_trips);
     std::ranges::sort(us);
     result_.least_us = us.front();
     result_.p50_us = us[us.size() / 2];

@@ -234,7 +234,7 @@ Checked locate(Workers& workers, const CheckOptions& options) {
   }
   if (const int pairs = locator.pairs_without_cpu(); pairs > 0) {
     checked.remarks.push_back(
-        fmt::format("{} answered late while its processes waited for a CPU: that time is not counted as latency",
+        fmt::format("{} answered late while processes at an end waited for a CPU: that time is not counted as latency",
                     plural(static_cast<std::size_t>(pairs), "pair")));
   }
   checked.results = locator.results();

@@ -27,7 +27,7 @@ struct Measured {
   void add(const PairResult& result) {
     if (result.there.gbps >= 0) there.push_back(result.there.gbps);
     if (result.back.gbps >= 0) back.push_back(result.back.gbps);
-    if (result.least_us >= 0) latency_us.push_back(result.network_us());
+    if (result.least_us >= 0) latency_us.push_back(result.least_us);
   }
   // Each way once, however often it was measured: what looks bad is measured again and again.
   void add_to(Values& values) const {

@@ -31,7 +31,7 @@ struct Thresholds {
 // Normal values of this fabric. Quartiles: one bad switch of few is in many pairs, so three quarters may be worse.
 struct Normal {
   double gbps = -1;        // the upper quartile of what ways carry, each in the middle of its measurements
-  double latency_us = -1;  // the lower quartile of the pairs' network_us(), likewise
+  double latency_us = -1;  // the lower quartile of the pairs' least latencies, likewise
 };
 // Returns the normal values by distance (0: below the same switch); `distance` counts from 0. A distance with fewer
 // than eight ways gets the values of all distances together.

@@ -70,7 +70,7 @@ struct PairResult {
   NodeCounts counts_a, counts_b;
   double seconds = 0;  // it all took
   // The latency without what the ends waited for a CPU, which says nothing of the network. The least round trip waited
-  // no more than the mean one: rather too much is taken off than too little.
+  // no more than the mean one: this subtracts too much rather than too little, so that it only acquits.
   double network_us() const { return std::max(0.0, least_us - cpu_wait_us); }
   bool operator==(const PairResult&) const = default;
 };
