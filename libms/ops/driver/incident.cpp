@@ -16,6 +16,7 @@
 #include "driver/command.h"
 #include "driver/findings.h"
 #include "health/act/spool.h"
+#include "slurm/hostlist.h"
 
 namespace ms::driver {
 namespace {
@@ -112,8 +113,11 @@ class IncidentReader {
     }
     for (const std::string& node : json.get<std::vector<std::string>>("lost"))
       add(incident_.alarm_s, Sort::slurm, "agents and Slurm", node, "the node does not answer");
-    for (const std::string& node : json.get<std::vector<std::string>>("died_on"))
-      add(incident_.fault_s, Sort::evidence, "agents", node, "a rank died here");
+    // Ranks of an attempt that ended otherwise died when the driver ended it.
+    if (attempt().cause == kWordless) {
+      for (const std::string& node : json.get<std::vector<std::string>>("died_on"))
+        add(incident_.fault_s, Sort::evidence, "agents", node, "a rank died here first");
+    }
     for (const Json& task : json.at("tasks")) {
       if (incident_.ranks.size() >= kMostStates) break;
       const double cpu = task.get<double>("cpu");
@@ -121,7 +125,7 @@ class IncidentReader {
           {.rank = task.get<int>("rank"),
            .node = task.get<std::string>("node"),
            .doing = fmt::format("state {}, {}{}", plain_text(task.get<std::string>("state"), 4),
-                                cpu < 0 ? "processors not known" : fmt::format("{:.2f} processors", cpu),
+                                cpu < 0 ? "CPU not known" : fmt::format("{:.0f} % of a CPU", 100 * cpu),
                                 task.get<std::string>("waits_in").empty()
                                     ? ""
                                     : ", waits in " + plain_text(task.get<std::string>("waits_in"), 60)),
@@ -216,7 +220,7 @@ class IncidentReader {
     understood(name, [&] { text = read_user_file(files_.dir + "/" + name, kMostEvidence_bytes); });
     const std::optional<std::string> found = is_network ? std::nullopt : critical_finding(text);
     const char* const source = is_network ? "ms-netcheck" : "ms-diag";
-    const std::string said = !document_in(text) ? "printed no report"
+    const std::string said = !document_in(text) ? "gave no result: the node is not known to be well"
                              : is_network       ? "measured the network"
                              : found            ? "found " + *found
                                                 : "found the node well";
@@ -239,14 +243,15 @@ class IncidentReader {
   void add_actions() {
     const AttemptEntry& it = attempt();
     add(incident_.fault_s, Sort::progress, it.to_step >= 0 ? "heartbeats" : "output", "",
-        it.to_step >= 0 ? fmt::format("the last progress: step {} was done", it.to_step) : "the last sign of progress");
+        it.to_step >= 0 ? fmt::format("the last progress: training step {} was done", it.to_step)
+                        : "the last sign of progress");
     add(it.ended_s, Sort::action, "driver", "", "the attempt was ended: " + it.cause);
     for (const std::string& node : it.excluded) add(it.ended_s, Sort::action, "driver", node, "the node was excluded");
     if (incident_.next == nullptr) return;
     add(incident_.next->began_s, Sort::action, "driver", "",
-        fmt::format("attempt {} began on {}", incident_.next->number, plural(incident_.next->nodes.size(), "node")));
+        fmt::format("attempt {} began on {}", incident_.next->number, slurm::fold_hostlist(incident_.next->nodes)));
     if (incident_.next->first_step_s > 0)
-      add(incident_.next->first_step_s, Sort::progress, "heartbeats", "", "the first step after the incident");
+      add(incident_.next->first_step_s, Sort::progress, "heartbeats", "", "the first training step after the incident");
   }
 
   const Ledger& ledger_;

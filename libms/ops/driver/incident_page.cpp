@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "base/html.h"
@@ -111,29 +112,44 @@ std::string where_html(const Incident& it) {
   return text;
 }
 
+// The fate of a node at fault: whether the next attempt has it, and what a check of it said.
+std::string fate_html(const Ledger& ledger, const Incident& it, const std::string& node) {
+  std::string text = html(node);
+  const auto excluded = ledger.excluded.find(node);
+  if (excluded != ledger.excluded.end()) {
+    text += " was excluded: " + html(excluded->second);
+  } else if (it.next != nullptr) {
+    const bool works = std::ranges::count(it.next->nodes, node) > 0;
+    text += fmt::format(" {} attempt {}", works ? "works on in" : "was left out of", it.next->number);
+  } else {
+    text += " is not excluded";
+  }
+  if (excluded != ledger.excluded.end()) return "<li>" + text + "</li>";
+  const auto check = std::ranges::find_if(
+      it.claims, [&](const Claim& claim) { return claim.source == "ms-diag" && claim.text.starts_with(node + ": "); });
+  text += check == it.claims.end() ? "; no check of it is kept"
+                                   : "; its check " + html(std::string_view(check->text).substr(node.size() + 2));
+  return "<li>" + text + "</li>";
+}
+
 std::string done_html(const Ledger& ledger, const Incident& it) {
   std::string items, first;
-  for (const std::string& node : at_fault(it)) {
-    const auto excluded = ledger.excluded.find(node);
-    items += excluded != ledger.excluded.end()
-                 ? fmt::format("<li>{} was excluded: {}</li>", html(node), html(excluded->second))
-                 : fmt::format("<li>{} was checked and is not excluded</li>", html(node));
-  }
+  for (const std::string& node : at_fault(it)) items += fate_html(ledger, it, node);
   const AttemptEntry* const next = it.next;
   if (next == nullptr) {
     first = "The run ended";
     items += fmt::format("<li>no attempt followed; the attempt's exit code is {}</li>", it.attempt->code);
   } else {
-    first = next->first_step_s > 0
-                ? fmt::format("Training again after {}", format_duration(next->first_step_s - it.fault_s))
-                : fmt::format("Attempt {} began", next->number);
-    items += fmt::format("<li>attempt {} began {} after the fault on {}{}</li>", next->number,
-                         format_duration(std::max(0.0, next->began_s - it.fault_s)), plural(next->nodes.size(), "node"),
-                         next->from_step >= 0 ? fmt::format(", from step {}", next->from_step) : "");
+    first = next->first_step_s > 0 ? fmt::format("Training again {} after the last progress",
+                                                 format_duration(next->first_step_s - it.fault_s))
+                                   : fmt::format("Attempt {} began", next->number);
+    items += fmt::format(
+        "<li>attempt {} began on {}{}</li>", next->number, html(slurm::fold_hostlist(next->nodes)),
+        next->from_step >= 0 ? fmt::format(", from the checkpoint of training step {}", next->from_step) : "");
     if (next->job != it.attempt->job) items += fmt::format("<li>the job was requeued as {}</li>", html(next->job));
     const std::int64_t lost = it.attempt->to_step - next->from_step;
     if (next->from_step >= 0 && lost > 0)
-      items += fmt::format("<li>{} were trained again</li>", plural(static_cast<std::size_t>(lost), "step"));
+      items += fmt::format("<li>{} repeated</li>", plural(static_cast<std::size_t>(lost), "training step"));
   }
   return fmt::format("<p>{}</p><ul>{}</ul>", first, items);
 }
@@ -147,6 +163,11 @@ std::string answer_html(const Ledger& ledger, const Incident& it) {
          card("What was done", done_html(ledger, it)) + "</dl>\n";
 }
 
+std::string clock_text(double at_s) {
+  const auto tenths = static_cast<std::int64_t>(std::floor(at_s * 10));
+  return fmt::format("{}.{}", utc_text(static_cast<double>(tenths / 10)).substr(11, 8), tenths % 10);
+}
+
 std::string moments_html(const Incident& it, double now_s) {
   std::string text = "<h2>What was seen, and when</h2>\n" + time_axis(it, now_s) +
                      "<table class=\"text\">\n<tr><th></th><th>UTC</th><th>since the last progress</th><th>seen "
@@ -156,8 +177,8 @@ std::string moments_html(const Incident& it, double now_s) {
     text += fmt::format(
         "<tr><td><span class=\"dot {}\">{}</span></td><td class=\"short\">{}</td><td class=\"short\">{:+.1f} s</td>"
         "<td class=\"short\">{}</td><td class=\"short\">{}</td><td>{}</td></tr>\n",
-        to_string(moment.sort), i + 1, utc_text(moment.at_s).substr(11, 8), moment.at_s - it.fault_s,
-        html(moment.source), html(moment.node), html(moment.text));
+        to_string(moment.sort), i + 1, clock_text(moment.at_s), moment.at_s - it.fault_s, html(moment.source),
+        html(moment.node), html(moment.text));
   }
   return text + "</table>\n";
 }
@@ -166,10 +187,13 @@ std::string claims_html(const Incident& it) {
   std::string text = "<h2>What each source says</h2>\n";
   if (!it.verdict.empty()) text += fmt::format("<p>Together: {}</p>\n", html(it.verdict));
   if (it.claims.empty()) return text + "<p>No evidence was kept of this attempt but the ledger's.</p>\n";
-  text += "<table class=\"text\">\n<tr><th>source</th><th>says</th><th>with the answer</th><th>file</th></tr>\n";
+  const bool compared = std::ranges::any_of(it.claims, [](const Claim& claim) { return !claim.stance.empty(); });
+  text += fmt::format("<table class=\"text\">\n<tr><th>source</th><th>says</th>{}<th>file</th></tr>\n",
+                      compared ? "<th>beside the answer</th>" : "");
   for (const Claim& claim : it.claims)
-    text += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"short\">{}</td><td>{}</td></tr>\n", html(claim.source),
-                        html(claim.text), html(claim.stance), html(claim.file.substr(claim.file.rfind('/') + 1)));
+    text += fmt::format("<tr><td>{}</td><td>{}</td>{}<td>{}</td></tr>\n", html(claim.source), html(claim.text),
+                        compared ? fmt::format("<td class=\"short\">{}</td>", html(claim.stance)) : "",
+                        html(claim.file.substr(claim.file.rfind('/') + 1)));
   text += "</table>\n";
   if (it.evidence.empty()) return text;
   text += "<ul>\n";
@@ -191,10 +215,11 @@ std::string alternatives_html(const Incident& it) {
   const CauseRow* const row = row_of(it.attempt->cause);
   if (collect.empty() && row != nullptr && !is_sure(it)) collect = row->collect;
   const bool names = !at_fault(it).empty();
-  std::string text = names ? "<h2>If that is wrong</h2>\n" : "<h2>What would tell more</h2>\n";
-  if (names && items.empty()) text += "<p>The evidence names no other node.</p>\n";
+  std::string text = names ? "<h2>How sure, and what else it may be</h2>\n" : "<h2>What would tell more</h2>\n";
+  if (names && it.candidates.empty())
+    text += "<p>The driver's rules decided. No flight recorder or other source was kept to weigh against them.</p>\n";
   if (!items.empty()) text += "<ol>\n" + items + "</ol>\n";
-  if (!collect.empty()) text += fmt::format("<p>To be surer next time, collect {}.</p>\n", html(collect));
+  if (!collect.empty()) text += fmt::format("<p>To be surer, look at {}.</p>\n", html(collect));
   return text;
 }
 
@@ -212,8 +237,10 @@ std::string ranks_html(const Incident& it) {
   }
   std::vector<std::vector<const RankLook*>> groups;
   for (auto& [key, ranks] : alike) groups.push_back(std::move(ranks));
-  std::ranges::stable_sort(groups, {}, [](const auto& ranks) { return ranks.size(); });
-  std::string text = "<h2>Where the ranks stood</h2>\n";
+  // A process that is no rank, a launcher's shell, comes last.
+  std::ranges::stable_sort(groups, {},
+                           [](const auto& ranks) { return std::pair(ranks.front()->rank < 0, ranks.size()); });
+  std::string text = "<h2>What each rank was doing</h2>\n";
   for (std::size_t i = 0; i < std::min(groups.size(), kGroups); ++i) {
     const RankLook& one = *groups[i].front();
     std::vector<std::string> names;
@@ -222,11 +249,14 @@ std::string ranks_html(const Incident& it) {
         names.push_back(fmt::format("and {} more", groups[i].size() - 8));
         break;
       }
-      names.push_back(fmt::format("{} ({})", rank->rank, rank->node));
+      names.push_back(rank->rank < 0 ? fmt::format("({})", rank->node)
+                                     : fmt::format("{} ({})", rank->rank, rank->node));
     }
     text += fmt::format("<details{}><summary>{} {}: {}</summary>\n<pre>", i == 0 ? " open" : "",
-                        groups[i].size() == 1 ? "rank" : "ranks", html(fmt::format("{}", fmt::join(names, ", "))),
-                        html(one.doing));
+                        one.rank < 0            ? "no rank"
+                        : groups[i].size() == 1 ? "rank"
+                                                : "ranks",
+                        html(fmt::format("{}", fmt::join(names, ", "))), html(one.doing));
     for (const std::string& line : split(one.stack, '\n')) text += page_text(line, 300) + "\n";
     text += "</pre></details>\n";
   }
@@ -241,20 +271,30 @@ std::string incident_html(const Ledger& ledger, const Incident& it, double now_s
 }
 
 std::string title_of(const Incident& it) {
-  return fmt::format("Attempt {}, {} {} UTC", it.attempt->number, utc_text(it.fault_s).substr(0, 10),
-                     utc_text(it.fault_s).substr(11, 8));
+  return fmt::format("Incident in attempt {}: last progress {} {} UTC, noticed {}", it.attempt->number,
+                     utc_text(it.fault_s).substr(0, 10), clock_text(it.fault_s), clock_text(it.alarm_s));
+}
+
+std::string outcome_html(const Ledger& ledger) {
+  if (ledger.attempts.empty()) return "No attempt has begun.";
+  const AttemptEntry& last = ledger.attempts.back();
+  if (last.ended_s == 0) return "The run continues.";
+  if (last.cause != "done") return fmt::format("The run has ended: {}.", html(words_of(last)));
+  return last.to_step < 0 ? "The run is done." : fmt::format("The run is done, after training step {}.", last.to_step);
 }
 
 std::string attempts_html(const Ledger& ledger) {
   std::string text =
       "<h2>All attempts</h2>\n<table class=\"text\">\n<tr><th>attempt</th><th>began</th><th>nodes</th>"
-      "<th>steps</th><th>ended by</th><th>why</th></tr>\n";
+      "<th>training steps</th><th>ended by</th><th>why</th></tr>\n";
   for (const AttemptEntry& a : ledger.attempts)
     text += fmt::format(
         "<tr><td>{}</td><td class=\"short\">{}</td><td>{}</td><td class=\"short\">{}</td><td "
         "class=\"short\">{}</td><td>{}</td></tr>\n",
         a.number, utc_text(a.began_s), html(slurm::fold_hostlist(a.nodes)),
-        a.from_step < 0 ? "-" : fmt::format("{} to {}", a.from_step, a.to_step),
+        a.from_step < 0 ? "-"
+        : a.to_step < 0 ? fmt::format("from {}", a.from_step)
+                        : fmt::format("{} to {}", a.from_step, a.to_step),
         a.ended_s == 0 ? "(runs)" : html(a.cause), html(a.why));
   text += "</table>\n";
   for (const auto& [node, why] : ledger.excluded)
@@ -268,12 +308,11 @@ std::string incident_page(const Ledger& ledger, const std::vector<Incident>& inc
                           double now_s) {
   const double last_s =
       ledger.attempts.empty() || ledger.attempts.back().ended_s == 0 ? now_s : ledger.attempts.back().ended_s;
-  const bool runs = !ledger.attempts.empty() && ledger.attempts.back().ended_s == 0;
   std::string body = fmt::format(
-      "<h1>{}</h1>\n<p class=\"quiet\">{} in {}; {:.1f} % of the time went into steps that were kept. {} Written "
-      "{}.</p>\n",
-      html(name), plural(ledger.attempts.size(), "attempt"), format_duration(std::max(0.0, last_s - ledger.began_s)),
-      100 * ledger.effective(last_s), runs ? "The run continues." : "The run has ended.", utc_text(now_s));
+      "<h1>{}</h1>\n<p><b>{}</b></p>\n<p class=\"quiet\">{} in {}. Useful training time: {:.1f} %, the rest is start, "
+      "faults and repeated steps. Written {}.</p>\n",
+      html(name), outcome_html(ledger), plural(ledger.attempts.size(), "attempt"),
+      format_duration(std::max(0.0, last_s - ledger.began_s)), 100 * ledger.effective(last_s), utc_text(now_s));
   if (incidents.empty()) body += "<p>Nothing broke: no attempt ended other than well.</p>\n";
   for (std::size_t i = 0; i < incidents.size(); ++i) {
     const std::string text = incident_html(ledger, incidents[i], now_s);

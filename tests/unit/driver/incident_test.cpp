@@ -142,11 +142,13 @@ TEST_F(IncidentTest, ReadsTheEvidenceThatTheDriverWrites) {
   const Incident incident = newest();
   EXPECT_THAT(incident.unread, IsEmpty());
   EXPECT_EQ(incident.alarm_s, kFault_s + 30);
-  EXPECT_THAT(nodes_of(incident), ElementsAre("n1", "n2", "n3"));
+  EXPECT_THAT(nodes_of(incident), ElementsAre("n2", "n3")) << "the driver has ended the rank of n1";
   const auto said = std::ranges::find(incident.moments, Sort::output, &Moment::sort);
   ASSERT_NE(said, incident.moments.end());
   EXPECT_EQ(said->at_s, kFault_s + 5);
   EXPECT_EQ(said->node, "n3");
+  ledger_.attempts[0].cause = kWordless;
+  EXPECT_THAT(nodes_of(newest()), ElementsAre("n1", "n2", "n3"));
 }
 
 // Texts of others are text on the page, and it asks for nothing from elsewhere.
