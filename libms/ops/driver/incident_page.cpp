@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/html.h"
 #include "base/text.h"
@@ -237,9 +238,11 @@ std::string ranks_html(const Incident& it) {
   }
   std::vector<std::vector<const RankLook*>> groups;
   for (auto& [key, ranks] : alike) groups.push_back(std::move(ranks));
-  // A process that is no rank, a launcher's shell, comes last.
-  std::ranges::stable_sort(groups, {},
-                           [](const auto& ranks) { return std::pair(ranks.front()->rank < 0, ranks.size()); });
+  // Stopped ranks come first, and a process that is no rank, a launcher's shell, last.
+  std::ranges::stable_sort(groups, {}, [](const auto& ranks) {
+    const RankLook& one = *ranks.front();
+    return std::tuple(one.rank < 0, !one.doing.starts_with("state T"), ranks.size());
+  });
   std::string text = "<h2>What each rank was doing</h2>\n";
   for (std::size_t i = 0; i < std::min(groups.size(), kGroups); ++i) {
     const RankLook& one = *groups[i].front();

@@ -135,7 +135,7 @@ void look_into_node(const LookOptions& options) {
   std::future<std::string> health = std::async(std::launch::async, check_node, options);
   const std::vector<Task> tasks = run_of(tasks_of(options.root, options.job), options.own_step, options.step);
   if (tasks.empty()) {
-    look.missing.push_back("processes: none of this user is of the run");
+    look.missing.push_back("processes: no process of this user belongs to the run");
   } else {
     look.step = tasks.front().step;
     std::future<RasAnswers> ras = std::async(std::launch::async, ask_ras_twice, options.root, tasks);
