@@ -33,6 +33,7 @@ struct KnownLine {
 
 inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
 inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
+inline constexpr std::string_view kLaunchFailed = "slurm_launch";
 inline constexpr std::string_view kException = "exception";
 
 std::span<const KnownLine> known_lines();

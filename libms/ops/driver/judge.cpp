@@ -249,10 +249,18 @@ std::optional<Judgement> judge_request(const AttemptEvidence& e) {
   return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
 }
 
+// srun says that it could not start tasks, and may return 0 all the same.
+bool was_not_started(const AttemptEvidence& e) {
+  return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
+    return line.known->cause == slurm::kLaunchFailed && line.rank < 0 && !line.outlived;
+  });
+}
+
 // Whatever it printed on the way.
 std::optional<Judgement> judge_success(const AttemptEvidence& e) {
   const bool said_so = e.verdict && e.verdict->code == code_of(ExitCode::done);
   if (e.alarm || e.exit_status != 0 || (e.writes_verdicts && !said_so)) return std::nullopt;
+  if (!said_so && was_not_started(e)) return std::nullopt;
   return judged(Next::done, "done", 0, "done");
 }
 
@@ -307,7 +315,7 @@ Judgement judge_exit(const AttemptEvidence& e) {
     if (e.first_exit) add_once(j.suspects, e.first_exit->node);
     if (j.suspects.empty()) j.suspects = e.died_on;
   }
-  if (e.writes_verdicts && e.exit_status == 0) {
+  if (e.exit_status == 0) {
     j.why = "srun returned 0, and there is no verdict: a node did not start its ranks";
     j.code = code_of(ExitCode::peer_lost);
   }
