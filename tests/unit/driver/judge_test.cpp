@@ -42,24 +42,6 @@ struct Case {
   bool certain;
 };
 
-// srun returned 0 for "task 0 launch failed" on a node that was just back. A program's own words are no matter, and
-// what has trained was started.
-TEST(Judge, TasksThatSrunDidNotStartAreNotDone) {
-  AttemptEvidence evidence = ended(0, {}, false);
-  EXPECT_EQ(judge(evidence).next, Next::done);
-  evidence.lines = {said("srun: error: task 0 launch failed: Unspecified error")};
-  EXPECT_EQ(judge(evidence).next, Next::done) << "a rank printed it";
-  evidence.lines[0].rank = -1;
-  evidence.lines[0].node = "";
-  const Judgement failed = judge(evidence);
-  EXPECT_EQ(failed.next, Next::again);
-  EXPECT_EQ(failed.cause, "slurm_launch");
-  EXPECT_NE(failed.code, 0);
-  EXPECT_TRUE(failed.suspects.empty());
-  evidence.trained = true;
-  EXPECT_EQ(judge(evidence).next, Next::done);
-}
-
 TEST(Judge, ByTheTable) {
   const auto with = [](AttemptEvidence evidence, const std::function<void(AttemptEvidence&)>& change) {
     change(evidence);
