@@ -215,7 +215,7 @@ function(ms_test name)
   ms_test_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${modules} ${ARG_LIBRARIES} ${computes})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900)
   endif()
   if(MS_SANITIZE AND ARG_TIMEOUT LESS 1200)
     set(ARG_TIMEOUT 1200)  # behind whatever else wants the processors
