@@ -189,17 +189,17 @@ struct SwigluBwd {
   }
 };
 
-// A vector of the first half of a head, and the vector of the second half that it rotates with.
+// A vector of the first half of a head's rotated elements, and the vector of the second half that it rotates with.
 template <class T, int kL>
 struct Rotary {
   Rows<T> x;
   Rows<const float> table;
-  std::int64_t seq, half;
+  std::int64_t seq, half, head_dim;
   float sign;
   __device__ void operator()(std::int64_t row, std::int64_t col) const {
     const std::int64_t head = col / half, i0 = col - head * half;
     const float* turn = table.at(row % seq, i0);
-    T* at = x.at(row, head * 2 * half + i0);
+    T* at = x.at(row, head * head_dim + i0);
     float c[kL], s[kL];
     load_floats(c, turn);
     load_floats(s, turn + half);
@@ -298,10 +298,10 @@ void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax, cons
                             dx, dy, x, dy.cols, factors);
 }
 void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse) {
-  const std::int64_t half = head_dim / 2;
-  const bool aligned = is_aligned(x) && is_aligned(table) && half % 8 == 0;
-  run<Rotary>(stream, x.type, aligned, x.rows, x.cols / 2, x, Rows<const float>{as<float>(table), table.ld}, seq, half,
-              inverse ? -1.0F : 1.0F);
+  const std::int64_t half = table.cols / 2;
+  const bool aligned = is_aligned(x) && is_aligned(table) && half % 8 == 0 && head_dim % 8 == 0;
+  run<Rotary>(stream, x.type, aligned, x.rows, x.cols / head_dim * half, x,
+              Rows<const float>{as<float>(table), table.ld}, seq, half, head_dim, inverse ? -1.0F : 1.0F);
 }
 void add(Stream stream, Matrix y, Matrix a, Matrix b, Matrix bias) {
   if (bias.data == nullptr) flatten(y, a, b);

@@ -24,6 +24,10 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
     "llama_tied": ("float32", 10**9),
     "llama3": ("float32", 10**9),
     "llama_linear": ("float32", 10**9),
+    "llama_yarn": ("float32", 10**9),
+    "qwen3_yarn": ("bfloat16", 10**9),
+    "phi3": ("bfloat16", 10**9),
+    "phi3_partial": ("float32", 10**9),
     "mistral": ("bfloat16", 10**9),
     "qwen2": ("float32", 10**9),
     "qwen2_window": ("float32", 10**9),
@@ -34,12 +38,18 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 6}
+YARN = {"rope_type": "yarn", "factor": 4.0, "beta_slow": 0.05, "beta_fast": 1.0,
+        "original_max_position_embeddings": 6}
 WINDOW = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}
 RELATIVES = {  # kind -> (model_type, keys)
     "llama": ("llama", {}),
     "llama_tied": ("llama", {"tie_word_embeddings": True}),
     "llama3": ("llama", {"rope_scaling": LLAMA3, "attention_bias": True, "mlp_bias": True, "head_dim": 6}),
     "llama_linear": ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 3.0}}),
+    "llama_yarn": ("llama", {"rope_scaling": YARN, "head_dim": 8}),
+    "qwen3_yarn": ("qwen3", {"head_dim": 10, "rope_scaling": {**YARN, "mscale": 2.0, "mscale_all_dim": 0.7}}),
+    "phi3": ("phi3", {"sliding_window": 4, "pad_token_id": None}),
+    "phi3_partial": ("phi3", {"partial_rotary_factor": 0.5, "tie_word_embeddings": True, "pad_token_id": None}),
     "mistral": ("mistral", {"sliding_window": 4, "head_dim": 10}),
     "qwen2": ("qwen2", {"tie_word_embeddings": True}),
     "qwen2_window": ("qwen2", WINDOW),

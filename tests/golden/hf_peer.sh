@@ -75,6 +75,9 @@ ours mistral model.family=llama model.kv_heads=2 model.window=5 model.head_dim=2
   train.dtype=fp32 mesh.pp=2
 ours qwen2 model.family=llama model.kv_heads=2 model.qkv_bias=true train.dtype=fp32 mesh.tp=2 mesh.sequence_parallel=false
 ours qwen2-window model.family=llama model.qkv_bias=true model.window=5 train.dtype=fp32
+ours yarn model.family=llama model.kv_heads=2 model.rotary_scaling=yarn model.rotary_original_seq=12 \
+  model.rotary_high_freq=1 model.rotary_low_freq=0.05 train.dtype=fp32 mesh.tp=2
+ours phi3 model.family=llama model.kv_heads=2 model.rotary_dim=6 model.window=5 train.dtype=fp32 mesh.tp=2
 ours qwen3 model.family=llama model.kv_heads=2 model.qk_norm=true model.head_dim=24 train.dtype=fp32 mesh.tp=2 mesh.pp=2
 ours mixtral model.family=llama model.kv_heads=2 model.experts=6 model.window=5 train.dtype=fp32 mesh.tp=2 mesh.pp=2
 ours qwen3-moe model.family=llama model.kv_heads=2 model.qk_norm=true model.experts=4 model.expert_ffn_hidden=40 \
@@ -83,7 +86,7 @@ ours qwen2-moe model.family=llama model.kv_heads=2 model.qkv_bias=true model.exp
   model.shared_experts=2 model.shared_expert_gate=true train.dtype=fp32 mesh.tp=2
 
 for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32 \
-  llama3:float32 llama_linear:bfloat16 mistral:float32 qwen2:bfloat16 qwen2_window:float32 qwen3:float32 \
+  llama3:float32 llama_linear:bfloat16 llama_yarn:float32 qwen3_yarn:bfloat16 phi3:float32 phi3_partial:bfloat16 mistral:float32 qwen2:bfloat16 qwen2_window:float32 qwen3:float32 \
   mixtral:bfloat16 qwen3_moe:float32 qwen2_moe:float32; do
   kind=${case%:*} dtype=${case#*:}
   their make "$kind" "$dtype" "theirs-$kind-$dtype"

@@ -48,7 +48,10 @@ RELATIVES = {"llama3": {**BIASES, **LLAMA3},
              "shared_moe": {"experts": 4, "experts_per_token": 2, "expert_ffn": 12, "shared_experts": 2, "qkv_bias": True,
                             "shared_expert_gate": True, "aux_loss": 0.02, "z_loss": 0.0},
              "sigmoid_moe": {"experts": 4, "experts_per_token": 2, "router": "sigmoid", "router_scale": 1.7,
-                             "aux_loss": 0.05, "z_loss": 0.01}}
+                             "aux_loss": 0.05, "z_loss": 0.01},
+             "yarn": {"head_dim": 10, "rotary_dim": 8, "rotary_scaling": "yarn", "rotary_factor": 4.0,
+                      "rotary_low_freq": 0.01, "rotary_high_freq": 1.0, "rotary_original_seq": 12,
+                      "rotary_attention_factor": 1.3}}
 for number, (variant, keys) in enumerate(RELATIVES.items()):
     MODELS[variant] = {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + number}
 
@@ -145,11 +148,12 @@ def norm(c, p, name, x):
 
 
 def rotate(c, x_BHSD):
-    half = x_BHSD.shape[-1] // 2
+    half = c.get("rotary_dim", head_dim_of(c)) // 2
     angle_SD = torch.outer(torch.arange(x_BHSD.shape[2], dtype=torch.float64), torch.tensor(frequencies(c)))
     cos, sin = angle_SD.cos().to(x_BHSD.dtype), angle_SD.sin().to(x_BHSD.dtype)
-    a, b = x_BHSD[..., :half], x_BHSD[..., half:]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    a, b, as_it_is = x_BHSD.split([half, half, x_BHSD.shape[-1] - 2 * half], dim=-1)
+    factor = c.get("rotary_attention_factor", 1)
+    return torch.cat([factor * (a * cos - b * sin), factor * (b * cos + a * sin), as_it_is], dim=-1)
 
 
 def attention(c, p, name, x):

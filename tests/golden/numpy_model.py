@@ -8,7 +8,13 @@ def head_dim_of(c):
 
 
 def frequencies(c):
-    plain = c["rotary_base"] ** (-2.0 * np.arange(head_dim_of(c) // 2) / head_dim_of(c))
+    size = c.get("rotary_dim", head_dim_of(c))
+    plain = c["rotary_base"] ** (-2.0 * np.arange(size // 2) / size)
+    if c.get("rotary_scaling") == "yarn":
+        first, last = (size / 2 * np.log(c["rotary_original_seq"] / (turns * 2 * np.pi)) / np.log(c["rotary_base"])
+                       for turns in (c["rotary_high_freq"], c["rotary_low_freq"]))
+        lowered = np.interp(np.arange(size // 2), [max(np.floor(first), 0), min(np.ceil(last), size - 1)], [0, 1])
+        return lowered * plain / c["rotary_factor"] + (1 - lowered) * plain
     if c.get("rotary_scaling") != "llama3":
         return plain / c.get("rotary_factor", 1)
     turns = c["rotary_original_seq"] * plain / (2 * np.pi)
@@ -36,9 +42,10 @@ def numpy_first_loss(c, init, tokens):
             return part
         if c.get("qk_norm"):
             part = part / np.sqrt(np.mean(part * part) + c["norm_eps"]) * p[rotated_by + "_norm.weight"]
-        turn = [np.exp(1j * position * f) for f in frequencies(c)]
-        pairs = (part[: head_dim // 2] + 1j * part[head_dim // 2 :]) * np.array(turn)  # a pair as a complex number
-        return np.concatenate([pairs.real, pairs.imag])
+        turn = [c.get("rotary_attention_factor", 1) * np.exp(1j * position * f) for f in frequencies(c)]
+        half = len(turn)
+        pairs = (part[:half] + 1j * part[half : 2 * half]) * np.array(turn)  # a pair as a complex number
+        return np.concatenate([pairs.real, pairs.imag, part[2 * half :]])
 
     def attended(layer, q, keys, values, position):
         first = max(0, position + 1 - c["window"]) if "window" in c else 0

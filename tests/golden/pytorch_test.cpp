@@ -80,6 +80,8 @@ train::Settings settings_of(const Golden& golden) {
   settings.train.moe_z_loss = c.value("z_loss", 0.0);
   settings.train.moe_aux_scope = "sequence";
   settings.model.qk_norm = c.value("qk_norm", false);
+  settings.model.rotary_dim = c.value("rotary_dim", 0);
+  settings.model.rotary_attention_factor = c.value("rotary_attention_factor", 0.0);
   settings.model.rotary_scaling = c.value("rotary_scaling", "none");
   settings.model.rotary_factor = c.value("rotary_factor", 1.0);
   settings.model.rotary_low_freq = c.value("rotary_low_freq", 1.0);
@@ -165,8 +167,8 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 }
 
 std::vector<std::string> names() {
-  std::vector<std::string> names{"llama3",  "qwen2",     "qwen3",      "qwen3_parallel_window",
-                                 "mixtral", "qwen3_moe", "shared_moe", "sigmoid_moe"};
+  std::vector<std::string> names{"llama3",     "qwen2",       "qwen3", "qwen3_parallel_window", "mixtral", "qwen3_moe",
+                                 "shared_moe", "sigmoid_moe", "yarn"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

@@ -47,7 +47,7 @@ Values initial_values(const train::Plan& plan) {
 }
 
 void write_weights(const nn::ModelConfig& model, const Values& values, const std::string& path) {
-  const std::vector<hf::Mapped> tensors = hf::tensors_of(model);
+  const std::vector<hf::Mapped> tensors = hf::tensors_of(model, hf::export_layout(model));
   std::vector<hf::TensorInfo> infos;
   for (const hf::Mapped& tensor : tensors) infos.push_back({tensor.name, hf::Dtype::f32, tensor.shape});
   hf::TensorFileWriter writer(path, infos);

@@ -211,23 +211,38 @@ TEST(Bits, RotaryTableScalesFrequencies) {
     const double smooth = (8192 / wavelength - 1.0) / (4.0 - 1.0);
     return (1 - smooth) * plain / 32 + smooth * plain;
   };
+  // By pairs of elements, where the op counts indices: between those with 32 turns and with one in 8,192 positions.
+  const auto yarn = [&](double plain, std::int64_t i) {
+    const auto pair = [&](double turns) {
+      return static_cast<double>(head_dim) * std::log(8192 / (turns * 2 * std::numbers::pi)) / (2 * std::log(500000.0));
+    };
+    const double low = std::floor(pair(32)), high = std::ceil(pair(1));
+    const double lowered = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    return lowered * plain / 32 + (1 - lowered) * plain;
+  };
   using Kind = RotaryScaling::Kind;
-  for (const Kind kind : {Kind::none, Kind::linear, Kind::llama3}) {
+  for (const Kind kind : {Kind::none, Kind::linear, Kind::llama3, Kind::yarn}) {
     Memory m;
-    const RotaryTable op{.table = m.tensor(DType::f32, seq, head_dim), .base = 500000.0F, .scaling = {kind, 32}};
+    const double magnitude = kind == Kind::yarn ? 1.25 : 1;
+    const RotaryTable op{.table = m.tensor(DType::f32, seq, head_dim),
+                         .base = 500000.0F,
+                         .scaling = {kind, 32, 1, kind == Kind::yarn ? 32.0 : 4.0, 8192, magnitude}};
     int changed = 0;
     everywhere(m, op, [&] {
       changed = 0;
       for (std::int64_t i = 0; i < half; ++i) {
         const double plain = std::pow(500000.0, -static_cast<double>(i) / static_cast<double>(half));
-        const double want = kind == Kind::none ? plain : kind == Kind::linear ? plain / 32 : llama3(plain);
+        const double want = kind == Kind::none     ? plain
+                            : kind == Kind::linear ? plain / 32
+                            : kind == Kind::llama3 ? llama3(plain)
+                                                   : yarn(plain, i);
         changed += want != plain ? 1 : 0;
         for (std::int64_t t = 0; t < seq; ++t) {
-          ASSERT_NEAR(get(op.table, t, half + i), std::sin(static_cast<double>(t) * want), 1e-7) << i;
+          ASSERT_NEAR(get(op.table, t, half + i), magnitude * std::sin(static_cast<double>(t) * want), 1e-7) << i;
         }
       }
     });
-    EXPECT_EQ(changed, kind == Kind::none ? 0 : kind == Kind::linear ? 32 : 17);
+    EXPECT_EQ(changed, kind == Kind::none ? 0 : kind == Kind::linear ? 32 : kind == Kind::llama3 ? 17 : 22);
   }
 }
 

@@ -128,25 +128,26 @@ TEST(Pointwise, ActivationGradientsAgreeWithFiniteDifferences) {
 
 TEST(Pointwise, RotaryRotatesPairsAndBack) {
   struct Row {
-    std::int64_t batch, seq, heads, head_dim;
+    std::int64_t batch, seq, heads, head_dim, rotated;
   };
   for (const DType dtype : activation_types()) {
-    for (const Row& c : {Row{1, 3, 1, 2}, Row{2, 17, 3, 12}, Row{1, 40, 2, 64}, Row{3, 50, 4, 66}}) {
+    for (const Row& c : {Row{1, 3, 1, 2, 2}, Row{2, 17, 3, 12, 12}, Row{1, 40, 2, 64, 64}, Row{3, 50, 4, 66, 66},
+                         Row{2, 9, 3, 64, 16}, Row{1, 9, 2, 7, 4}, Row{1, 20, 3, 20, 16}}) {
       SCOPED_TRACE(label(dtype, c.batch * c.seq, c.heads * c.head_dim));
       Memory m;
-      const RotaryTable table{.table = m.tensor(DType::f32, c.seq, c.head_dim, 1), .base = 10000.0F};
+      const RotaryTable table{.table = m.tensor(DType::f32, c.seq, c.rotated, 1), .base = 10000.0F};
       Rotary op{.x = m.tensor(dtype, c.batch * c.seq, c.heads * c.head_dim, 3),
                 .table = table.table,
                 .seq = c.seq,
                 .head_dim = c.head_dim,
                 .inverse = false};
       const Mat x = read(op.x);
-      Mat want = x, angles(c.seq, c.head_dim);
-      const std::int64_t half = c.head_dim / 2;
+      Mat want = x, angles(c.seq, c.rotated);
+      const std::int64_t half = c.rotated / 2;
       for (std::int64_t t = 0; t < x.rows; ++t) {
         for (std::int64_t i = 0; i < half; ++i) {
           const double angle = static_cast<double>(t % c.seq) *
-                               std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(c.head_dim));
+                               std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(c.rotated));
           angles(t % c.seq, i) = std::cos(angle), angles(t % c.seq, half + i) = std::sin(angle);
           for (std::int64_t h = 0; h < c.heads; ++h) {
             const double a = x(t, h * c.head_dim + i), b = x(t, h * c.head_dim + half + i);

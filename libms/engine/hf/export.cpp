@@ -167,7 +167,7 @@ std::int64_t export_bytes(const Parameters& from, const ExportOptions& options) 
 
 void export_model(const Parameters& from, const nn::ModelConfig& model, const std::string& out,
                   const ExportOptions& options) {
-  const std::vector<Mapped> tensors = tensors_of(model);
+  const std::vector<Mapped> tensors = tensors_of(model, export_layout(model));
   Json tokens = token_ids(options.companions);
   if (const Json* end = tokens.find("eos_token_id"); options.end_of_document && (end == nullptr || end->is_null()))
     tokens["eos_token_id"] = *options.end_of_document;

@@ -152,7 +152,8 @@ std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model
                          const std::string& dir, const std::function<void(std::int64_t)>& progress) {
   const std::map<std::string, TensorView> found =
       with_prefix(is_foreign_checkpoint(hf_dir) ? foreign_tensors(hf_dir, model) : TensorSet(hf_dir).tensors(), model);
-  const std::vector<Mapped> tensors = tensors_of(model);
+  const bool joined = std::ranges::any_of(found, [](const auto& each) { return each.first.ends_with(kJoinedName); });
+  const std::vector<Mapped> tensors = tensors_of(model, joined ? Layout::joined : Layout::separate);
   const std::vector<const TensorView*> views = match(found, tensors, model, hf_dir);
   const bool all_bf16 = std::ranges::all_of(views, [](const auto* view) { return view->dtype == Dtype::bf16; });
   const DType dtype = all_bf16 ? DType::bf16 : DType::f32;

@@ -34,9 +34,13 @@ const std::vector<Required>& required_of(bool gpt) {
       {"auto_map", {}},
   };
   static const std::vector<Required> kLlama = {
-      {"hidden_act", {"silu", "swish"}},  {"partial_rotary_factor", {1.0}},     {"is_encoder_decoder", {false}},
-      {"pruned_heads", {Json::object()}}, {"quantization_config", {}},          {"auto_map", {}},
-      {"decoder_sparse_step", {1}},       {"mlp_only_layers", {Json::array()}},
+      {"hidden_act", {"silu", "swish"}},
+      {"is_encoder_decoder", {false}},
+      {"quantization_config", {}},
+      {"pruned_heads", {Json::object()}},
+      {"decoder_sparse_step", {1}},
+      {"mlp_only_layers", {Json::array()}},
+      {"auto_map", {}},
   };
   return gpt ? kGpt2 : kLlama;
 }
@@ -105,8 +109,34 @@ nn::ModelConfig gpt2(Reader& read) {
   return model;
 }
 
+// YaRN's factor of rotated queries and keys, as DeepSeek's models state it: a quotient of two.
+double yarn_magnitude(double factor, double mscale, double mscale_all_dim) {
+  const auto of = [&](double scale) { return 0.1 * scale * std::log(factor) + 1; };
+  return of(mscale) / of(mscale_all_dim);
+}
+
+void read_yarn(Reader& rope, nn::ModelConfig& model) {
+  rope.require({"truncate", {true}});
+  model.rotary_low_freq = rope.number("beta_slow", 1);
+  model.rotary_high_freq = rope.number("beta_fast", 32);
+  model.rotary_original_seq = rope.integer("original_max_position_embeddings", model.seq);
+  model.rotary_attention_factor = rope.number("attention_factor", 0);
+  const double mscale = rope.number("mscale", 0), all = rope.number("mscale_all_dim", 0);
+  if (model.rotary_attention_factor == 0 && mscale != 0 && all != 0)
+    model.rotary_attention_factor = yarn_magnitude(model.rotary_factor, mscale, all);
+}
+
+// Reads partial_rotary_factor, a share of a head's elements, where the family has it.
+void read_partial_rotary(Reader& read, const Relative& relative, nn::ModelConfig& model) {
+  if (!relative.reads_partial_rotary) return read.require({"partial_rotary_factor", {1.0}});
+  const auto size = static_cast<double>(model.head_dim());
+  const double elements = read.number("partial_rotary_factor", static_cast<double>(model.rotary()) / size) * size;
+  model.rotary_dim = elements == size ? 0 : std::max<std::int64_t>(static_cast<std::int64_t>(elements), 1);
+}
+
 // Reads rope_scaling, or, since version 5 of transformers, rope_parameters, which says all about rotary positions.
-void read_rotary(const Json& object, std::string_view key, nn::ModelConfig& model, Problems& problems) {
+void read_rotary(const Json& object, std::string_view key, const Relative& relative, nn::ModelConfig& model,
+                 Problems& problems) {
   if (object.is_null()) return;
   if (!object.is_object()) return problems.add(fmt::format("{} is not an object", key));
   for (const auto& [name, value] : object.items()) {
@@ -115,14 +145,19 @@ void read_rotary(const Json& object, std::string_view key, nn::ModelConfig& mode
   }
   Reader rope(object, problems);
   model.rotary_base = rope.number("rope_theta", model.rotary_base);
-  rope.require({"partial_rotary_factor", {1.0}});
+  read_partial_rotary(rope, relative, model);
   const std::string_view type_key = rope.at("rope_type").is_null() ? "type" : "rope_type";
-  rope.require({type_key, {"default", "linear", "llama3"}});
+  if (relative.type == "phi3") {  // which takes "yarn" for longrope
+    rope.require({type_key, {"default"}});
+  } else {
+    rope.require({type_key, {"default", "linear", "llama3", "yarn"}});
+  }
   const Json& type = rope.at(type_key);
-  if (type != "linear" && type != "llama3") return;
+  if (type != "linear" && type != "llama3" && type != "yarn") return;
   model.rotary_scaling = type.get<std::string>();
   model.rotary_factor = rope.number("factor");
   if (type == "linear") return;
+  if (type == "yarn") return read_yarn(rope, model);
   model.rotary_low_freq = rope.number("low_freq_factor");
   model.rotary_high_freq = rope.number("high_freq_factor");
   model.rotary_original_seq = rope.integer("original_max_position_embeddings");
@@ -190,8 +225,9 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
     }
   }
   model.window = read_window(read, relative, model, problems);
+  if (model.heads > 0) read_partial_rotary(read, relative, model);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
-    read_rotary(read.at(key), key, model, problems);
+    if (model.heads > 0) read_rotary(read.at(key), key, relative, model, problems);
   }
   return model;
 }
@@ -218,8 +254,15 @@ Json rope_scaling(const nn::ModelConfig& model) {
   rope["rope_type"] = model.rotary_scaling;
   rope["factor"] = model.rotary_factor;
   if (model.rotary_scaling == "linear") return rope;
+  if (model.rotary_scaling == "yarn") {
+    rope["beta_slow"] = model.rotary_low_freq;
+    rope["beta_fast"] = model.rotary_high();
+    rope["attention_factor"] = model.rotary_magnitude();
+    rope["original_max_position_embeddings"] = model.rotary_original_seq;
+    return rope;
+  }
   rope["low_freq_factor"] = model.rotary_low_freq;
-  rope["high_freq_factor"] = model.rotary_high_freq;
+  rope["high_freq_factor"] = model.rotary_high();
   rope["original_max_position_embeddings"] = model.rotary_original_seq;
   return rope;
 }
@@ -273,12 +316,13 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
     throw user_error(
         "hf.export",
         fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
-                    " mlp_bias = {}, qk_norm = {}, window = {}, experts = {}, shared_experts = {}, router = {}"
-                    " and router_normalized = {}",
-                    model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window, model.experts,
-                    model.shared_experts, model.router, model.router_normalized),
+                    " mlp_bias = {}, qk_norm = {}, window = {}, rotary_dim = {}, rotary_scaling = {}, experts = {},"
+                    " shared_experts = {}, router = {} and router_normalized = {}",
+                    model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window, model.rotary_dim,
+                    model.rotary_scaling, model.experts, model.shared_experts, model.router, model.router_normalized),
         "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window), Qwen3 (qk_norm, window),"
-        " Mixtral (experts, window), Qwen2-MoE (experts, shared_expert_gate, qkv_bias, window) or Qwen3-MoE"
+        " Phi-3 (rotary_dim, window), Mixtral (experts, window), Qwen2-MoE (experts, shared_expert_gate, qkv_bias, "
+        "window) or Qwen3-MoE"
         " (experts, qk_norm, window)");
   }
   Json config;
@@ -306,6 +350,8 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
     config["rms_norm_eps"] = model.norm_eps;
     config["rope_theta"] = model.rotary_base;
     config["rope_scaling"] = rope_scaling(model);
+    if (relative->reads_partial_rotary)
+      config["partial_rotary_factor"] = static_cast<double>(model.rotary()) / static_cast<double>(model.head_dim());
     config["attention_dropout"] = 0.0;
     if (relative->reads_attention_bias) config["attention_bias"] = model.qkv_bias;
     if (relative->reads_mlp_bias) config["mlp_bias"] = model.mlp_bias;

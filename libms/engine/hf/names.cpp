@@ -16,6 +16,12 @@ class List {
   void matrix(const std::string& theirs, const std::string& ours, std::int64_t rows, std::int64_t cols) {
     mapped_.push_back({prefix_ + theirs, {rows, cols}, {{ours, rows, cols}}});
   }
+  // Several of our matrices as one, by rows.
+  void joined(const std::string& theirs, std::vector<Part> parts) {
+    Mapped mapped{prefix_ + theirs, {0, parts.front().cols}, std::move(parts)};
+    for (const Part& part : mapped.parts) mapped.shape[0] += part.rows;
+    mapped_.push_back(std::move(mapped));
+  }
   void vector(const std::string& theirs, const std::string& ours, std::int64_t size) {
     mapped_.push_back({prefix_ + theirs, {size}, {{ours, 1, size}}});
   }
@@ -89,7 +95,7 @@ void experts(List& list, const nn::ModelConfig& model, const std::string& theirs
   if (model.shared_expert_gate) list.matrix(there + "_gate.weight", here + "router.weight", 1, model.hidden);
 }
 
-std::vector<Mapped> llama(const nn::ModelConfig& model) {
+std::vector<Mapped> llama(const nn::ModelConfig& model, Layout layout) {
   List list(prefix_of(model));
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
   // A matrix, and its bias if it has one.
@@ -102,9 +108,15 @@ std::vector<Mapped> llama(const nn::ModelConfig& model) {
   for (std::int64_t i = 0; i < model.layers; ++i) {
     const std::string theirs = fmt::format("layers.{}.", i), ours = fmt::format("layers.{}.", i);
     list.vector(theirs + "input_layernorm.weight", ours + "norm1.weight", hidden);
-    linear(theirs + "self_attn.q_proj", ours + "attn.q", q, hidden, model.qkv_bias);
-    linear(theirs + "self_attn.k_proj", ours + "attn.k", kv, hidden, model.qkv_bias);
-    linear(theirs + "self_attn.v_proj", ours + "attn.v", kv, hidden, model.qkv_bias);
+    if (layout == Layout::joined) {
+      list.joined(theirs + "self_attn.qkv_proj.weight", {{ours + "attn.q.weight", q, hidden},
+                                                         {ours + "attn.k.weight", kv, hidden},
+                                                         {ours + "attn.v.weight", kv, hidden}});
+    } else {
+      linear(theirs + "self_attn.q_proj", ours + "attn.q", q, hidden, model.qkv_bias);
+      linear(theirs + "self_attn.k_proj", ours + "attn.k", kv, hidden, model.qkv_bias);
+      linear(theirs + "self_attn.v_proj", ours + "attn.v", kv, hidden, model.qkv_bias);
+    }
     if (model.qk_norm) {
       list.vector(theirs + "self_attn.q_norm.weight", ours + "attn.q_norm.weight", model.head_dim());
       list.vector(theirs + "self_attn.k_norm.weight", ours + "attn.k_norm.weight", model.head_dim());
@@ -115,8 +127,13 @@ std::vector<Mapped> llama(const nn::ModelConfig& model) {
       experts(list, model, theirs, ours);
       continue;
     }
-    linear(theirs + "mlp.gate_proj", ours + "mlp.gate", model.ffn(), hidden, model.mlp_bias);
-    linear(theirs + "mlp.up_proj", ours + "mlp.up", model.ffn(), hidden, model.mlp_bias);
+    if (layout == Layout::joined) {
+      list.joined(theirs + "mlp.gate_up_proj.weight",
+                  {{ours + "mlp.gate.weight", model.ffn(), hidden}, {ours + "mlp.up.weight", model.ffn(), hidden}});
+    } else {
+      linear(theirs + "mlp.gate_proj", ours + "mlp.gate", model.ffn(), hidden, model.mlp_bias);
+      linear(theirs + "mlp.up_proj", ours + "mlp.up", model.ffn(), hidden, model.mlp_bias);
+    }
     linear(theirs + "mlp.down_proj", ours + "mlp.down", hidden, model.ffn(), model.mlp_bias);
   }
   list.vector("norm.weight", "final_norm.weight", hidden);
@@ -126,7 +143,13 @@ std::vector<Mapped> llama(const nn::ModelConfig& model) {
 
 }  // namespace
 
-std::vector<Mapped> tensors_of(const nn::ModelConfig& model) { return model.is_gpt() ? gpt2(model) : llama(model); }
+Layout export_layout(const nn::ModelConfig& model) {
+  return !model.is_gpt() && model.rotary() != model.head_dim() ? Layout::joined : Layout::separate;
+}
+
+std::vector<Mapped> tensors_of(const nn::ModelConfig& model, Layout layout) {
+  return model.is_gpt() ? gpt2(model) : llama(model, layout);
+}
 
 std::string prefix_of(const nn::ModelConfig& model) { return model.is_gpt() ? "transformer." : "model."; }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "nn/config.h"
@@ -28,8 +29,15 @@ struct Mapped {
   bool transposed = false;
 };
 
+// Two ways of a layer of a Llama: a tensor each for queries, keys, values, gate and up, or, as in Phi-3, one for the
+// first three and one for the last two.
+enum class Layout : std::uint8_t { separate, joined };
+Layout export_layout(const nn::ModelConfig& model);
+// The mark of a joined layer among the names of tensors.
+inline constexpr std::string_view kJoinedName = ".self_attn.qkv_proj.weight";
+
 // Every parameter of the model exactly once, in the order of the model. check_model() accepts the model.
-std::vector<Mapped> tensors_of(const nn::ModelConfig& model);
+std::vector<Mapped> tensors_of(const nn::ModelConfig& model, Layout layout);
 
 // The prefix that a model with a head puts before all names but the head's; a model saved without its head leaves it
 // out.

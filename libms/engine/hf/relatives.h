@@ -25,6 +25,7 @@ struct Relative {
   std::int64_t kv_heads = 0, head_dim = 0, seq = 0;  // where config.json is silent; 0: follows from others
   bool reads_attention_bias = false, reads_mlp_bias = false;
   bool qkv_bias = false, qk_norm = false;  // always
+  bool reads_partial_rotary = false;       // partial_rotary_factor
   // flagged: where use_sliding_window says so, in layers from max_window_layers on; flagged_for_all: in all.
   Window window = Window::never;
   std::optional<Experts> experts = {};
@@ -54,6 +55,11 @@ inline constexpr Relative kRelatives[] = {
      .reads_attention_bias = true,
      .qk_norm = true,
      .window = Relative::Window::flagged},
+    {.type = "phi3",
+     .class_name = "Phi3ForCausalLM",
+     .seq = 4096,
+     .reads_partial_rotary = true,
+     .window = Relative::Window::read},
     {.type = "mixtral",
      .class_name = "MixtralForCausalLM",
      .kv_heads = 8,
@@ -102,7 +108,9 @@ inline bool computes(const Relative& relative, const nn::ModelConfig& model) {
                                           has_shared == (experts->shared_width > 0) &&
                                           has_shared == model.shared_expert_gate
                                     : model.experts == 0;
-  return same_biases && same_experts && (relative.reads_mlp_bias || !model.mlp_bias) &&
+  const bool same_rotary =
+      model.rotary() == model.head_dim() || (relative.reads_partial_rotary && model.rotary_scaling == "none");
+  return same_biases && same_experts && same_rotary && (relative.reads_mlp_bias || !model.mlp_bias) &&
          relative.qk_norm == model.qk_norm && (relative.window != Relative::Window::never || !has_window(model));
 }
 

@@ -53,17 +53,19 @@ HeadScratch carve_head(Arena& arena, const Shape& shape) {
 }
 
 Tensor carve_rotary(Arena& arena, const Shape& shape) {
-  return shape.model->is_gpt() ? Tensor{} : arena.take(DType::f32, shape.model->seq, shape.model->head_dim());
+  return shape.model->is_gpt() ? Tensor{} : arena.take(DType::f32, shape.model->seq, shape.model->rotary());
 }
 
 RotaryTable rotary_table(const Tensor& table, const ModelConfig& model) {
   using Kind = RotaryScaling::Kind;
   const Kind kind = model.rotary_scaling == "llama3"   ? Kind::llama3
                     : model.rotary_scaling == "linear" ? Kind::linear
+                    : model.rotary_scaling == "yarn"   ? Kind::yarn
                                                        : Kind::none;
   return {table,
           static_cast<float>(model.rotary_base),
-          {kind, model.rotary_factor, model.rotary_low_freq, model.rotary_high_freq, model.rotary_original_seq}};
+          {kind, model.rotary_factor, model.rotary_low_freq, model.rotary_high(), model.rotary_original_seq,
+           model.rotary_magnitude()}};
 }
 
 namespace {

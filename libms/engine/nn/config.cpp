@@ -1,6 +1,7 @@
 #include "nn/config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -48,21 +49,31 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   if (has_size && !model.is_gpt() && model.head_dim() % 2 != 0) {
     refuse(size_key, fmt::format("rotary positions need an even head size, {} = {}", size_name, model.head_dim()));
   }
+  if (has_size && (model.rotary() % 2 != 0 || model.rotary() > model.head_dim()) && model.rotary_dim != 0) {
+    refuse("model.rotary_dim", fmt::format("model.rotary_dim = {} is not an even number of the {} elements of a head",
+                                           model.rotary_dim, model.head_dim()));
+  }
   if (has_size && model.head_dim() > 256) {
     refuse(size_key, fmt::format("{} = {}, but attention takes heads of at most 256", size_name, model.head_dim()));
   }
   if (model.is_gpt() && model.qk_norm) {
     refuse("model.qk_norm", "model.qk_norm needs model.family = \"llama\"; gpt has no RMSNorm");
   }
-  if (model.is_gpt() && model.rotary_scaling != "none") {
-    refuse("model.rotary_scaling",
-           "model.rotary_scaling needs model.family = \"llama\"; gpt has learned positions, not rotary ones");
+  for (const auto& [key, is_set] : {std::pair{"model.rotary_scaling", model.rotary_scaling != "none"},
+                                    std::pair{"model.rotary_dim", model.rotary_dim != 0}}) {
+    if (!model.is_gpt() || !is_set) continue;
+    refuse(key, fmt::format("{} needs model.family = \"llama\"; gpt has learned positions, not rotary ones", key));
   }
-  if (model.rotary_scaling == "llama3" && model.rotary_low_freq >= model.rotary_high_freq) {
+  const bool interpolates = model.rotary_scaling == "llama3" || model.rotary_scaling == "yarn";
+  if (interpolates && model.rotary_low_freq >= model.rotary_high()) {
     refuse("model.rotary_high_freq",
            fmt::format("model.rotary_high_freq = {} is not above model.rotary_low_freq = {}, as rotary_scaling = "
-                       "\"llama3\" needs",
-                       model.rotary_high_freq, model.rotary_low_freq));
+                       "\"{}\" needs",
+                       model.rotary_high(), model.rotary_low_freq, model.rotary_scaling));
+  }
+  if (model.rotary_scaling == "yarn" && !(model.rotary_low_freq > 0 && model.rotary_base > 1)) {
+    refuse("model.rotary_scaling",
+           "model.rotary_scaling = \"yarn\" needs model.rotary_low_freq above 0 and model.rotary_base above 1");
   }
   if (model.parallel_block &&
       (model.has_qkv_bias() != model.has_out_bias() || model.has_qkv_bias() != model.has_mlp_bias())) {

@@ -1,6 +1,7 @@
 // [model]: the model to train.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,12 +24,14 @@ struct ModelConfig {
   std::int64_t seq = 1024;
   bool tied_embeddings = true;
   double norm_eps = 1e-5;
+  std::int64_t rotary_dim = 0;
   double rotary_base = 10000;
   std::string rotary_scaling = "none";
   double rotary_factor = 8;
   double rotary_low_freq = 1;
-  double rotary_high_freq = 4;
+  double rotary_high_freq = 0;
   std::int64_t rotary_original_seq = 8192;
+  double rotary_attention_factor = 0;
   bool qkv_bias = false;
   bool out_bias = false;
   bool mlp_bias = false;
@@ -53,6 +56,12 @@ struct ModelConfig {
   std::int64_t expert_ffn() const { return expert_ffn_hidden == 0 ? ffn() : expert_ffn_hidden; }
   std::int64_t shared_ffn() const { return experts > 0 ? shared_experts * expert_ffn() : 0; }
   std::int64_t head_dim() const { return head_size == 0 ? hidden / heads : head_size; }
+  std::int64_t rotary() const { return rotary_dim == 0 ? head_dim() : rotary_dim; }
+  double rotary_high() const { return rotary_high_freq > 0 ? rotary_high_freq : rotary_scaling == "yarn" ? 32 : 4; }
+  double rotary_magnitude() const {  // of YaRN's paper, section 3.4
+    if (rotary_scaling != "yarn") return 1;
+    return rotary_attention_factor > 0 ? rotary_attention_factor : 0.1 * std::log(rotary_factor) + 1;
+  }
   bool has_qkv_bias() const { return is_gpt() || qkv_bias; }
   bool has_out_bias() const { return is_gpt() || out_bias; }
   bool has_mlp_bias() const { return is_gpt() || mlp_bias; }
@@ -83,18 +92,25 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      "per stage. The last bits of results then depend on pp, but not on other settings of the pipeline. Untied, "
      "results do not depend on the pipeline at all."},
     {"norm_eps", &ModelConfig::norm_eps, "Epsilon added to the variance in norms.", Unit::none, 0, 1},
+    {"rotary_dim", &ModelConfig::rotary_dim,
+     "Rotate only the first so many elements of each head's queries and keys, as in Phi-4-mini (llama); 0: all.",
+     Unit::none, 0, 256},
     {"rotary_base", &ModelConfig::rotary_base, "Base of the rotary angles (llama).", Unit::none, 1, 1e12},
     {.key = "rotary_scaling",
      .member = &ModelConfig::rotary_scaling,
      .doc = "Scales rotary frequencies for sequences longer than in pre-training (llama). linear: divide all by "
             "rotary_factor. llama3 (Llama 3.1): divide frequencies with fewer than rotary_low_freq turns in "
             "rotary_original_seq tokens by rotary_factor, keep those with more than rotary_high_freq turns, and "
-            "interpolate between the two.",
-     .choices = {"none", "linear", "llama3"}},
+            "interpolate between the two. yarn: the same with another interpolation; also multiply rotated queries and "
+            "keys by rotary_attention_factor.",
+     .choices = {"none", "linear", "llama3", "yarn"}},
     {"rotary_factor", &ModelConfig::rotary_factor, "See rotary_scaling.", Unit::none, 1, 1e6},
     {"rotary_low_freq", &ModelConfig::rotary_low_freq, "See rotary_scaling.", Unit::none, 0, 1e6},
-    {"rotary_high_freq", &ModelConfig::rotary_high_freq, "See rotary_scaling.", Unit::none, 0, 1e6},
+    {"rotary_high_freq", &ModelConfig::rotary_high_freq, "See rotary_scaling; 0: 4 for llama3, 32 for yarn.",
+     Unit::none, 0, 1e6},
     {"rotary_original_seq", &ModelConfig::rotary_original_seq, "See rotary_scaling.", Unit::none, 1, 1e8},
+    {"rotary_attention_factor", &ModelConfig::rotary_attention_factor,
+     "See rotary_scaling (yarn); 0: 0.1 ln(rotary_factor) + 1.", Unit::none, 0, 1e6},
     {"qkv_bias", &ModelConfig::qkv_bias,
      "Queries, keys and values have biases (llama), as in Qwen2. gpt always has all biases."},
     {"out_bias", &ModelConfig::out_bias, "The attention's output matrix has a bias (llama)."},

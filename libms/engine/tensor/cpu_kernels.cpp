@@ -36,14 +36,30 @@ MS_ISAS(MS_DECLARE_TABLE)
 
 namespace {
 
-double scaled(double frequency, const RotaryScaling& scaling) {
-  using Kind = RotaryScaling::Kind;
-  if (scaling.kind == Kind::none) return frequency;
-  const double lowered = frequency / scaling.factor;
-  if (scaling.kind == Kind::linear) return lowered;
-  const double turns = static_cast<double>(scaling.original_seq) * frequency / (2 * std::numbers::pi);
-  const double share = (turns - scaling.low_freq) / (scaling.high_freq - scaling.low_freq);
-  return std::lerp(lowered, frequency, std::clamp(share, 0.0, 1.0));
+// Returns the index i at which a frequency base^(-i/half) makes so many turns in the original sequence.
+double index_with_turns(double turns, double base, double half, const RotaryScaling& scaling) {
+  return half * std::log(static_cast<double>(scaling.original_seq) / (turns * 2 * std::numbers::pi)) / std::log(base);
+}
+
+// Returns the share of frequency `i` of `half`, `plain`, that scaling keeps as it is.
+double kept_share(double plain, double i, double base, double half, const RotaryScaling& scaling) {
+  if (scaling.kind == RotaryScaling::Kind::linear) return 0;
+  if (scaling.kind == RotaryScaling::Kind::llama3) {
+    const double turns = static_cast<double>(scaling.original_seq) * plain / (2 * std::numbers::pi);
+    return std::clamp((turns - scaling.low_freq) / (scaling.high_freq - scaling.low_freq), 0.0, 1.0);
+  }
+  const double first = std::max(std::floor(index_with_turns(scaling.high_freq, base, half, scaling)), 0.0);
+  const double last = std::min(std::ceil(index_with_turns(scaling.low_freq, base, half, scaling)), 2 * half - 1);
+  constexpr double kLeast = 0.001;  // where both limits are one index, as in transformers
+  return 1 - std::clamp((i - first) / (last == first ? kLeast : last - first), 0.0, 1.0);
+}
+
+double frequency_of(std::int64_t i, std::int64_t half, const RotaryTable& op) {
+  const auto base = static_cast<double>(op.base);
+  const double plain = std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+  if (op.scaling.kind == RotaryScaling::Kind::none) return plain;
+  return std::lerp(plain / op.scaling.factor, plain,
+                   kept_share(plain, static_cast<double>(i), base, static_cast<double>(half), op.scaling));
 }
 
 void compute(const RotaryTable& op) {
@@ -52,11 +68,9 @@ void compute(const RotaryTable& op) {
     float* row = op.table.as<float>() + position * op.table.ld;
     for (std::int64_t i = 0; i < half; ++i) {
       // In f64: position * frequency is large, and its error would be the angle's.
-      const double frequency = scaled(
-          std::pow(static_cast<double>(op.base), -static_cast<double>(i) / static_cast<double>(half)), op.scaling);
-      const double angle = static_cast<double>(position) * frequency;
-      row[i] = static_cast<float>(std::cos(angle));
-      row[half + i] = static_cast<float>(std::sin(angle));
+      const double angle = static_cast<double>(position) * frequency_of(i, half, op);
+      row[i] = static_cast<float>(op.scaling.magnitude * std::cos(angle));
+      row[half + i] = static_cast<float>(op.scaling.magnitude * std::sin(angle));
     }
   }
 }

@@ -178,13 +178,15 @@ void check(const Rule& rule, const SwigluBwd& op) {
 }
 void check(const Rule& rule, const RotaryTable& op) {
   rule.type("table", op.table, {DType::f32});
-  MS_ASSERT(op.table.cols % 2 == 0, "{}: a head of {}", rule.op, op.table.cols);
+  MS_ASSERT(op.table.cols % 2 == 0, "{}: {} columns", rule.op, op.table.cols);
 }
 void check(const Rule& rule, const Rotary& op) {
   rule.activation("x", op.x);
-  rule.tensor("table", op.table, op.seq, op.head_dim, DType::f32);
-  MS_ASSERT(op.head_dim > 0 && op.head_dim % 2 == 0 && op.x.cols % op.head_dim == 0, "{}: heads of {} in {} columns",
-            rule.op, op.head_dim, op.x.cols);
+  rule.tensor("table", op.table, op.seq, op.table.cols, DType::f32);
+  MS_ASSERT(op.head_dim > 0 && op.x.cols % op.head_dim == 0, "{}: heads of {} in {} columns", rule.op, op.head_dim,
+            op.x.cols);
+  MS_ASSERT(op.table.cols > 0 && op.table.cols % 2 == 0 && op.table.cols <= op.head_dim, "{}: {} of a head of {}",
+            rule.op, op.table.cols, op.head_dim);
 }
 void check(const Rule& rule, const EmbeddingFwd& op) {
   rule.activation("y", op.y);

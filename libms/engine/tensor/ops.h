@@ -197,7 +197,7 @@ struct SwigluBwd {  // dx[T,2F] and dfactors, like factors, are overwritten
   }
 };
 
-// table f32 [seq, head_dim]: cos(pos * base^(-2i/head_dim)), scaled, for i < head_dim/2, then the sines.
+// table f32 [seq, R]: cos(pos * base^(-2i/R)), scaled, for i < R/2, then the sines.
 struct RotaryTable {
   MS_OP("rotary_table", init)
   Tensor table;
@@ -205,8 +205,9 @@ struct RotaryTable {
   RotaryScaling scaling = {};
   void each(auto&& f) const { f(Access::write, table); }
 };
-// In place on x[T, heads*head_dim]: (a, b) = (x[i], x[i + head_dim/2]) -> (a cos - b sin, b cos + a sin). The position
-// is row mod seq. `inverse` rotates back, which is the gradient.
+// In place on the first R elements of each head of x[T, heads*head_dim], R = table.cols <= head_dim:
+// (a, b) = (x[i], x[i + R/2]) -> (a cos - b sin, b cos + a sin). The position is row mod seq. `inverse` rotates the
+// other way, which is the gradient.
 struct Rotary {
   MS_OP("rotary", elementwise)
   Tensor x, table;

@@ -237,6 +237,8 @@ constexpr Idle kIdle[] = {
     {"train.moe_capacity", [](const Settings& s) { return s.train.moe_capacity >= static_cast<double>(s.mesh.ep); },
      "all rows together are mesh.ep even shares"},
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
+    {"model.rotary_attention_factor", [](const Settings& s) { return s.model.rotary_scaling != "yarn"; },
+     "only model.rotary_scaling = \"yarn\" has it"},
     {"optim.decay_fraction", [](const Settings& s) { return s.optim.schedule != "wsd" || s.optim.decay_steps > 0; },
      "only optim.schedule = \"wsd\" without optim.decay_steps has it"},
     {"optim.decay_steps", [](const Settings& s) { return s.optim.schedule != "wsd"; },

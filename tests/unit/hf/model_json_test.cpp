@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "support.h"
@@ -146,6 +147,30 @@ TEST(ParseConfig, ReadsRotaryScaling) {
   const nn::ModelConfig linear = parse_config(config.dump(), "c");
   EXPECT_EQ(linear.rotary_scaling, "linear");
   EXPECT_EQ(linear.rotary_factor, 2);
+
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  const nn::ModelConfig yarn = parse_config(config.dump(), "c");
+  EXPECT_EQ(yarn.rotary_scaling, "yarn");
+  EXPECT_EQ(yarn.rotary_low_freq, 1);
+  EXPECT_EQ(yarn.rotary_high(), 32);
+  EXPECT_EQ(yarn.rotary_original_seq, 32768);
+  EXPECT_DOUBLE_EQ(yarn.rotary_magnitude(), 0.1 * std::log(4.0) + 1);
+  config["rope_scaling"].update({{"mscale", 1.0}, {"mscale_all_dim", 1.0}});
+  EXPECT_EQ(parse_config(config.dump(), "c").rotary_magnitude(), 1) << "as in DeepSeek-V3";
+  config["rope_scaling"]["attention_factor"] = 1.5;
+  EXPECT_EQ(parse_config(config.dump(), "c").rotary_magnitude(), 1.5);
+}
+
+TEST(ParseConfig, ReadsTheRotatedShareOfPhi3) {
+  json config = relative_json("phi3");
+  EXPECT_EQ(parse_config(config.dump(), "c").rotary(), 128);
+  config["partial_rotary_factor"] = 0.75;
+  EXPECT_EQ(parse_config(config.dump(), "c").rotary_dim, 96);
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7.0}};
+  EXPECT_EQ(parse_config(config.dump(), "c").rotary_dim, 96) << "it is said beside them";
+  config.erase("partial_rotary_factor");
+  config["rope_parameters"]["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(parse_config(config.dump(), "c").rotary_dim, 64);
 }
 
 // A key set to a value (null takes it away), in one of the two.
@@ -220,7 +245,15 @@ TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
       {"llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 2.0}}, "low_freq_factor is missing"},
       {"mistral", "sliding_window", "wide", "sliding_window = \"wide\" is not a whole number"},
       {"qwen2", "layer_types", {"full_attention", "sliding_attention"}, "have a sliding window"},
-      {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 7.0}}, R"(rope_type = "yarn")"},
+      {"llama", "rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 7.0}}, "factor is missing"},
+      {"llama",
+       "rope_scaling",
+       {{"type", "yarn"}, {"factor", 2.0}, {"truncate", false}},
+       "truncate = false is not supported, only true"},
+      {"phi3", "rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}, R"("longrope" is not supported)"},
+      {"phi3", "rope_scaling", {{"type", "yarn"}, {"factor", 2.0}}, R"("yarn" is not supported, only "default")"},
+      {"phi3", "partial_rotary_factor", 0.51, "model.rotary_dim = 65 is not an even number of the 128 elements"},
+      {"phi3", "partial_rotary_factor", 2.0, "model.rotary_dim = 256 is not an even number"},
       {"llama", "rope_parameters", 3, "rope_parameters is not an object"},
       {"llama", "partial_rotary_factor", 0.5, "partial_rotary_factor"},
       {"llama", "head_dim", 63, "model.head_dim = 63"},
@@ -241,10 +274,10 @@ TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
 TEST(ParseConfig, TellsAllProblemsAtOnce) {
   json config = llama_json();
   config["sliding_window"] = 7;
-  config["rope_scaling"] = {{"type", "yarn"}};
+  config["rope_scaling"] = {{"type", "dynamic"}};
   config.erase("vocab_size");
   const std::string message = thrown_by([&] { parse_config(config.dump(), "c"); }).message();
-  for (const char* part : {"sliding_window", "yarn", "vocab_size is missing"}) EXPECT_THAT(message, HasSubstr(part));
+  for (const char* part : {"sliding_window", "dynamic", "vocab_size is missing"}) EXPECT_THAT(message, HasSubstr(part));
 }
 
 TEST(ParseConfig, RefusesTextsThatAreNotAnObject) {
@@ -296,6 +329,8 @@ TEST(ConfigJson, ReadsBackAsTheSameModel) {
   EXPECT_EQ(type("qwen2_moe"), "qwen2_moe");
   EXPECT_EQ(type("qwen3_moe"), "qwen3_moe");
   EXPECT_EQ(type("llama3"), "llama");
+  EXPECT_EQ(type("yarn"), "llama");
+  EXPECT_EQ(type("phi3"), "phi3");
 }
 
 TEST(ConfigJson, RefusesWhatNoRelativeComputes) {

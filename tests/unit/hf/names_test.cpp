@@ -22,6 +22,8 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
+std::vector<Mapped> named(const nn::ModelConfig& model) { return tensors_of(model, export_layout(model)); }
+
 TEST(TensorsOf, CoversEveryParameterOnce) {
   for (const char* family : kFamilies) {
     for (const bool tied : {true, false}) {
@@ -34,7 +36,7 @@ TEST(TensorsOf, CoversEveryParameterOnce) {
         }
       }
       std::set<std::string> theirs;
-      for (const Mapped& tensor : tensors_of(model)) {
+      for (const Mapped& tensor : named(model)) {
         EXPECT_TRUE(theirs.insert(tensor.name).second) << tensor.name;
         std::int64_t size = 0, there = 1;
         for (const Part& part : tensor.parts) {
@@ -63,7 +65,7 @@ TEST(TensorsOf, NamesThemAsGpt2) {
   nn::ModelConfig model = tiny("gpt", true);
   model.layers = 1;
   std::vector<std::string> lines;
-  for (const Mapped& tensor : tensors_of(model)) lines.push_back(line_of(tensor));
+  for (const Mapped& tensor : named(model)) lines.push_back(line_of(tensor));
   EXPECT_THAT(
       lines,
       ElementsAre(
@@ -86,7 +88,7 @@ TEST(TensorsOf, NamesThemAsLlama) {
   nn::ModelConfig model = tiny("llama", false);
   model.layers = 1;
   std::vector<std::string> lines;
-  for (const Mapped& tensor : tensors_of(model)) lines.push_back(line_of(tensor));
+  for (const Mapped& tensor : named(model)) lines.push_back(line_of(tensor));
   EXPECT_THAT(lines, ElementsAre("model.embed_tokens.weight 11 16 embed.tokens.weight",
                                  "model.layers.0.input_layernorm.weight 16 layers.0.norm1.weight",
                                  "model.layers.0.self_attn.q_proj.weight 16 16 layers.0.attn.q.weight",
@@ -100,10 +102,23 @@ TEST(TensorsOf, NamesThemAsLlama) {
                                  "model.norm.weight 16 final_norm.weight", "lm_head.weight 11 16 head.weight"));
 }
 
+TEST(TensorsOf, JoinsThemAsPhi3) {
+  nn::ModelConfig model = tiny("phi3", false);
+  std::vector<std::string> lines;
+  for (const Mapped& tensor : named(model)) {
+    if (tensor.parts.size() > 1) lines.push_back(line_of(tensor));
+  }
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[2],
+            "model.layers.1.self_attn.qkv_proj.weight 32 16 layers.1.attn.q.weight layers.1.attn.k.weight "
+            "layers.1.attn.v.weight");
+  EXPECT_EQ(lines[3], "model.layers.1.mlp.gate_up_proj.weight 40 16 layers.1.mlp.gate.weight layers.1.mlp.up.weight");
+}
+
 TEST(TensorsOf, NamesBiasesAndHeadNormsAsTheRelativesOfLlama) {
   const auto shapes = [](const char* family) {
     std::map<std::string, std::vector<std::int64_t>> found;
-    for (const Mapped& tensor : tensors_of(tiny(family, true))) {
+    for (const Mapped& tensor : named(tiny(family, true))) {
       if (tensor.name.starts_with("model.layers.1.")) found[tensor.name.substr(15)] = tensor.shape;
     }
     return found;
@@ -124,7 +139,7 @@ TEST(TensorsOf, NamesBiasesAndHeadNormsAsTheRelativesOfLlama) {
 TEST(TensorsOf, NamesExpertsAsMixtralAndAsQwen) {
   const auto of_layer = [](const char* family) {
     std::vector<std::string> lines;
-    for (const Mapped& tensor : tensors_of(tiny(family, true))) {
+    for (const Mapped& tensor : named(tiny(family, true))) {
       if (tensor.name.starts_with("model.layers.1.") && tensor.parts[0].name.find(".mlp.") != std::string::npos)
         lines.push_back(line_of(tensor).substr(15));
     }

@@ -15,8 +15,8 @@ using test::spill;
 using test::TempDir;
 using test::thrown_by;
 
-inline constexpr const char* kFamilies[] = {"gpt",   "llama",   "llama3",    "mistral",  "qwen2",
-                                            "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"};
+inline constexpr const char* kFamilies[] = {"gpt",   "llama", "llama3",  "yarn",      "phi3",     "mistral",
+                                            "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"};
 inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   nn::ModelConfig model;
   model.family = family;
@@ -32,6 +32,11 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
     model.hidden = 16, model.heads = 4, model.kv_heads = 2, model.ffn_hidden = 20, model.rotary_base = 500;
   }
   if (family == "mistral") model.window = 4, model.head_size = 6;
+  if (family == "phi3") model.rotary_dim = 2;
+  if (family == "yarn") {
+    model.rotary_scaling = "yarn", model.rotary_original_seq = 4, model.rotary_factor = 2;
+    model.rotary_high_freq = 3, model.rotary_attention_factor = 1.25;
+  }
   if (family == "qwen2") model.qkv_bias = true;
   if (family == "qwen3") model.qk_norm = true, model.head_size = 10;
   if (family == "mixtral") model.experts = 4;
@@ -46,6 +51,7 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   if (family == "llama3") {
     model.qkv_bias = model.out_bias = model.mlp_bias = true;
     model.rotary_scaling = "llama3", model.rotary_original_seq = 4, model.rotary_factor = 2;
+    model.rotary_high_freq = 3;
   }
   return model;
 }

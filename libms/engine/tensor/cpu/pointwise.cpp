@@ -83,7 +83,7 @@ void swiglu_bwd(const SwigluBwd& op) {
 
 template <class T>
 void rotary(const Rotary& op) {
-  const Index half = op.head_dim / 2;
+  const Index half = op.table.cols / 2;
   each_chunk(op.x.rows, op.x.numel(), [&](Index row) {
     const float* cosine = row_of<float>(op.table, row % op.seq);
     const float* sine = cosine + half;

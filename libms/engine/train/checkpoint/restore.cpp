@@ -40,14 +40,17 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
     keys["model.router_normalized"] = fmt::format("{}", model.router_normalized);
     keys["model.router_scale"] = fmt::format("{}", model.router_scale);
   }
+  keys["model.rotary_dim"] = fmt::format("{}", model.rotary());
   keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);
   keys["model.rotary_scaling"] = model.rotary_scaling;
   if (model.rotary_scaling == "none") return keys;
   keys["model.rotary_factor"] = fmt::format("{}", model.rotary_factor);
   if (model.rotary_scaling == "linear") return keys;
   keys["model.rotary_low_freq"] = fmt::format("{}", model.rotary_low_freq);
-  keys["model.rotary_high_freq"] = fmt::format("{}", model.rotary_high_freq);
+  keys["model.rotary_high_freq"] = fmt::format("{}", model.rotary_high());
   keys["model.rotary_original_seq"] = fmt::format("{}", model.rotary_original_seq);
+  if (model.rotary_scaling == "yarn")
+    keys["model.rotary_attention_factor"] = fmt::format("{}", model.rotary_magnitude());
   return keys;
 }
 
