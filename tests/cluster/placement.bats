@@ -6,7 +6,7 @@ bats_require_minimum_version 1.5.0
 setup_file() {
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit"
-  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,loop.py} "$kit"
   # shellcheck source=tests/support/training.sh
   . "$kit/training.sh"
   tiny_config mesh.dp=2 mesh.tp=2 mesh.pp=2 train.steps=4 train.global_batch=12 >"$kit/c.toml"
@@ -27,17 +27,10 @@ srun_as_said() { # PLAN COMMAND...
   # shellcheck disable=SC2086 # words
   env $words "${@:2}"
 }
-who() { echo "$SLURM_PROCID $SLURMD_NODENAME"; }
-ranks_are_where_the_order_says() { # PLAN ORDER
-  srun_as_said "$1" bash -c who | sort -n >found
-  awk "{ print NR - 1, \$1 }" "$2" | diff - found
-}
-export -f who srun_as_said ranks_are_where_the_order_says
-'
-
-@test "in a job: Slurm's own topology, dp groups under one leaf, and the same losses as anywhere" {
-  inside 4 <<'BASH'
-  printf '%s\n' 'SwitchName=leaf1 Nodes=node[01,03]' 'SwitchName=leaf2 Nodes=node[02,04]' 'SwitchName=spine Switches=leaf[1-2]' \
+# Two leaf switches: node01 and node03, node02 and node04.
+two_leaves() {
+  local old
+  printf "%s\n" "SwitchName=leaf1 Nodes=node[01,03]" "SwitchName=leaf2 Nodes=node[02,04]" "SwitchName=spine Switches=leaf[1-2]" \
     >"$CLUSTER_DIR/etc/topology.conf"
   echo TopologyPlugin=topology/tree >>"$CLUSTER_DIR/etc/slurm.conf"
   old=$(cat /run/slurmctld.pid)
@@ -49,7 +42,18 @@ export -f who srun_as_said ranks_are_where_the_order_says
   wait-until 10 gone
   slurmctld
   wait-until 10 idle
+}
+who() { echo "$SLURM_PROCID $SLURMD_NODENAME"; }
+ranks_are_where_the_order_says() { # PLAN ORDER
+  srun_as_said "$1" bash -c who | sort -n >found
+  awk "{ print NR - 1, \$1 }" "$2" | diff - found
+}
+export -f who srun_as_said ranks_are_where_the_order_says
+'
 
+@test "in a job: Slurm's own topology, dp groups under one leaf, and the same losses as anywhere" {
+  inside 4 <<'BASH'
+  two_leaves
   training_text 400
   ms-train run c.toml --set run.dir=threads
   salloc -N4 --ntasks-per-node=2 bash -euo pipefail -c '
@@ -81,5 +85,23 @@ BASH
   [[ $(sort -u few.order | wc -l) -eq 2 ]]
   grep -q -e ' -N 2 -n 4 ' few
   [[ $(uniq twice.order | wc -l) -gt 3 ]]
+BASH
+}
+
+@test "ms-driver --segment: the nodes of an attempt share a leaf switch, and a lost node takes its segment along" {
+  inside 4 <<'BASH'
+  two_leaves
+  work=2 spares=2
+  . ./driven.sh
+  trap what_failed ERR
+  drive_loop 200 --segment 3
+  ends_with 2
+  rm -rf r loop job.log
+  drive_loop 200 --segment 2
+  wait-until 60 looped 5
+  [ "$(attempt 1 nodes)" = '["node01", "node03"]' ]
+  kill-node node03
+  ends_with 0
+  [ "$(attempt 2 nodes)" = '["node02", "node04"]' ]
 BASH
 }

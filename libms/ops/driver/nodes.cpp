@@ -26,7 +26,7 @@ Nodes::Nodes(const DriverOptions& options, const std::string& dir, Agents& agent
     : options_(options),
       agents_(agents),
       ledger_(ledger),
-      pool_(options.nodes, options.kept_for_last),
+      pool_(options.nodes, options.kept_for_last, options.segments),
       suspects_(options.diag, dir),
       network_(options.netcheck, dir) {
   for (const auto& [node, why] : ledger.excluded) pool_.exclude(node, why);
@@ -263,7 +263,7 @@ std::optional<Alarm> Nodes::take_finding(const std::string& node, const std::str
     return std::nullopt;
   }
   if (!trains) return std::nullopt;  // it says so again
-  if (pool_.with(NodeRole::spare).empty()) {
+  if (!pool_.can_replace({node})) {
     if (unheeded_.insert(node).second) log::warn("driver", "{} keeps working, there is no spare for it: {}", node, why);
     return std::nullopt;
   }

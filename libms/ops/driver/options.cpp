@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "net/agents/own_launch.h"
 #include "slurm/hostlist.h"
+#include "slurm/topology.h"
 
 namespace ms::driver {
 namespace {
@@ -34,6 +36,27 @@ std::vector<std::string> completed(std::vector<std::string> command, const std::
   }
   command.insert(command.end(), {"--set", "run.dir=" + run_dir});
   return command;
+}
+
+// The segments that --segment asks for, or the job does.
+Segments segments_of(const Args& args, const DriverOptions& options) {
+  const bool is_given = args.has("segment");
+  const auto nodes = static_cast<std::size_t>(is_given ? args.get_int("segment", 0, 65536)
+                                                       : std::max(number_of("SLURM_JOB_SEGMENT_SIZE"), 0));
+  if (nodes == 0) return {};
+  const std::size_t working = options.nodes.size() - options.spares;
+  const std::string option = fmt::format("{} {}", is_given ? "--segment" : "the job's --segment", nodes);
+  if (working % nodes != 0) {
+    throw user_error(
+        "driver.segment",
+        fmt::format("{}: the {} that are no spares are not whole segments", option, plural(working, "node")),
+        "give a number of --spares that leaves whole segments, or --segment=0 to take any nodes");
+  }
+  const slurm::ToldTopology told = slurm::ask_topology(environment);
+  if (told.text.empty())
+    throw user_error("driver.segment", fmt::format("{}: the blocks are not known: {}", option, told.why_not),
+                     "--segment=0 takes any nodes");
+  return {.nodes = nodes, .block_of = slurm::parse_topology(told.text, "scontrol show topology").leaf_of};
 }
 
 }  // namespace
@@ -87,6 +110,7 @@ DriverOptions options_of(const Args& args) {
     throw user_error("driver.spares", fmt::format("--spares {}: the job has {}, and at least one must train",
                                                   options.spares, plural(options.nodes.size(), "node")));
   }
+  options.segments = segments_of(args, options);
   options.least_nodes = static_cast<std::size_t>(args.get_int("min-nodes", 0, 65536));
   options.most_nodes = static_cast<std::size_t>(args.get_int("max-nodes", 0, 65536));
   if (options.most_nodes != 0 && !is_ms_train(options.launch.command)) {

@@ -8,6 +8,7 @@
 
 #include "base/cli.h"
 #include "driver/launch.h"
+#include "driver/pool.h"
 #include "driver/watcher.h"
 #include "watch/recovery.h"
 
@@ -22,6 +23,7 @@ struct DriverOptions {
   LaunchSpec launch;
   std::size_t spares = 0;
   std::set<std::string> kept_for_last = {};  // of the nodes: they are the spares
+  Segments segments = {};                    // of the attempts
   std::size_t least_nodes = 0;               // an attempt with fewer is not made; 0: all but the spares
   std::size_t most_nodes = 0;  // of an elastic run's job, which is queued again to grow; 0: it does not grow
   watch::RetryPolicy retry = {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 
@@ -25,16 +26,15 @@ bool is_out_without_evidence(int strikes, std::size_t usable, std::size_t needed
   return strikes >= kSecondStrike && usable > needed;
 }
 
-Pool::Pool(std::vector<std::string> nodes, std::set<std::string> last)
-    : order_(std::move(nodes)), last_(std::move(last)) {
+Pool::Pool(std::vector<std::string> nodes, std::set<std::string> last, Segments segments)
+    : order_(std::move(nodes)), last_(std::move(last)), segments_(std::move(segments)) {
   for (const std::string& node : order_) nodes_[node];
 }
 
-std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size_t least) {
+std::vector<std::string> Pool::ranked(NodeRole worst) const {
   std::vector<std::string> candidates;
   for (const std::string& name : order_) {
-    const NodeRole role = nodes_.at(name).role;
-    if (role <= NodeRole::suspect) candidates.push_back(name);
+    if (nodes_.at(name).role <= worst) candidates.push_back(name);
   }
   const auto rank = [&](const std::string& name) {
     const Node& node = nodes_.at(name);
@@ -49,9 +49,44 @@ std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size
     const auto rank_a = rank(a), rank_b = rank(b);
     return (std::get<0>(rank_a) != 0 || std::get<0>(rank_b) != 0) && rank_a < rank_b;
   });
-  if (candidates.size() < std::max<std::size_t>(least, 1)) return std::nullopt;
-  candidates.resize(std::min(candidates.size(), most));
-  const std::set<std::string> taken(candidates.begin(), candidates.end());
+  return candidates;
+}
+
+std::vector<std::string> Pool::pick(std::vector<std::string> ranked, std::size_t most) const {
+  if (segments_.nodes == 0) {
+    ranked.resize(std::min(ranked.size(), most));
+    return ranked;
+  }
+  using Segment = std::vector<std::string>;
+  std::map<int, Segment> begun;  // by block
+  std::vector<Segment> whole;    // in the order of the node that completes each
+  for (std::string& name : ranked) {
+    const auto block = segments_.block_of.find(name);
+    if (block == segments_.block_of.end()) continue;
+    Segment& segment = begun[block->second];
+    segment.push_back(std::move(name));
+    if (segment.size() == segments_.nodes) whole.push_back(std::exchange(segment, {}));
+  }
+  std::ranges::stable_sort(whole, {}, [&](const Segment& segment) {
+    return std::ranges::count_if(segment, [&](const auto& name) { return nodes_.at(name).role != NodeRole::works; });
+  });
+  whole.resize(std::min(whole.size(), most / segments_.nodes));
+  std::vector<std::string> picked;
+  for (const Segment& segment : whole) picked.insert(picked.end(), segment.begin(), segment.end());
+  return picked;
+}
+
+bool Pool::can_replace(const std::vector<std::string>& nodes) const {
+  std::vector<std::string> others = ranked(NodeRole::works);
+  std::erase_if(others, [&](const std::string& name) { return std::ranges::find(nodes, name) != nodes.end(); });
+  const std::size_t needed = with(NodeRole::works).size();
+  return pick(std::move(others), needed).size() == needed;
+}
+
+std::optional<std::vector<std::string>> Pool::choose(std::size_t most, std::size_t least) {
+  const std::vector<std::string> picked = pick(ranked(NodeRole::suspect), most);
+  if (picked.size() < std::max<std::size_t>(least, 1)) return std::nullopt;
+  const std::set<std::string> taken(picked.begin(), picked.end());
   for (auto& [name, node] : nodes_) {
     if (node.role == NodeRole::works) node.role = NodeRole::spare;
   }

@@ -1,6 +1,8 @@
 // The nodes of an allocation and what each is for. Pure.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,10 +28,17 @@ inline constexpr const char* kAskedBack = "asked back";
 // `usable`: nodes that may work, it among them; `needed`: nodes at work.
 bool is_out_without_evidence(int strikes, std::size_t usable, std::size_t needed);
 
+// The segments of an attempt: so many nodes each, all in one block of the topology (a rack with NVLink, or a leaf
+// switch). A node without a block is in no segment.
+struct Segments {
+  std::size_t nodes = 0;  // of each; 0: nodes are chosen one by one
+  std::map<std::string, int, std::less<>> block_of;
+};
+
 class Pool {
  public:
   // `last`: nodes that are chosen after the others, and so are the spares: Slurm keeps them for last.
-  explicit Pool(std::vector<std::string> nodes, std::set<std::string> last = {});
+  explicit Pool(std::vector<std::string> nodes, std::set<std::string> last = {}, Segments segments = {});
 
   struct Node {
     NodeRole role = NodeRole::spare;
@@ -39,8 +48,11 @@ class Pool {
 
   // Chooses up to `most` nodes for an attempt, in the order of the allocation: those that worked before, then spares,
   // then suspects, the least struck first, and of these
-  // those that are not kept for last. nullopt: fewer than `least`. The chosen work afterwards.
+  // those that are not kept for last. Of segments, whole ones: those with the most nodes that worked before come first.
+  // nullopt: fewer than `least`. The chosen work afterwards.
   std::optional<std::vector<std::string>> choose(std::size_t most, std::size_t least);
+  // Whether as many nodes as work can work without these, by spares.
+  bool can_replace(const std::vector<std::string>& nodes) const;
   // From now on these are chosen after all others, unless they work: it is not known whether they are there.
   void doubt(std::set<std::string> nodes) { doubted_ = std::move(nodes); }
 
@@ -60,11 +72,14 @@ class Pool {
   std::vector<std::string> left_out() const;  // lost, unusable and excluded, each with why
 
  private:
+  std::vector<std::string> ranked(NodeRole worst) const;  // the order of choose(), up to this role
+  std::vector<std::string> pick(std::vector<std::string> ranked, std::size_t most) const;
   void strike(const std::string& name, NodeRole role, const std::string& why);
   void change(const std::string& name, NodeRole from, NodeRole to);
 
   std::vector<std::string> order_;
   std::set<std::string> last_, doubted_;
+  Segments segments_;
   std::map<std::string, Node> nodes_;
 };
 

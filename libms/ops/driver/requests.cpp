@@ -128,10 +128,14 @@ void Driver::look_at_partition() {
 
 // Before an attempt: by spares, as far as there are some.
 void Driver::replace_drained() {
-  std::size_t spares = nodes_.pool().with(NodeRole::spare).size();
+  std::vector<std::string> leaving;
   for (const std::string& node : nodes_.drained_at_work(true)) {
-    if (node == options_.nodes.front() || spares == 0) continue;
-    --spares;
+    if (node == options_.nodes.front()) continue;
+    leaving.push_back(node);
+    if (!nodes_.pool().can_replace(leaving)) {
+      leaving.pop_back();
+      continue;
+    }
     nodes_.heed_drain(node, true);
     sizes_.give_back(node);
   }
@@ -155,7 +159,7 @@ void Driver::heed_drains(double now_s) {
   const bool saves = is_ms_train(options_.launch.command);
   if (!saves && !attempt_->watcher->has_saved_since(nodes_.drained_s())) return;
   const bool has_host = std::ranges::find(nodes, options_.nodes.front()) != nodes.end();
-  const bool replaces = !has_host && nodes_.pool().with(NodeRole::spare).size() >= nodes.size();
+  const bool replaces = !has_host && nodes_.pool().can_replace(nodes);
   leaves_ = !replaces && options_.max_requeues > 0;
   for (const std::string& node : nodes) {
     nodes_.heed_drain(node, replaces);
@@ -180,7 +184,8 @@ std::string Driver::replaceable_slow_node() const {
 
 watch::SlowAnswer Driver::answer_slow(double now_s) {
   watch::SlowNodes slow = slow_node_of(*pace_.slow(), ledger_, clock_.wall_s());
-  slow.spares = nodes_.pool().with(NodeRole::spare).size();
+  const Pool& pool = nodes_.pool();
+  slow.spares = pool.can_replace({pace_.slow()->node}) ? pool.with(NodeRole::spare).size() : 0;
   if (options_.ends_s > clock_.wall_s()) slow.left_s = options_.ends_s - clock_.wall_s();
   if (requeues_left() > 0) slow.queue_wait_s = options_.queue_wait_s;
   watch::SlowAnswer answer = watch::answer_slow(slow);
@@ -217,7 +222,11 @@ void Driver::heed_pace(double now_s) {
     return;
   }
   const Pace::Slow& slow = *pace_.slow();
-  if (!was_slow || (was_node.empty() && !slow.node.empty())) note(kSlow, slow.node, slow_text(slow));
+  if (!was_slow || (was_node.empty() && !slow.node.empty())) {
+    note(kSlow, slow.node, slow_text(slow));
+    publisher_.tell("run-slow", slow.node.empty() ? std::vector<std::string>{} : std::vector{slow.node}, "slow",
+                    slow_text(slow));
+  }
   const std::string node = replaceable_slow_node();
   if (node.empty() || resizes_ || asked_to_stop_) return;
   const watch::SlowAnswer answer = answer_slow(now_s);

@@ -43,15 +43,19 @@ Sizes::Start Sizes::choose(Pool& pool) {
   }
   std::optional<RunFit> found;
   if (is_elastic()) found = fit(std::min(most, pool.usable()));
-  if (!found || (takes_any && found->nodes < least)) {
-    start.too_few = fmt::format("fewer than {} left{}{}", least == 1 ? "1 node is" : fmt::format("{} nodes are", least),
-                                pool.left_out().empty() ? "" : ": ", fmt::join(pool.left_out(), "; "));
+  if (found && (!takes_any || found->nodes >= least)) {
+    if (auto chosen = pool.choose(found->nodes, found->nodes)) start.nodes = *std::move(chosen);
+  }
+  if (start.nodes.empty()) {
+    start.too_few = fmt::format(
+        "fewer than {} left{}{}{}", least == 1 ? "1 node is" : fmt::format("{} nodes are", least),
+        options_.segments.nodes == 0 ? "" : fmt::format(" in whole segments of {}", options_.segments.nodes),
+        pool.left_out().empty() ? "" : ": ", fmt::join(pool.left_out(), "; "));
     return start;
   }
   log::info("driver", "{} of {} train with mesh.dp={}", plural(found->nodes, "node"), pool.usable(), found->dp);
   if (!takes_any)
     start.launch.command.insert(start.launch.command.end(), {"--set", fmt::format("mesh.dp={}", found->dp)});
-  start.nodes = pool.choose(found->nodes, found->nodes).value();
   return start;
 }
 

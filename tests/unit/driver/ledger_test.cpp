@@ -164,6 +164,47 @@ TEST(Pool, NodesThatSlurmKeepsForLastAreTheSpares) {
   EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n3")) << "whoever works keeps its place";
 }
 
+// Two racks of four, of which segments of three work, so that each has a spare, and a node that is in none.
+Pool racks() {
+  return Pool({"a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4", "c1"}, {},
+              {.nodes = 3,
+               .block_of = {{"a1", 1}, {"a2", 1}, {"a3", 1}, {"a4", 1}, {"b1", 2}, {"b2", 2}, {"b3", 2}, {"b4", 2}}});
+}
+
+TEST(Pool, SparesOfASegmentComeFromItsBlock) {
+  Pool pool = racks();
+  EXPECT_THAT(*pool.choose(6, 6), ElementsAre("a1", "a2", "a3", "b1", "b2", "b3"));
+  EXPECT_TRUE(pool.can_replace({"b2"}));
+  EXPECT_TRUE(pool.can_replace({"a1", "b2"}));
+  EXPECT_FALSE(pool.can_replace({"b1", "b2"})) << "there are two spares, but one in the block";
+  pool.exclude("b2", "ecc");
+  EXPECT_THAT(*pool.choose(6, 6), ElementsAre("a1", "a2", "a3", "b1", "b3", "b4"));
+  EXPECT_FALSE(pool.can_replace({"b1"}));
+  EXPECT_TRUE(pool.can_replace({"a1"}));
+  pool.lose("b1", "silent");
+  EXPECT_FALSE(pool.choose(6, 6));
+  EXPECT_THAT(*pool.choose(6, 2), ElementsAre("a1", "a2", "a3"));
+}
+
+TEST(Pool, TheSegmentThatMissesTheFewestNodesStays) {
+  Pool pool = racks();
+  pool.choose(3, 3);
+  pool.work({"b1", "b2"});
+  pool.exclude("a1", "ecc");
+  pool.exclude("a2", "ecc");
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("b1", "b2", "b3"));
+  EXPECT_EQ(pool.nodes().at("a3").role, NodeRole::spare);
+}
+
+TEST(Pool, WithoutSegmentsEverySpareReplacesEveryNode) {
+  Pool pool({"n1", "n2", "n3", "n4"});
+  pool.choose(3, 3);
+  EXPECT_TRUE(pool.can_replace({"n1"}));
+  EXPECT_FALSE(pool.can_replace({"n1", "n2"}));
+  pool.suspect("n4", "hang");
+  EXPECT_FALSE(pool.can_replace({"n1"}));
+}
+
 TEST(Pool, SuspectsWorkOnlyWhereNobodyElseIsLeft) {
   Pool pool({"n1", "n2", "n3"});
   pool.choose(2, 2);
