@@ -24,18 +24,6 @@ sockaddr_in loopback(int port) {
   return address;
 }
 
-// A listening socket and its port.
-std::pair<int, int> listen_somewhere() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = loopback(0);
-  socklen_t length = sizeof address;
-  if (socket < 0 || ::bind(socket, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(socket, 16) != 0 ||
-      ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw std::runtime_error("no socket on the loopback");
-  }
-  return {socket, ntohs(address.sin_port)};
-}
-
 // Whether the request is whole.
 bool complete(const std::string& request) {
   const std::size_t head = request.find("\r\n\r\n");
@@ -51,6 +39,17 @@ bool readable(int socket) {
 }
 
 }  // namespace
+
+std::pair<int, int> listen_somewhere() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = loopback(0);
+  socklen_t length = sizeof address;
+  if (socket < 0 || ::bind(socket, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(socket, 16) != 0 ||
+      ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw std::runtime_error("no socket on the loopback");
+  }
+  return {socket, ntohs(address.sin_port)};
+}
 
 Answer http_answer(int status, const std::string& body, const std::string& headers) {
   return {"HTTP/1.1 " + std::to_string(status) + " Words\r\n" + headers +

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ms::notify::support {
@@ -41,6 +42,8 @@ class HttpServer {
   std::jthread thread_;  // last: it uses the rest
 };
 
+// A listening socket on the loopback and its port.
+std::pair<int, int> listen_somewhere();
 // A port of this machine that nobody listens on now.
 int free_port();
 // The body that GET of this path gives; empty where nobody answers.

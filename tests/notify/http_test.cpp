@@ -3,9 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <string_view>
 
 #include "http_server.h"
 
@@ -49,6 +55,57 @@ TEST_F(Http, TellsWhatItWasAnswered) {
     EXPECT_EQ(reply.status, status);
     EXPECT_EQ(reply.body, "because");
   }
+}
+
+// Takes one mail as a server does that knows no other address than a@x, and refuses the sender `refused`.
+std::string take_mail(int listener, const std::string& refused) {
+  const int socket = ::accept(listener, nullptr, nullptr);
+  FILE* const lines = ::fdopen(socket, "r+");
+  const auto say = [&](const std::string& line) { ::send(socket, line.data(), line.size(), MSG_NOSIGNAL); };
+  std::string data;
+  std::array<char, 1000> line{};
+  bool in_data = false;
+  say("220 test\r\n");
+  while (std::fgets(line.data(), line.size(), lines) != nullptr) {
+    const std::string_view said = line.data();
+    if (in_data) {
+      if (said == ".\r\n")
+        in_data = false, say("250 taken\r\n");
+      else
+        data += said;
+    } else if (said.starts_with("DATA")) {
+      in_data = true, say("354 go\r\n");
+    } else if (said.starts_with("MAIL FROM:<" + refused + ">")) {
+      say("550 no such sender\r\n");
+    } else {
+      say(said.starts_with("RCPT TO:") && !said.starts_with("RCPT TO:<a@x>") ? "550 who\r\n" : "250 ok\r\n");
+    }
+  }
+  std::fclose(lines);
+  return data;
+}
+
+TEST_F(Http, SendsAMail) {
+  const auto [listener, port] = support::listen_somewhere();
+  HttpRequest mail{.url = "smtp://127.0.0.1:" + std::to_string(port),
+                   .body = "Subject: s\r\n\r\n.begins with a dot\r\nend\r\n",
+                   .mail_to = {"gone@x", "a@x"},
+                   .mail_from = "ms@x"};
+  std::future<std::string> taken = std::async(std::launch::async, take_mail, listener, "nobody@x");
+  const HttpReply reply = http_post(mail);
+  EXPECT_EQ(reply.status, 200) << reply.problem << reply.body;
+  EXPECT_EQ(taken.get(), "Subject: s\r\n\r\n..begins with a dot\r\nend\r\n") << "as SMTP sends such a line";
+
+  taken = std::async(std::launch::async, take_mail, listener, "ms@x");
+  const HttpReply refused = http_post(mail);
+  EXPECT_EQ(refused.status, 422);
+  EXPECT_THAT(refused.body, HasSubstr("550"));
+  taken.get();
+  ::close(listener);
+  mail.timeout_s = 1;
+  EXPECT_EQ(http_post(mail).status, 0);
+  mail.url = "file:///etc/hostname";
+  EXPECT_EQ(http_post(mail).status, 0);
 }
 
 TEST_F(Http, FollowsNobody) {

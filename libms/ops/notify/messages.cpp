@@ -1,10 +1,14 @@
 #include "notify/messages.h"
 
+#include <fmt/chrono.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "health/checks/registry.h"
 
 namespace ms::notify {
@@ -14,7 +18,8 @@ struct Kind {
   std::string_view kind;
   std::string_view alertname;
   std::string_view severity;
-  std::string_view words;  // "node02 WORDS gpu.ecc"; "WORDS hang" of a run
+  std::string_view words;        // "node02 WORDS gpu.ecc"; "WORDS hang" of a run
+  std::string_view remedy = {};  // where no check of the event's code has one
 };
 constexpr Kind kKinds[] = {
     {"drain", "MsDiagDrained", "critical", "was drained:"},
@@ -23,8 +28,13 @@ constexpr Kind kKinds[] = {
     {"undrain", "MsDiagUndrained", "info", "was put back into service after"},
     {"strike", "MsDiagStrike", "warning", "failed again:"},
     {"no-policy", "MsDiagNoPolicy", "critical", "checks nothing, jobs start unchecked:"},
-    {"run-interrupted", "MsRunInterrupted", "warning", "run interrupted:"},
-    {"run-failed", "MsRunFailed", "critical", "run ended:"},
+    {"run-interrupted", "MsRunInterrupted", "warning",
+     "run interrupted:", "ms-driver restarts it; ms-driver report RUN_DIR says which nodes were left out and why"},
+    {"run-slow", "MsRunSlow", "warning", "run got slower:",
+     "ms-driver status RUN_DIR names the node if one is at fault; check it with ms-diag run --level 2, or replace it "
+     "with ms-driver run --replace-slow"},
+    {"run-failed", "MsRunFailed", "critical", "run ended:",
+     "read ms-driver report RUN_DIR: it says what ended the run and what to do before it is started again"},
     {"run-ended", "MsRunEnded", "info", "run ended:"},
 };
 constexpr Kind kUnknownKind{"", "MsDiagEvent", "warning", "tells:"};
@@ -34,6 +44,11 @@ const Kind& kind_of(const health::Event& event) {
   const auto found =
       std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) { return kind.kind == event.kind; });
   return found == std::end(kKinds) ? kUnknownKind : *found;
+}
+
+std::string_view remedy_of(const health::Event& event) {
+  const health::Check* check = health::find_check(health::passive_checks(), event.code);
+  return check == nullptr ? kind_of(event).remedy : check->remedy;
 }
 
 // Encodes a document; bytes that are not UTF-8 are replaced.
@@ -90,14 +105,39 @@ std::string alertmanager_body(std::span<const Alert> alerts) {
     if (event.job_id != 0) labels["job"] = std::to_string(event.job_id);
     Json annotations{{"summary", bounded(summary_of(event))}, {"description", bounded(event.message)}};
     if (event.strikes > 0) annotations["strikes"] = std::to_string(event.strikes);
-    if (const health::Check* check = health::find_check(health::passive_checks(), event.code))
-      annotations["remedy"] = check->remedy;
+    if (const std::string_view remedy = remedy_of(event); !remedy.empty()) annotations["remedy"] = remedy;
     body.push_back({{"labels", labels},
                     {"annotations", annotations},
                     {"startsAt", rfc3339(event.wall_s)},
                     {"endsAt", rfc3339(std::max(alert.ends_wall_s, event.wall_s))}});
   }
   return encode(body);
+}
+
+std::string mail_text(std::span<const health::Event> events, const std::string& from, std::span<const std::string> to,
+                      double wall_s) {
+  constexpr std::size_t kSubject = 150;
+  const auto line = [](std::string_view text) { return plain_text(bounded(text), text.size()); };
+  const health::Event& first = events.front();
+  const std::time_t seconds = static_cast<std::time_t>(wall_s);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::string subject = fmt::format("[ms] {}: {}", kind_of(first).severity, plain_text(summary_of(first), kSubject));
+  std::ranges::replace_if(
+      subject, [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::string text = fmt::format(
+      "From: {}\r\nTo: {}\r\nSubject: {}{}\r\nDate: {:%a, %d %b %Y %H:%M:%S} +0000\r\nMIME-Version: 1.0\r\n"
+      "Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\nAuto-Submitted: "
+      "auto-generated\r\n",
+      from, fmt::join(to, ", "), subject, events.size() > 1 ? fmt::format(" (and {} more)", events.size() - 1) : "",
+      parts);
+  for (const health::Event& event : events) {
+    text += fmt::format("\r\n{}  {}: {}\r\n", rfc3339(event.wall_s), kind_of(event).severity, line(summary_of(event)));
+    if (!event.message.empty()) text += fmt::format("  {}\r\n", line(event.message));
+    if (const std::string_view remedy = remedy_of(event); !remedy.empty())
+      text += fmt::format("  What to do: {}\r\n", remedy);
+  }
+  return text;
 }
 
 std::string slack_body(std::span<const health::Event> events) {

@@ -1,5 +1,6 @@
-// Events as Alertmanager and Slack read them. Pure. The text of an event may quote what a user or a device wrote: it
-// goes through the JSON encoder and, for Slack, loses what could be read as a command.
+// Events as Alertmanager, Slack and people's mail read them. Pure. The text of an event may quote what a user or a
+// device wrote: it goes through the JSON encoder and, for Slack, loses what could be read as a command; in a mail a
+// text of several lines becomes one, so that none of it is a header.
 #pragma once
 
 #include <span>
@@ -18,6 +19,10 @@ struct Alert {
 std::string alertmanager_body(std::span<const Alert> alerts);
 // The body for an incoming webhook: one message, a line an event.
 std::string slack_body(std::span<const health::Event> events);
+
+// A mail, headers and text: the first event is its subject. A line of the text names what to do where that is known.
+std::string mail_text(std::span<const health::Event> events, const std::string& from, std::span<const std::string> to,
+                      double wall_s);
 
 // "2026-11-21T02:40:11.123Z"
 std::string rfc3339(double wall_s);

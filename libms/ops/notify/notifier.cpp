@@ -9,10 +9,11 @@ namespace {
 
 constexpr const char* kAlertmanager = "alertmanager";
 constexpr const char* kSlack = "slack";
+constexpr const char* kMail = "mail";
 constexpr const char* kRelay = "relay";
 constexpr double kLongestPause_s = 30;
-constexpr std::size_t kSlackLines = 20;  // events of one message
-constexpr std::size_t kReminders = 64;   // alerts of one request
+constexpr std::size_t kBatch = 20;      // events of one message
+constexpr std::size_t kReminders = 64;  // alerts of one request
 constexpr std::size_t kShownOfReply = 200;
 
 bool is_success(int status) { return status >= 200 && status < 300; }
@@ -53,7 +54,21 @@ Look Notifier::look(const SpooledEvents& events) {
   save_(outbox_);  // if it cannot be remembered, nothing is sent
   Look result;
   if (!config_.alertmanager.empty()) tell_alertmanager(events, result);
-  if (!config_.slack.empty()) tell_slack(events, result);
+  if (!config_.slack.empty()) {
+    const auto message = [&](std::span<const health::Event> some) -> HttpRequest {
+      return {.url = config_.slack, .body = slack_body(some)};
+    };
+    tell_batches(kSlack, message, events, result);
+  }
+  if (!config_.mail_to.empty()) {
+    const auto message = [&](std::span<const health::Event> some) -> HttpRequest {
+      return {.url = config_.mail_server,
+              .body = mail_text(some, config_.mail_from, config_.mail_to, clock_.wall_s()),
+              .mail_to = config_.mail_to,
+              .mail_from = config_.mail_from};
+    };
+    tell_batches(kMail, message, events, result);
+  }
   if (!config_.relay_to.empty()) tell_relay(events, result);
   return result;
 }
@@ -61,13 +76,16 @@ Look Notifier::look(const SpooledEvents& events) {
 bool Notifier::all_know(const std::string& name) const {
   return (config_.alertmanager.empty() || outbox_.is_sent(kAlertmanager, name)) &&
          (config_.slack.empty() || outbox_.is_sent(kSlack, name)) &&
+         (config_.mail_to.empty() || outbox_.is_sent(kMail, name)) &&
          (config_.relay_to.empty() || outbox_.is_sent(kRelay, name));
 }
 
-Notifier::Answer Notifier::send(const char* target, const std::string& url, const std::string& body) {
+Notifier::Answer Notifier::send(const char* target, HttpRequest request) {
+  request.proxy = config_.proxy;
+  request.timeout_s = config_.timeout_s;
   double pause_s = config_.backoff_s;
   for (std::int64_t attempt = 0;; ++attempt) {
-    const HttpReply reply = post_({.url = url, .body = body, .proxy = config_.proxy, .timeout_s = config_.timeout_s});
+    const HttpReply reply = post_(request);
     if (is_success(reply.status)) return Answer::taken;
     if (is_refusal(reply.status)) {
       log::warn("notify", "{} refuses a message: {}", target, problem_of(reply));
@@ -131,9 +149,10 @@ void Notifier::tell_alertmanager(const SpooledEvents& events, Look& look) {
   for (std::size_t i = 0; i < pending.size(); ++i) {
     const auto& [name, event] = pending[i];
     const std::vector<Alert> alerts = alerts_of(event);
-    const Answer answer = alerts.empty()
-                              ? Answer::taken
-                              : send(kAlertmanager, alerts_url(config_.alertmanager), alertmanager_body(alerts));
+    const Answer answer =
+        alerts.empty()
+            ? Answer::taken
+            : send(kAlertmanager, {.url = alerts_url(config_.alertmanager), .body = alertmanager_body(alerts)});
     if (answer == Answer::none) {
       look.num_waiting += pending.size() - i;
       return;
@@ -166,19 +185,21 @@ void Notifier::remind_alertmanager() {
   for (std::size_t begin = 0; begin < due.size(); begin += kReminders) {
     const std::size_t count = std::min(kReminders, due.size() - begin);
     const std::span<const Alert> some(due.data() + begin, count);
-    if (send(kAlertmanager, alerts_url(config_.alertmanager), alertmanager_body(some)) != Answer::taken) return;
+    if (send(kAlertmanager, {.url = alerts_url(config_.alertmanager), .body = alertmanager_body(some)}) !=
+        Answer::taken)
+      return;
     for (std::size_t i = begin; i < begin + count; ++i) of[i]->sent_wall_s = now;
     save_(outbox_);
   }
 }
 
-void Notifier::tell_slack(const SpooledEvents& events, Look& look) {
-  const SpooledEvents pending = unsent(kSlack, events, look);
-  for (std::size_t begin = 0; begin < pending.size(); begin += kSlackLines) {
-    const std::size_t end = std::min(pending.size(), begin + kSlackLines);
-    std::vector<health::Event> lines;
-    for (std::size_t i = begin; i < end; ++i) lines.push_back(pending[i].second);
-    const Answer answer = send(kSlack, config_.slack, slack_body(lines));
+void Notifier::tell_batches(const char* target, const Message& message, const SpooledEvents& events, Look& look) {
+  const SpooledEvents pending = unsent(target, events, look);
+  for (std::size_t begin = 0; begin < pending.size(); begin += kBatch) {
+    const std::size_t end = std::min(pending.size(), begin + kBatch);
+    std::vector<health::Event> some;
+    for (std::size_t i = begin; i < end; ++i) some.push_back(pending[i].second);
+    const Answer answer = send(target, message(some));
     if (answer == Answer::none) {
       look.num_waiting += pending.size() - begin;
       return;
@@ -187,7 +208,7 @@ void Notifier::tell_slack(const SpooledEvents& events, Look& look) {
       look.num_waiting += end - begin;
       continue;
     }
-    for (std::size_t i = begin; i < end; ++i) mark(kSlack, pending[i].first, look);
+    for (std::size_t i = begin; i < end; ++i) mark(target, pending[i].first, look);
     save_(outbox_);
   }
 }

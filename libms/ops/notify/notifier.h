@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,11 +49,12 @@ class Notifier {
  private:
   enum class Answer { taken, refused, none };
 
-  Answer send(const char* target, const std::string& url, const std::string& body);
+  Answer send(const char* target, HttpRequest request);
   // Returns the events that were not sent to the target; events that are too old count as sent.
   SpooledEvents unsent(const char* target, const SpooledEvents& events, Look& look);
   void tell_alertmanager(const SpooledEvents& events, Look& look);
-  void tell_slack(const SpooledEvents& events, Look& look);
+  using Message = std::function<HttpRequest(std::span<const health::Event>)>;
+  void tell_batches(const char* target, const Message& message, const SpooledEvents& events, Look& look);
   void tell_relay(const SpooledEvents& events, Look& look);
   void remind_alertmanager();
   // Returns an event's alerts for Alertmanager: it raises one, ends others, or both.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/man.h"
+#include "base/text.h"
 #include "notify/notify.h"
 
 namespace ms::notify {
@@ -22,13 +23,18 @@ constexpr Field<NotifyConfig> kFields[] = {
     {"slack", &NotifyConfig::slack,
      "URL of an incoming webhook of Slack. Empty: none. The URL is a secret: make the file readable only by the "
      "notifier's user."},
+    {"mail_server", &NotifyConfig::mail_server,
+     "URL of the site's mail server, as in smtp://mail:25 or, encrypted, smtps://mail:465. It must take mail of this "
+     "host without a password. Empty: none."},
+    {"mail_to", &NotifyConfig::mail_to, "Addresses that receive mail, as in [\"ops@site.example\"]."},
+    {"mail_from", &NotifyConfig::mail_from, "Address of the sender of mail."},
     {"relay_to", &NotifyConfig::relay_to,
-     "Directory shared by all nodes, for nodes without a connection to Alertmanager or Slack. Events are written to a "
+     "Directory shared by all nodes, for nodes without a connection to a destination. Events are written to a "
      "subdirectory named after the node, and the notifier with this directory as relay_from sends them. The directory "
      "must belong to the notifier's user, with the same user ID on all nodes. Empty: none."},
     {"relay_from", &NotifyConfig::relay_from,
-     "The relay_to directory of the nodes; set it on one login node. Events in it are sent to alertmanager and slack, "
-     "and removed when both have received them. Empty: none."},
+     "The relay_to directory of the nodes; set it on one login node. Events in it are sent to alertmanager, slack and "
+     "mail_to, and removed when all have received them. Empty: none."},
     {"proxy", &NotifyConfig::proxy,
      "HTTP proxy, as in http://proxy:3128. Empty: none. Proxy variables of the environment are ignored."},
     {"timeout", &NotifyConfig::timeout_s, "Timeout of one request.", Unit::seconds, 0.1, 60},
@@ -52,24 +58,53 @@ constexpr Field<NotifyConfig> kFields[] = {
      Unit::seconds, 60, 365 * kDay_s},
 };
 
-bool is_http_url(const std::string& url) {
-  const std::size_t host = url.starts_with("http://") ? 7 : url.starts_with("https://") ? 8 : 0;
-  return host > 0 && url.size() > host && url.size() <= 2048 && url[host] != '/' &&
-         std::all_of(url.begin(), url.end(), [](char c) { return c > ' ' && c <= '~'; });
+bool is_plain(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+bool is_url(const std::string& url, const std::string& scheme) {
+  const std::size_t host = url.starts_with(scheme + "://")    ? scheme.size() + 3
+                           : url.starts_with(scheme + "s://") ? scheme.size() + 4
+                                                              : 0;
+  return host > 0 && url.size() > host && url.size() <= 2048 && url[host] != '/' && is_plain(url);
+}
+
+bool is_address(const std::string& text) {
+  const std::size_t at = text.find('@');
+  return at != std::string::npos && at > 0 && at + 1 < text.size() && text.find('@', at + 1) == std::string::npos &&
+         text.size() <= 254 && is_plain(text) && text.find_first_of("<>,;:\"\\") == std::string::npos;
+}
+
+void validate_mail(const NotifyConfig& config, ConfigSchema& schema) {
+  constexpr std::size_t kMostRecipients = 50;
+  if (!config.mail_server.empty() && !is_url(config.mail_server, "smtp"))
+    schema.add_problem("notify.mail_server", "notify.mail_server: must be a URL that begins with smtp:// or smtps://");
+  if (config.mail_server.empty() != config.mail_to.empty())
+    schema.add_problem("notify.mail_to", "set both notify.mail_server and notify.mail_to, or neither");
+  if (config.mail_to.size() > kMostRecipients)
+    schema.add_problem("notify.mail_to", fmt::format("notify.mail_to: at most {} addresses", kMostRecipients));
+  std::vector<std::string> addresses = config.mail_to;
+  addresses.push_back(config.mail_from);
+  for (const std::string& address : addresses) {
+    if (is_address(address)) continue;
+    schema.add_problem(address == config.mail_from ? "notify.mail_from" : "notify.mail_to",
+                       fmt::format("'{}' is not a mail address like ops@site.example", plain_text(address, 80)));
+  }
 }
 
 void validate(const NotifyConfig& config, ConfigSchema& schema) {
   const auto url = [&](std::string_view key, const std::string& value) {
-    if (!value.empty() && !is_http_url(value)) {
+    if (!value.empty() && !is_url(value, "http")) {
       schema.add_problem(key, fmt::format("{}: must be a URL that begins with http:// or https://", key));
     }
   };
   url("notify.alertmanager", config.alertmanager);
   url("notify.slack", config.slack);
   url("notify.proxy", config.proxy);
-  if (config.alertmanager.empty() && config.slack.empty() && config.relay_to.empty()) {
+  validate_mail(config, schema);
+  if (config.alertmanager.empty() && config.slack.empty() && config.mail_to.empty() && config.relay_to.empty()) {
     schema.add_problem("notify.alertmanager",
-                       "no destination: set notify.alertmanager, notify.slack or notify.relay_to");
+                       "no destination: set notify.alertmanager, notify.slack, notify.mail_to or notify.relay_to");
   }
   if (!config.relay_from.empty() && !config.relay_to.empty()) {
     schema.add_problem("notify.relay_from",
@@ -122,19 +157,19 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
       {.name = "ms-notify.toml",
        .summary = "destinations of the notifications of ms-diag notify",
        .description = "ms-diag, as root, writes its decisions about a node as events to a spool. ms-diag notify runs "
-                      "on the same node as an unprivileged user and sends them to Prometheus Alertmanager, to Slack, "
-                      "or to both. Events that cannot be sent remain in the spool, which keeps the newest 1000, and "
+                      "on the same node as an unprivileged user and sends them to Prometheus Alertmanager, to Slack "
+                      "and by mail. Events that cannot be sent remain in the spool, which keeps the newest 1000, and "
                       "are retried at the next poll. Each destination receives an event once.\n\n"
                       "Alerts have the labels alertname, code, node, severity and, if there was a job, job. The alert "
                       "of a drain is resolved when ms-diag undrains the node.\n\n"
-                      "If compute nodes cannot reach Alertmanager or Slack, set relay_to on them: their notifiers then "
+                      "If compute nodes cannot reach Alertmanager, Slack or a mail server, set relay_to on them: their "
+                      "notifiers then "
                       "write events to a directory that all nodes share. On a login node, the same service sends them "
                       "if its file sets relay_from. The directory must not be below /home, which is "
                       "hidden from the service. Installing the package creates its user, ms-notify, with any free user "
                       "ID. To get the same ID on all nodes, create the user before you install the package.\n\n"
-                      "For mail, give Alertmanager a receiver with email_configs.\n\n"
-                      "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunFailed and "
-                      "MsRunEnded. spool and state are then in the run directory.\n\n"
+                      "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunSlow, "
+                      "MsRunFailed and MsRunEnded. spool and state are then in the run directory.\n\n"
                       "ms-diag --sample-notify prints a file with every key commented out.",
        .see_also = {"ms-diag(1)", "ms-diag.toml(5)"}},
       schema.reference());

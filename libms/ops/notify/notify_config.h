@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 
@@ -13,9 +14,12 @@ struct NotifyConfig {
   std::string state = "/var/lib/ms-notify";
   std::string alertmanager;  // empty: none
   std::string slack;         // empty: none
-  std::string relay_to;      // empty: none
-  std::string relay_from;    // empty: none
-  std::string proxy;         // empty: none, whatever the environment says
+  std::string mail_server;   // empty: none
+  std::vector<std::string> mail_to;
+  std::string mail_from = "ms-notify@localhost";
+  std::string relay_to;    // empty: none
+  std::string relay_from;  // empty: none
+  std::string proxy;       // empty: none, whatever the environment says
   double timeout_s = 10;
   std::int64_t retries = 3;
   double backoff_s = 2;

@@ -157,6 +157,7 @@ TEST_P(Kernels, Pointwise) {
   for (const Type to : {Type::f32, Type::bf16, Type::f64}) convert(kStream, result(kRows, cols(), to), operand());
   const std::int64_t head = aligned() ? 64 : 6, width = 2 * head;
   rotary(kStream, operand(kRows, width), operand(7, head, Type::f32), 7, head, false);
+  rotary(kStream, operand(kRows, width), operand(7, aligned() ? 48 : 4, Type::f32), 7, head, true);
   expect_clean();
 }
 TEST_P(Kernels, Embedding) {

@@ -87,6 +87,31 @@ TEST_F(NotifierTest, ADrainIsTold) {
                                  rfc3339(clock_.wall_s()) + "]");
 }
 
+TEST_F(NotifierTest, AMailSaysWhatHappenedAndWhatToDo) {
+  config_.alertmanager.clear(), config_.slack.clear();
+  config_.mail_server = "smtp://mail:25";
+  config_.mail_to = {"ops@site.example", "night@site.example"};
+  health::Event failed = event("run-failed", "");
+  failed.code = "code 93";
+  failed.message = "rank 1: ValueError\r\nBcc: everybody@site.example\r\n\r\n.\r\n";
+  const Look result = look({{"1", event("drain", "node02")}, {"2", failed}});
+  EXPECT_EQ(result.num_sent, 2U);
+  ASSERT_EQ(requests_.size(), 1U) << "one mail for both";
+  EXPECT_EQ(requests_[0].url, "smtp://mail:25");
+  EXPECT_EQ(requests_[0].mail_to, config_.mail_to);
+  const std::string& text = requests_[0].body;
+  const std::size_t head = text.find("\r\n\r\n");
+  ASSERT_NE(head, std::string::npos);
+  const std::string headers = text.substr(0, head);
+  EXPECT_THAT(headers, HasSubstr("To: ops@site.example, night@site.example\r\n"));
+  EXPECT_THAT(headers, HasSubstr("Subject: [ms] critical: node02 was drained: gpu.ecc (job 123) (and 1 more)\r\n"));
+  EXPECT_THAT(text, HasSubstr("gpu 3: 4 uncorrectable errors"));
+  EXPECT_THAT(text, HasSubstr("What to do: "));
+  EXPECT_THAT(text, Not(HasSubstr("\r\nBcc:"))) << "what a rank said makes no header";
+  EXPECT_THAT(text, Not(HasSubstr("\r\n.\r\n")));
+  EXPECT_EQ(look({{"1", event("drain", "node02")}, {"2", failed}}).num_sent, 0U);
+}
+
 TEST_F(NotifierTest, NobodyIsToldTwice) {
   const SpooledEvents events{{"1", event("drain", "node02")}};
   look(events);
