@@ -99,6 +99,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, "Slurm"},
     {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, "Slurm"},
     {"launch failed", kLaunchFailed, Blame::slurm, Says::trouble, "Slurm"},
+    {"Task launch for StepId", kLaunchFailed, Blame::slurm, Says::trouble, "Slurm"},
     // The words of ranks that still run when another one ended or hangs.
     {"Watchdog caught collective operation timeout", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
     {"Some NCCL operations have failed or timed out", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},

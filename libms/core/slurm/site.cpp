@@ -151,6 +151,11 @@ void check_plugin(const SiteFacts& facts, Problems& problems) {
         "it is 'required': when Slurm cannot load it, after an update for example, every job fails",
         fmt::format("write 'optional {} ...' in plugstack.conf: it works as optional", path));
   }
+  if (has_plugin && facts.is_slurmd_older) {
+    add(problems, "restart", Severity::critical, path,
+        "slurmd of this node began before plugstack.conf was changed, and does not run the plugin before jobs",
+        "restart slurmd on every node, and slurmctld: systemctl restart slurmd");
+  }
   if (has_plugin && has_prolog) {
     add(problems, "twice", Severity::warning, "Prolog", "the plugin and Prolog= both check every node before every job",
         "take ms-prolog out of Prolog= in slurm.conf, or the plugin out of plugstack.conf");
@@ -177,7 +182,8 @@ void check_policy(const SiteFacts& facts, Problems& problems) {
   if (facts.policy_problem.empty()) return;
   add(problems, "policy", Severity::critical, facts.policy,
       facts.policy_problem + ": jobs start without a check, even with --ms-preflight=require",
-      fmt::format("on every node, as root: ms-diag --sample-policy >{}", facts.policy));
+      facts.has_policy ? "mend this file on every node, as root; its settings need not change"
+                       : fmt::format("on every node, as root: ms-diag --sample-policy >{}", facts.policy));
 }
 
 void check_flags(const SiteFacts& facts, Problems& problems) {

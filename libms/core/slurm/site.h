@@ -22,6 +22,8 @@ struct SiteFacts {
   bool has_program = true;          // what the plugin's program= names is there
   std::string policy = {};          // the file that a prolog reads
   std::string policy_problem = {};  // why a prolog does not take it; empty: it does
+  bool has_policy = false;          // the file is there
+  bool is_slurmd_older = false;     // this node's slurmd began before plugstack.conf was changed, which it reads once
   std::string ms_version = {};      // of this program
   bool has_health_program = true;   // what HealthCheckProgram names can be run
   std::string own_plugin = {};  // the ms_spank.so that is installed beside this program; empty: none, or not looked for

@@ -204,7 +204,7 @@ Command run_command() {
             "0"},
            {"hang-timeout", "TIME",
             "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent step "
-            "plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step. See ms-driver(1). "
+            "plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step; see HEARTBEATS. "
             "Without heartbeats, TIME without output is a hang.",
             "10m"},
            {"node-timeout", "TIME",
@@ -213,7 +213,10 @@ Command run_command() {
             "long only with run.least_timeout = TIME.",
             "60s"},
            {"max-attempts", "N", "Stop after N attempts.", "100"},
-           {"max-idle", "N", "Stop after N consecutive attempts without progress.", "3"},
+           {"max-idle", "N",
+            "Stop after N consecutive attempts without progress: without a step beyond the best one. Of a command "
+            "without heartbeats no step is known, and an attempt of 10 minutes or more counts as progress.",
+            "3"},
            {"max-same-error", "N",
             "Stop after the same error of the program ended N consecutive attempts, even with progress. Without "
             "progress, two are enough.",
@@ -293,14 +296,15 @@ Command readmit_command() {
           }};
 }
 Command give_back_command() {
-  return {
-      .name = "give-back",
-      .summary = "save a checkpoint, release nodes from the job, and continue without them",
-      .positionals = {{"NODES", "Hostlist of the nodes to release. The node of the batch script cannot be released."}},
-      .options = {kRunDir},
-      .run = [](const Args& args) {
-        return ask(args, Json{{"ask", "give-back"}, {"nodes", args.get("NODES")}});
-      }};
+  return {.name = "give-back",
+          .summary = "save a checkpoint, release nodes from the job, and continue without them",
+          .positionals = {{"NODES",
+                           "Hostlist of the nodes to release. The node of the batch script cannot be released. Of a "
+                           "run with one size only nodes that do not work can: spares, and those left out."}},
+          .options = {kRunDir},
+          .run = [](const Args& args) {
+            return ask(args, Json{{"ask", "give-back"}, {"nodes", args.get("NODES")}});
+          }};
 }
 Command resize_command() {
   return {.name = "resize",

@@ -244,6 +244,9 @@ void Driver::finish_attempt(double now_s) {
                            .asked_to_stop = asked_to_stop_,
                            .trained = entry().first_step_s != 0,
                            .nodes = attempt_->nodes,
+                           .tasks_per_node = has_blocks_of_tasks(options_.launch, std::getenv("SLURM_DISTRIBUTION"))
+                                                 ? options_.launch.tasks_per_node
+                                                 : 0,
                            .lost = {},
                            .died_on = attempt_->watcher->first_dead(),
                            .tasks = std::move(attempt_->tasks),

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "base/json.h"
 #include "driver/ledger.h"
@@ -246,7 +247,10 @@ std::optional<Judgement> judge_run_verdict(const AttemptEvidence& e) {
 
 std::optional<Judgement> judge_request(const AttemptEvidence& e) {
   if (!e.asked_to_stop || e.verdict) return std::nullopt;
-  return judged(Next::stop, "stopped", e.exit_status.value_or(143), "stopped on request");
+  // A command that does not know the signal which asks it to save has died of it.
+  const int status = e.exit_status.value_or(128 + SIGTERM);
+  return judged(Next::stop, "stopped", status == 128 + SIGUSR2 ? code_of(ExitCode::stopped) : status,
+                "stopped on request");
 }
 
 // srun says that it could not start tasks, and may return 0 all the same.
@@ -254,6 +258,28 @@ bool was_not_started(const AttemptEvidence& e) {
   return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
     return line.known->cause == slurm::kLaunchFailed && line.rank < 0 && !line.outlived;
   });
+}
+
+// Returns the node on which srun did not start tasks, by the node or the task that each of its lines names; empty: no
+// line does, or it is more than one of the nodes, or the only one.
+std::string node_without_start(const AttemptEvidence& e) {
+  static const std::regex kNode("failed on node ([A-Za-z0-9._-]+)"), kTask("task ([0-9]{1,7}) launch failed");
+  std::string found;
+  for (const SaidLine& line : e.lines) {
+    if (line.known->cause != slurm::kLaunchFailed || line.rank >= 0) continue;
+    std::smatch match;
+    std::string node;
+    if (std::regex_search(line.text, match, kNode)) {
+      node = match[1];
+    } else if (e.tasks_per_node > 0 && std::regex_search(line.text, match, kTask)) {
+      const auto at = static_cast<std::size_t>(std::stoi(match[1]) / e.tasks_per_node);
+      if (at < e.nodes.size()) node = e.nodes[at];
+    }
+    if (node.empty() || (!found.empty() && node != found)) return {};
+    found = node;
+  }
+  const bool is_one_of_several = e.nodes.size() > 1 && std::ranges::find(e.nodes, found) != e.nodes.end();
+  return is_one_of_several ? found : std::string();
 }
 
 // Whatever it printed on the way.
@@ -321,6 +347,8 @@ Judgement judge_exit(const AttemptEvidence& e) {
   }
   if (const SaidLine* line = decisive_line(e)) {
     add_line(e, *line, j);
+    if (const std::string node = node_without_start(e); j.cause == slurm::kLaunchFailed && !node.empty())
+      j.suspects = {node};
   } else if (const std::string_view word = e.first_exit ? word_of_crash(e.first_exit->code) : ""; !word.empty()) {
     j.why = j.error = word;
     j.said_on = j.suspects;

@@ -65,6 +65,7 @@ struct AttemptEvidence {
   bool asked_to_stop = false;
   bool trained = false;  // steps were done
   std::vector<std::string> nodes;
+  int tasks_per_node = 0;            // in blocks, in the order of the nodes; 0: where a task runs is not known
   std::vector<std::string> lost;     // that left the allocation, or do not answer
   std::vector<std::string> died_on;  // where ranks died
   std::vector<NodeTask> tasks;       // when it hung

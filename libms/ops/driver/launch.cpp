@@ -42,6 +42,14 @@ bool ends_with_bad_task(const LaunchSpec& spec) {
   });
 }
 
+bool has_blocks_of_tasks(const LaunchSpec& spec, const char* distribution) {
+  if (spec.tasks_per_node == 1) return true;
+  if (distribution != nullptr && !std::string_view(distribution).starts_with("block")) return false;
+  return std::ranges::none_of(spec.srun_options, [](const std::string& option) {
+    return option.starts_with("--distribution") || option.starts_with("-m");
+  });
+}
+
 int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node) {
   for (const char* text : {ntasks_per_node, tasks_per_node}) {
     int number = 0;

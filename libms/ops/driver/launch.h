@@ -19,6 +19,9 @@ bool is_ms_train(const std::vector<std::string>& command);
 std::vector<std::string> srun_command(const LaunchSpec& spec, const std::vector<std::string>& nodes);
 // Whether the tasks are to be ended after a bad one: no option of the user's says what srun does then.
 bool ends_with_bad_task(const LaunchSpec& spec);
+// Whether tasks lie in blocks, in the order of the nodes: no option of the user's says otherwise. `distribution`: of
+// the environment (SLURM_DISTRIBUTION), may be null.
+bool has_blocks_of_tasks(const LaunchSpec& spec, const char* distribution);
 // The first number of "2(x4)" or "3,2(x2)": tasks per node as Slurm says it. 1 where it says nothing.
 int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node);
 

@@ -88,7 +88,8 @@ int Ledger::idle_attempts() const {
   std::int64_t best = -1;
   for (const AttemptEntry& attempt : attempts) {
     if (waits_for_others(attempt) && attempt.to_step <= best) continue;
-    idle = attempt.to_step > best ? 0 : idle + 1;
+    const bool is_long = best < 0 && attempt.to_step < 0 && attempt.ended_s - attempt.began_s >= kWorksUnheard_s;
+    idle = attempt.to_step > best || is_long ? 0 : idle + 1;
     best = std::max(best, attempt.to_step);
   }
   return idle;

@@ -61,6 +61,8 @@ struct Note {
 
 struct Ledger {
   static constexpr std::size_t kMostNotes = 100;
+  // An attempt of a command that tells no steps has made progress if it lasted so long.
+  static constexpr double kWorksUnheard_s = 600;
   std::vector<std::string> command;
   double began_s = 0;
   std::vector<AttemptEntry> attempts;

@@ -29,6 +29,7 @@ Nodes::Nodes(const DriverOptions& options, const std::string& dir, Agents& agent
       pool_(options.nodes, options.kept_for_last, options.segments),
       suspects_(options.diag, dir),
       network_(options.netcheck, dir) {
+  for (const auto& [node, strikes] : ledger.strikes) pool_.remember(node, strikes);
   for (const auto& [node, why] : ledger.excluded) pool_.exclude(node, why);
 }
 

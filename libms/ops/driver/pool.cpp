@@ -107,6 +107,9 @@ void Pool::strike(const std::string& name, NodeRole role, const std::string& why
   node->second.why = why;
   ++node->second.strikes;
 }
+void Pool::remember(const std::string& node, int strikes) {
+  if (const auto found = nodes_.find(node); found != nodes_.end()) found->second.strikes = strikes;
+}
 void Pool::exclude(const std::string& node, const std::string& why) { strike(node, NodeRole::excluded, why); }
 void Pool::lose(const std::string& node, const std::string& why) { strike(node, NodeRole::lost, why); }
 void Pool::bar(const std::string& node, const std::string& why) { strike(node, NodeRole::unusable, why); }

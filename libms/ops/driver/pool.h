@@ -56,6 +56,7 @@ class Pool {
   // From now on these are chosen after all others, unless they work: it is not known whether they are there.
   void doubt(std::set<std::string> nodes) { doubted_ = std::move(nodes); }
 
+  void remember(const std::string& node, int strikes);  // of an earlier start of the job
   void exclude(const std::string& node, const std::string& why);
   void lose(const std::string& node, const std::string& why);     // a strike
   void suspect(const std::string& node, const std::string& why);  // a strike

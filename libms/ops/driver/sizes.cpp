@@ -108,10 +108,10 @@ Sizes::Answer Sizes::resize(std::size_t nodes, std::size_t usable, std::size_t w
 }
 
 Sizes::Answer Sizes::give_back(const std::vector<std::string>& nodes, Pool& pool, std::vector<std::string>& taken) {
-  if (!is_elastic()) return {kOneSize};
   std::vector<std::string> new_ones;
   for (const std::string& node : nodes) {
     if (!pool.nodes().contains(node)) return {fmt::format("{} is not a node of this job", plain_text(node, 80))};
+    if (!is_elastic() && pool.nodes().at(node).role == NodeRole::works) return {kOneSize};
     // Slurm cannot take the node of the batch script out of a job.
     if (node == options_.nodes.front()) return {fmt::format("{} runs the driver", node)};
     if (!given_back_.contains(node)) new_ones.push_back(node);
@@ -119,8 +119,8 @@ Sizes::Answer Sizes::give_back(const std::vector<std::string>& nodes, Pool& pool
   if (new_ones.empty()) return {"they were asked back before"};
   const auto usable = static_cast<std::size_t>(std::ranges::count_if(
       new_ones, [&](const std::string& node) { return pool.nodes().at(node).role <= NodeRole::suspect; }));
-  const std::optional<RunFit> found = fit(pool.usable() - usable);
-  if (!found || found->nodes < options_.least_nodes)
+  const std::optional<RunFit> found = is_elastic() ? fit(pool.usable() - usable) : std::nullopt;
+  if (is_elastic() && (!found || found->nodes < options_.least_nodes))
     return {fmt::format("no run fits the {} that would be left", plural(pool.usable() - usable, "node"))};
   Answer answer;
   for (const std::string& node : new_ones) {

@@ -25,6 +25,8 @@ constexpr Kind kKinds[] = {
     {"drain", "MsDiagDrained", "critical", "was drained:"},
     {"would-drain", "MsDiagWouldDrain", "warning", "would have been drained:"},
     {"withdrawn", "MsDiagWithdrawn", "warning", "was not kept drained, too many nodes are:"},
+    {"bundled", "MsDiagNeedsPerson", "critical", "stays drained, no remedy helped:",
+     "the bundle has the evidence for the vendor's ticket; once mended, ms-diag undrain --verified returns the node"},
     {"undrain", "MsDiagUndrained", "info", "was put back into service after"},
     {"strike", "MsDiagStrike", "warning", "failed again:"},
     {"no-policy", "MsDiagNoPolicy", "critical", "checks nothing, jobs start unchecked:"},

@@ -153,26 +153,31 @@ std::string notify_text(std::string (*form)(const man::ConfigPage&, std::span<co
   NotifyConfig config;
   ConfigSchema schema;
   bind(schema, config);
-  return form(
-      {.name = "ms-notify.toml",
-       .summary = "destinations of the notifications of ms-diag notify",
-       .description = "ms-diag, as root, writes its decisions about a node as events to a spool. ms-diag notify runs "
-                      "on the same node as an unprivileged user and sends them to Prometheus Alertmanager, to Slack "
-                      "and by mail. Events that cannot be sent remain in the spool, which keeps the newest 1000, and "
-                      "are retried at the next poll. Each destination receives an event once.\n\n"
-                      "Alerts have the labels alertname, code, node, severity and, if there was a job, job. The alert "
-                      "of a drain is resolved when ms-diag undrains the node.\n\n"
-                      "If compute nodes cannot reach Alertmanager, Slack or a mail server, set relay_to on them: their "
-                      "notifiers then "
-                      "write events to a directory that all nodes share. On a login node, the same service sends them "
-                      "if its file sets relay_from. The directory must not be below /home, which is "
-                      "hidden from the service. Installing the package creates its user, ms-notify, with any free user "
-                      "ID. To get the same ID on all nodes, create the user before you install the package.\n\n"
-                      "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunSlow, "
-                      "MsRunFailed and MsRunEnded. spool and state are then in the run directory.\n\n"
-                      "ms-diag --sample-notify prints a file with every key commented out.",
-       .see_also = {"ms-diag(1)", "ms-diag.toml(5)"}},
-      schema.reference());
+  return form({.name = "ms-notify.toml",
+               .summary = "destinations of the notifications of ms-diag notify",
+               .description =
+                   "ms-diag, as root, writes its decisions about a node as events to a spool. ms-diag notify runs "
+                   "on the same node as an unprivileged user and sends them to Prometheus Alertmanager, to Slack "
+                   "and by mail. Events that cannot be sent remain in the spool, which keeps the newest 1000, and "
+                   "are retried at the next poll. Each destination receives an event once.\n\n"
+                   "Events are the decisions of the toolkit: drains and undrains by the checks and by ms-diag repair "
+                   "(which writes them on the head node, and one for a node that waits for a person), and those of "
+                   "a run. A node that stops responding outside a run, and what administrators do themselves, are "
+                   "not among them: watch Slurm for those.\n\n"
+                   "Alerts have the labels alertname, code, node, severity and, if there was a job, job. The alert "
+                   "of a drain is resolved when ms-diag undrains the node.\n\n"
+                   "If compute nodes cannot reach Alertmanager, Slack or a mail server, set relay_to on them: their "
+                   "notifiers then "
+                   "write events to a directory that all nodes share. On a login node, the same service sends them "
+                   "if its file sets relay_from. The directory must not be below /home, which is "
+                   "hidden from the service. Installing the package creates its user, ms-notify, with any free user "
+                   "ID. To get the same ID on all nodes, create the user before you install the package.\n\n"
+                   "The command refuses to run as root, and so does ms-driver run --notify.\n\n"
+                   "With --run, the events are those of a run of ms-driver: MsRunInterrupted, MsRunSlow, "
+                   "MsRunFailed and MsRunEnded. spool and state are then in the run directory.\n\n"
+                   "ms-diag --sample-notify prints a file with every key commented out.",
+               .see_also = {"ms-diag(1)", "ms-diag.toml(5)"}},
+              schema.reference());
 }
 
 }  // namespace

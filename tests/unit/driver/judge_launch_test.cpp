@@ -1,5 +1,6 @@
 // Tasks that srun did not start.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "driver/judge.h"
 
@@ -25,6 +26,49 @@ TEST(JudgeLaunch, TasksThatSrunDidNotStartAreNotDone) {
   EXPECT_TRUE(failed.suspects.empty());
   evidence.trained = true;
   EXPECT_EQ(judge(evidence).next, Next::done);
+}
+
+// The task or the node that srun names, if all its lines name the same one of several.
+TEST(JudgeLaunch, TheNodeThatDoesNotStartTasksIsLookedAt) {
+  AttemptEvidence evidence;
+  evidence.exit_status = 1;
+  evidence.nodes = {"n1", "n2", "n3"};
+  evidence.tasks_per_node = 2;
+  const auto suspects = [&](const std::vector<std::string>& lines) {
+    evidence.lines.clear();
+    for (const std::string& line : lines) {
+      const std::string text = "srun: error: " + line;
+      evidence.lines.push_back({.known = known_line(text), .node = "", .rank = -1, .text = text});
+    }
+    const Judgement judgement = judge(evidence);
+    EXPECT_EQ(judgement.cause, "slurm_launch");
+    EXPECT_EQ(judgement.next, Next::again);
+    EXPECT_FALSE(judgement.accuses || judgement.certain);
+    return judgement.suspects;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(suspects({"task 4 launch failed: Unspecified error"}), Names{"n3"});
+  EXPECT_EQ(suspects({"task 4 launch failed: Unspecified error", "task 5 launch failed: Unspecified error"}),
+            Names{"n3"});
+  EXPECT_EQ(suspects({"Task launch for StepId=14.4 failed on node n2: Communication connection failure"}), Names{"n2"});
+  EXPECT_EQ(suspects({"task 1 launch failed: x", "task 2 launch failed: x"}), Names{}) << "two nodes";
+  EXPECT_EQ(suspects({"task 600 launch failed: x"}), Names{});
+  EXPECT_EQ(suspects({"Task launch for StepId=14.4 failed on node other: x"}), Names{});
+  evidence.tasks_per_node = 0;
+  EXPECT_EQ(suspects({"task 4 launch failed: Unspecified error"}), Names{}) << "where it runs is not known";
+  evidence.tasks_per_node = 2;
+  evidence.nodes = {"n3"};
+  EXPECT_EQ(suspects({"task 1 launch failed: x"}), Names{}) << "the only node";
+}
+
+TEST(JudgeLaunch, ACommandThatDiesOfTheSignalToSaveIsStopped) {
+  AttemptEvidence evidence;
+  evidence.asked_to_stop = true;
+  evidence.nodes = {"n1"};
+  evidence.exit_status = 128 + SIGUSR2;
+  EXPECT_EQ(judge(evidence).code, static_cast<int>(ExitCode::stopped));
+  evidence.exit_status = 3;
+  EXPECT_EQ(judge(evidence).code, 3);
 }
 
 }  // namespace

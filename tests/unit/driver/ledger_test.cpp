@@ -29,6 +29,17 @@ AttemptEntry attempt(std::int64_t from, std::int64_t to, double began_s, double 
   return entry;
 }
 
+TEST(Ledger, LongAttemptsOfACommandWithoutHeartbeatsAreProgress) {
+  Ledger ledger;
+  ledger.attempts = {attempt(-1, -1, 0, 0, 20), attempt(-1, -1, 20, 0, 40)};
+  EXPECT_EQ(ledger.idle_attempts(), 2);
+  ledger.attempts.push_back(attempt(-1, -1, 40, 0, 40 + 1.5 * Ledger::kWorksUnheard_s));
+  EXPECT_EQ(ledger.idle_attempts(), 0);
+  ledger.attempts.push_back(attempt(0, 5, 2000, 2010, 2020));
+  ledger.attempts.push_back(attempt(-1, -1, 2020, 0, 2020 + 1.5 * Ledger::kWorksUnheard_s));
+  EXPECT_EQ(ledger.idle_attempts(), 1) << "this command tells its steps";
+}
+
 TEST(Ledger, SaysWhichShareOfTheTimeWasOfUse) {
   Ledger ledger;
   ledger.began_s = 1000;
@@ -162,6 +173,14 @@ TEST(Pool, NodesThatSlurmKeepsForLastAreTheSpares) {
   EXPECT_THAT(pool.with(NodeRole::spare), ElementsAre("n3"));
   pool.exclude("n4", "ecc");
   EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n3")) << "whoever works keeps its place";
+}
+
+TEST(Pool, NodesWithStrikesOfAnEarlierStartWorkLast) {
+  Pool pool({"n1", "n2", "n3"});
+  pool.remember("n1", 1);
+  pool.remember("elsewhere", 1);
+  EXPECT_THAT(*pool.choose(2, 2), ElementsAre("n2", "n3"));
+  EXPECT_THAT(*pool.choose(3, 3), ElementsAre("n1", "n2", "n3"));
 }
 
 // Two racks of four, of which segments of three work, so that each has a spare, and a node that is in none.

@@ -157,6 +157,7 @@ TEST(DrainStepRules, ReasonsAreNeverReplaced) {
       {"down", {"DOWN"}, "Not responding", DrainStep::somebody_elses, false},
       {"back in service, on a Slurm that leaves reasons", {"IDLE"}, "disk is new", DrainStep::drain, false, 24},
       {"it answers again", {"MIXED"}, "Not responding", DrainStep::drain, false, 24},
+      {"it answers again", {"IDLE"}, "Not responding", DrainStep::drain, false},
       {"drained by somebody, there", {"IDLE", "DRAIN"}, "rack is moved", DrainStep::somebody_elses, false, 24},
       {"down, there", {"DOWN"}, "Not responding", DrainStep::somebody_elses, false, 24},
       {"failing, there", {"ALLOCATED", "FAIL"}, "fan", DrainStep::somebody_elses, false, 24},

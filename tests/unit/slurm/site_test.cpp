@@ -169,6 +169,19 @@ TEST(Site, WithoutAPolicyNothingIsCheckedAndThatIsNotReady) {
   facts.policy_problem = "it is not there";
   EXPECT_EQ(problems(facts), "critical site.policy /etc/ms/ms-diag.toml");
   EXPECT_NE(site_fix_text(facts).find("--sample-policy >/etc/ms/ms-diag.toml"), std::string::npos);
+  facts.policy_problem = "others may write it";
+  facts.has_policy = true;
+  EXPECT_EQ(problems(facts), "critical site.policy /etc/ms/ms-diag.toml");
+  for (const Finding& finding : site_problems(facts))
+    EXPECT_EQ(finding.remedy.find('>'), std::string::npos) << "the site's own settings are kept: " << finding.remedy;
+}
+
+TEST(Site, ASlurmdThatIsOlderThanPlugstackConfRunsNoPlugin) {
+  SiteFacts facts = ready();
+  facts.is_slurmd_older = true;
+  EXPECT_NE(problems(facts).find("critical site.restart"), std::string::npos);
+  facts.plugin.reset();
+  EXPECT_EQ(problems(facts).find("site.restart"), std::string::npos);
 }
 
 TEST(Site, TheRemedyIsTheWholeLineToWrite) {

@@ -66,7 +66,8 @@ constexpr int kReasonsStaySince = 23;
 
 bool is_left_behind(const slurm::Node& node) {
   const bool works = node.has_state("IDLE") || node.has_state("MIXED") || node.has_state("ALLOCATED");
-  return node.slurm_year >= kReasonsStaySince && works && !node.has_state("FAIL");
+  const bool stays = node.slurm_year >= kReasonsStaySince || node.reason == "Not responding";  // Slurm's own word
+  return stays && works && !node.has_state("FAIL");
 }
 
 std::string_view without_prefix(std::string_view reason) {

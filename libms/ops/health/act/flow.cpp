@@ -1,5 +1,6 @@
 #include "health/act/flow.h"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -261,7 +262,12 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   const std::string code = reason.substr(kReasonPrefix.size(), reason.find(' ') - kReasonPrefix.size());
   memory.remember_and_spool({.event = "undrain", .code = code, .message = reason, .strikes = state.strikes},
                             Tell::always);
-  return {.status = kOk, .text = text + fmt::format("{} is back; it was drained for: {}\n", node, reason)};
+  const slurm::Node after = world.slurm->node(node);
+  const bool is_back = !after.is_drained_or_draining() && !after.has_state("DOWN") && !after.has_state("REBOOT");
+  const std::string states = fmt::format("{}", fmt::join(after.states, "+"));
+  return {.status = is_back ? kOk : kWarning,
+          .text = text + fmt::format("{} is {}; it was drained for: {}\n", node,
+                                     is_back ? "back" : "undrained, but Slurm says that it is " + states, reason)};
 }
 
 }  // namespace ms::health

@@ -1,10 +1,12 @@
 #include "health/act/site_check.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sysroot.h"
@@ -13,6 +15,7 @@
 #include "health/act/load_policy.h"
 #include "health/act/prolog_time.h"
 #include "health/evidence/gres_conf.h"
+#include "health/evidence/processes.h"
 
 namespace ms::health {
 namespace {
@@ -73,6 +76,20 @@ std::string policy_problem(const std::string& path) {
   } catch (const Error& error) { return error.message(); }
 }
 
+// Whether a slurmd is at work here that is older than the file.
+bool is_slurmd_older_than(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;
+  const double changed_s_ago = SystemClock().wall_s() - static_cast<double>(status.st_mtime);
+  const Sysroot root;
+  return std::ranges::any_of(root.list("/proc"), [&](const std::string& name) {
+    if (name.empty() || name.find_first_not_of("0123456789") != std::string::npos) return false;
+    const std::optional<Process> process = read_process(root, name);
+    constexpr double kSlack_s = 2;  // ages are whole ticks, and the file's time a whole second
+    return process && process->name == "slurmd" && process->age_s && *process->age_s > changed_s_ago + kSlack_s;
+  });
+}
+
 }  // namespace
 
 unsigned plugin_version_of(const std::string& path) {
@@ -91,6 +108,7 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
   if (stack != facts.config.end()) facts.plugin = slurm::our_plugin(plugstack_of(stack->second, 0));
   if (facts.plugin) {
     facts.plugin_version = plugin_version_of(facts.plugin->path);
+    facts.is_slurmd_older = is_slurmd_older_than(stack->second);
     facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
   }
   const auto health = facts.config.find("HealthCheckProgram");
@@ -98,6 +116,7 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
   const bool names_policy = facts.plugin && !facts.plugin->policy.empty();
   facts.policy = names_policy ? facts.plugin->policy : policy.file.empty() ? kPolicyPath : policy.file;
   facts.policy_problem = policy_problem(facts.policy);
+  facts.has_policy = ::access(facts.policy.c_str(), F_OK) == 0;
   facts.node = node_name(Sysroot());
   facts.gpu_files = gpu_files();
   facts.gres_conf_has_gpus =

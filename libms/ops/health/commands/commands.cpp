@@ -212,7 +212,7 @@ int check_site_command(const Args& args) {
     print_out("note: {} is there: until it is removed nothing is checked at the start of jobs\n",
               policy.act.kill_switch);
   }
-  print_out("{}\n", report.outcome() == "critical" ? "not ready: until this is fixed, mode = \"act\" drains nothing"
+  print_out("{}\n", report.outcome() == "critical" ? "not ready: until this is fixed, jobs may start without a check"
                     : !problems.empty()            ? "ready, with what is said above"
                     : policy.may_act()             ? "ready: mode = \"act\" is set"
                                                    : "ready: mode = \"act\" may be set");
@@ -227,6 +227,36 @@ int undrain_command(const Args& args) {
     return on_nodes(args, words, kPatience_s);
   }
   return run_undrain(policy_of(args), args.has("node") ? args.get("node") : this_node(), args.has("verified"));
+}
+
+// Refuses, before anything is done to the job, nodes that Slurm does not know, and so many of them that the job could
+// never run again.
+void check_excluded(const slurm::Commands& slurm, const slurm::Job& job, const std::vector<std::string>& excluded) {
+  if (excluded.empty()) return;
+  const std::vector<slurm::Node> all = slurm.nodes();
+  for (const std::string& name : excluded) {
+    if (std::ranges::find(all, name, &slurm::Node::name) == all.end())
+      throw user_error("requeue.node", fmt::format("'{}' is not a node of this cluster", plain_text(name, 80)),
+                       "sinfo -N lists the nodes");
+  }
+  const std::vector<std::string> has = slurm::expand_hostlist(job.nodes).value_or(std::vector<std::string>{});
+  std::set<std::string> without(excluded.begin(), excluded.end()), partitions;
+  for (const std::string& name : slurm::expand_hostlist(job.excluded_nodes).value_or(std::vector<std::string>{}))
+    without.insert(name);
+  for (const slurm::Node& node : all) {
+    if (std::ranges::find(has, node.name) != has.end())
+      partitions.insert(node.partitions.begin(), node.partitions.end());
+  }
+  const auto left = std::ranges::count_if(all, [&](const slurm::Node& node) {
+    return !without.contains(node.name) && std::ranges::any_of(node.partitions, [&](const std::string& partition) {
+      return partitions.contains(partition);
+    });
+  });
+  if (!has.empty() && static_cast<std::size_t>(left) < has.size())
+    throw user_error(
+        "requeue.node",
+        fmt::format("job {} has {}, and only {} would be left to it", job.id, plural(has.size(), "node"), left),
+        "exclude fewer nodes, or submit the job again with a smaller --nodes");
 }
 
 int requeue_command(const Args& args) {
@@ -244,6 +274,7 @@ int requeue_command(const Args& args) {
   SystemClock clock;
   const slurm::Commands slurm = slurm_of(policy_of(args), args.get_seconds("deadline"));
   const slurm::Config config = slurm.config();
+  check_excluded(slurm, slurm.job(job), nodes);
   slurm::RequeueOptions options = slurm::requeue_without_silence(slurm, config);
   options.say = [](const std::string& text) { print_err("ms-diag: {}\n", text); };
   options.start_now = args.has("now");

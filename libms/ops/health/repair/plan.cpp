@@ -120,12 +120,14 @@ class Planner {
     }
     const std::string code = code_of(repair.reason);
     const std::vector<std::string_view> known = remedies_of(code);
+    std::string cooling;
     for (const std::string_view name : known) {
       if (std::ranges::find(policy_.remedies, name) == policy_.remedies.end()) continue;
       if (std::ranges::any_of(attempts, [&](const Attempt& attempt) {
             return attempt.remedy == name &&
                    (attempt.wall_s >= repair.taken_wall_s || now_wall_s_ - attempt.wall_s < policy_.cool_down_s);
           })) {
+        cooling += fmt::format("{}{}", cooling.empty() ? "" : ", ", name);
         continue;
       }
       if (active_ >= most_active_) return std::nullopt;
@@ -136,8 +138,10 @@ class Planner {
       repair = at(repair, Stage::remedy, now_wall_s_);
       return again(name == kReboot ? Act::reboot : Act::remedy, repair);
     }
-    return give_up(repair, known.empty() ? fmt::format("only a person can mend {}", code)
-                                         : fmt::format("no allowed remedy is left for {}; {}", code, repair.why));
+    return give_up(repair, known.empty()
+                               ? fmt::format("only a person can mend {}", code)
+                               : fmt::format("no allowed remedy is left for {}{}; {}", code,
+                                             cooling.empty() ? "" : " (tried before: " + cooling + ")", repair.why));
   }
 
   std::optional<Step> give_up(const Repair& repair, const std::string& why) const {

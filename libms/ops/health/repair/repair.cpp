@@ -21,6 +21,7 @@
 #include "health/act/load_policy.h"
 #include "health/act/prolog.h"
 #include "health/act/remedies.h"
+#include "health/act/spool.h"
 #include "health/checks/registry.h"
 #include "health/commands/examine.h"
 #include "health/commands/golden.h"
@@ -28,6 +29,7 @@
 #include "health/repair/bundle.h"
 #include "health/repair/local.h"
 #include "slurm/commands.h"
+#include "slurm/hostlist.h"
 
 namespace ms::health {
 namespace {
@@ -39,6 +41,13 @@ constexpr std::size_t kMaxWhy = 300;
 constexpr double kAnswer_s = 30;
 constexpr double kRepairLock_s = 5;  // one that was killed while it started a program keeps it for a moment
 constexpr const char* kAudit = "audit.jsonl";
+constexpr int kUnknown = 3;  // of Nagios
+
+// Returns why there is no answer of the node; empty: there is one.
+std::string unreached(const Report& report) {
+  const auto broken = std::ranges::find(report.results, "ssh", &Result::code);
+  return broken == report.results.end() ? std::string() : broken->note;
+}
 
 // Evidence of a node that a bundle has twice: before the repair and after it. Without a program: of ms-diag.
 struct EvidenceRow {
@@ -60,6 +69,7 @@ class RepairSite {
   RepairSite(const Args& args, Policy policy)
       : policy_(std::move(policy)),
         apply_(args.has("apply")),
+        once_(args.has("once")),
         ssh_config_(args.get("ssh-config")),
         deadline_s_(args.get_seconds("deadline")) {
     if (!apply_ && ::access(policy_.repair.state.c_str(), F_OK) != 0) return;
@@ -75,9 +85,11 @@ class RepairSite {
       return 0;
     }
     std::vector<slurm::Node> nodes = commands().nodes();
+    heard_ = false;
     if (look(nodes)) nodes = commands().nodes();
     std::map<std::string, Repair> repairs = load(nodes);
     std::vector<Step> steps = plan_now(repairs, nodes);
+    if (!steps.empty() && !is_heard(steps)) return kUnknown;
     if (apply_) {
       carry_out(steps, nodes);
       repairs = load(nodes);
@@ -89,10 +101,28 @@ class RepairSite {
         print_out("{}: would do: {}; {}\n", step.repair.node, step.event, step.repair.reason);
       }
     }
-    return show(repairs);
+    return show(repairs, nodes);
   }
 
  private:
+  // Whether ssh reaches any node. Where it reaches none, the fault is more likely here than on all of them: nothing may
+  // be concluded of a node, and nothing is done to one.
+  bool is_heard(const std::vector<Step>& steps) {
+    if (heard_) return true;
+    std::vector<std::string> names;
+    for (const Step& step : steps) names.push_back(step.repair.node);
+    std::string why;
+    for (const RemoteAnswer& answer :
+         ask_nodes(names, {.ssh_config = ssh_config_, .words = {"--version"}, .deadline_s = kAnswer_s})) {
+      heard_ = heard_ || answer.why.empty();
+      if (why.empty()) why = answer.why;
+    }
+    if (!heard_)
+      print_err("ms-diag: warning: nothing is done: ssh reaches none of {}: {}\n", slurm::fold_hostlist(names),
+                plain_text(why, kMaxWhy));
+    return heard_;
+  }
+
   slurm::Commands commands() const {
     return slurm::Commands(
         {.scontrol = policy_.paths.scontrol, .conf = policy_.paths.slurm_conf, .deadline_s = deadline_s_});
@@ -138,6 +168,28 @@ class RepairSite {
     print_out("{}: {}{}{}\n", node, event, why.empty() ? "" : ": ", why);
   }
 
+  // Leaves an event for ms-diag notify on this host, unless the last one of the node is of the same kind.
+  void tell(const std::string& kind, const std::string& node, const std::string& reason, const std::string& why) {
+    const std::lock_guard guard(audit_);
+    try {
+      if (last_event(node) == kind) return;
+      spool_event(policy_.paths.spool, {.wall_s = SystemClock().wall_s(),
+                                        .kind = kind,
+                                        .node = node,
+                                        .code = code_of(reason),
+                                        .message = plain_text(why, kMaxWhy)});
+    } catch (const Error& error) {
+      print_err("ms-diag: warning: no event of {} for notify: {}\n", node, error.message());
+    }
+  }
+  std::string last_event(const std::string& node) const {
+    if (::access(policy_.paths.spool.c_str(), F_OK) != 0) return {};
+    std::string kind;
+    for (const auto& [name, event] : spooled_events(policy_.paths.spool))
+      if (event.node == node) kind = event.kind;
+    return kind;
+  }
+
   // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any.
   bool look(const std::vector<slurm::Node>& nodes) {
     std::vector<std::string> names;
@@ -147,17 +199,26 @@ class RepairSite {
     }
     bool any = false;
     for (const Report& report : run_remote(names, {.ssh_config = ssh_config_})) {
+      if (const std::string why = unreached(report); !why.empty()) {
+        if (unreached_.insert(report.node).second)
+          print_err("ms-diag: warning: {} is not looked at: {}\n", report.node, plain_text(why, kMaxWhy));
+        continue;
+      }
+      heard_ = true;
+      unreached_.erase(report.node);
       const auto node = std::ranges::find(nodes, report.node, &slurm::Node::name);
       const std::vector<Finding> bad = draining(report.findings(), policy_, nullptr, has_jobs(*node));
       if (bad.empty()) continue;
       const std::string reason = drain_reason(bad);
       if (!apply_ || !policy_.may_act()) {
-        print_out("{}: would drain: {}\n", report.node, reason);
+        print_out("{}: would drain{}: {}\n", report.node, apply_ ? " (mode is not act)" : "", reason);
         continue;
       }
       SystemClock clock;
       const Drain drain = drain_below_cap(operators_world(policy_, clock), policy_.act, report.node, reason);
-      audit(report.node, drain.end == DrainEnd::drained ? "drain" : "no drain", drain.why, reason);
+      const bool is_drained = drain.end == DrainEnd::drained;
+      audit(report.node, is_drained ? "drain" : "no drain", drain.why, reason);
+      tell(is_drained ? "drain" : "withdrawn", report.node, reason, is_drained ? reason : drain.why);
       any = true;
     }
     return any;
@@ -188,7 +249,12 @@ class RepairSite {
     if (touches && !commands().jobs_on(repair.node).empty()) return;
     save(repair);
     audit(repair.node, step.event, step.act == Act::none ? repair.why : "", repair.reason);
-    if (step.act == Act::none) return;
+    if (step.act == Act::none) {
+      // The node has said so itself, on its own spool, of a drain that it made.
+      if (repair.stage == Stage::well && last_event(repair.node) == "drain")
+        tell("undrain", repair.node, repair.reason, repair.why);
+      return;
+    }
     const auto record = std::ranges::find(nodes, repair.node, &slurm::Node::name);
     Verdict verdict;
     try {
@@ -197,6 +263,7 @@ class RepairSite {
     const Repair kept = done(step, verdict);
     save(kept);
     audit(repair.node, fmt::format("stage {}", to_string(kept.stage)), plain_text(verdict.why, kMaxWhy), repair.reason);
+    if (kept.stage == Stage::bundled) tell("bundled", repair.node, repair.reason, verdict.why);
   }
 
   Verdict act(const Step& step, const slurm::Node& record) const {
@@ -310,18 +377,23 @@ class RepairSite {
   }
 
   // Says how the nodes are; the service says it in the audit log alone.
-  int show(const std::map<std::string, Repair>& repairs) const {
+  int show(const std::map<std::string, Repair>& repairs, const std::vector<slurm::Node>& nodes) const {
     int status = 0;
     for (const auto& [name, repair] : repairs) {
       if (repair.stage == Stage::well) continue;
       status = std::max(status, repair.stage == Stage::bundled ? 2 : 1);
-      if (!apply_) print_out("{}: {}, {}\n", name, to_string(repair.stage), repair.why);
+      if (!once_) continue;
+      const auto node = std::ranges::find(nodes, name, &slurm::Node::name);
+      const bool waits = repair.stage != Stage::bundled && node != nodes.end() && has_jobs(*node);
+      print_out("{}: {}, {}{}\n", name, to_string(repair.stage), repair.why, waits ? "; it waits for its jobs" : "");
     }
-    return status;
+    return status == 0 && !unreached_.empty() ? kUnknown : status;
   }
 
   Policy policy_;
-  bool apply_;
+  bool apply_, once_;
+  bool heard_ = false;               // a node has answered in this pass
+  std::set<std::string> unreached_;  // nodes of which it was said that they do not answer
   std::string ssh_config_;
   double deadline_s_;
   Refusal refusal_{.kind = "repair.state"};
@@ -342,9 +414,7 @@ Verdict verdict(const Report& report, const std::string& reason) {
     if (finding.blame == Blame::node || finding.blame == Blame::gpu) return {Outcome3::bad, text};
     other = text;
   }
-  for (const Result& result : report.results) {
-    if (result.code == "ssh") return {Outcome3::unknown, result.note};
-  }
+  if (const std::string note = unreached(report); !note.empty()) return {Outcome3::unknown, note};
   const std::string why = not_verified(std::string(kReasonPrefix) + code_of(reason), report.results);
   if (!why.empty()) return {Outcome3::unknown, "not verified, " + why};
   if (!other.empty()) return {Outcome3::unknown, other};
