@@ -233,8 +233,7 @@ def deepspeed_damages(judge, case):
     judge.sound(case)
     for path in sorted((judge.made / case / "global_step2").rglob("*.pt")):
         name, size = str(path.relative_to(judge.made / case / "global_step2")), path.stat().st_size
-        if "/" not in name:
-            judge.damage(f"{name} missing", case, lambda c, n=name: (c / n).unlink(), "missing-file")
+        judge.damage(f"{name} missing", case, lambda c, n=name: (c / n).unlink(), "missing-file")
         judge.damage(f"{name} cut", case, lambda c, n=name, s=size: os.truncate(c / n, s // 2), "zip")
         judge.damage(f"NaN in {name}", case, lambda c, n=name, s=size: patch(c / n, 0, s, "data/0", 4, NAN), "nan")
         judge.damage(f"flip in {name}", case,

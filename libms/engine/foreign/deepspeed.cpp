@@ -58,6 +58,29 @@ void check_ranks(Checkpoint& to, const std::vector<std::string>& names, std::int
   }
 }
 
+// Each parameter of a universal checkpoint has a directory, with its weights and usually the same states as all others.
+void check_universal(Checkpoint& to) {
+  std::map<std::string, std::set<std::string>> states;
+  std::set<std::string> all;
+  std::error_code error;
+  const fs::path universal = fs::path(to.path) / "zero";
+  for (fs::directory_iterator at(universal, error), end; !error && at != end; at.increment(error)) {
+    if (!fs::is_directory(at->path(), error)) continue;
+    std::set<std::string>& of_one = states[at->path().filename().string()];
+    for (fs::directory_iterator file(at->path(), error), last; !error && file != last; file.increment(error))
+      of_one.insert(file->path().filename().string());
+    all.insert(of_one.begin(), of_one.end());
+  }
+  for (const auto& [parameter, of_one] : states) {
+    for (const std::string& state : all) {
+      if (of_one.contains(state)) continue;
+      (state == "fp32.pt" ? to.problems : to.doubts)
+          .push_back({"missing-file", fmt::format("zero/{} has no {}, as other parameters have",
+                                                  plain_text(parameter, 200), plain_text(state, 80))});
+    }
+  }
+}
+
 }  // namespace
 
 bool is_deepspeed(const std::string& path) {
@@ -80,6 +103,7 @@ void open_deepspeed(Checkpoint& to) {
     if (key.ends_with(".dp_world_size")) std::from_chars(value.data(), value.data() + value.size(), world);
   }
   check_ranks(to, names, world);
+  check_universal(to);
 }
 
 }  // namespace ms::foreign

@@ -104,8 +104,10 @@ void add_torch_file(Checkpoint& to, const std::string& name, const std::string& 
               .sizes = tensor.shape,
               .item = item,
               .saved = tensor.name};
+      std::string full = prefix + tensor.name;
+      if (full.ends_with('.')) full.pop_back();  // the file holds it alone
       to.tensors.push_back(
-          {.name = prefix + tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .boxes = {std::move(box)}});
+          {.name = std::move(full), .dtype = tensor.dtype, .shape = tensor.shape, .boxes = {std::move(box)}});
     }
     to.files.push_back(name);
     to.items.push_back({.file = file_number, .begin = 0, .size_bytes = source.size_bytes()});

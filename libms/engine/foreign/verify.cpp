@@ -25,7 +25,16 @@ constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 constexpr std::size_t kLeastEqualBytes = 64;  // of shards that are the same by no chance
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
+constexpr std::int64_t kBucketAlignment = 64;  // of Megatron-LM's parameters in buckets
+
 std::string name_of(std::string_view name) { return plain_text(name, 200); }
+
+// Megatron-LM's dp_reshardable saves the padding between the parameters of a bucket as parts of its tensor. It does not
+// set these elements: they are what was in that memory.
+bool may_be_padding(const Tensor& tensor, const Box& box) {
+  return tensor.name.find(".gbuf_idx_") != std::string::npos && box.sizes.size() == 1 &&
+         box.sizes[0] < kBucketAlignment;
+}
 
 // The tensor or object that an item is for.
 struct Use {
@@ -62,6 +71,10 @@ class Verifier {
       read_items();
       judge_numbers();
       judge_copies();
+      if (const std::int64_t padding = padding_.nan + padding_.infinite; padding > 0)
+        doubt("padding", fmt::format("{} values that are NaN or infinite in parts of fewer than {} elements of "
+                                     "Megatron-LM's buckets, which may be padding",
+                                     padding, kBucketAlignment));
       if (steps_.size() > 1) {
         std::string text;
         for (const auto& [step, tensor] : steps_)
@@ -265,7 +278,8 @@ class Verifier {
     }
     const std::lock_guard lock(mutex_);
     if (whole_item) {
-      counts_[use.tensor].add(counts);
+      const Tensor& tensor = checkpoint_.tensors[use.tensor];
+      (may_be_padding(tensor, tensor.boxes[use.box]) ? padding_ : counts_[use.tensor]).add(counts);
       contents_.push_back({use.tensor, item.file, crc, member.size_bytes, constant});
     } else {
       loose_[checkpoint_.files.size() > 1 ? file_name(item.file) + ": " + saved->name : saved->name].add(counts);
@@ -344,6 +358,7 @@ class Verifier {
   std::mutex mutex_;  // guards what follows
   Verified result_;
   std::vector<NonFinite> counts_;
+  NonFinite padding_;
   std::map<std::string, NonFinite> loose_;  // of tensors in objects and files
   std::map<std::string, std::string> steps_;
   std::vector<Content> contents_;
