@@ -9,8 +9,9 @@ int main(int argc, char** argv) {
       .name = "ms-ckpt",
       .summary = "list, verify, compare, convert and prune checkpoints",
       .commands = {foreign::ls_command(), foreign::show_command(), foreign::verify_command(), foreign::diff_command(),
-                   train::reshard_command(), train::import_command(), train::export_command(), ckpt::prune_command(),
-                   ckpt::pin_command(), ckpt::unpin_command(), ckpt::repair_command(), ckpt::bench_command()},
+                   train::hash_command(), train::reshard_command(), train::import_command(), train::export_command(),
+                   ckpt::prune_command(), ckpt::pin_command(), ckpt::unpin_command(), ckpt::repair_command(),
+                   ckpt::bench_command()},
       .description =
           "A checkpoint is a directory step-N, which ms-train commits by a rename. ms-ckpt(5) describes its files. It "
           "can be loaded, compared and resharded independently of the mesh that wrote it.",

@@ -33,6 +33,9 @@ class Judge:
         one = json.loads(out)["checkpoints"][0]
         return code, {p["code"] for p in one["problems"]}, {d["code"] for d in one["doubts"]}, out
 
+    def path(self, case):
+        return next(p for p in (self.made / case).iterdir() if p.name.startswith(("step-", "iter_", "global_step")))
+
     def expect(self, what, holds, seen):
         self.count += 1
         if not holds:
@@ -42,7 +45,7 @@ class Judge:
     def damage(self, what, case, change, problem=None, doubt=None, code=None):
         """The verdict of a copy that `change` damages has this problem, or is sound with this doubt."""
         with tempfile.TemporaryDirectory() as scratch:
-            source = next(p for p in (self.made / case).iterdir())
+            source = self.path(case)
             copy = Path(scratch) / source.name
             if source.is_dir():
                 shutil.copytree(source, copy)
@@ -58,7 +61,7 @@ class Judge:
             self.expect(f"{case}, {what}", holds, seen)
 
     def sound(self, case):
-        path = next((self.made / case).iterdir())
+        path = self.path(case)
         truth = json.loads((self.made / f"{case}.json").read_text())
         status, problems, doubts, _ = self.verdict(path)
         self.expect(f"{case}, sound", (status, problems) == (0, set()) and not doubts - {"stale"}, (status, problems, doubts))
@@ -90,7 +93,7 @@ def dcp_damages(judge, case):
         path.write_bytes(data)
     judge.damage("flip in a zip directory", case, lambda c: flip(c / box["file"], part[0] + part[1] - 22), "zip")
     for file in (f for f in shown["files"] if f.endswith(".distcp")):
-        size = (next((judge.made / case).iterdir()) / file).stat().st_size
+        size = (judge.path(case) / file).stat().st_size
         for length in (0, 1, size // 3, size // 2, size - 1):
             judge.damage(f"{file} cut to {length}", case, lambda c, f=file, n=length: os.truncate(c / f, n), "cut-file")
         judge.damage(f"{file} missing", case, lambda c, f=file: (c / f).unlink(), "missing-file")
@@ -170,14 +173,14 @@ def pair_damages(judge):
     for case in ("fsdp-2", "hsdp-4"):
         judge.damage("swapped files", case, swap, "zip")
     judge.damage("copied shard", "even-2", lambda c: shutil.copy(c / "__1_0.distcp", c / "__0_0.distcp"), "same-shards")
-    other = next((judge.made / "hsdp-4").iterdir())
+    other = judge.path("hsdp-4")
     judge.damage("metadata of another save", "fsdp-2", lambda c: shutil.copy(other / ".metadata", c), "missing-file")
     judge.damage("file of another save", "fsdp-2", lambda c: shutil.copy(other / "__0_0.distcp", c), "zip")
 
 
 def file_damages(judge, case):
     judge.sound(case)
-    size = next((judge.made / case).iterdir()).stat().st_size
+    size = judge.path(case).stat().st_size
     legacy = case.startswith("legacy")
     for length in (size // 3, size // 2, size - 1):
         judge.damage(f"cut to {length}", case, lambda c, n=length: os.truncate(c, n), "zip")
@@ -242,8 +245,7 @@ def deepspeed_damages(judge, case):
 
 def differences(judge):
     """The same tensors in other layouts and formats are equal; others are told apart, each by its name."""
-    def path(case):
-        return next((judge.made / case).iterdir())
+    path = judge.path
 
     def ask(a, b):
         code, out, err = judge.ask("diff", "--json", a, b)
@@ -287,7 +289,7 @@ def imports(judge):
             judge.expect(f"import {name}, the same weights", done[0] == 0, done)
         done = judge.ask("import", "-o", out / "x", made / "fsdp/step-2")
         judge.expect("import without a config.json", done[0] == 2 and "--config" in done[2], done)
-        done = judge.ask("import", "-o", out / "x", "--config", config, next((judge.made / "fsdp-2").iterdir()))
+        done = judge.ask("import", "-o", out / "x", "--config", config, judge.path("fsdp-2"))
         judge.expect("import of another model", done[0] == 2 and not (out / "x").exists(), done)
         for what, code, change in (("cut", 74, lambda c: os.truncate(c / "__1_0.distcp", 100)),
                                    ("unfinished", 74, lambda c: (c / ".metadata").unlink()),
@@ -307,8 +309,8 @@ def parts(judge):
         run = Path(scratch)
         for step in (5, 10):
             for part in ("pytorch_model_fsdp_0", "optimizer_0"):
-                shutil.copytree(next((judge.made / "fsdp-2").iterdir()), run / f"checkpoint-{step}" / part)
-            shutil.copy(next((judge.made / "file-1").iterdir()), run / f"checkpoint-{step}/scheduler.pt")
+                shutil.copytree(judge.path("fsdp-2"), run / f"checkpoint-{step}" / part)
+            shutil.copy(judge.path("file-1"), run / f"checkpoint-{step}/scheduler.pt")
         listed = json.loads(judge.ask("ls", "--json", run)[1])["checkpoints"]
         judge.expect("ls of parts", [(c["step"], c["format"], c["state"]) for c in listed] ==
                      [(5, "parts", "finished"), (10, "parts", "finished")], listed)
@@ -334,7 +336,7 @@ def latest_good(judge):
         ask = lambda: judge.ask("verify", "--latest-good", run)[:2]  # noqa: E731
         judge.expect("latest-good of nothing", ask() == (0, ""), ask())
         judge.expect("latest-good of no directory", judge.ask("verify", "--latest-good", run / "absent")[:2] == (0, ""), "")
-        source = next((judge.made / "fsdp-2").iterdir())
+        source = judge.path("fsdp-2")
         for step in (9, 10, 100):  # by number, not by name
             shutil.copytree(source, run / f"step-{step}")
         like_ours = run / "other/step-00000100"  # the name alone makes it none of ms-train

@@ -23,5 +23,6 @@ for kind in flight_recorder profiler causes; do
 done
 PYTHONDONTWRITEBYTECODE=1 "$python" "$here/checkpoints.py" make "$dir/checkpoints" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
 "$python" -B "$here/checkpoint_verdicts.py" "$ckpt" "$dir/checkpoints" || status=1
+"$python" -B "$here/checkpoint_hashes.py" "$ckpt" "$dir/checkpoints" || status=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$here/heartbeats.py" "$dir" || status=1
 exit $status

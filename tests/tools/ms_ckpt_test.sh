@@ -47,12 +47,12 @@ expect_names ck 'step-00000002 step-00000004 step-00000006 '
 
 # Help and misuse.
 expect 0 'prune' --help
-for command in ls show verify diff reshard import export prune pin unpin repair bench; do
+for command in ls show verify diff hash reshard import export prune pin unpin repair bench; do
   expect 0 "$command" "$command" --help
 done
 expect 2 'command is missing'
 expect 2 'frobnicate' frobnicate
-for command in ls show verify prune\ --keep-last\ 1 repair bench; do
+for command in ls show verify hash prune\ --keep-last\ 1 repair bench; do
   # shellcheck disable=SC2086
   expect 2 'nowhere' $command nowhere
 done
@@ -69,6 +69,7 @@ if "${other[@]}" "$tool" --version >/dev/null 2>&1; then
 fi
 mkdir empty
 expect 2 'no complete checkpoint' show empty
+expect 2 'no complete checkpoint' hash empty
 expect 2 'no committed checkpoint' verify empty
 expect 0 'holds no checkpoint' ls empty
 expect 0 '"schema": 1' ls --json empty
@@ -149,6 +150,16 @@ grep -Eq '^  mesh.pp +1 \| 2$' out || fail "the configuration of the new one has
 expect 0 '^mesh +2 ranks: dp 1 x pp 2 x tp 1, 2 chunks a rank, zero 0' show there
 expect 0 '^back/step-00000006$' reshard there -o back --dp 2 --pp 1 --tp 2 --chunks 1
 expect 0 'the same training state' diff --all ck back
+expect 0 ' ck/step-00000006$' hash ck
+hash=$(cut -d ' ' -f 1 out)
+for layout in there back; do expect 0 "^$hash  $layout/step-00000006\$" hash $layout; done
+expect 0 ' ck/step-00000004$' hash ck/step-00000004
+[ "$(cut -d ' ' -f 1 out)" != "$hash" ] || fail "the hash of another step is the same"
+# A tensor for each state of each parameter, and the line of the checkpoint.
+expect 0 '^embed.tokens.weight.exp_avg float32 ' hash --tensors ck
+expect_states=$(grep -c . out)
+expect 0 . hash --json ck
+expect_json "$((expect_states - 1)) $hash" 'str(len(d["tensors"])) + " " + d["hash"]'
 expect 2 'already has step-00000006' reshard there -o back
 expect 2 'mesh.tp = 3' reshard ck -o no --tp 3
 expect 2 'layers' reshard ck -o no --set model.layers=2
@@ -164,6 +175,12 @@ expect_names there 'step-00000006 step-00000007 '
 # export and import: the weights, and only they.
 expect 0 '^hf$' export --format hf -o hf ck/step-00000004
 [ -s hf/config.json ] || fail "export writes config.json"
+expect 0 ' hf$' hash hf
+hash=$(cut -d ' ' -f 1 out)
+expect 0 "^$hash  hf/model.safetensors\$" hash hf/model.safetensors
+expect 0 '^shards$' export --max-shard-size 8KB -o shards ck/step-00000004
+[ "$(find shards -name 'model-*.safetensors' | wc -l)" -gt 1 ] || fail "export writes one file, and several are wanted"
+expect 0 "^$hash  shards\$" hash shards
 expect 0 '^new/parents/hf$' export -o new/parents/hf ck/step-00000004
 expect 2 'hf' export -o hf ck
 expect 0 '^im/step-00000000$' import hf -o im

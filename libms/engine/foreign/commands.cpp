@@ -28,12 +28,6 @@ bool is_ours(const std::string& path) {
   return std::ranges::any_of(ckpt::list(path), is_one);
 }
 
-std::vector<Place> others_in(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error) && is_ours(path)) return {};
-  return find_checkpoints(path);
-}
-
 // The command, which `others` runs where the path holds checkpoints of other programs.
 Command extended(Command command, std::string positional, int (*others)(const Args&, const std::vector<Place>&)) {
   command.run = [own = std::move(command.run), positional = std::move(positional), others](const Args& args) {
@@ -143,6 +137,12 @@ constexpr std::string_view kOthers =
 
 }  // namespace
 
+std::vector<Place> others_in(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) && is_ours(path)) return {};
+  return find_checkpoints(path);
+}
+
 Command ls_command() {
   Command command = ckpt::ls_command();
   command.description += kOthers;
@@ -174,10 +174,11 @@ Command verify_command() {
   command.description +=
       "\n\nOf those, each file must have the bytes that the metadata promises, without gaps and overlaps; the parts of "
       "a tensor must cover it once; archives must have their directory, the right sizes and CRC-32; types and shapes "
-      "must agree; no value may be NaN or infinite, except in masks. A NaN in any tensor makes a checkpoint unsound, "
-      "also in one that only logs. A save that was cut off is never sound. What may have a good reason is printed as "
-      "in doubt and does not count: files that the metadata does not name, metadata older than the files, unequal "
-      "numbers of optimizer steps. The format does not show whether two files of the same layout were swapped.";
+      "must agree; no value may be NaN or infinite, except in masks and in what may be padding of Megatron-LM's "
+      "buckets, which it does not set. A NaN in any tensor makes a checkpoint unsound, also in one that only logs. A "
+      "save that was cut off is never sound. What may have a good reason is printed as in doubt and does not count: "
+      "files that the metadata does not name, metadata older than the files, unequal numbers of optimizer steps. The "
+      "format does not show whether two files of the same layout were swapped.";
   command = extended(std::move(command), "PATH", verify_others);
   command.run = [others = std::move(command.run)](const Args& args) {
     return args.has("latest-good") ? print_latest_good(args) : others(args);

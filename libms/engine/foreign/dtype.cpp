@@ -71,4 +71,9 @@ const Dtype* dtype_of(std::string_view global) {
   return row == kDtypes.end() || global.empty() ? nullptr : row;
 }
 
+const Dtype* dtype_of_safetensors(std::string_view name) {
+  const auto* const row = std::ranges::find(kDtypes, name, &Dtype::safetensors);
+  return row == kDtypes.end() || name.empty() ? nullptr : row;
+}
+
 }  // namespace ms::foreign

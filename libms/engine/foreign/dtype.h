@@ -27,5 +27,7 @@ struct Dtype {
 
 // The type of "torch.float32" or "torch.FloatStorage"; nullptr: not known.
 const Dtype* dtype_of(std::string_view global);
+// The type of "F32"; nullptr: not known.
+const Dtype* dtype_of_safetensors(std::string_view name);
 
 }  // namespace ms::foreign
