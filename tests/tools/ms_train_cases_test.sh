@@ -165,5 +165,44 @@ for file in tokenizer.json tokenizer_config.json generation_config.json; do
 done
 python3 -c 'import json; assert json.load(open("hf6/config.json"))["eos_token_id"] == [1, 2]' || fail "the tuned model's end"
 
+# 21: the disk of the checkpoints is full in the middle of a run. Older ones stay sound, it says what to do, and with room the
+# run resumes to the state of one that was never disturbed.
+saves=(--set data.train=docs --set checkpoint.every_steps=10 --set checkpoint.async=false --set train.steps=80)
+if [ "$(id -u)" -ne 0 ] || ! unshare -m true 2>/dev/null; then
+  echo "left out: 21, which needs root and a mount namespace"
+else
+  rm -rf run && mkdir full left
+  cat >inner.sh <<'SH'
+mount -t tmpfs -o size=2500k none full || exit 77
+train=$1 && shift
+for attempt in 1 2; do
+  "$train" run c.toml "$@" --set checkpoint.dir=full/ck >left/out$attempt 2>left/err$attempt
+  echo $? >left/code$attempt
+done
+cp -r full/ck left/ck
+cp run/verdict.json left
+rm -rf full/ck/step-00000010
+"$train" run c.toml "$@" --set checkpoint.dir=full/ck --set checkpoint.keep_last=2 >left/out3 2>left/err3
+echo $? >left/code3
+cp -r full/ck left/last
+SH
+  unshare -m sh inner.sh "$tool" "${saves[@]}" >out 2>err </dev/null || fail "21: the runs on a full disk"
+  [ "$(cat left/code?)" = "$(printf '74\n74\n0')" ] || fail "21: the runs ended with $(cat left/code?)"
+  for attempt in 1 2; do
+    cp left/err$attempt err
+    [ "$(grep -c 'error: ' err)" -eq 1 ] || fail "21: not one message"
+    grep -q 'No space left on device' err || fail "21: no word of the full disk"
+    grep -q 'ms-ckpt prune.*checkpoint.keep_last' err || fail "21: no word of what to do"
+  done
+  grep -q '"code": 74' left/verdict.json || fail "21: the verdict has another code"
+  "$bin/ms-ckpt" verify --json left/ck >out 2>err || fail "21: older checkpoints are not sound"
+  [ "$(grep -c '"sound": true' out)" -ge 4 ] || fail "21: fewer than three checkpoints are left"
+  grep -q 'step-00000080"' out && fail "21: all checkpoints found room: this tests nothing"
+  rm -rf run
+  expect 0 . run c.toml "${saves[@]}" --set checkpoint.dir=undisturbed
+  for dir_of in undisturbed left/last; do "$bin/ms-ckpt" hash $dir_of 2>>err | tee out; done | cut -d ' ' -f 1 | uniq | wc -l >states
+  [ "$(cat states)" -eq 1 ] || fail "21: the resumed run has another state"
+fi
+
 [ "$failures" -eq 0 ] && echo "all as expected"
 [ "$failures" -eq 0 ]
