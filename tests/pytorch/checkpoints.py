@@ -2,6 +2,8 @@
 """Checkpoints of a tiny model as PyTorch saves them, and what is in them. Needs PyTorch.
 
 checkpoints.py make DIR [CASE ...]     trains on gloo and saves: DIR/CASE/step-2, and DIR/CASE.json, what torch finds in it
+checkpoints.py read HF_DIR MODEL_DIR   loads a model that ms-ckpt exported by torch.distributed.checkpoint into shards on two
+                                       ranks; exits 1 if its weights are not those of MODEL_DIR
 """
 import json
 import os
@@ -184,6 +186,42 @@ def llama_main(_, rank, store, directory):
     dist.destroy_process_group()
 
 
+def read_main(rank, store, exported, original):
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from transformers import AutoConfig, AutoModelForCausalLM
+    dist.init_process_group("cpu:gloo", rank=rank, world_size=2, store=dist.FileStore(str(store), 2))
+    wanted = AutoModelForCausalLM.from_pretrained(original).state_dict()
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(exported))
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    state = model.state_dict()
+    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(exported))
+    assert state.keys() == wanted.keys()
+    for name, value in state.items():
+        assert torch.equal(whole(value), wanted[name]), name
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def read(*directories):
+    import multiprocessing
+    import tempfile
+    with tempfile.TemporaryDirectory() as scratch:
+        context = multiprocessing.get_context("spawn")
+        ranks = [context.Process(target=read_main, args=(rank, Path(scratch) / "store", *directories)) for rank in range(2)]
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join()
+    if any(rank.exitcode for rank in ranks):
+        sys.exit("torch.distributed.checkpoint does not read what ms-ckpt exported")
+    print("torch.distributed.checkpoint reads what ms-ckpt exported")
+
+
 def make(directory, wanted):
     import multiprocessing
     import tempfile
@@ -204,4 +242,4 @@ def make(directory, wanted):
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[2]), sys.argv[3:])
+    make(Path(sys.argv[2]), sys.argv[3:]) if sys.argv[1] == "make" else read(*sys.argv[2:])

@@ -24,5 +24,8 @@ done
 PYTHONDONTWRITEBYTECODE=1 "$python" "$here/checkpoints.py" make "$dir/checkpoints" 2>"$dir/errors" || { cat "$dir/errors" >&2 && exit 1; }
 "$python" -B "$here/checkpoint_verdicts.py" "$ckpt" "$dir/checkpoints" || status=1
 "$python" -B "$here/checkpoint_hashes.py" "$ckpt" "$dir/checkpoints" || status=1
+"$ckpt" import -o "$dir/imported" "$dir/checkpoints/llama/hf" >/dev/null
+"$ckpt" export -o "$dir/hf" "$dir/imported" >/dev/null
+PYTHONDONTWRITEBYTECODE=1 "$python" -W ignore "$here/checkpoints.py" read "$dir/hf" "$dir/checkpoints/llama/hf" || status=1
 PYTHONDONTWRITEBYTECODE=1 "$python" "$here/heartbeats.py" "$dir" || status=1
 exit $status
