@@ -144,6 +144,23 @@ def damages(judge, case):
                          {".metadata": "metadata"}.get(name, "zip" if name.endswith(".pt") else "cut-file"))
 
 
+def imports(judge, case):
+    """Weights of Megatron-LM, imported and exported, are those of the truth under the names of transformers' Llama."""
+    truth = json.loads((judge.made / f"{case}.json").read_text())
+    with tempfile.TemporaryDirectory() as scratch:
+        config, im, out = Path(scratch) / "config.json", Path(scratch) / "im", Path(scratch) / "hf"
+        config.write_text(json.dumps(truth["config"]))
+        done = judge.ask("import", "-o", im, "--config", config, judge.path(case))
+        judge.expect(f"{case}, import", done[0] == 0, done)
+        judge.ask("export", "-o", out, im)
+        judge.expect(f"{case}, the weights", hashes(judge, out)[1] == truth["llama"], (hashes(judge, out), truth["llama"]))
+        for what, key, value in (("groups", "num_key_value_heads", 4), ("layers", "num_hidden_layers", 3),
+                                 ("width", "intermediate_size", 16), ("family", "model_type", "gpt2")):
+            config.write_text(json.dumps(truth["config"] | {key: value}))
+            done = judge.ask("import", "-o", Path(scratch) / what, "--config", config, judge.path(case))
+            judge.expect(f"{case}, import with other {what}", done[0] == 2 and not (Path(scratch) / what).exists(), done)
+
+
 def main():
     judge = Judge(str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve())
     cases = sorted(p.name for p in judge.made.iterdir() if p.is_dir() and p.name != "llama")
@@ -153,6 +170,8 @@ def main():
             buckets(judge, case)
         if case in ("tp", "small-tp", "zero-1", "zero-3", "universal-zero-3"):
             damages(judge, case)
+        if case in ("whole", "tp", "tp-pp", "small-tp", "buckets-dp", "qwen2", "qwen3"):
+            imports(judge, case)
         if case in ("even-2", "fsdp-2", "tp", "dp"):
             one_byte(judge, case)
     for group, prefix in SAME:

@@ -10,7 +10,7 @@ if [[ -z $python ]]; then
   python=$venv/bin/python
   if ! "$python" -c 'import deepspeed, megatron.core' 2>/dev/null; then
     python3 -m venv "$venv"
-    { "$venv/bin/pip" install --quiet torch numpy setuptools wheel einops megatron-core &&
+    { "$venv/bin/pip" install --quiet torch numpy setuptools wheel einops transformers megatron-core &&
       DS_BUILD_OPS=0 "$venv/bin/pip" install --quiet --no-build-isolation deepspeed; } ||
       { echo "skipped: pip cannot install megatron-core and deepspeed" && exit 77; }
   fi
@@ -21,6 +21,14 @@ status=0
 for kind in megatron deepspeed; do
   PYTHONDONTWRITEBYTECODE=1 "$python" "$here/${kind}_checkpoints.py" make "$dir/$kind" >"$dir/log" 2>&1 || { cat "$dir/log" >&2 && exit 1; }
   "$python" -B "$here/checkpoint_hashes.py" "$ckpt" "$dir/$kind" || status=1
+done
+# The model that ms-ckpt makes of Megatron-LM's weights computes what Megatron-LM computes.
+for case in whole qwen3; do
+  truth=$dir/megatron/$case.json
+  "$python" -c 'import json, sys; json.dump(json.load(open(sys.argv[1]))["config"], open(sys.argv[2], "w"))' "$truth" "$dir/config.json"
+  "$ckpt" import -o "$dir/imported-$case" --config "$dir/config.json" "$dir/megatron/$case"/iter_* >/dev/null
+  "$ckpt" export -o "$dir/hf-$case" "$dir/imported-$case" >/dev/null
+  "$python" -B -W ignore "$here/megatron_checkpoints.py" logits "$truth" "$dir/hf-$case" || status=1
 done
 "$python" -c 'import importlib.metadata as m; print(*(f"{p} {m.version(p)}" for p in ("torch", "megatron-core", "deepspeed")))'
 exit $status

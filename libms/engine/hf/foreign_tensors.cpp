@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "foreign/checkpoint.h"
 #include "foreign/read.h"
+#include "hf/megatron_tensors.h"
 #include "hf/names.h"
 
 namespace ms::hf {
@@ -55,12 +56,6 @@ void order_pairs(std::span<std::byte> rows, std::size_t row_bytes, std::size_t h
   }
 }
 
-bool is_of_model(const std::string& name) {
-  constexpr std::array<std::string_view, 7> kOthers{"optimizer",  "optim",     "lr_scheduler", "train_state",
-                                                    "dataloader", "rng_state", "common."};
-  return std::ranges::none_of(kOthers, [&](std::string_view word) { return name.starts_with(word); });
-}
-
 // Returns what stands before the names: the shortest, where copies of the weights lie deeper.
 std::optional<std::string> prefix_before(const foreign::Checkpoint& checkpoint, std::string_view name) {
   std::optional<std::string> prefix;
@@ -75,6 +70,28 @@ std::optional<std::string> prefix_before(const foreign::Checkpoint& checkpoint, 
 
 }  // namespace
 
+bool is_of_model(const std::string& name) {
+  constexpr std::array<std::string_view, 8> kOthers{"optimizer",  "optim",     "lr_scheduler", "train_state",
+                                                    "dataloader", "rng_state", "common.",      "chained_"};
+  return std::ranges::none_of(kOthers, [&](std::string_view word) { return name.starts_with(word); });
+}
+
+TensorView view_of(const std::shared_ptr<const foreign::Checkpoint>& checkpoint, const foreign::Tensor& tensor) {
+  const foreign::TensorReader sized(*checkpoint, tensor);  // refuses one that is damaged
+  const std::string_view type = tensor.dtype->safetensors;
+  return {.dtype = type == "F32"    ? Dtype::f32
+                   : type == "BF16" ? Dtype::bf16
+                   : type == "F16"  ? Dtype::f16
+                                    : Dtype::other,
+          .dtype_name = std::string(tensor.dtype->name),
+          .shape = tensor.shape,
+          .file = nullptr,
+          .size_bytes = static_cast<std::size_t>(sized.size_bytes()),
+          .read_other = [checkpoint, &tensor](std::size_t at, std::span<std::byte> out) {
+            foreign::TensorReader(*checkpoint, tensor).read(static_cast<std::int64_t>(at), out);
+          }};
+}
+
 bool is_foreign_checkpoint(const std::string& path) { return foreign::format_of(path) != nullptr; }
 
 std::map<std::string, TensorView> foreign_tensors(const std::string& path, const nn::ModelConfig& model) {
@@ -84,26 +101,21 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
   const std::string embedding = embedding_name(model);
   std::optional<std::string> prefix = prefix_before(*checkpoint, embedding);
   if (!prefix) prefix = prefix_before(*checkpoint, embedding.substr(prefix_of(model).size()));
+  if (!prefix && !model.is_gpt()) {
+    if (const auto megatron = prefix_before(*checkpoint, kMegatronEmbedding))
+      return megatron_tensors(checkpoint, *megatron, model);
+  }
   const bool titan = !prefix && !model.is_gpt();
   if (titan) prefix = prefix_before(*checkpoint, kTitanEmbedding);
   if (!prefix)
-    throw user_error(
-        "hf.import",
-        fmt::format("{} has no tensor '{}'{}", path, embedding, titan ? fmt::format(" or '{}'", kTitanEmbedding) : ""),
-        "'ms-ckpt show --params' lists its tensors");
+    throw user_error("hf.import",
+                     fmt::format("{} has no tensor '{}'{}", path, embedding,
+                                 titan ? fmt::format(", '{}' or '{}'", kTitanEmbedding, kMegatronEmbedding) : ""),
+                     "'ms-ckpt show --params' lists its tensors");
   std::map<std::string, TensorView> views;
   for (const foreign::Tensor& tensor : checkpoint->tensors) {
     if (!tensor.name.starts_with(*prefix) || !is_of_model(tensor.name) || tensor.dtype == nullptr) continue;
-    const foreign::TensorReader sized(*checkpoint, tensor);  // refuses one that is damaged
-    const std::string_view type = tensor.dtype->safetensors;
-    TensorView view{.dtype = type == "F32"    ? Dtype::f32
-                             : type == "BF16" ? Dtype::bf16
-                             : type == "F16"  ? Dtype::f16
-                                              : Dtype::other,
-                    .dtype_name = std::string(tensor.dtype->name),
-                    .shape = tensor.shape,
-                    .file = nullptr,
-                    .size_bytes = static_cast<std::size_t>(sized.size_bytes())};
+    TensorView view = view_of(checkpoint, tensor);
     std::string name = tensor.name.substr(prefix->size());
     if (titan) name = from_titan(name);
     const bool turned =
@@ -112,10 +124,12 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
         tensor.shape.empty() || tensor.shape[0] == 0 ? 0 : view.size_bytes / static_cast<std::size_t>(tensor.shape[0]);
     const std::size_t head_rows =
         turned && tensor.shape[0] % model.head_dim() == 0 ? static_cast<std::size_t>(model.head_dim()) : 0;
-    view.read_other = [checkpoint, &tensor, row_bytes, head_rows](std::size_t at, std::span<std::byte> out) {
-      foreign::TensorReader(*checkpoint, tensor).read(static_cast<std::int64_t>(at), out);
-      if (head_rows > 0) order_pairs(out, row_bytes, head_rows);
-    };
+    if (head_rows > 0) {
+      view.read_other = [read = view.read_other, row_bytes, head_rows](std::size_t at, std::span<std::byte> out) {
+        read(at, out);
+        order_pairs(out, row_bytes, head_rows);
+      };
+    }
     views.emplace(std::move(name), std::move(view));
   }
   return views;

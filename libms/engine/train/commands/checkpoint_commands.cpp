@@ -135,7 +135,8 @@ Command import_command() {
       .summary = "convert a Hugging Face model or the weights of a PyTorch checkpoint to a checkpoint",
       .positionals = {{"HF_DIR",
                        "A directory with config.json and safetensors, or a checkpoint of PyTorch (ms-ckpt show lists "
-                       "its tensors) whose names are those of transformers or of torchtitan's Llama."}},
+                       "its tensors) whose names are those of transformers, of torchtitan's Llama or of the models of "
+                       "Megatron-LM's core that are like Llama, Qwen2 or Qwen3 without experts."}},
       .options = {output_option("The directory of checkpoints to write into."),
                   {"config", "FILE", "config.json of the model, for a checkpoint of PyTorch (default: in HF_DIR)."},
                   format_option()},
@@ -162,7 +163,8 @@ Command export_command() {
           .run = run_export,
           .description =
               "The tokenizer goes along: that in 'hf', or else that of the first file of data.train. eos_token_id is "
-              "the token that ends its documents."};
+              "the token that ends its documents.\n\ntorch.distributed.checkpoint loads the directory into any "
+              "sharding: dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(DIR))."};
 }
 
 }  // namespace ms::train
