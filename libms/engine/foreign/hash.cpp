@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "ckpt/batch.h"
 #include "ckpt/file_pool.h"
 #include "foreign/read.h"
@@ -33,9 +34,12 @@ std::string HashedTensor::line() const {
 }
 
 std::vector<HashedTensor> tensors_of(const Checkpoint& checkpoint) {
-  if (!checkpoint.finished)
-    throw Error("ckpt.incomplete", Blame::storage,
-                fmt::format("{}: {}", checkpoint.path, checkpoint.problems.front().text));
+  // A hash of what is left of it would be taken for that of a checkpoint that never had more.
+  const std::vector<Problem>& wrong = checkpoint.problems.empty() ? checkpoint.unread : checkpoint.problems;
+  if (!wrong.empty())
+    throw Error(checkpoint.finished ? "ckpt.damaged" : "ckpt.incomplete", Blame::storage,
+                fmt::format("{}: {}", checkpoint.path, plain_text(wrong.front().text, 1000)),
+                "'ms-ckpt verify' says more");
   std::vector<HashedTensor> tensors;
   for (const Tensor& tensor : checkpoint.tensors) {
     const std::int64_t size_bytes = TensorReader(checkpoint, tensor).size_bytes();  // refuses one that is damaged

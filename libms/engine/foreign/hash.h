@@ -23,7 +23,7 @@ struct HashedTensor {
   std::string line() const;  // "NAME DTYPE [2, 3] HASH"
 };
 
-// Those of a checkpoint that is finished. They refer to it.
+// Those of a checkpoint, to which they refer. Error("ckpt.incomplete" or "ckpt.damaged", storage): it has problems.
 std::vector<HashedTensor> tensors_of(const Checkpoint& checkpoint);
 // Those of ours, already hashed: parameters, and "NAME.exp_avg" and the like. Each is read once, and verified.
 std::vector<HashedTensor> hashed_tensors(const ckpt::Parameters& parameters, int threads,
