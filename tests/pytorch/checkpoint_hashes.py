@@ -30,7 +30,7 @@ SAME = [
 
 def as_shown(case, name, tensor):
     """A tensor of the truth, as ms-ckpt shows it."""
-    if case.startswith("universal-zero-3"):  # flat, and alone in its file
+    if case.startswith(("universal-zero-3", "universal-llama-3")):  # flat, and alone in its file
         return f"zero.{name}.fp32", tensor | {"shape": [math.prod(tensor["shape"])]}
     if case.startswith("universal"):
         return f"zero.{name}.fp32.param", tensor
@@ -56,7 +56,7 @@ def truth(judge, case):
     listed = json.loads(judge.ask("ls", "--json", judge.made / case)[1])["checkpoints"]
     judge.expect(f"{case}, ls", [(c["step"], c["state"]) for c in listed] == [(2, "finished")], listed)
     total, tensors = hashes(judge, path)
-    if (judge.made / f"{case}.json").exists() and not case.startswith("zero"):
+    if (judge.made / f"{case}.json").exists() and not case.startswith(("zero", "llama-")):
         for item in json.loads((judge.made / f"{case}.json").read_text())["tensors"].items():
             name, tensor = as_shown(case, *item)
             judge.expect(f"{case}, {name}", tensors.get(name) == tensor, tensors.get(name))
@@ -167,6 +167,10 @@ def imports(judge, case):
             config.write_text(json.dumps(truth["config"] | {key: value}))
             done = judge.ask("import", "-o", Path(scratch) / what, "--config", config, judge.path(case))
             judge.expect(f"{case}, import with other {what}", done[0] == 2 and not (Path(scratch) / what).exists(), done)
+        if case == "universal-llama-3" and (judge.made / "llama-3").exists():  # parts of parameters
+            config.write_text(json.dumps(truth["config"]))
+            done = judge.ask("import", "-o", Path(scratch) / "parts", "--config", config, judge.path("llama-3"))
+            judge.expect("import of ZeRO 3", done[0] == 2 and "ds_to_universal" in done[2], done)
 
 
 def main():
@@ -176,9 +180,9 @@ def main():
         truth(judge, case)
         if case.startswith("buckets"):
             buckets(judge, case)
-        if case in ("tp", "small-tp", "zero-1", "zero-3", "universal-zero-3"):
+        if case in ("tp", "small-tp", "zero-1", "zero-3", "universal-llama-3"):
             damages(judge, case)
-        if case in ("whole", "tp", "tp-pp", "small-tp", "buckets-dp", "qwen2", "qwen3"):
+        if case in ("whole", "tp", "tp-pp", "small-tp", "buckets-dp", "qwen2", "qwen3", "universal-llama-3"):
             imports(judge, case)
         if case in ("even-2", "fsdp-2", "tp", "dp"):
             one_byte(judge, case)

@@ -14,8 +14,20 @@ from pathlib import Path
 from checkpoints import described
 
 # name -> ranks, stage of ZeRO
-CASES = {"zero-0": (2, 0), "zero-1": (2, 1), "zero-2": (2, 2), "zero-3": (2, 3), "zero-3-whole": (1, 3)}
+CASES = {"zero-0": (2, 0), "zero-1": (2, 1), "zero-2": (2, 2), "zero-3": (2, 3), "zero-3-whole": (1, 3),
+         "llama-2": (2, 2), "llama-3": (2, 3)}  # a model of transformers
+LLAMA = {"vocab_size": 16, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
+         "num_key_value_heads": 1, "max_position_embeddings": 16, "tie_word_embeddings": False}
 STEP = 2
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM(LlamaConfig(**LLAMA))
+
+
+def logits_of(output):
+    return getattr(output, "logits", output)
 
 
 def rank_main(case, rank, port, directory):
@@ -28,14 +40,14 @@ def rank_main(case, rank, port, directory):
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # a compiler's work, and nothing of it is in a checkpoint
     deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
     torch.manual_seed(5)
-    model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 7), torch.nn.Linear(7, 8, bias=False))
+    model = llama() if case.startswith("llama") else torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 7), torch.nn.Linear(7, 8, bias=False))
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), optimizer=torch.optim.AdamW(
         model.parameters(), lr=0.01), config={
             "train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
             "bf16": {"enabled": True}, "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}})
     for step in range(STEP):
         tokens = torch.randint(0, 8, (1, 4), generator=torch.Generator().manual_seed(step))
-        engine.backward(torch.nn.functional.cross_entropy(engine(tokens).flatten(0, 1).float(), tokens.flatten()))
+        engine.backward(torch.nn.functional.cross_entropy(logits_of(engine(tokens)).flatten(0, 1).float(), tokens.flatten()))
         engine.step()
     engine.save_checkpoint(str(directory / case))
     torch.distributed.barrier()
@@ -49,7 +61,11 @@ def finish(case, directory):
         return
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
     state = get_fp32_state_dict_from_zero_checkpoint(str(directory / case))
-    (directory / f"{case}.json").write_text(json.dumps({"tensors": {name: described(torch, value) for name, value in state.items()}}, indent=1) + "\n")
+    found = {"tensors": {name: described(torch, value) for name, value in state.items()}}
+    if case.startswith("llama"):
+        found |= {"llama": found["tensors"],
+                  "config": LLAMA | {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu"}}
+    (directory / f"{case}.json").write_text(json.dumps(found, indent=1) + "\n")
     universal = directory / f"universal-{case}" / f"global_step{STEP}"
     command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder",
                str(directory / case / f"global_step{STEP}"), "--output_folder", str(universal), "--inject_missing_state"]

@@ -17,6 +17,7 @@ namespace ms::hf {
 namespace {
 
 constexpr std::string_view kTitanEmbedding = "tok_embeddings.weight";
+constexpr std::array<std::string_view, 2> kUniversal{".fp32.param", ".fp32"};
 
 // torchtitan's names of a layer's tensors, and those of transformers.
 struct Renamed {
@@ -56,16 +57,42 @@ void order_pairs(std::span<std::byte> rows, std::size_t row_bytes, std::size_t h
   }
 }
 
+// ZeRO 3 saves the model as tensors without elements.
+bool is_empty(const foreign::Tensor& tensor) { return std::ranges::find(tensor.shape, 0) != tensor.shape.end(); }
+
 // Returns what stands before the names: the shortest, where copies of the weights lie deeper.
 std::optional<std::string> prefix_before(const foreign::Checkpoint& checkpoint, std::string_view name) {
   std::optional<std::string> prefix;
   for (const foreign::Tensor& tensor : checkpoint.tensors) {
-    if (!tensor.name.ends_with(name) || !is_of_model(tensor.name)) continue;
+    if (!tensor.name.ends_with(name) || !is_of_model(tensor.name) || is_empty(tensor)) continue;
     std::string before = tensor.name.substr(0, tensor.name.size() - name.size());
     if ((before.empty() || before.ends_with('.')) && (!prefix || before.size() < prefix->size()))
       prefix = std::move(before);
   }
   return prefix;
+}
+
+// The weights of a universal checkpoint of DeepSpeed: "zero.NAME.fp32.param", or flat as "zero.NAME.fp32".
+std::map<std::string, TensorView> universal_tensors(const std::shared_ptr<const foreign::Checkpoint>& checkpoint,
+                                                    const std::string& prefix, const nn::ModelConfig& model) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const Mapped& tensor : tensors_of(model)) shapes.emplace(tensor.name, tensor.shape);
+  std::map<std::string, TensorView> views;
+  for (const foreign::Tensor& tensor : checkpoint->tensors) {
+    for (const std::string_view end : kUniversal) {
+      if (!tensor.name.starts_with(prefix) || !tensor.name.ends_with(end) || tensor.dtype == nullptr) continue;
+      const std::string name = tensor.name.substr(prefix.size(), tensor.name.size() - prefix.size() - end.size());
+      TensorView view = view_of(checkpoint, tensor);
+      const auto shape = shapes.find(name);
+      std::int64_t elements = 1;
+      if (shape != shapes.end()) {
+        for (const std::int64_t size : shape->second) elements *= size;
+        if (view.shape == std::vector{elements}) view.shape = shape->second;
+      }
+      views.emplace(name, std::move(view));
+    }
+  }
+  return views;
 }
 
 }  // namespace
@@ -101,6 +128,11 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
   const std::string embedding = embedding_name(model);
   std::optional<std::string> prefix = prefix_before(*checkpoint, embedding);
   if (!prefix) prefix = prefix_before(*checkpoint, embedding.substr(prefix_of(model).size()));
+  for (const std::string_view end : kUniversal) {
+    if (prefix) break;
+    if (const auto universal = prefix_before(*checkpoint, embedding + std::string(end)))
+      return universal_tensors(checkpoint, *universal, model);
+  }
   if (!prefix && !model.is_gpt()) {
     if (const auto megatron = prefix_before(*checkpoint, kMegatronEmbedding))
       return megatron_tensors(checkpoint, *megatron, model);
@@ -111,7 +143,9 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
     throw user_error("hf.import",
                      fmt::format("{} has no tensor '{}'{}", path, embedding,
                                  titan ? fmt::format(", '{}' or '{}'", kTitanEmbedding, kMegatronEmbedding) : ""),
-                     "'ms-ckpt show --params' lists its tensors");
+                     checkpoint->format == "deepspeed"
+                         ? "ZeRO 3 keeps parts of parameters: DeepSpeed's ds_to_universal or zero_to_fp32.py joins them"
+                         : "'ms-ckpt show --params' lists its tensors");
   std::map<std::string, TensorView> views;
   for (const foreign::Tensor& tensor : checkpoint->tensors) {
     if (!tensor.name.starts_with(*prefix) || !is_of_model(tensor.name) || tensor.dtype == nullptr) continue;
