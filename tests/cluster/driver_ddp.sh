@@ -10,15 +10,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 CLUSTER_BUILD=$(realpath "${1:-build/release}")
 export CLUSTER_BUILD
 shift || true
-python=${PYTHON-}
-if [[ -z $python ]]; then
-  peer=$here/../../build/peer
-  python=$peer/bin/python
-  if [[ ! -x $python ]]; then
-    python3 -m venv "$peer"
-    "$peer/bin/pip" install --quiet torch numpy || { echo "skipped: pip cannot install torch" && exit 77; }
-  fi
-fi
+# shellcheck source=tests/cluster/lib.sh
+. "$here/lib.sh"
+python=$(python_with_torch) || { echo "skipped: pip cannot install torch" && exit 77; }
 kit=$(mktemp -d)
 trap 'rm -rf "$kit"' EXIT
 cp "$here"/{driven.sh,ddp.py,../support/training.sh,../../examples/10-driver/heartbeat.py} "$kit"

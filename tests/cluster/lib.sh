@@ -35,6 +35,16 @@ child_of() { # PID: the only child of a process, empty if there is none yet
   echo "$child"
 }
 
+# python_with_torch: prints the path of a Python that has torch, numpy and py-spy: PYTHON, or where that is not set one of a
+# virtual environment in build/peer, which is made. Fails if pip cannot install them.
+python_with_torch() {
+  local peer=$cluster_repo/build/peer
+  if [[ -z ${PYTHON-} && ! -x $peer/bin/py-spy ]]; then
+    python3 -m venv "$peer" >&2 && "$peer/bin/pip" install --quiet torch numpy py-spy >&2 || return
+  fi
+  echo "${PYTHON:-$peer/bin/python}"
+}
+
 # ---- the file system of the controller and of a node
 
 # private_root DISK: what is written to the private directories goes to DISK from here on; nobody else sees it.
