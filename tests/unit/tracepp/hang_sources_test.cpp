@@ -304,6 +304,39 @@ TEST_F(HangSources, AThirdSourceDecides) {
   EXPECT_EQ(hang.sources.at(2).stance, Stance::differs) << hang.sources[2].name;
 }
 
+// A call of the program may wait for a device or for storage, which have no frames of their own.
+TEST_F(HangSources, WhereTheFaultLiesIsWhatTheSourcesTellOrUnknown) {
+  put_dumps(5);
+  EXPECT_EQ(fault_domain(found().suspects.at(0)), FaultDomain::host);
+  put_stacks(5, kLoads);
+  EXPECT_EQ(fault_domain(found().suspects.at(0)), FaultDomain::host);
+  put_stacks(5, "    acquire (pool.py:33)\n    step (train.py:88)\n");
+  EXPECT_EQ(fault_domain(found().suspects.at(0)), FaultDomain::unknown);
+  files_.put("slurm-1.out", "5: ValueError: empty batch\n");
+  EXPECT_EQ(fault_domain(found().suspects.at(0)), FaultDomain::program);
+  files_.put("slurm-1.out", "5: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n");
+  const Hang hang = found();
+  EXPECT_EQ(hang.suspects.at(0).rank, 5);
+  EXPECT_EQ(fault_domain(hang.suspects.at(0)), FaultDomain::device);
+  EXPECT_EQ(Json::parse(hang_json(hang, trace_)).at("suspects")[0].get<std::string>("fault"), "device");
+}
+
+TEST_F(HangSources, FaultsOfReasonsAlone) {
+  const auto of = [](Reason reason) {
+    HangSuspect it;
+    it.reason = reason;
+    return fault_domain(it);
+  };
+  for (const Reason reason : {Reason::no_trace, Reason::silent, Reason::data_wait, Reason::save, Reason::not_issuing})
+    EXPECT_EQ(of(reason), FaultDomain::host) << to_string(reason);
+  for (const Reason reason : {Reason::left, Reason::missing_call, Reason::extra_call, Reason::wrong_kind,
+                              Reason::wrong_size, Reason::wrong_dtype, Reason::wrong_order})
+    EXPECT_EQ(of(reason), FaultDomain::program) << to_string(reason);
+  EXPECT_EQ(of(Reason::compute), FaultDomain::device);
+  EXPECT_EQ(of(Reason::transfer), FaultDomain::network);
+  EXPECT_EQ(of(Reason::failed), FaultDomain::unknown);
+}
+
 // A rank without a dump is not dead if its process is seen.
 TEST_F(HangSources, WhoIsSeenAliveIsNotDead) {
   put_dumps(-1);

@@ -246,6 +246,7 @@ class Joiner {
           kept.reason = it.reason;
           kept.doing = it.doing;
         }
+        kept.fault = std::max(kept.fault, it.fault);
         if (kept.host.empty()) kept.host = it.host;
         if (kept.pid == 0) kept.pid = it.pid;
         if (!is_own && is_new) kept.op = -1;
@@ -348,6 +349,23 @@ class Joiner {
 };
 
 }  // namespace
+
+FaultDomain fault_domain(const HangSuspect& suspect) {
+  if (suspect.fault) return *suspect.fault;
+  switch (suspect.reason) {
+    case Reason::failed: return FaultDomain::unknown;
+    case Reason::compute: return FaultDomain::device;
+    case Reason::transfer: return FaultDomain::network;
+    case Reason::left:
+    case Reason::missing_call:
+    case Reason::extra_call:
+    case Reason::wrong_kind:
+    case Reason::wrong_size:
+    case Reason::wrong_dtype:
+    case Reason::wrong_order: return FaultDomain::program;
+    default: return FaultDomain::host;
+  }
+}
 
 Hang find_hang(const RunTrace& trace, double now_s) {
   const bool is_all = trace.logs.empty() && trace.witnesses.size() == 0;

@@ -3,6 +3,7 @@
 // because every time is read on the rank's own clock. ms-tracepp hang shows it. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,10 @@ enum class Reason : std::uint8_t {
 };
 std::string_view to_string(Reason reason);
 
+// Where the cause lies. An error of the program comes on any node.
+enum class FaultDomain : std::uint8_t { unknown, host, network, program, device };
+std::string_view to_string(FaultDomain domain);
+
 struct MemberView {
   int rank = 0;
   Progress progress = Progress::not_issued;
@@ -85,10 +90,14 @@ struct HangSuspect {
   std::string host;
   int pid = 0;  // 0: not known
   Reason reason = Reason::not_issuing;
-  double confidence = 0;  // 0 .. 1
-  int op = -1;            // in Hang::ops, that others wait for it in; -1: none
-  std::string doing;      // the last thing it did and its current one
+  double confidence = 0;             // 0 .. 1
+  std::optional<FaultDomain> fault;  // where a source tells more than the reason does
+  int op = -1;                       // in Hang::ops, that others wait for it in; -1: none
+  std::string doing;                 // the last thing it did and its current one
 };
+
+// Returns where the cause of a suspect lies: what its sources tell, else what its reason does.
+FaultDomain fault_domain(const HangSuspect& suspect);
 
 // A source of evidence, and what it says by itself.
 enum class Stance : std::uint8_t { silent, agrees, differs };  // with the first suspect; silent: it names no rank

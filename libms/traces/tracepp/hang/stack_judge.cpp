@@ -93,6 +93,13 @@ std::string place_of(const ProcessStack& stack) {
   return own != stack.frames.end() ? *own : from != stack.frames.end() ? *from : "";
 }
 
+// A call that waits for a device or for storage has no frame of its own: code of the program may wait for anything.
+std::optional<FaultDomain> fault_domain(Standing standing) {
+  return standing == Standing::own_code ? std::optional(FaultDomain::unknown)
+         : standing == Standing::held   ? std::optional(FaultDomain::program)
+                                        : std::nullopt;
+}
+
 std::string what_of(Standing standing) {
   switch (standing) {
     case Standing::loads: return "loads data";
@@ -179,6 +186,7 @@ class StackJudge {
       hang_.suspects.push_back(suspect_in(it->process, reason_of(standing),
                                           confidence / static_cast<double>(busy.size()),
                                           plain_text(place_of(*it), kFrameBytes)));
+      hang_.suspects.back().fault = fault_domain(standing);
     }
     hang_.state = RunState::hang;
     hang_.sentence = fmt::format("{} {}, at {}, while {} of {} processes wait in collectives or for their devices",
@@ -235,24 +243,27 @@ Hang judge_lines(const std::vector<NotedLine>& lines) {
     const int signal = line.exit_code - 128;
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
   });
-  const auto blame = [&](const NotedLine& line, double confidence, std::string_view what) {
+  const auto blame = [&](const NotedLine& line, double confidence, FaultDomain fault, std::string_view what) {
     const bool is_named = line.process.rank >= 0 || !line.process.host.empty();
-    if (is_named)
+    if (is_named) {
       hang.suspects.push_back(suspect_in(line.process, Reason::failed, confidence, plain_text(line.text, kFrameBytes)));
+      hang.suspects.back().fault = fault;
+    }
     hang.state = RunState::failed;
     hang.sentence = fmt::format("{} printed \"{}\": {}", is_named ? process_name(line.process) : "a rank",
                                 plain_text(line.text, kFrameBytes), what);
   };
   if (const auto proof = lead(slurm::Says::proof); proof != lines.end()) {
-    blame(*proof, kProof, "the device itself reports that it is broken");
+    blame(*proof, kProof, FaultDomain::device, "the device itself reports that it is broken");
   } else if (crash != lines.end()) {
-    blame(*crash, kCrash, "it ended by a signal that a program causes by itself, and the others wait for it");
+    blame(*crash, kCrash, FaultDomain::unknown,
+          "it ended by a signal that a program causes by itself, and the others wait for it");
   } else if (const auto error = lead(slurm::Says::error); error != lines.end()) {
-    blame(*error, kProgramError, "an error of the program, which would come on any node");
+    blame(*error, kProgramError, FaultDomain::program, "an error of the program, which would come on any node");
   } else if (const auto exception = lead(slurm::Says::exception); exception != lines.end()) {
-    blame(*exception, kProgramError, "an error of the program, most likely");
+    blame(*exception, kProgramError, FaultDomain::program, "an error of the program, most likely");
   } else if (const auto hint = lead(slurm::Says::hint); hint != lines.end()) {
-    blame(*hint, kHint, "no other rank did; its node or its program");
+    blame(*hint, kHint, FaultDomain::unknown, "no other rank did; its node or its program");
   } else if (const auto trouble = std::ranges::find_if(lines, is_trouble); trouble != lines.end()) {
     hang.sentence = fmt::format("{} printed \"{}\": the fault may be of its peer, or of what lies between",
                                 process_name(trouble->process), plain_text(trouble->text, kFrameBytes));

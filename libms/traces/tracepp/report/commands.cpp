@@ -156,24 +156,24 @@ Command hang_command() {
       .options = {json_option(), {"check", "", "Exit with 1 if the run hangs or failed, or if that is unknown."}},
       .run = hang,
       .description =
-          "Compares the newest operations of all ranks. It works while the run still hangs, because each rank "
-          "writes its file every second. Pass the files of all ranks; a missing file is a finding of its own. If "
-          "processes of ms-train left their stacks in run.dir/evidence, the output includes the stacks of the "
-          "suspects and the state of the GPUs of their nodes.\n\nNames of PyTorch Flight Recorder dumps must end "
-          "with the global rank, as with TORCH_FR_DUMP_TEMP_FILE. If the rank of a dump is unknown, for example "
-          "because names end with local ranks, the file is reported instead of the rank, with a confidence of at "
-          "most 50 %. Dumps of an earlier attempt are ignored; so are files whose name, or whose directory's, has a "
-          "lower number than another one's, such as attempt-1 beside attempt-2, and all that was written before these. "
-          "A hang cannot be distinguished from a normal wait "
-          "while the wait is no longer than several earlier waits of the same operations: dump again after a "
-          "minute.\n\nOther sources of the same hang may lie beside the dumps, or be given alone: the log of the "
-          "job (*.out, *.err, *.log, or any file that you name), what ncclras prints (as text or with -f json; two "
-          "samples some seconds apart tell more than one), the status.json of ms-driver (heartbeats), files of NCCL's "
-          "Inspector, and stacks of the ranks (py-spy dump, Python's "
-          "faulthandler, gdb, or the files that ms-driver keeps), with the rank at the end of the file's name. Each "
-          "source is judged by itself. The answer joins them: sources that agree raise the confidence, sources "
-          "that contradict each other lower it, and below 50 % no rank is called at fault. The output lists the "
-          "sources, whether each agrees, and what to collect next."};
+          "Compares the newest operations of all ranks. It works while the run still hangs, because each rank writes "
+          "its file every second. Pass the files of all ranks; a missing file is a finding of its own. If processes of "
+          "ms-train left their stacks in run.dir/evidence, the output includes the stacks of the suspects and the "
+          "state of the GPUs of their nodes.\n\nNames of PyTorch Flight Recorder dumps must end with the global rank, "
+          "as with TORCH_FR_DUMP_TEMP_FILE. If the rank of a dump is unknown, for example because names end with local "
+          "ranks, the file is reported instead of the rank, with a confidence of at most 50 %. Dumps of an earlier "
+          "attempt are ignored; so are files whose name, or whose directory's, has a lower number than another one's, "
+          "such as attempt-1 beside attempt-2, and all that was written before these. A hang cannot be distinguished "
+          "from a normal wait while the wait is no longer than several earlier waits of the same operations: dump "
+          "again after a minute.\n\nOther sources of the same hang may lie beside the dumps, or be given alone: the "
+          "log of the job (*.out, *.err, *.log, or any file that you name), what ncclras prints (as text or with -f "
+          "json; two samples some seconds apart tell more than one), the status.json of ms-driver (heartbeats), files "
+          "of NCCL's Inspector, and stacks of the ranks (py-spy dump, Python's faulthandler, gdb, or the files that "
+          "ms-driver keeps), with the rank at the end of the file's name. Each source is judged by itself. The answer "
+          "joins them: sources that agree raise the confidence, sources that contradict each other lower it, and below "
+          "50 % no rank is called at fault. The output lists the sources, whether each agrees, and what to collect "
+          "next. With --json, fault tells where the cause of a suspect lies: host, network, device, program or "
+          "unknown."};
 }
 
 Command diff_command() {

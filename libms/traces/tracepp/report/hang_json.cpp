@@ -56,6 +56,7 @@ Json suspect_json(const HangSuspect& it, const RunTrace& trace) {
           {"host", it.host},
           {"pid", it.pid},
           {"reason", to_string(it.reason)},
+          {"fault", to_string(fault_domain(it))},
           {"confidence", it.confidence},
           {"group", it.op < 0 ? Json(nullptr) : Json(it.op)},
           {"doing", it.doing}};

@@ -118,6 +118,10 @@ std::string_view to_string(Reason reason) {
       reason);
 }
 
+std::string_view to_string(FaultDomain domain) {
+  return name_of<5>({"unknown", "host", "network", "program", "device"}, domain);
+}
+
 std::string hang_text(const Hang& hang, const RunTrace& trace) {
   std::string text, problems;
   for (const auto& [problem, count] : trace.problems)
