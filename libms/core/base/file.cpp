@@ -194,6 +194,18 @@ std::string read_user_file(const std::string& path, std::size_t max_bytes) {
   return read_all(fd, size_bytes, path);
 }
 
+std::string read_user_file_end(const std::string& path, std::size_t max_bytes, std::int64_t until_bytes) {
+  const UniqueFd fd = open_for_reading(path, Blame::user, O_NONBLOCK);
+  const struct stat status = stat_of(fd, path, Blame::user);
+  require_regular(status, path, Blame::user);
+  const std::int64_t end = std::min<std::int64_t>(status.st_size, until_bytes);
+  std::string text(std::min(static_cast<std::size_t>(end), max_bytes), '\0');
+  const ssize_t got = pread(fd.get(), text.data(), text.size(), end - std::ssize(text));
+  if (got < 0) throw file_error("file.read", Blame::storage, "read", path, errno);
+  text.resize(static_cast<std::size_t>(got));
+  return text;
+}
+
 void write_file_atomic(const std::string& path, std::string_view data) {
   write_atomic(path, data, Blame::storage, AT_FDCWD, path);
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -13,6 +15,9 @@ bool is_wrong_path(int err);
 
 // A whole regular file of at most max_bytes: of others a pipe would wait for ever, and /dev/zero has no end.
 std::string read_user_file(const std::string& path, std::size_t max_bytes);
+// The last bytes of a regular file of any size, or of its first `until_bytes`: at most max_bytes.
+std::string read_user_file_end(const std::string& path, std::size_t max_bytes,
+                               std::int64_t until_bytes = std::numeric_limits<std::int64_t>::max());
 // As write_file_atomic(), but a device or a pipe is written into, and stays.
 void write_user_file(const std::string& path, std::string_view data);
 // Throws what write_user_file() would, as far as can be known before: for results that take a while.

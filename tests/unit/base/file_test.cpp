@@ -113,7 +113,11 @@ TEST_F(File, ReadsRegularFilesOfABoundedSize) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   for (const std::string& odd : {path("pipe"), std::string("/dev/zero"), dir_}) {
     EXPECT_EQ(error_of([&] { read_user_file(odd, 5); }).blame(), Blame::user) << odd;
+    EXPECT_EQ(error_of([&] { read_user_file_end(odd, 5); }).blame(), Blame::user) << odd;
   }
+  EXPECT_EQ(read_user_file_end(path("f"), 9), "12345");
+  EXPECT_EQ(read_user_file_end(path("f"), 2), "45");
+  EXPECT_EQ(read_user_file_end(path("f"), 2, 4), "34");
 }
 
 TEST_F(File, ExclusiveCreationHasOneWinner) {
