@@ -173,6 +173,10 @@ std::string Commands::comment_of(std::uint32_t job) const {
   return squeue({"--noheader", "--local", "--all", "--jobs=" + reference(job), "--format=%k"});
 }
 
+std::vector<std::string> Commands::outputs_of(std::uint32_t job) const {
+  return parse_outputs(scontrol({"show", "job", reference(job)}));
+}
+
 Partition Commands::partition(const std::string& name) const {
   const std::string text = scontrol({"--oneliner", "--all", "show", "partition", one_partition(name)});
   if (std::optional<Partition> partition = parse_partition(text, name)) return std::move(*partition);

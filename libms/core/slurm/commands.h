@@ -49,6 +49,9 @@ class Commands {
   // The comment that its user wrote, which may be anything.
   std::string comment_of(std::uint32_t job) const;
 
+  // The files of the batch script's output; none: it has no script.
+  std::vector<std::string> outputs_of(std::uint32_t job) const;
+
   virtual Partition partition(const std::string& name) const;
   // Those of the partition that are on nodes or that wait; without what only job() asks for (batch, requeue, restarts).
   virtual std::vector<Job> jobs_of(const std::string& partition) const;

@@ -212,6 +212,19 @@ std::vector<Node> parse_nodes(std::string_view text) {
   return nodes;
 }
 
+std::vector<std::string> parse_outputs(std::string_view text) {
+  std::vector<std::string> paths;
+  for (const std::string_view key : {"StdOut=", "StdErr="}) {
+    for (const std::string& line : split(text, '\n')) {
+      const std::string_view field = trim(line);
+      if (!field.starts_with(key) || field == key) continue;
+      const std::string_view path = field.substr(key.size());
+      if (std::ranges::find(paths, path) == paths.end()) paths.emplace_back(path);
+    }
+  }
+  return paths;
+}
+
 std::optional<Partition> parse_partition(std::string_view text, std::string_view name) {
   for (const std::string& line : split(text, '\n')) {
     const std::string fields = " " + line;

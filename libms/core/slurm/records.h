@@ -92,6 +92,9 @@ struct Partition {
 Config parse_config(std::string_view text);            // scontrol show config
 std::vector<Node> parse_nodes(std::string_view text);  // scontrol --oneliner show node
 
+// StdOut and StdErr of "scontrol show job", if they have names: paths without patterns, each once.
+std::vector<std::string> parse_outputs(std::string_view text);
+
 // The partition of this name in "scontrol --oneliner show partition"; nullopt: it is not there.
 std::optional<Partition> parse_partition(std::string_view text, std::string_view name);
 

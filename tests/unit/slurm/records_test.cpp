@@ -292,6 +292,18 @@ TEST(Records, APartitionAndItsNodes) {
   EXPECT_FALSE(parse_partition("", "loan").has_value());
 }
 
+TEST(Records, OutputsOfAJobAreWhereItsScriptWrites) {
+  const auto of = [](const std::string& end) {
+    return parse_outputs("JobId=7 JobName=StdOut=x\n   Command=/w/StdOut=/etc/shadow\n   StdErr=" + end +
+                         "\n   Power=\n");
+  };
+  EXPECT_EQ(of("/w/my job.out\n   StdIn=/dev/null\n   StdOut=/w/my job.out"),
+            std::vector<std::string>{"/w/my job.out"});
+  EXPECT_EQ(of("/w/7.err\n   StdOut=/w/7.out"), (std::vector<std::string>{"/w/7.out", "/w/7.err"}));
+  EXPECT_TRUE(of("").empty());
+  EXPECT_TRUE(parse_outputs("").empty());
+}
+
 TEST(Records, WhatIsNotInBothAnswersIsNoJob) {
   const std::string row = "12|12|N/A|0|9|RUNNING|n||None|$\n";
   const std::string long_row = "12|1|1|0|N/A|(null)|$\n";
