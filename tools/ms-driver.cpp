@@ -79,14 +79,20 @@ const std::vector<ManSection> kSections{
        "attempt-N.NODE.devices, within 3 s. The driver reads PyTorch's flight recorder dumps if "
        "TORCH_FR_DUMP_TEMP_FILE or TORCH_NCCL_DEBUG_INFO_TEMP_FILE names them by an absolute path that all nodes "
        "share. If ranks have TORCH_NCCL_DEBUG_INFO_PIPE_FILE, their agent requests dumps from them and waits up to 3 "
-       "s. For Gloo, add the few lines of examples/10-driver/heartbeat.py."},
+       "s. For Gloo, add the few lines of examples/10-driver/heartbeat.py. The driver keeps the heartbeats of the "
+       "moment in attempt-N.heartbeats.json."},
       {"6. Verdict",
-       "The driver excludes nodes that are lost, that the evidence clearly accuses, or on which Slurm can no longer "
-       "start processes. Other nodes that may be at fault become suspects, and ms-diag checks them while the others "
-       "train. If ms-diag finds nothing, and the network may be the cause, ms-netcheck measures the suspect together "
-       "with one or two spares. If no node stands out, the next attempt waits for ms-netcheck to measure the network "
-       "between all nodes. Nodes that lose packets are excluded; slow nodes are not, because slowness does not explain "
-       "a hang."},
+       "ms-tracepp hang joins flight recorders, NCCL's RAS, stacks, heartbeats and the newest 16 MiB of the output to "
+       "one verdict on a hang, as ms-driver inspect does. If it is sure (80 %), it decides. A cause in a host, a "
+       "device or the network accuses the node. Calls that do not match and other errors of the program accuse no "
+       "node. If nothing tells whether the node or the program is at fault, ms-diag checks the node, and it is not "
+       "accused. If the verdict is not sure, a rank that is stopped, gone, a step behind, or alone in what it does "
+       "accuses its node. If such a rank contradicts a sure verdict, no node is accused. The driver excludes nodes "
+       "that are lost, that the evidence clearly accuses, or on which Slurm can no longer start processes. Other nodes "
+       "that may be at fault become suspects, and ms-diag checks them while the others train. If ms-diag finds "
+       "nothing, and the network may be the cause, ms-netcheck measures the suspect together with one or two spares. "
+       "If no node stands out, the next attempt waits for ms-netcheck to measure the network between all nodes. Nodes "
+       "that lose packets are excluded; slow nodes are not, because slowness does not explain a hang."},
       {"   Last words",
        "A command that exits with 0 is done, whatever it printed. Otherwise, KNOWN OUTPUT LINES and exceptions near "
        "the end tell why it ended. A line does not count if its rank made progress or printed 20 more lines after it. "
@@ -168,11 +174,11 @@ const std::vector<ManSection> kSections{
        "reason why attempts do not begin or why the run ended, unless you set a comment of your own."},
       {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},
       {"attempt-N.log, attempt-N.evidence.json, attempt-N.hang.json, attempt-N.NODE.stacks, attempt-N.NODE.devices, "
-       "attempt-N.ras.NODE.M",
-       "Output of an attempt; the evidence for its verdict; what ms-tracepp hang printed of its flight recorders and "
-       "RAS; stacks of a hung run; state of its nodes' devices; report M of NCCL's RAS, if the run uses NCCL 2.24 or "
-       "newer: agents of two nodes ask twice. ms-tracepp hang reads all of them, and of several attempts only the "
-       "newest."},
+       "attempt-N.ras.NODE.M, attempt-N.heartbeats.json, attempt-N.hang.input.log",
+       "Output of an attempt; the evidence for its verdict; what ms-tracepp hang printed of all that a hang left; "
+       "stacks of a hung run; state of its nodes' devices; report M of NCCL's RAS, if the run uses NCCL 2.24 or newer: "
+       "agents of two nodes ask twice; the status when it hung; the newest output before that. ms-tracepp hang reads "
+       "all of them, and of several attempts only the newest."},
       {"events",
        "Notifications of --notify: interruptions with the reason and the accused nodes, and how the run ended. ms-diag "
        "notify --run RUN_DIR can also send them, from any machine that sees the directory."},

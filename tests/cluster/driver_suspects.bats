@@ -106,3 +106,25 @@ BASH
   grep -q '^    gpu3: .*temperature_c 91, .*ecc_uncorrected 4, ' said
 BASH
 }
+
+@test "all evidence of a hang decides: who never called is accused, and no node where an exception tells why" {
+  inside 3 1 <<'BASH'
+  judged() { python3 -c 'import json, sys; it = json.load(open("r/driver/attempt-1.hang.json")); sys.exit(not eval(sys.argv[1]))' "$1"; }
+  export TORCH_FR_DUMP_TEMP_FILE=$PWD/flight/rank_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=$PWD/flight/ask_
+  mkdir flight
+  drive --hang-timeout 6s -- python3 -B ranks.py recorder
+  ends_with 0
+  [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"hang" ["node02"]' ]
+  judged 'it["suspects"][0]["rank"] == 1 and it["suspects"][0]["fault"] == "host"'
+  judged '{s["name"] for s in it["sources"]} >= {"flight recorder", "stacks"}'
+  rm -r r flight job.log && mkdir flight
+  drive --hang-timeout 6s -- python3 -B ranks.py raises
+  ends_with 0
+  [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"hang" []' ]
+  judged 'it["suspects"][0]["rank"] == 1 and it["suspects"][0]["fault"] == "program"'
+  python3 -c '
+import json
+ledger = json.load(open("r/driver/ledger.json"))
+assert not ledger["strikes"] and not ledger["excluded"], ledger'
+BASH
+}

@@ -4,7 +4,7 @@
 setup_file() {
   export kit=$BATS_FILE_TMPDIR/kit
   mkdir -p "$kit"
-  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,preflight.sh,intruders.py,loop.py} "$kit"
+  cp "$BATS_TEST_DIRNAME/../support/training.sh" "$BATS_TEST_DIRNAME"/{driven.sh,preflight.sh,intruders.py,loop.py,ranks.py} "$kit"
 }
 
 # shellcheck disable=SC2016 # for the shell on the controller

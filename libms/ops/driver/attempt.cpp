@@ -120,8 +120,8 @@ std::vector<SaidLine> Attempt::lines() const {
   return lines;
 }
 
-std::optional<FlightNode> Attempt::flight_node(const std::optional<FlightVerdict>& verdict) const {
-  if (!verdict) return std::nullopt;
+std::optional<HangVerdict> Attempt::with_node(std::optional<HangVerdict> verdict) const {
+  if (!verdict) return verdict;
   const auto node_of = [&]() -> std::string {
     for (const std::string& node : nodes) {
       if (!verdict->host.empty() && node == verdict->host.substr(0, verdict->host.find('.'))) return node;
@@ -133,8 +133,8 @@ std::optional<FlightNode> Attempt::flight_node(const std::optional<FlightVerdict
     const auto known = watcher->ranks().find(verdict->rank);
     return known == watcher->ranks().end() ? "" : known->second.node;
   };
-  return FlightNode{
-      .node = node_of(), .confidence = verdict->confidence, .mismatch = verdict->mismatch, .why = verdict->why};
+  verdict->node = node_of();
+  return verdict;
 }
 
 std::string evidence_json(const AttemptEvidence& evidence, double alarm_s, double offset_s) {

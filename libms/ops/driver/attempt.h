@@ -24,10 +24,11 @@ struct Attempt {
   std::optional<Watcher> watcher;
   std::optional<Tail> output;
   std::optional<Alarm> alarm;
-  double alarm_s = 0, ended_s = 0;       // of the alarm; when the command had ended
-  std::optional<double> failed_s;        // when srun said first that a task ended badly
-  bool ends_tasks = false;               // because of that
-  std::set<std::string> awaited;         // agents that owe an answer
+  double alarm_s = 0, ended_s = 0;                                       // of the alarm; when the command had ended
+  std::int64_t alarm_offset = std::numeric_limits<std::int64_t>::max();  // of the output then: its end, given or not
+  std::optional<double> failed_s;                                        // when srun said first that a task ended badly
+  bool ends_tasks = false;                                               // because of that
+  std::set<std::string> awaited;                                         // agents that owe an answer
   std::optional<double> looked_early_s;  // when agents began to look at what may be a hang
   std::vector<NodeTask> tasks;
   std::optional<LossyNode> lossy;      // when it hung
@@ -45,8 +46,8 @@ struct Attempt {
   // The known lines that tell most of the end: of each row and rank the first that its rank did not outlive, or the
   // last.
   std::vector<SaidLine> lines() const;
-  // The node of the rank that flight recorders accuse.
-  std::optional<FlightNode> flight_node(const std::optional<FlightVerdict>& verdict) const;
+  // Returns the verdict with the node of its rank.
+  std::optional<HangVerdict> with_node(std::optional<HangVerdict> verdict) const;
 
  private:
   // A rank's output. So many signs in it that the rank continues mean that what it said before was not its end.

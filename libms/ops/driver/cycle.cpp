@@ -147,8 +147,11 @@ void Driver::alarm(Alarm found, double now_s) {
   begin_recovery(now_s);
   attempt_->alarm = std::move(found);
   attempt_->alarm_s = now_s;
+  attempt_->alarm_offset = attempt_->output->offset();
   phase_s_ = now_s;
   if (attempt_->alarm->kind != AlarmKind::hang) return end_command(now_s);
+  if (attempt_->watcher->has_beats())  // the next status no longer tells of now
+    Publisher::keep(files_.heartbeats(entry().number), status_json(status(), clock_.wall_s(), now_s));
   if (!attempt_->looked_early_s) look();
   if (attempt_->awaited.empty()) return end_command(now_s);
   phase_ = Phase::looking;
@@ -223,19 +226,21 @@ void Driver::settle(double now_s) {
   phase_ = Phase::settling;
   const bool well = attempt_->ended_well();
   if (well) return;
+  const int number = entry().number;
   std::vector<std::string> files = flight_files(flight_prefix(std::getenv), entry().began_s);
-  // RAS was asked while the ranks hung.
+  // Agents looked and RAS was asked while the ranks hung.
   if (attempt_->alarm && attempt_->alarm->kind == AlarmKind::hang) {
-    const std::vector<std::string> ras = flight_files(files_.ras(entry().number), entry().began_s);
-    files.insert(files.end(), ras.begin(), ras.end());
+    const std::vector<std::string> seen = evidence_files(files_.dir, number, entry().began_s);
+    files.insert(files.end(), seen.begin(), seen.end());
   }
-  flight_.begin(files, files_.hang(entry().number), now_s);
+  const auto is_timeout = [](const SaidLine& line) { return line.known->cause == kCollectiveTimeout; };
+  if (files.empty() && std::ranges::none_of(attempt_->lines(), is_timeout)) return;
+  hang_judge_.begin(std::move(files), files_.output(number), attempt_->alarm_offset, files_.hang(number), now_s);
 }
 
 void Driver::finish_attempt(double now_s) {
   read_output(true);
   note_progress();
-  const std::optional<FlightNode> flight = attempt_->flight_node(flight_.take());
   AttemptEvidence evidence{.alarm = attempt_->alarm,
                            .exit_status = attempt_->alarm ? std::nullopt : attempt_->command->status(),
                            .first_exit = attempt_->alarm ? std::nullopt : attempt_->first_exit,
@@ -250,7 +255,7 @@ void Driver::finish_attempt(double now_s) {
                            .lost = {},
                            .died_on = attempt_->watcher->first_dead(),
                            .tasks = std::move(attempt_->tasks),
-                           .flight = flight,
+                           .joint = attempt_->with_node(hang_judge_.take()),
                            .lossy = attempt_->lossy,
                            .lines = attempt_->lines()};
   // A rank of a node that is not heard may have died before those that are.

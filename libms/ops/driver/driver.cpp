@@ -314,7 +314,7 @@ void Driver::step(double now_s) {
           attempt_->watcher->heard_all_since(attempt_->alarm ? attempt_->alarm_s : attempt_->ended_s, now_s);
       const bool told = !is_ms_train(options_.launch.command) || attempt_->alarm || read_verdict() ||
                         now_s - phase_s_ > watch::kVerdict_s;
-      if (heard && told && !flight_.busy(now_s)) finish_attempt(now_s);
+      if (heard && told && !hang_judge_.busy(now_s)) finish_attempt(now_s);
       break;
     }
   }
@@ -349,10 +349,7 @@ void Driver::save() {
   }
 }
 
-void Driver::show(double now_s) {
-  if (now_s - saved_s_ >= kLedger_s) save();  // the steps of an attempt under way, for who reads the report meanwhile
-  shown_s_ = now_s;
-  publisher_.log_rejected(hub_, now_s, result_.has_value());
+Status Driver::status() const {
   Status status{.phase = std::string(phase_ == Phase::running    ? "trains"
                                      : phase_ == Phase::waiting  ? "waits"
                                      : phase_ == Phase::checking ? "checks"
@@ -364,7 +361,14 @@ void Driver::show(double now_s) {
                 .watcher = attempt_->watcher ? &*attempt_->watcher : nullptr,
                 .slow = pace_.slow() ? &*pace_.slow() : nullptr};
   if (result_) status.phase = "ended";
-  publisher_.show(status, now_s);
+  return status;
+}
+
+void Driver::show(double now_s) {
+  if (now_s - saved_s_ >= kLedger_s) save();  // the steps of an attempt under way, for who reads the report meanwhile
+  shown_s_ = now_s;
+  publisher_.log_rejected(hub_, now_s, result_.has_value());
+  publisher_.show(status(), now_s);
 }
 
 }  // namespace ms::driver

@@ -80,6 +80,7 @@ class Driver {
   std::vector<std::string> bad_nodes() const;
   std::optional<VerdictRead> read_verdict() const;
   void save();
+  Status status() const;
   void show(double now_s);
   void comment(const std::string& text);
   double wall_s(double at_s) const;  // of a time of the clock
@@ -105,7 +106,7 @@ class Driver {
   bool has_idle_ = false;       // there were some then
   Drains drains_;
   double asked_slurm_s_;  // about drains
-  FlightJudge flight_;
+  HangJudge hang_judge_;
   Publisher publisher_;
 
   ClockJumps clock_jumps_;

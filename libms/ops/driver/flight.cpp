@@ -13,12 +13,13 @@
 #include "base/log.h"
 #include "base/sysroot.h"
 #include "base/text.h"
+#include "base/user_path.h"
 
 namespace ms::driver {
 namespace {
 
-constexpr double kFlightJudge_s = 20;
-constexpr std::size_t kMostDumps = 16384;
+constexpr double kHangJudge_s = 20;
+constexpr std::size_t kMostDumps = 16384, kMostLog_bytes = std::size_t{16} << 20;
 
 // The reasons of ms-tracepp hang that say so. Of a wrong order only the majority, or what a rank did before, tells that
 // it is no rank that stopped with messages under way.
@@ -28,14 +29,32 @@ constexpr std::string_view kWrongOrder = "wrong_order";
 constexpr double kDecided = 0.8;
 
 bool is_mismatch(const Json& json, const Json& suspect) {
-  const Json& group = suspect.at("group");
-  // Ranks of different groups may well call different things.
-  if (!group.is_number_unsigned() || json.at("groups").at(group.get<std::size_t>()).get<bool>("is_guessed")) {
-    return false;
-  }
   const std::string reason = suspect.get<std::string>("reason");
-  return std::ranges::find(kMismatches, reason) != kMismatches.end() ||
-         (reason == kWrongOrder && suspect.get<double>("confidence") >= kDecided);
+  const bool is_other_call = std::ranges::find(kMismatches, reason) != kMismatches.end();
+  const bool is_decided = suspect.get<double>("confidence") >= kDecided;
+  const Json& group = suspect.at("group");
+  if (!group.is_number_unsigned()) return is_other_call && is_decided;  // other sources than recorders tell
+  // Ranks of different groups may well call different things.
+  if (json.at("groups").at(group.get<std::size_t>()).get<bool>("is_guessed")) return false;
+  return is_other_call || (reason == kWrongOrder && is_decided);
+}
+
+// Returns what was printed since the newest attempt of ms-driver began: lines before are of other hangs.
+std::string_view of_newest_attempt(std::string_view log) {
+  constexpr std::string_view kBegins = " driver: attempt ";
+  for (std::size_t at = log.rfind(kBegins); at != log.npos && at > 0; at = log.rfind(kBegins, at - 1)) {
+    const std::string_view rest = log.substr(at + kBegins.size());
+    const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    if (digits > 0 && rest.substr(digits).starts_with(" on ")) return log.substr(at);
+  }
+  return log;
+}
+
+HangFault fault_in(const Json& json, const Json& suspect) {
+  if (is_mismatch(json, suspect)) return HangFault::mismatch;
+  const std::string fault = suspect.get<std::string>("fault");
+  if (fault == "program") return HangFault::program;
+  return fault == "host" || fault == "network" || fault == "device" ? HangFault::node : HangFault::unknown;
 }
 
 }  // namespace
@@ -63,47 +82,65 @@ std::vector<std::string> flight_files(const std::string& prefix, double since_s)
   return files;
 }
 
-std::optional<FlightVerdict> read_flight_verdict(std::string_view output) {
+std::vector<std::string> evidence_files(const std::string& dir, int attempt, double since_s) {
+  const std::string start = fmt::format("{}/attempt-{}.", dir, attempt);
+  std::vector<std::string> files = flight_files(start, since_s);
+  std::erase_if(files, [&](const std::string& path) {
+    const std::string_view name = std::string_view(path).substr(start.size());
+    return !name.ends_with("stacks") && !name.starts_with("ras.") && name != "heartbeats.json";
+  });
+  return files;
+}
+
+void copy_log(const std::string& log, const std::string& copy, std::int64_t until_bytes) {
+  const std::string end = read_user_file_end(log, kMostLog_bytes, until_bytes);
+  const std::size_t first = end.size() < kMostLog_bytes ? 0 : end.find('\n') + 1;  // npos + 1 is 0
+  write_file_atomic(copy, of_newest_attempt(std::string_view(end).substr(first)));
+}
+
+std::optional<HangVerdict> read_hang_verdict(std::string_view output) {
   const std::optional<Json> json = document_in(output);
   if (!json) return std::nullopt;
   try {
     const Json& suspects = json->at("suspects");
     if (suspects.empty()) return std::nullopt;
     const Json& first = suspects[0];
-    return FlightVerdict{.rank = first.at("rank").is_null() ? -1 : first.get<int>("rank"),
-                         .host = first.get<std::string>("host"),
-                         .confidence = first.get<double>("confidence"),
-                         .mismatch = is_mismatch(*json, first),
-                         .why = plain_text(json->get<std::string>("sentence"), 300)};
+    return HangVerdict{.rank = first.at("rank").is_null() ? -1 : first.get<int>("rank"),
+                       .host = first.get<std::string>("host"),
+                       .confidence = first.get<double>("confidence"),
+                       .fault = fault_in(*json, first),
+                       .why = plain_text(json->get<std::string>("sentence"), 300)};
   } catch (const JsonError&) { return std::nullopt; }
 }
 
-void FlightJudge::begin(const std::vector<std::string>& files, const std::string& output, double now_s) {
+void HangJudge::begin(std::vector<std::string> files, const std::string& log, std::int64_t until_bytes,
+                      const std::string& output, double now_s) {
   command_.reset();
   output_ = output;
-  if (files.empty()) return;
+  files.push_back(output_ + ".input.log");
   std::vector<std::string> words{"ms-tracepp", "hang", "--json"};
   words.insert(words.end(), files.begin(), files.end());
   try {
+    copy_log(log, files.back(), until_bytes);
     command_ =
         LongCommand::start(words, environment_with({}), output_ + ".json", output_ + ".status", output_ + ".log");
     began_s_ = now_s;
-  } catch (const Error& error) { log::warn("driver", "the flight recorders are not judged: {}", error.message()); }
+  } catch (const Error& error) { log::warn("driver", "the evidence is not judged: {}", error.message()); }
 }
 
-bool FlightJudge::busy(double now_s) {
+bool HangJudge::busy(double now_s) {
   if (!command_ || command_->ended()) return false;
-  if (now_s - began_s_ < kFlightJudge_s) return true;
+  if (now_s - began_s_ < kHangJudge_s) return true;
   command_->signal(SIGKILL);
   command_.reset();
   return false;
 }
 
-std::optional<FlightVerdict> FlightJudge::take() {
+std::optional<HangVerdict> HangJudge::take() {
   const std::string path = output_ + ".json";
   if (!command_ || access(path.c_str(), R_OK) != 0) return std::nullopt;
   command_.reset();
-  return read_flight_verdict(read_file(path));
+  return read_hang_verdict(read_file(path));
 }
 
 }  // namespace ms::driver

@@ -45,6 +45,7 @@ std::map<std::string, std::vector<std::string>> Inspection::missing() const {
     if (look->ranks > 0) steps.insert(look->step);
   }
   if (!unjudged.empty()) found["a verdict of ms-tracepp hang: " + unjudged] = nodes;
+  if (!unread.empty()) found["a log of the job: " + unread] = nodes;
   if (steps.size() > 1) found["one run: nodes run different steps, choose one with --step"] = nodes;
   return found;
 }

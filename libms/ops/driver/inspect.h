@@ -20,6 +20,7 @@ struct Inspection {
   Json verdict;                                 // what ms-tracepp hang --json printed; null: nothing to judge
   std::string verdict_text;                     // the same for people
   std::string unjudged;                         // why there is no verdict though there are files; empty otherwise
+  std::string unread;                           // why a log of the job is not among the evidence; empty: it is
 
   // Returns what could not be had, with the nodes; nodes that did not answer included.
   std::map<std::string, std::vector<std::string>> missing() const;

@@ -1,8 +1,10 @@
 // The commands of ms-driver that inspect a running job: inspect for people, and look, which it starts on the nodes.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/own_tool.h"
@@ -12,6 +14,7 @@
 #include "base/user_path.h"
 #include "driver/command.h"
 #include "driver/commands.h"
+#include "driver/flight.h"
 #include "driver/inspect.h"
 #include "driver/options.h"
 #include "net/agents/agent.h"
@@ -28,8 +31,8 @@ constexpr double kInspectAnswer_s = 10, kJudge_s = 60;
 constexpr std::size_t kMostJudged = 32768;  // files
 
 // Returns the job, if this user can inspect it.
-slurm::Job inspected_job(std::uint32_t id) {
-  const slurm::Job job = slurm::Commands({.conf = environment("SLURM_CONF"), .deadline_s = kInspectAnswer_s}).job(id);
+slurm::Job inspected_job(const slurm::Commands& slurm, std::uint32_t id) {
+  const slurm::Job job = slurm.job(id);
   if (!job.runs())
     throw user_error("driver.inspect", fmt::format("job {} does not run: it is {}", id, job.state),
                      "its files tell what happened: ms-tracepp hang, ms-driver report");
@@ -51,11 +54,26 @@ std::string look_at_nodes(const Inspection& inspection, const Args& args) {
   return result.ok() ? "" : plain_text(result.describe() + ": " + result.err, 300);
 }
 
-// The files that tell of the run: stacks, RAS, dumps, and the logs that the user names.
+// Copies the newest lines of what the job's script prints, with this user's rights, which are the job's. Returns the
+// copies.
+std::vector<std::string> copy_logs(const slurm::Commands& slurm, Inspection& inspection) {
+  std::vector<std::string> copies;
+  try {
+    const std::vector<std::string> paths = slurm.outputs_of(static_cast<std::uint32_t>(inspection.job));
+    if (paths.empty()) inspection.unread = "it has no batch script";
+    for (const std::string& path : paths) {
+      const std::string copy = fmt::format("{}/output-{}.log", inspection.dir, copies.size() + 1);
+      copy_log(path, copy);
+      copies.push_back(copy);
+    }
+  } catch (const Error& error) { inspection.unread = plain_text(error.message(), 200); }  // the rest tells without it
+  return copies;
+}
+
+// The files that tell of the run: stacks, RAS, dumps, and logs.
 std::vector<std::string> judged_files(const std::string& dir, const std::vector<std::string>& logs) {
   std::vector<std::string> files = logs;
-  for (const std::string& name : Sysroot().list(dir))
-    if (name.ends_with(".stacks") || name.starts_with("attempt-0.ras.")) files.push_back(dir + "/" + name);
+  std::ranges::copy(evidence_files(dir, 0, 0), std::back_inserter(files));
   for (const std::string& name : Sysroot().list(dir + "/dumps")) files.push_back(dir + "/dumps/" + name);
   if (files.size() > kMostJudged) files.resize(kMostJudged);
   return files;
@@ -81,7 +99,8 @@ int inspect(const Args& args) {
   if (!args.has("JOB") && own_job.empty()) throw user_error("driver.inspect", "name the job: ms-driver inspect JOB");
   const std::int64_t id = args.has("JOB") ? args.get_int("JOB", 1, 0x7fffffff) : std::atoi(own_job.c_str());
   if (args.has("step")) args.get_int("step", -1, 0x7fffffff);
-  const slurm::Job job = inspected_job(static_cast<std::uint32_t>(id));
+  const slurm::Commands slurm({.conf = environment("SLURM_CONF"), .deadline_s = kInspectAnswer_s});
+  const slurm::Job job = inspected_job(slurm, static_cast<std::uint32_t>(id));
   const std::string dir = args.has("dir") ? args.get("dir") : fmt::format("ms-inspect-{}", id);
   if (fs::exists(dir))
     throw user_error("driver.inspect", dir + " exists: evidence of two times must not mix", "choose another --dir");
@@ -93,13 +112,16 @@ int inspect(const Args& args) {
                         .findings = {},
                         .verdict = {},
                         .verdict_text = {},
-                        .unjudged = {}};
+                        .unjudged = {},
+                        .unread = {}};
   const std::string problem = look_at_nodes(inspection, args);
   read_looks(inspection);
   if (inspection.looks.empty())
     throw Error("driver.inspect", Blame::slurm, fmt::format("no node of job {} answered: {}", id, problem),
                 fmt::format("{} must be on storage that all nodes share", inspection.dir));
-  judge(inspection, judged_files(inspection.dir, args.list("log")), args.has("json"));
+  std::vector<std::string> logs = args.list("log");
+  std::ranges::copy(copy_logs(slurm, inspection), std::back_inserter(logs));
+  judge(inspection, judged_files(inspection.dir, logs), args.has("json"));
   if (args.has("json")) {
     write_out(to_json(inspection));
   } else {
@@ -134,7 +156,7 @@ Command inspect_command() {
           .options = {{"dir", "DIR",
                        "New directory for the evidence, on storage that all nodes share (default: ms-inspect-JOB)."},
                       kStep,
-                      {.name = "log", .value = "FILE", .doc = "Judge this log of the job, too.", .many = true},
+                      {.name = "log", .value = "FILE", .doc = "Judge another log of the job, too.", .many = true},
                       {"timeout", "TIME", "Wait at most TIME for the nodes.", "60s"},
                       kDiag,
                       {"json", "", "Print one JSON document."}},
@@ -144,8 +166,9 @@ Command inspect_command() {
               "--overlap starts one task on each node of the job. It reads the stacks of the ranks (with py-spy if "
               "installed, else what the kernel tells), requests dumps of PyTorch's flight recorders where "
               "TORCH_NCCL_DEBUG_INFO_PIPE_FILE allows it and copies those that TORCH_FR_DUMP_TEMP_FILE names, asks "
-              "NCCL's RAS if a rank listens, and runs ms-diag at level 1, which reads the kernel log. ms-tracepp hang "
-              "judges all of it. The output lists what could not be had, and on which nodes."};
+              "NCCL's RAS if a rank listens, and runs ms-diag at level 1, which reads the kernel log. What the batch "
+              "script printed last is read where Slurm writes it. ms-tracepp hang judges all of it. The output lists "
+              "what could not be had, and on which nodes."};
 }
 
 Command look_command() {

@@ -14,7 +14,6 @@ namespace ms::driver {
 namespace {
 
 constexpr int kSignal = 128, kAborted = kSignal + 6;
-constexpr double kSureFlight = 0.8;  // of a flight recorder's verdict
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -51,15 +50,23 @@ Judgement judged(Next next, std::string cause, int code, std::string why) {
   return j;
 }
 
-bool is_mismatch(const std::optional<FlightNode>& flight) { return flight && flight->mismatch; }
-bool is_sure(const std::optional<FlightNode>& flight) {
-  return flight && flight->confidence >= kSureFlight && !flight->node.empty();
+bool is_mismatch(const std::optional<HangVerdict>& joint) { return joint && joint->fault == HangFault::mismatch; }
+bool is_sure(const std::optional<HangVerdict>& joint) {
+  return joint && joint->is_sure() && (!joint->node.empty() || joint->fault == HangFault::program);
+}
+
+// Takes over what a verdict is sure of. A program's error accuses no node; a node is only looked at if nothing tells
+// whether the cause lies there.
+void take(const HangVerdict& joint, Judgement& j) {
+  j.suspects.clear();
+  if (joint.fault != HangFault::program) j.suspects.push_back(joint.node);
+  j.accuses = joint.fault == HangFault::node;
 }
 
 // No node is at fault. A race of the program's threads may not come again, so there is another attempt.
-Judgement judge_mismatch(const FlightNode& flight, int code) {
+Judgement judge_mismatch(const HangVerdict& joint, int code) {
   return judged(Next::again, std::string(kMismatchCause), code,
-                "the program's ranks called different collectives, which accuses no node: " + flight.why);
+                "the program's ranks called different collectives, which accuses no node: " + joint.why);
 }
 
 // The line that tells why the attempt ended; nullptr: none does.
@@ -113,9 +120,10 @@ void add_error_before_hang(const AttemptEvidence& e, bool stands_out, Judgement&
 
 // A run that hangs, or was told off by a rank for it.
 Judgement judge_hang(const AttemptEvidence& e) {
-  if (is_mismatch(e.flight)) return judge_mismatch(*e.flight, code_of(ExitCode::peer_lost));
+  if (is_mismatch(e.joint)) return judge_mismatch(*e.joint, code_of(ExitCode::peer_lost));
   Judgement j = judged(Next::again, std::string(kHang), code_of(ExitCode::peer_lost), e.alarm ? e.alarm->why : "");
-  std::string why;
+  std::string why, contradiction;
+  bool decided = false;
   j.network = true;
   j.suspects = outliers(e.tasks, why);
   // Segments are sent again for some seconds before they tell one node from the others, the alarm may come earlier; and
@@ -124,20 +132,27 @@ Judgement judge_hang(const AttemptEvidence& e) {
     j.cause = "packet_loss";
     j.suspects = {e.lossy->node};
     why = e.lossy->why;
+  } else if (is_sure(e.joint)) {
+    // A look at the tasks that shows another node contradicts it: then no one knows.
+    const bool is_program = e.joint->fault == HangFault::program;
+    if (is_program || j.suspects.empty() || std::ranges::count(j.suspects, e.joint->node) > 0) {
+      take(*e.joint, j);
+      why = e.joint->why;
+      decided = true;
+    } else {
+      j.suspects.clear();
+      contradiction = fmt::format("{}, which contradicts: ", why);
+    }
   }
-  if (j.suspects.empty() && is_sure(e.flight)) {
-    add_once(j.suspects, e.flight->node);
-    why = e.flight->why;
-  }
-  if (j.suspects.empty() && e.verdict && e.verdict->code == code_of(ExitCode::peer_lost)) {
+  if (j.suspects.empty() && !decided && e.verdict && e.verdict->code == code_of(ExitCode::peer_lost)) {
     add_once(j.suspects, e.verdict->node);
     why = e.verdict->message;
   }
   // Who is at fault cannot be told: all are looked at, and some of them give way to spares.
-  const bool stands_out = !j.suspects.empty();
+  const bool stands_out = decided || !j.suspects.empty();
   if (!stands_out) {
     j.suspects = e.nodes;
-    why = e.flight ? "no rank stands out for certain: " + e.flight->why : "no rank stands out";
+    why = e.joint ? "no rank stands out for certain: " + contradiction + e.joint->why : "no rank stands out";
   }
   if (!why.empty()) j.why += (j.why.empty() ? "" : "; ") + why;
   if (!e.lossy) add_error_before_hang(e, stands_out, j);
@@ -340,11 +355,11 @@ Judgement judge_exit(const AttemptEvidence& e) {
   }
   // A watchdog of PyTorch's own ended the ranks.
   const bool timed_out = j.next == Next::again && j.cause == kCollectiveTimeout;
-  if (timed_out && is_mismatch(e.flight)) return judge_mismatch(*e.flight, j.code);
-  if (timed_out && is_sure(e.flight)) {
-    j.suspects = {e.flight->node};
-    j.network = j.accuses = true;
-    j.why = e.flight->why;
+  if (timed_out && is_mismatch(e.joint)) return judge_mismatch(*e.joint, j.code);
+  if (timed_out && is_sure(e.joint)) {
+    take(*e.joint, j);
+    j.network = !j.suspects.empty();
+    j.why = e.joint->why;
   }
   return j;
 }

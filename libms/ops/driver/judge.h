@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/exit.h"
+#include "driver/flight.h"
 #include "driver/losses.h"
 #include "driver/watcher.h"
 #include "driver/wire.h"
@@ -49,13 +50,6 @@ struct SaidLine {
 // Ranks called different collectives, which they would on any nodes.
 inline constexpr std::string_view kMismatchCause = "collective_mismatch";
 
-struct FlightNode {
-  std::string node;
-  double confidence = 0;
-  bool mismatch = false;  // as of FlightVerdict
-  std::string why;
-};
-
 struct AttemptEvidence {
   std::optional<Alarm> alarm;          // that ended it; nullopt: it ended by itself
   std::optional<int> exit_status;      // of the command; nullopt: it was killed, or is not known
@@ -69,7 +63,7 @@ struct AttemptEvidence {
   std::vector<std::string> lost;     // that left the allocation, or do not answer
   std::vector<std::string> died_on;  // where ranks died
   std::vector<NodeTask> tasks;       // when it hung
-  std::optional<FlightNode> flight;  // whom PyTorch's flight recorders accuse
+  std::optional<HangVerdict> joint;  // of ms-tracepp hang, from all that was left of a run that hung
   std::optional<LossyNode> lossy;    // when it hung: whose connections lost packets
   std::vector<SaidLine> lines;       // in the order in which they came
 };

@@ -56,11 +56,15 @@ void Publisher::flush_log(const std::string& output) {
 
 void Publisher::send(double now_s) { events_.send(now_s); }
 
-void Publisher::show(const Status& status, double now_s) {
+void Publisher::keep(const std::string& path, const std::string& text) {
   try {
-    write_file_atomic(files_.status(), status_json(status, clock_.wall_s(), now_s));
-    write_file_atomic(files_.metrics(), status_metrics(status, clock_.wall_s(), now_s));
+    write_file_atomic(path, text);
   } catch (const Error& error) { log::debug("driver", "{}", error.message()); }
+}
+
+void Publisher::show(const Status& status, double now_s) {
+  keep(files_.status(), status_json(status, clock_.wall_s(), now_s));
+  keep(files_.metrics(), status_metrics(status, clock_.wall_s(), now_s));
 }
 
 }  // namespace ms::driver

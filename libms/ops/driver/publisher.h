@@ -26,7 +26,9 @@ class Publisher {
   // Sets the job's comment in Slurm, if --comment asks for it, there is `elastic`, what ms-loan reads in it, or
   // `is_lost`: nothing can be written to the run's directory. That replaces no comment of the user's.
   void comment(const std::string& text, const std::string& elastic, bool is_lost);
-  // Writes the status and the metrics. A disk that is full loses them.
+  // Writes a file, which a disk that is full loses.
+  static void keep(const std::string& path, const std::string& text);
+  // Writes the status and the metrics.
   void show(const Status& status, double now_s);
   // Logs connections that proved nothing: the first at once, more of them once an hour and in the end.
   void log_rejected(Hub& hub, double now_s, bool ends);

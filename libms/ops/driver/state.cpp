@@ -52,7 +52,9 @@ std::string DriverFiles::evidence(int attempt) const {
   return fmt::format("{}/attempt-{}.evidence.json", dir, attempt);
 }
 std::string DriverFiles::hang(int attempt) const { return fmt::format("{}/attempt-{}.hang", dir, attempt); }
-std::string DriverFiles::ras(int attempt) const { return fmt::format("{}/attempt-{}.ras.", dir, attempt); }
+std::string DriverFiles::heartbeats(int attempt) const {
+  return fmt::format("{}/attempt-{}.heartbeats.json", dir, attempt);
+}
 
 std::optional<DriverState> stored_state(const UniqueFd& directory) {
   constexpr std::size_t kMost_bytes = std::size_t{64} << 20;

@@ -40,8 +40,8 @@ struct DriverFiles {
   std::string output(int attempt) const;
   std::string exit_status(int attempt) const;
   std::string evidence(int attempt) const;
-  std::string hang(int attempt) const;  // what ms-tracepp hang printed of it, without ".json"
-  std::string ras(int attempt) const;   // the beginning of the names of what NCCL's RAS reported
+  std::string hang(int attempt) const;        // what ms-tracepp hang printed of it, without ".json"
+  std::string heartbeats(int attempt) const;  // the status when it hung
 };
 
 // Opens the driver's directory in a run's, and makes it if it is missing. What lies there is believed and appended to,

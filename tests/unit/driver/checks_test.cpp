@@ -149,17 +149,18 @@ TEST(Flight, FilesOfAnotherUserDoNotCount) {
 
 TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
   const std::string suspect =
-      R"({"rank": 3, "host": "n2.site", "reason": "not_issuing", "confidence": 0.9, "group": null})";
+      R"({"rank": 3, "host": "n2.site", "reason": "not_issuing", "fault": "host", "confidence": 0.9, "group": null})";
   const auto verdict =
-      read_flight_verdict("{\n  \"sentence\": \"rank 3 never came\", \"suspects\": [" + suspect + "]\n}\n");
+      read_hang_verdict("{\n  \"sentence\": \"rank 3 never came\", \"suspects\": [" + suspect + "]\n}\n");
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 3);
   EXPECT_EQ(verdict->host, "n2.site");
   EXPECT_EQ(verdict->why, "rank 3 never came");
-  EXPECT_FALSE(verdict->mismatch);
+  EXPECT_EQ(verdict->fault, HangFault::node);
+  EXPECT_TRUE(verdict->is_sure());
   for (const char* text : {"", "ms-tracepp: error\n", "{\n  \"sentence\": \"\", \"suspects\": []\n}\n", "{\n}\n",
                            "{\n  \"sentence\": \"\", \"suspects\": [1]\n}\n"}) {
-    EXPECT_FALSE(read_flight_verdict(text)) << text;
+    EXPECT_FALSE(read_hang_verdict(text)) << text;
   }
 }
 
@@ -167,21 +168,21 @@ TEST(Flight, VerdictsAreReadFromWhatMsTraceppPrints) {
 TEST(Flight, RanksThatCallDifferentThingsAreAMismatchWhoeverIsRight) {
   const auto mismatch = [](const std::string& reason, double confidence, const std::string& group, bool is_guessed) {
     const auto verdict =
-        read_flight_verdict(fmt::format("ms-tracepp: a line of its log\n"
-                                        R"({{
+        read_hang_verdict(fmt::format("ms-tracepp: a line of its log\n"
+                                      R"({{
   "schema": 1, "state": "hang",
   "sentence": "rank 0 called gloo:all_reduce 30 of group g where rank 1 called gloo:broadcast 30 of group g",
   "suspects": [{{"rank": 0, "file": "flight/rank_0", "dp": 0, "pp": 0, "tp": 0, "host": "", "pid": 0,
-    "reason": "{0}", "confidence": {1}, "group": {2}, "doing": "finished gloo:all_reduce 29 of group default_pg 0"}}, {{
+    "reason": "{0}", "fault": "program", "confidence": {1}, "group": {2}, "doing": "finished gloo:all_reduce 29 of group default_pg 0"}}, {{
     "rank": 1, "file": "flight/rank_1", "dp": 0, "pp": 0, "tp": 0, "host": "", "pid": 0,
-    "reason": "{0}", "confidence": {1}, "group": {2}, "doing": "finished gloo:all_reduce 29 of group default_pg 0"}}],
+    "reason": "{0}", "fault": "program", "confidence": {1}, "group": {2}, "doing": "finished gloo:all_reduce 29 of group default_pg 0"}}],
   "groups": [{{"group": "default_pg 0", "axis": "world", "is_guessed": {3}, "sequence": 30,
     "match": "collective_type_mismatch", "since_s": 5.013, "num_members": 2, "num_waiting": 2}}]
 }}
 )",
-                                        reason, confidence, group, is_guessed));
+                                      reason, confidence, group, is_guessed));
     EXPECT_TRUE(verdict);
-    return verdict && verdict->mismatch;
+    return verdict && verdict->fault == HangFault::mismatch;
   };
   for (const char* reason : {"wrong_kind", "wrong_size", "wrong_dtype", "missing_call", "extra_call"}) {
     EXPECT_TRUE(mismatch(reason, 0.5, "0", false)) << reason;
@@ -192,7 +193,7 @@ TEST(Flight, RanksThatCallDifferentThingsAreAMismatchWhoeverIsRight) {
   }
   EXPECT_TRUE(mismatch("wrong_order", 0.85, "0", false));
   EXPECT_FALSE(mismatch("wrong_order", 0.5, "0", false)) << "one of them may have stopped with messages under way";
-  EXPECT_FALSE(mismatch("wrong_kind", 0.95, "null", false));
+  EXPECT_FALSE(mismatch("wrong_kind", 0.7, "null", false)) << "sources without a group that are not sure";
 }
 
 TEST(RunSizes, AreWhatMsTrainSays) {

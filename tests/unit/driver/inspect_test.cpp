@@ -75,6 +75,8 @@ TEST(Inspect, WhatWasNotHadIsNamedWithItsNodes) {
   EXPECT_THAT(inspection_text(it), HasSubstr("n[3-4]"));
   it.looks[1].step = 3;
   EXPECT_THAT(it.missing(), SizeIs(4));  // of which run it tells is not known, either
+  it.unread = "no such file";
+  EXPECT_THAT(it.missing(), SizeIs(5));
   std::filesystem::remove_all(dir);
 }
 

@@ -206,30 +206,21 @@ TEST(Judge, ByTheTable) {
        with(ended({}, {}, false),
             [&](AttemptEvidence& e) {
               e.alarm = alarmed(AlarmKind::hang);
-              e.flight = FlightNode{.node = "n1", .confidence = 0.9, .why = "rank 0 never issued it"};
+              e.joint =
+                  HangVerdict{.node = "n1", .confidence = 0.9, .fault = HangFault::node, .why = "rank 0 never came"};
             }),
        Next::again,
        "hang",
        76,
        {"n1"},
        false},
-      {"a hang of which they are not sure",
-       with(ended({}, {}, false),
-            [&](AttemptEvidence& e) {
-              e.alarm = alarmed(AlarmKind::hang);
-              e.flight = FlightNode{.node = "n1", .confidence = 0.6, .why = "rank 0 never issued it"};
-            }),
-       Next::again,
-       "hang",
-       76,
-       {"n1", "n2"},
-       false},
       {"a hang of ranks that called different things: the program's, wherever one of them stands",
        with(ended({}, {}, false),
             [&](AttemptEvidence& e) {
               e.alarm = alarmed(AlarmKind::hang);
               e.tasks = {task("n1", 0, 'S', 0), task("n2", 1, 'S', 0, 6)};
-              e.flight = FlightNode{.node = "n1", .confidence = 0.5, .mismatch = true, .why = "a broadcast"};
+              e.joint =
+                  HangVerdict{.node = "n1", .confidence = 0.5, .fault = HangFault::mismatch, .why = "a broadcast"};
             }),
        Next::again,
        "collective_mismatch",
@@ -251,7 +242,8 @@ TEST(Judge, ByTheTable) {
        with(ended(134, {}, false),
             [&](AttemptEvidence& e) {
               e.lines = {said("[E] [Rank 1] Watchdog caught collective operation timeout")};
-              e.flight = FlightNode{.node = "n1", .confidence = 0.9, .why = "rank 0 never issued it"};
+              e.joint =
+                  HangVerdict{.node = "n1", .confidence = 0.9, .fault = HangFault::node, .why = "rank 0 never came"};
             }),
        Next::again,
        "collective_timeout",
@@ -262,7 +254,8 @@ TEST(Judge, ByTheTable) {
        with(ended(134, {}, false),
             [&](AttemptEvidence& e) {
               e.lines = {said("[E] [Rank 1] Watchdog caught collective operation timeout")};
-              e.flight = FlightNode{.node = "n1", .confidence = 0.9, .mismatch = true, .why = "a broadcast"};
+              e.joint =
+                  HangVerdict{.node = "n1", .confidence = 0.9, .fault = HangFault::mismatch, .why = "a broadcast"};
             }),
        Next::again,
        "collective_mismatch",
