@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Hangs of twelve causes, and what five subsets of their sources show: whom ms-tracepp hang names, and how surely.
+"""Hangs of twelve causes, and what each of six sources and all together show: whom ms-tracepp hang names, and how surely.
 
 incidents.py judge MS_TRACEPP [SEEDS]  writes SEEDS jobs of each cause (default 3), asks about each subset of their
                                        sources, prints a table; exits 1 if an answer is wrong where it must not be
 incidents.py bench MS_TRACEPP [RANKS]  the time and memory that one answer takes, of a job of 4096 ranks or of RANKS
-incidents.py write DIR                 writes the jobs of one seed: DIR/CAUSE/{recorder,log,ras,stacks}/
+incidents.py write DIR                 writes the jobs of one seed: DIR/CAUSE/{recorder,log,ras,stacks,heartbeats,inspector}/
 
 The sources are as programs write them: dumps of PyTorch's flight recorder as NCCL leaves them, the log of a job with
-the lines of PyTorch's watchdog, ncclras -f json twice (text in every other job), py-spy dump. A rank is accused where
-the first suspect has at least 50 %, and surely from 80 % on. Where a source does not show the cause, the right answer
-is to accuse no rank.
+the lines of PyTorch's watchdog, ncclras -f json twice (text in every other job), py-spy dump, the status of ms-driver, files
+of NCCL's Inspector. A rank is accused where the first suspect has at least 50 %, and surely from 80 % on. Where a source does
+not show the cause, the right answer is to accuse no rank. All sources together must tell where the cause lies, too, as an error
+of the program must accuse no node.
 """
 import collections
 import json
@@ -40,13 +41,15 @@ PLACES = {
 }
 # The reasons that are right by source; none: the source does not show the cause, and no rank may be accused.
 CAUSES = {
-    "loader": {"recorder": BEHIND, "log": BEHIND, "ras": BEHIND, "stacks": ("data_wait",), "all": ("data_wait",)},
-    "checkpoint": {"recorder": BEHIND, "log": BEHIND, "ras": BEHIND, "stacks": ("save",), "all": ("save",)},
+    "loader": {"recorder": BEHIND, "log": BEHIND, "ras": BEHIND, "stacks": ("data_wait",), "heartbeats": ("data_wait",),
+               "all": ("data_wait",)},
+    "checkpoint": {"recorder": BEHIND, "log": BEHIND, "ras": BEHIND, "stacks": ("save",), "heartbeats": ("save",),
+                   "all": ("save",)},
     "own_code": {"recorder": BEHIND, "log": BEHIND, "ras": BEHIND, "stacks": ("not_issuing",), "all": ("not_issuing",)},
     "other_call": {"recorder": OTHER_CALL, "log": OTHER_CALL, "ras": ("wrong_kind",), "stacks": OTHER_CALL,
                    "all": OTHER_CALL},
     "other_size": {"recorder": ("wrong_size",), "log": (), "ras": (), "stacks": (), "all": ("wrong_size",)},
-    "died": {"recorder": GONE, "log": GONE, "ras": ("silent",), "stacks": (), "all": GONE},
+    "died": {"recorder": GONE, "log": GONE, "ras": ("silent",), "stacks": (), "heartbeats": ("silent",), "all": GONE},
     "node_lost": {"recorder": (), "log": (), "ras": ("silent",), "stacks": (), "all": GONE},
     "stopped": {"recorder": GONE, "log": GONE, "ras": ("silent",), "stacks": ("silent",), "all": ("silent",)},
     "device": {"recorder": (), "log": ("failed",), "ras": (), "stacks": (), "all": ("failed",)},
@@ -55,7 +58,12 @@ CAUSES = {
                   "all": ("failed", "not_issuing")},
     "healthy": {"recorder": (), "log": (), "ras": (), "stacks": (), "all": ()},
 }
-SOURCES = ("recorder", "log", "ras", "stacks")
+# Where the cause lies, as all sources together tell; of a crash nothing tells whether the node or the program caused it.
+FAULTS = {"loader": "host", "checkpoint": "host", "own_code": "unknown", "other_call": "program", "other_size": "program",
+          "died": "unknown", "node_lost": "host", "stopped": "host", "device": "device", "exception": "program"}
+SOURCES = ("recorder", "log", "ras", "stacks", "heartbeats", "inspector")
+SECTIONS = {"loader": "data", "checkpoint": "save"}  # of a step, as heartbeats name them
+BEGIN_S = 1_760_000_000  # as nccl_dump
 
 
 class Incident:
@@ -69,6 +77,8 @@ class Incident:
         self.victims = set(range(first, first + PER_NODE)) if cause == "node_lost" else {self.victim}
         self.is_behind = cause in ("loader", "checkpoint", "own_code", "exception")
         self.is_gone = cause in ("died", "node_lost", "stopped")
+        self.ended_s = BEGIN_S + 0.001 * self.calls  # the newest call that all have ended
+        self.looked_s = self.ended_s + (0.4 if cause == "healthy" else 650)
 
     def node(self, rank):
         return f"node{rank // PER_NODE + 1}"
@@ -174,7 +184,7 @@ class Incident:
                       "ras": {"collection_time_sec": 0.002, "timeouts_count": 0}}
             path = place / f"ras.{sample}"
             path.write_text(text_of(report) if self.seed % 2 else json.dumps(report, indent=2))
-            os.utime(path, (1.76e9 + sample, 1.76e9 + sample))
+            os.utime(path, (self.looked_s + sample,) * 2)
 
     def stacks(self, place):
         for rank in range(self.world):
@@ -192,6 +202,32 @@ class Incident:
             text += "".join(f"    {name} ({file}:{line})\n" for name, file, line in frames)
             text += "Thread 9999 (idle): \"pt_nccl_watchdg\"\n    run (threading.py:1)\n"
             (place / f"stack_rank{rank}").write_text(text)
+
+    def heartbeats(self, place):
+        def section(rank):
+            if self.cause == "healthy":
+                return ("data", "step", "save")[rank % 3]
+            return SECTIONS.get(self.cause, "step") if rank == self.victim else "step"
+        age_s = self.looked_s - self.ended_s
+        ranks = [{"rank": rank, "node": self.node(rank), "step": self.calls, "section": section(rank), "section_s": age_s,
+                  "alive": self.cause != "died" or rank != self.victim} for rank in range(self.world)]
+        (place / "status.json").write_text(json.dumps(
+            {"schema": 1, "phase": "trains", "job": "4711.0", "job_id": 4711, "written_s": self.looked_s, "attempt": 1,
+             "effective": 0.9, "nodes": [], "steps": self.calls, "deadline_s": 60, "progress_age_s": age_s, "numbers": {},
+             "ranks": ranks}, indent=2))
+
+    def inspector(self, place):
+        for rank in range(self.world):
+            path = place / f"{self.node(rank)}-pid{self.pid(rank)}.log"
+            with path.open("w") as file:
+                for call in range(rank % 3, self.calls):  # what a process wrote is cut anywhere
+                    print(json.dumps({
+                        "header": {"id": "0xfa01", "rank": rank, "n_ranks": self.world, "nnodes": self.world // PER_NODE},
+                        "metadata": {"inspector_output_format_version": "v4.0", "git_rev": "", "rec_mechanism": "profiler",
+                                     "dump_timestamp_us": int(1e6 * self.ended_s) - 1000 * (self.calls - 1 - call),
+                                     "hostname": self.node(rank), "pid": self.pid(rank)},
+                        "coll_perf": {"coll": "AllReduce", "coll_sn": call + 1, "coll_msg_size_bytes": 32,
+                                      "coll_exec_time_us": 500, "coll_algobw_gbs": 1, "coll_busbw_gbs": 1}}), file=file)
 
     def write(self, directory):
         for source in SOURCES:
@@ -261,13 +297,15 @@ def judge(program, seeds):
                     first = suspects[0] if suspects else {"rank": None, "reason": "", "confidence": 0}
                     sure = first["confidence"]
                     is_right = first["rank"] in incident.victims and cause not in ("healthy", "link")
-                    named = is_right and first["reason"] in right_reasons[subset]
+                    named = is_right and first["reason"] in right_reasons.get(subset, ())
                     verdict = "." if sure < 0.5 else "right" if named else "rank" if is_right else "WRONG"
-                    shown = bool(right_reasons[subset])
+                    shown = bool(right_reasons.get(subset))
                     table.setdefault((cause, subset), []).append((verdict, sure))
                     if sure >= 0.5:
                         bins[min(int(sure * 10), 9)][0] += 1
                         bins[min(int(sure * 10), 9)][1] += is_right
+                    if subset == "all" and verdict == "right" and first["fault"] != FAULTS[cause]:
+                        bad.append(f"{cause} seed {seed}: the fault is of {first['fault']}")
                     if verdict == "WRONG" or (shown and verdict not in ("right", "rank")) or \
                             (subset == "all" and shown and (verdict != "right" or sure < 0.8)):
                         bad.append(f"{cause} {subset} seed {seed} (rank {sorted(incident.victims)}): {first['rank']} "
@@ -303,9 +341,9 @@ def bench(program, world):
             child = subprocess.Popen([program, "hang", "--json", *places], stdout=subprocess.PIPE)
             answer = json.loads(child.stdout.read())
             _, _, usage = os.wait4(child.pid, 0)
-            first = answer["suspects"][0]
-            assert first["rank"] == incident.victim, answer["sentence"]
-            print(f"{world} ranks, {subset:8} {time.monotonic() - began:6.2f} s, {usage.ru_utime + usage.ru_stime:6.2f} s of "
+            first = (answer["suspects"] or [{"rank": None, "confidence": 0}])[0]
+            assert first["rank"] == (None if subset == "inspector" else incident.victim), answer["sentence"]
+            print(f"{world} ranks, {subset:10} {time.monotonic() - began:6.2f} s, {usage.ru_utime + usage.ru_stime:6.2f} s of "
                   f"processors, {usage.ru_maxrss // 1024:5} MiB; rank {first['rank']} {first['confidence']:.0%}")
         print(f"{size // 1000000} MB of files")
     return 0
