@@ -41,7 +41,8 @@ if "NCCL_INSPECTOR_DUMP_DIR" in os.environ:
               "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": now // 1000,
                            "hostname": os.uname().nodename, "pid": os.getpid()}}
     with open(f"{os.environ['NCCL_INSPECTOR_DUMP_DIR']}/{os.uname().nodename}-pid{os.getpid()}.log", "w") as file:
-        print(json.dumps(record), file=file)
+        file.seek(300 << 20)  # as after a day
+        print("\n" + json.dumps(record), file=file)
 if kind == "fails" and rank == 2:
     print("[rank2]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered", flush=True)
 open(f"ready.{rank}", "w").close()

@@ -54,7 +54,7 @@ int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks) {
   return static_cast<int>(copied.size());
 }
 
-// Copies the files that NCCL's Inspector writes for these tasks, if it is on.
+// Copies the newest records that NCCL's Inspector wrote for these tasks, if it is on: a long run has any number.
 void copy_inspector(const LookOptions& options, const std::vector<Task>& tasks) {
   for (const Task& task : tasks) {
     const std::string dir = variable_of(options.root, task.pid, "NCCL_INSPECTOR_DUMP_DIR").value_or("");
@@ -63,8 +63,7 @@ void copy_inspector(const LookOptions& options, const std::vector<Task>& tasks) 
     for (const std::string& path : flight_files(dir + "/", began_s(options.root, task.pid))) {
       if (!path.ends_with(end)) continue;
       make_directories(options.dir + "/dumps");
-      write_file_atomic(options.dir + "/dumps/" + path.substr(path.rfind('/') + 1),
-                        read_user_file(path, kMostDump_bytes));
+      copy_log(path, options.dir + "/dumps/" + path.substr(path.rfind('/') + 1));
     }
   }
 }
