@@ -163,6 +163,7 @@ std::vector<std::string> hostfile_seeds() { return {"n1\nn2 slots=8 # gpu\nn[003
 void slurm_records(std::string_view text) {
   slurm::parse_config(text);
   slurm::parse_nodes(text);
+  slurm::parse_outputs(text);
   const std::size_t middle = text.size() / 2;
   slurm::parse_job(text.substr(0, middle), text.substr(middle), 12);
 }
@@ -171,7 +172,7 @@ std::vector<std::string> slurm_seeds() {
   return {
       "NodeName=n1 Arch=x86_64 State=IDLE+DRAIN* NodeHostName=n1.a Partitions=p Reason=bad disk "
       "[root@2026-11-21T11:45:00] Comment=x\n",
-      "PrologFlags = Alloc\nTmpFS= (null)\n",
+      "PrologFlags = Alloc\nTmpFS= (null)\n", "JobId=7 JobName=x\n   StdErr=/w/7.err\n   StdOut=/w/7.out\n",
       std::string("12\x1f"
                   "12\x1fN/A\x1f"
                   "1000\x1f"
