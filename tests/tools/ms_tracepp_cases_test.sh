@@ -24,6 +24,11 @@ for name in 23-control-slow-rank 25-comm-kernel-names-lowercase 25-comm-kernel-n
   expect_json report "$name" "$slow and d['info']['mesh'] == {'dp': 4, 'pp': 1, 'tp': 1} and d['info']['mesh_why']"
 done
 expect_json stragglers 36-host-late-one-rank "$slow and d['by_rank'][0]['idle_s'] > 5 * d['by_rank'][1]['idle_s']"
+# Without the trace of the slow rank nobody stands out, and what is missing is said.
+mkdir lacks-slow && cp "$cases"/36-host-late-one-rank/rank[013]* lacks-slow
+"$tool" stragglers --json lacks-slow >document 2>err || fail "stragglers without the slow rank: $(cat err)"
+python3 -c 'import json; d = json.load(open("document")); assert d["untraced_ranks"] == 1 and not d["findings"]' 2>err ||
+  fail "stragglers without the slow rank: $(tail -n 1 err)"
 expect_json stragglers 33-no-profiler-step "$slow"
 expect_json info 33-no-profiler-step 'd["first_step"] == -1'
 # Numbers of ranks are made up: the host tells which it is.

@@ -68,10 +68,34 @@ std::vector<std::string> judged(const std::vector<Speaker>& speakers) {
   return said;
 }
 
+// Whoever has a line for each rank is not told that some are missing.
+TEST(NcclLog, RanksWithoutALineAreNamed) {
+  Speaker speaker{.host = "n1"};
+  for (int rank = 0; rank < 4; ++rank)
+    speaker.says(fmt::format(
+        "comm 0x5{0} rank {0} nranks 4 cudaDev {0} nvmlDev {0} busId {0}000 commId 0xf - Init START", rank));
+  EXPECT_EQ(log_of({speaker.lines}).ranks().at("0xf").seen.size(), 4U);
+  EXPECT_THAT(judge_nccl(log_of({speaker.lines})).not_run, Not(testing::Contains(HasSubstr("ranks"))));
+  const std::size_t last = speaker.lines.rfind("n1:");
+  EXPECT_THAT(judge_nccl(log_of({speaker.lines.substr(0, last)})).not_run,
+              testing::Contains(HasSubstr("1 of the 4 ranks of communicator 0xf (rank 3 is the first)")));
+}
+
+// A job that was killed, or a disk that was full: the last line of a host accuses nobody.
+TEST(NcclLog, LinesThatWereCutSayNothing) {
+  Speaker whole = healthy("n1"), cut = healthy("n2");
+  cut.says("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [2]mlx5_");
+  for (const char* via : {"NET/IB/0/GD", "NET/IB/0/", "NET/IB/1/GDRDM"})
+    cut.says(fmt::format("Channel 01/0 : 1[1] -> 8[0] [send] via {}", via));
+  EXPECT_THAT(judge_nccl(log_of({whole.lines, cut.lines})).findings, IsEmpty());
+  cut.says("Channel 01/0 : 1[1] -> 8[0] [send] via NET/IB/0");
+  EXPECT_THAT(judge_nccl(log_of({whole.lines, cut.lines})).findings, Not(IsEmpty())) << "that is a whole one";
+}
+
 TEST(NcclLog, HostsAlikeAreOneRowAndNothingIsFound) {
   const NcclLog log = log_of({healthy("n1").lines, healthy("n2").lines});
   EXPECT_THAT(judge_nccl(log).findings, IsEmpty());
-  EXPECT_THAT(judge_nccl(log).not_run, IsEmpty());
+  EXPECT_THAT(judge_nccl(log).not_run, ElementsAre(HasSubstr("15 of the 16 ranks"))) << "two of rank 0's own lines";
   const NcclHost& host = log.hosts().at("n1");
   EXPECT_THAT(host.adapters, ElementsAre("mlx5_0:1/RoCE", "mlx5_1:1/RoCE"));
   EXPECT_EQ(host.channels, 8);

@@ -94,6 +94,7 @@ class ChoiceJudge {
       not_run_.emplace_back(
           "rings that a node found, and its NVLinks: NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV tells them");
     }
+    silent_ranks();
     if (log_.is_cut()) not_run_.emplace_back("all of these logs: they say more than is kept of them");
     return {.findings = folded(), .not_run = std::move(not_run_)};
   }
@@ -101,6 +102,22 @@ class ChoiceJudge {
  private:
   bool any_host(const std::function<bool(const NcclHost&)>& has) const {
     return std::ranges::any_of(hosts_, [&](const auto& host) { return has(host.second); });
+  }
+
+  // Ranks of the largest communicator without a line: their hosts cannot be judged.
+  void silent_ranks() {
+    const auto& all = log_.ranks();
+    const auto largest = std::ranges::max_element(all, {}, [](const auto& comm) { return comm.second.all; });
+    if (largest == all.end()) return;
+    const auto& [comm, ranks] = *largest;
+    const auto missing = static_cast<std::int64_t>(ranks.all) - static_cast<std::int64_t>(ranks.seen.size());
+    if (missing <= 0) return;
+    int first = 0;
+    while (ranks.seen.contains(first)) ++first;
+    not_run_.push_back(
+        fmt::format("{} of the {} ranks of communicator {} (rank {} is the first): these logs have no line "
+                    "of theirs",
+                    missing, ranks.all, comm, first));
   }
 
   void sockets(const std::string& name, const NcclHost& host) {

@@ -93,6 +93,16 @@ std::string_view without_colours(std::string_view line, std::string& kept) {
   return kept;
 }
 
+// Whether a list of adapters is whole: NCCL writes the interface of its sockets behind it. A line may have been cut.
+bool is_whole_list(std::string_view text) { return text.find("; OOB ") != std::string_view::npos; }
+
+// Whether a line was cut inside the word that says that GPUDirect RDMA is used.
+bool is_cut_way(std::string_view via) {
+  constexpr std::string_view kDirect = "GDRDMA";
+  const std::string_view last = via.substr(via.rfind('/') + 1);
+  return via.starts_with("NET/") && (last.empty() || (last.size() < kDirect.size() && kDirect.starts_with(last)));
+}
+
 // "Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB ...", "Using [0]eth0:10.0.0.1<0> [1]..."
 std::vector<std::string> devices_in(std::string_view text) {
   std::vector<std::string> adapters;
@@ -253,6 +263,11 @@ void NcclLog::opens(NcclHost& host, Thread& thread, const std::string& process, 
     if (!of.empty() && of.size() < kLongestWarning) thread.comm = fmt::format("{}/{}/{}", of, *child, *color);
   }
   if (std::string* comm = kept(comms_, address_of("comm "), kMostHosts * 8)) *comm = thread.comm;
+  const auto rank = number_behind(text, " rank ");
+  if (NcclRanks* ranks = id && rank ? kept(ranks_, thread.comm, kMostHosts) : nullptr; ranks != nullptr) {
+    ranks->all = std::max(ranks->all, thread.ranks);
+    if (ranks->seen.size() < kMostHosts * 8) ranks->seen.insert(*rank);
+  }
   const auto nvml = number_behind(text, " nvmlDev ");
   const auto bus = number_of<std::int64_t>(behind(text, " busId ").value_or(""), 16);
   if (!nvml || !bus) return;
@@ -298,7 +313,7 @@ void NcclLog::choice(NcclHost& host, Thread& thread, const std::string& process,
     const auto comm = comms_.find(fmt::format("{} {}", process, name_in(word_of(behind(text, " comm ").value_or("")))));
     calls_.take(process, comm == comms_.end() ? std::string_view() : comm->second, text);
   } else if (const auto via = behind(text, " via "); via && text.starts_with("Channel ")) {
-    connection(host, text, *via);
+    if (!is_cut_way(*via)) connection(host, text, *via);
   } else if (text.starts_with("Pattern 4,")) {  // NCCL_TOPO_PATTERN_RING
     has_graphs_ = true;
     const std::string_view types = word_of(behind(text, ", type ").value_or(""));
@@ -316,7 +331,7 @@ void NcclLog::choice(NcclHost& host, Thread& thread, const std::string& process,
     }
   } else if (text.starts_with("Using network ")) {
     if (host.networks.size() < kMostOfAHost) host.networks.insert(name_in(text.substr(14)));
-  } else if (const auto used = behind(text, "NET/IB : Using "); used) {
+  } else if (const auto used = behind(text, "NET/IB : Using "); used && is_whole_list(*used)) {
     for (std::string& adapter : devices_in(*used))
       if (host.adapters.size() < kMostOfAHost) host.adapters.insert(std::move(adapter));
   } else if (const auto interfaces = behind(text, "NET/Socket : Using "); interfaces) {

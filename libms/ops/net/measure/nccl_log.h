@@ -59,6 +59,12 @@ struct NcclHost {
   std::optional<bool> are_joined(int nvml, int other_nvml) const;
 };
 
+// The ranks of a communicator.
+struct NcclRanks {
+  int all = 0;         // that it has
+  std::set<int> seen;  // of which there is a line
+};
+
 // Several logs, by host.
 class NcclLog {
  public:
@@ -72,6 +78,8 @@ class NcclLog {
   std::int64_t read(std::istream& in, const std::string& file);
   const std::map<std::string, NcclHost>& hosts() const { return hosts_; }
   const NcclCalls& calls() const { return calls_; }
+  // Of communicators with an id, by that.
+  const std::map<std::string, NcclRanks>& ranks() const { return ranks_; }
   bool has_graphs() const { return has_graphs_; }
   bool has_ways() const { return has_ways_; }
   bool is_cut() const { return is_cut_ || calls_.is_cut(); }  // there was more than is kept
@@ -94,6 +102,7 @@ class NcclLog {
   std::map<std::string, NcclHost> hosts_;
   std::map<std::string, Thread> threads_;     // by "host:process:thread"
   std::map<std::string, std::string> comms_;  // communicators by "host:process" and their addresses there
+  std::map<std::string, NcclRanks> ranks_;
   NcclCalls calls_;
   bool has_graphs_ = false, has_ways_ = false, is_cut_ = false;
 };

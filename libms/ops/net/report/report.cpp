@@ -199,8 +199,10 @@ std::string findings_text(const std::vector<Finding>& findings, const std::strin
   std::string text;
   for (const Finding& finding : findings) text += finding.str() + "\n";
   for (const std::string& missed : not_run) text += fmt::format("not run: {}\n", safe_line(missed));
-  return text +
-         fmt::format("{}: {}\n", what, findings.empty() ? "nothing to object to" : plural(findings.size(), "finding"));
+  return text + fmt::format("{}: {}\n", what,
+                            !findings.empty() ? plural(findings.size(), "finding")
+                            : not_run.empty() ? "nothing to object to"
+                                              : "nothing to object to in what was looked at");
 }
 
 int nagios_status(const Checked& checked) {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "tracepp/findings/last_comers.h"
+#include "tracepp/gaps.h"
 #include "tracepp/report/json.h"
 #include "tracepp/report/text.h"
 
@@ -26,10 +27,17 @@ std::vector<std::size_t> by_caused(const CommReport& comms) {
 std::string last_comers_text(const RunTrace& trace, const Breakdown& breakdown, const CommReport& comms,
                              const std::optional<Finding>& found) {
   std::string text;
+  // Whoever was not traced may be the one that all others wait for.
+  const auto untraced = std::max<std::int64_t>(find_gaps(trace).world - std::ssize(trace.ranks), 0);
   const std::string first =
-      !found ? "no rank comes last to collectives so often, or costs others so much, that it stands out"
-             : fmt::format("{}{}{} (confidence {:.0f} %)", found->evidence,
-                           found->doubt.empty() ? "" : "; in doubt: ", found->doubt, 100 * found->confidence);
+      !found
+          ? fmt::format("no {}rank comes last to collectives so often, or costs others so much, that it stands out{}",
+                        untraced > 0 ? "traced " : "",
+                        untraced > 0 ? fmt::format("; {} of {} ranks have no trace, and what they do is not known",
+                                                   untraced, find_gaps(trace).world)
+                                     : "")
+          : fmt::format("{}{}{} (confidence {:.0f} %)", found->evidence,
+                        found->doubt.empty() ? "" : "; in doubt: ", found->doubt, 100 * found->confidence);
   for (const std::string& line : lines_of(first, 100)) text += line + "\n";
   constexpr std::size_t kShown = 20;
   TextTable table(columns("rank|last to>|of>|others wait ms a step>|waits itself>|computes>|idle>"));
@@ -58,6 +66,8 @@ Json last_comers_json(const RunTrace& trace, const Breakdown& breakdown, const C
     const auto rank = static_cast<std::size_t>(trace.rank(found->ranks[0]) - trace.ranks.data());
     json["suspects"].push_back(rank_json(trace, rank));
   }
+  const std::int64_t world = find_gaps(trace).world;
+  json["untraced_ranks"] = world > 0 ? Json(std::max<std::int64_t>(world - std::ssize(trace.ranks), 0)) : Json();
   json["mesh"] = trace.has_mesh ? Json{{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}} : Json();
   json["mesh_why"] = trace.mesh_why;
   for (const std::size_t r : by_caused(comms)) {
