@@ -56,6 +56,7 @@ void Driver::end_orphan() {
   const bool has_status = access(files_.status().c_str(), R_OK) == 0;
   ledger_.close(has_status ? written_s(read_file(files_.status())).value_or(0) : 0);
   orphan_ = entry().number;
+  publisher_.tell("run-interrupted", {}, entry().cause, entry().why);
 }
 
 void Driver::start_command() {

@@ -1,6 +1,6 @@
 // Events as Alertmanager, Slack and people's mail read them. Pure. The text of an event may quote what a user or a
 // device wrote: it goes through the JSON encoder and, for Slack, loses what could be read as a command; in a mail a
-// text of several lines becomes one, so that none of it is a header.
+// text of several lines becomes one, which makes no header.
 #pragma once
 
 #include <span>

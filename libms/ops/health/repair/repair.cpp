@@ -118,7 +118,7 @@ class RepairSite {
       if (why.empty()) why = answer.why;
     }
     if (!heard_)
-      print_err("ms-diag: warning: nothing is done: ssh reaches none of {}: {}\n", slurm::fold_hostlist(names),
+      print_err("ms-diag: warning: nothing is done: ssh does not reach {}: {}\n", slurm::fold_hostlist(names),
                 plain_text(why, kMaxWhy));
     return heard_;
   }
