@@ -101,6 +101,7 @@ class Driver {
   SlurmJob slurm_job_;
   Pace pace_;
   std::string slow_node_;       // that the next attempt leaves
+  bool told_slow_ = false;      // the slow run was told to people
   std::string kept_slow_;       // that is kept, and was reported
   double asked_idle_s_ = -1e9;  // Slurm about idle nodes
   bool has_idle_ = false;       // there were some then

@@ -218,14 +218,18 @@ void Driver::heed_pace(double now_s) {
   };
   if (!pace_.slow()) {
     kept_slow_.clear();
+    told_slow_ = false;
     if (!was_node.empty()) note(kSlowEnded, was_node, fmt::format("steps are as fast as before {} was slow", was_node));
     return;
   }
   const Pace::Slow& slow = *pace_.slow();
-  if (!was_slow || (was_node.empty() && !slow.node.empty())) {
-    note(kSlow, slow.node, slow_text(slow));
+  if (!was_slow || (was_node.empty() && !slow.node.empty())) note(kSlow, slow.node, slow_text(slow));
+  // A busy machine makes steps slow for a minute: people hear of what stays.
+  constexpr double kStays_s = 600;
+  if (!told_slow_ && now_s - slow.since_s >= kStays_s) {
     publisher_.tell("run-slow", slow.node.empty() ? std::vector<std::string>{} : std::vector{slow.node}, "slow",
                     slow_text(slow));
+    told_slow_ = true;
   }
   const std::string node = replaceable_slow_node();
   if (node.empty() || resizes_ || asked_to_stop_) return;
