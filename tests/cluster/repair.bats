@@ -92,6 +92,11 @@ no grep -q '^node0[34]' dry
 
 once
 drained_for node01 gpu.ecc && drained_for node02 gpu.ecc
+# Where ssh reaches no node, nothing is concluded of one, and nothing is done.
+cp /var/lib/ms-repair/audit.jsonl audit.before
+status=0; ms-diag repair --apply --once --ssh-config /dev/null || status=$?
+[[ $status == 3 ]]
+cmp audit.before /var/lib/ms-repair/audit.jsonl
 status=0; repair --once >dry || status=$?
 cat dry
 [[ $status == 1 ]]
