@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ckpt/offline.h"
+#include "hf/foreign_tensors.h"
 #include "nn/config.h"
 
 namespace ms::hf {
@@ -38,8 +39,9 @@ nn::ModelConfig read_model(const std::string& path);
 // `dir` and returns its path. `manifest` brings what only the caller knows (run, created, version, config); step,
 // layout, type and files are filled in. bf16 stays bf16; where anything is f32 or f16, all becomes f32.
 // Error("hf.import", user): tensors missing, left over, of another shape or type. `progress`: as of
-// ckpt::write_checkpoint.
+// ckpt::write_checkpoint. `options` are of a checkpoint of another program.
 std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model, ckpt::Manifest manifest,
-                         const std::string& dir, const std::function<void(std::int64_t)>& progress = {});
+                         const std::string& dir, const std::function<void(std::int64_t)>& progress = {},
+                         const ForeignOptions& options = {});
 
 }  // namespace ms::hf

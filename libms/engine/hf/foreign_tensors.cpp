@@ -5,42 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "foreign/checkpoint.h"
 #include "foreign/read.h"
+#include "hf/copies.h"
 #include "hf/megatron_tensors.h"
 #include "hf/names.h"
 
 namespace ms::hf {
 namespace {
-
-constexpr std::string_view kTitanEmbedding = "tok_embeddings.weight";
-constexpr std::array<std::string_view, 2> kUniversal{".fp32.param", ".fp32"};
-
-// torchtitan's names of a layer's tensors, and those of transformers.
-struct Renamed {
-  std::string_view titan, hf;
-};
-constexpr std::array kOfLayer{
-    Renamed{"attention.wq.", "self_attn.q_proj."},     Renamed{"attention.wk.", "self_attn.k_proj."},
-    Renamed{"attention.wv.", "self_attn.v_proj."},     Renamed{"attention.wo.", "self_attn.o_proj."},
-    Renamed{"feed_forward.w1.", "mlp.gate_proj."},     Renamed{"feed_forward.w2.", "mlp.down_proj."},
-    Renamed{"feed_forward.w3.", "mlp.up_proj."},       Renamed{"attention_norm.", "input_layernorm."},
-    Renamed{"ffn_norm.", "post_attention_layernorm."},
-};
-
-std::string from_titan(const std::string& name) {
-  if (name == kTitanEmbedding) return "model.embed_tokens.weight";
-  if (name == "output.weight") return kHeadName;
-  for (const Renamed& row : kOfLayer) {
-    const std::size_t at = name.find(row.titan);
-    if (at == std::string::npos) continue;
-    return fmt::format("model.{}{}{}", name.substr(0, at), row.hf, name.substr(at + row.titan.size()));
-  }
-  return "model." + name;
-}
 
 // Puts the rows of heads in order, in place: torchtitan pairs element 2i with 2i + 1, transformers i with i + half.
 void order_pairs(std::span<std::byte> rows, std::size_t row_bytes, std::size_t head_rows) {
@@ -60,40 +37,79 @@ void order_pairs(std::span<std::byte> rows, std::size_t row_bytes, std::size_t h
 // ZeRO 3 saves the model as tensors without elements.
 bool is_empty(const foreign::Tensor& tensor) { return std::ranges::find(tensor.shape, 0) != tensor.shape.end(); }
 
-// Returns what stands before the names: the shortest, where copies of the weights lie deeper.
-std::optional<std::string> prefix_before(const foreign::Checkpoint& checkpoint, std::string_view name) {
-  std::optional<std::string> prefix;
+// Returns what stands before the names of Megatron-LM: the only prefix, or the one that is asked for.
+std::optional<std::string> megatron_prefix(const foreign::Checkpoint& checkpoint, const ForeignOptions& options) {
+  std::vector<Copy> copies;
   for (const foreign::Tensor& tensor : checkpoint.tensors) {
-    if (!tensor.name.ends_with(name) || !is_of_model(tensor.name) || is_empty(tensor)) continue;
-    std::string before = tensor.name.substr(0, tensor.name.size() - name.size());
-    if ((before.empty() || before.ends_with('.')) && (!prefix || before.size() < prefix->size()))
-      prefix = std::move(before);
+    if (!tensor.name.ends_with(kMegatronEmbedding) || !is_of_model(tensor.name) || is_empty(tensor)) continue;
+    std::string before = tensor.name.substr(0, tensor.name.size() - kMegatronEmbedding.size());
+    if (before.empty() || before.ends_with('.')) copies.push_back({.prefix = std::move(before), .tensors = 1});
   }
-  return prefix;
+  if (copies.empty()) return std::nullopt;
+  return copies[choose_copy(copies, options.prefix, checkpoint.path)].prefix;
 }
 
-// The weights of a universal checkpoint of DeepSpeed: "zero.NAME.fp32.param", or flat as "zero.NAME.fp32".
-std::map<std::string, TensorView> universal_tensors(const std::shared_ptr<const foreign::Checkpoint>& checkpoint,
-                                                    const std::string& prefix, const nn::ModelConfig& model) {
-  std::map<std::string, std::vector<std::int64_t>> shapes;
-  for (const Mapped& tensor : tensors_of(model)) shapes.emplace(tensor.name, tensor.shape);
-  std::map<std::string, TensorView> views;
-  for (const foreign::Tensor& tensor : checkpoint->tensors) {
-    for (const std::string_view end : kUniversal) {
-      if (!tensor.name.starts_with(prefix) || !tensor.name.ends_with(end) || tensor.dtype == nullptr) continue;
-      const std::string name = tensor.name.substr(prefix.size(), tensor.name.size() - prefix.size() - end.size());
-      TensorView view = view_of(checkpoint, tensor);
-      const auto shape = shapes.find(name);
-      std::int64_t elements = 1;
-      if (shape != shapes.end()) {
-        for (const std::int64_t size : shape->second) elements *= size;
-        if (view.shape == std::vector{elements}) view.shape = shape->second;
-      }
-      views.emplace(name, std::move(view));
+// Takes one copy of the weights.
+class Taker {
+ public:
+  Taker(std::shared_ptr<const foreign::Checkpoint> checkpoint, std::span<const std::string> names, Naming naming,
+        const nn::ModelConfig& model)
+      : checkpoint_(std::move(checkpoint)), names_(names), naming_(naming), model_(model) {
+    for (const Layout layout : {Layout::separate, Layout::joined}) {
+      for (const Mapped& tensor : tensors_of(model, layout)) shapes_.emplace(tensor.name, tensor.shape);
     }
   }
-  return views;
-}
+
+  std::map<std::string, TensorView> take(const Copies& copies, std::size_t chosen) const {
+    const std::string& prefix = copies.copies[chosen].prefix;
+    const std::string_view end = suffix_of(naming_);
+    std::map<std::string, TensorView> views;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const foreign::Tensor& tensor = checkpoint_->tensors[i];
+      const bool is_other = copies.copy_of[i] && *copies.copy_of[i] != chosen;
+      if (is_other || names_[i].empty() || !names_[i].starts_with(prefix) || !names_[i].ends_with(end) ||
+          !is_of_model(tensor.name) || tensor.dtype == nullptr)
+        continue;
+      std::string name = names_[i].substr(prefix.size(), names_[i].size() - prefix.size() - end.size());
+      if (naming_ == Naming::titan) name = from_titan(name);
+      TensorView view = view_of(checkpoint_, tensor);
+      if (naming_ == Naming::titan) pair_rows(tensor, name, view);
+      if (!end.empty()) give_shape(name, view);
+      if (!views.emplace(name, std::move(view)).second)
+        throw user_error("hf.import", fmt::format("{} has '{}' twice behind '{}'", checkpoint_->path,
+                                                  plain_text(name, 200), plain_text(prefix, 100)));
+    }
+    return views;
+  }
+
+ private:
+  // Gives a flat tensor of a universal checkpoint the shape of the model's.
+  void give_shape(const std::string& name, TensorView& view) const {
+    const auto shape = shapes_.find(name);
+    if (shape == shapes_.end()) return;
+    std::int64_t elements = 1;
+    for (const std::int64_t size : shape->second) elements *= size;
+    if (view.shape == std::vector{elements}) view.shape = shape->second;
+  }
+
+  void pair_rows(const foreign::Tensor& tensor, const std::string& name, TensorView& view) const {
+    const bool turned =
+        tensor.shape.size() == 2 && (name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight"));
+    if (!turned || tensor.shape[0] == 0 || tensor.shape[0] % model_.head_dim() != 0) return;
+    const std::size_t row_bytes = view.size_bytes / static_cast<std::size_t>(tensor.shape[0]);
+    view.read_other = [read = view.read_other, row_bytes, head_rows = static_cast<std::size_t>(model_.head_dim())](
+                          std::size_t at, std::span<std::byte> out) {
+      read(at, out);
+      order_pairs(out, row_bytes, head_rows);
+    };
+  }
+
+  const std::shared_ptr<const foreign::Checkpoint> checkpoint_;
+  const std::span<const std::string> names_;  // of its tensors
+  const Naming naming_;
+  const nn::ModelConfig& model_;
+  std::map<std::string, std::vector<std::int64_t>> shapes_;
+};
 
 }  // namespace
 
@@ -121,52 +137,34 @@ TensorView view_of(const std::shared_ptr<const foreign::Checkpoint>& checkpoint,
 
 bool is_foreign_checkpoint(const std::string& path) { return foreign::format_of(path) != nullptr; }
 
-std::map<std::string, TensorView> foreign_tensors(const std::string& path, const nn::ModelConfig& model) {
+std::map<std::string, TensorView> foreign_tensors(const std::string& path, const nn::ModelConfig& model,
+                                                  const ForeignOptions& options) {
   const auto checkpoint = std::make_shared<const foreign::Checkpoint>(foreign::open(path));
   if (!checkpoint->finished)
     throw Error("ckpt.incomplete", Blame::storage, fmt::format("{}: {}", path, checkpoint->problems.front().text));
-  const std::string embedding = embedding_name(model);
-  std::optional<std::string> prefix = prefix_before(*checkpoint, embedding);
-  if (!prefix) prefix = prefix_before(*checkpoint, embedding.substr(prefix_of(model).size()));
-  for (const std::string_view end : kUniversal) {
-    if (prefix) break;
-    if (const auto universal = prefix_before(*checkpoint, embedding + std::string(end)))
-      return universal_tensors(checkpoint, *universal, model);
-  }
-  if (!prefix && !model.is_gpt()) {
-    if (const auto megatron = prefix_before(*checkpoint, kMegatronEmbedding))
-      return megatron_tensors(checkpoint, *megatron, model);
-  }
-  const bool titan = !prefix && !model.is_gpt();
-  if (titan) prefix = prefix_before(*checkpoint, kTitanEmbedding);
-  if (!prefix)
-    throw user_error("hf.import",
-                     fmt::format("{} has no tensor '{}'{}", path, embedding,
-                                 titan ? fmt::format(", '{}' or '{}'", kTitanEmbedding, kMegatronEmbedding) : ""),
-                     checkpoint->format == "deepspeed"
-                         ? "ZeRO 3 keeps parts of parameters: DeepSpeed's ds_to_universal or zero_to_fp32.py joins them"
-                         : "'ms-ckpt show --params' lists its tensors");
-  std::map<std::string, TensorView> views;
-  for (const foreign::Tensor& tensor : checkpoint->tensors) {
-    if (!tensor.name.starts_with(*prefix) || !is_of_model(tensor.name) || tensor.dtype == nullptr) continue;
-    TensorView view = view_of(checkpoint, tensor);
-    std::string name = tensor.name.substr(prefix->size());
-    if (titan) name = from_titan(name);
-    const bool turned =
-        titan && tensor.shape.size() == 2 && (name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight"));
-    const std::size_t row_bytes =
-        tensor.shape.empty() || tensor.shape[0] == 0 ? 0 : view.size_bytes / static_cast<std::size_t>(tensor.shape[0]);
-    const std::size_t head_rows =
-        turned && tensor.shape[0] % model.head_dim() == 0 ? static_cast<std::size_t>(model.head_dim()) : 0;
-    if (head_rows > 0) {
-      view.read_other = [read = view.read_other, row_bytes, head_rows](std::size_t at, std::span<std::byte> out) {
-        read(at, out);
-        order_pairs(out, row_bytes, head_rows);
-      };
+  std::vector<std::string> names;
+  for (const foreign::Tensor& tensor : checkpoint->tensors)
+    names.push_back(is_of_model(tensor.name) && !is_empty(tensor) ? without_wrappers(tensor.name) : "");
+  for (const Naming naming : {Naming::transformers, Naming::universal, Naming::universal_flat, Naming::titan}) {
+    if (naming == Naming::titan && model.is_gpt()) continue;
+    if (naming == Naming::titan) {
+      if (const auto megatron = megatron_prefix(*checkpoint, options))
+        return megatron_tensors(checkpoint, *megatron, model);
     }
-    views.emplace(std::move(name), std::move(view));
+    const Copies copies = find_copies(names, naming, model);
+    if (copies.copies.empty()) continue;
+    const std::size_t chosen = choose_copy(copies.copies, options.prefix, path);
+    if (copies.copies.size() > 1 && options.say)
+      options.say(fmt::format("imports the weights behind '{}', not those behind {}", copies.copies[chosen].prefix,
+                              other_prefixes(copies.copies, chosen)));
+    return Taker(checkpoint, names, naming, model).take(copies, chosen);
   }
-  return views;
+  throw user_error("hf.import",
+                   fmt::format("{} has no weights under the names of transformers{}", path,
+                               model.is_gpt() ? "" : ", torchtitan or Megatron-LM"),
+                   checkpoint->format == "deepspeed"
+                       ? "ZeRO 3 keeps parts of parameters: DeepSpeed's ds_to_universal or zero_to_fp32.py joins them"
+                       : "'ms-ckpt show --params' lists its tensors");
 }
 
 }  // namespace ms::hf

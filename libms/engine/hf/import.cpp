@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "hf/convert.h"
 #include "hf/foreign_tensors.h"
+#include "hf/json_value.h"
 #include "hf/model_json.h"
 #include "hf/names.h"
 #include "hf/problems.h"
@@ -149,9 +150,14 @@ nn::ModelConfig read_model(const std::string& path) {
 }
 
 std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model, ckpt::Manifest manifest,
-                         const std::string& dir, const std::function<void(std::int64_t)>& progress) {
+                         const std::string& dir, const std::function<void(std::int64_t)>& progress,
+                         const ForeignOptions& options) {
+  const bool is_foreign = is_foreign_checkpoint(hf_dir);
+  if (!is_foreign && options.prefix)
+    throw user_error("hf.import",
+                     fmt::format("'{}' is not a checkpoint of PyTorch: --prefix selects among its names", hf_dir));
   const std::map<std::string, TensorView> found =
-      with_prefix(is_foreign_checkpoint(hf_dir) ? foreign_tensors(hf_dir, model) : TensorSet(hf_dir).tensors(), model);
+      with_prefix(is_foreign ? foreign_tensors(hf_dir, model, options) : TensorSet(hf_dir).tensors(), model);
   const bool joined = std::ranges::any_of(found, [](const auto& each) { return each.first.ends_with(kJoinedName); });
   const std::vector<Mapped> tensors = tensors_of(model, joined ? Layout::joined : Layout::separate);
   const std::vector<const TensorView*> views = match(found, tensors, model, hf_dir);

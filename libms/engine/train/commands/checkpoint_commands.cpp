@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/print.h"
 #include "base/utc.h"
 #include "base/version.h"
@@ -74,7 +75,9 @@ int run_import(const Args& args) {
   manifest.version = kVersion;
   manifest.config = load_text(hf::to_toml(model), config, {}).resolved;
   ByteProgress progress("import", 0);
-  const std::string path = hf::import_model(from, model, manifest, output, progress.update());
+  hf::ForeignOptions foreign{.say = [&](const std::string& text) { log::warn("import", "{}: {}", from, text); }};
+  if (args.has("prefix")) foreign.prefix = args.get("prefix");
+  const std::string path = hf::import_model(from, model, manifest, output, progress.update(), foreign);
   hf::copy_companions(args.has("config") ? parent_directory(config) : from, hf::companions_beside(path));
   progress.finish();
   print_out("{}\n", path);
@@ -139,6 +142,9 @@ Command import_command() {
                        "Megatron-LM's core that are like Llama, Qwen2 or Qwen3 without experts."}},
       .options = {output_option("The directory of checkpoints to write into."),
                   {"config", "FILE", "config.json of the model, for a checkpoint of PyTorch (default: in HF_DIR)."},
+                  {"prefix", "TEXT",
+                   "Import only the tensors whose names begin with TEXT, if a checkpoint of PyTorch has several copies "
+                   "of the weights (default: the copy whose names are as of model or module)."},
                   format_option()},
       .run = run_import,
       .description =

@@ -1,0 +1,185 @@
+#include "hf/copies.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hf/names.h"
+
+namespace ms::hf {
+namespace {
+
+constexpr std::size_t kLeastTensors = 2, kMostShown = 8;
+constexpr std::string_view kTitanEmbedding = "tok_embeddings.weight";
+
+// torchtitan's names of a layer's tensors, and those of transformers.
+struct Renamed {
+  std::string_view titan, hf;
+};
+constexpr std::array kOfLayer{
+    Renamed{"attention.wq.", "self_attn.q_proj."},     Renamed{"attention.wk.", "self_attn.k_proj."},
+    Renamed{"attention.wv.", "self_attn.v_proj."},     Renamed{"attention.wo.", "self_attn.o_proj."},
+    Renamed{"feed_forward.w1.", "mlp.gate_proj."},     Renamed{"feed_forward.w2.", "mlp.down_proj."},
+    Renamed{"feed_forward.w3.", "mlp.up_proj."},       Renamed{"attention_norm.", "input_layernorm."},
+    Renamed{"ffn_norm.", "post_attention_layernorm."},
+};
+
+// The names of a model's tensors with its head, in both layouts of a layer.
+struct Known {
+  explicit Known(const nn::ModelConfig& model)
+      : prefix(prefix_of(model)), embedding(embedding_name(model)), is_tied(model.tied_embeddings) {
+    const std::array layouts{Layout::separate, Layout::joined};
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      for (const Mapped& tensor : tensors_of(model, layouts[i])) of_layout[i].insert(tensor.name);
+      all.insert(of_layout[i].begin(), of_layout[i].end());
+    }
+    all.insert(kHeadName);
+  }
+  bool is_complete(const std::set<std::string>& found) const {
+    return std::ranges::any_of(of_layout, [&](const std::set<std::string>& wanted) {
+      return std::ranges::all_of(wanted, [&](const std::string& name) {
+        return found.contains(name) || (is_tied && name == embedding && found.contains(kHeadName));
+      });
+    });
+  }
+  // The tensor that this is the name of, in a model with its head or without; nullopt: none.
+  std::optional<std::string> name_of(const std::string& name, Naming naming) const {
+    if (naming == Naming::titan) {
+      std::string renamed = from_titan(name);
+      return all.contains(renamed) ? std::optional(std::move(renamed)) : std::nullopt;
+    }
+    if (all.contains(name)) return name;
+    return naming == Naming::transformers && all.contains(prefix + name) ? std::optional(prefix + name) : std::nullopt;
+  }
+
+  std::string prefix, embedding;
+  bool is_tied = false;
+  std::array<std::set<std::string>, 2> of_layout;
+  std::set<std::string> all;
+};
+
+// Whether all parts of the prefix are what programs call the weights that train.
+bool is_well_known(std::string_view prefix) {
+  constexpr std::array<std::string_view, 6> kWords{"app",    "model",      "model_state_dict",
+                                                   "module", "state_dict", "weights"};
+  while (!prefix.empty()) {
+    const std::size_t end = prefix.find('.');
+    if (std::ranges::find(kWords, prefix.substr(0, end)) == kWords.end()) return false;
+    prefix.remove_prefix(end == std::string_view::npos ? prefix.size() : end + 1);
+  }
+  return true;
+}
+
+std::string shown_prefix(const Copy& copy) { return fmt::format("'{}'", plain_text(copy.prefix, 100)); }
+
+std::string list_of(const std::vector<Copy>& copies) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < std::min(copies.size(), kMostShown); ++i)
+    texts.push_back(fmt::format("{} ({}{})", shown_prefix(copies[i]), plural(copies[i].tensors, "tensor"),
+                                copies[i].is_complete ? "" : ", incomplete"));
+  if (copies.size() > kMostShown) texts.push_back(fmt::format("{} more", copies.size() - kMostShown));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+}  // namespace
+
+std::string_view suffix_of(Naming naming) {
+  return naming == Naming::universal ? ".fp32.param" : naming == Naming::universal_flat ? ".fp32" : "";
+}
+
+std::string from_titan(const std::string& name) {
+  if (name == kTitanEmbedding) return "model.embed_tokens.weight";
+  if (name == "output.weight") return kHeadName;
+  for (const Renamed& row : kOfLayer) {
+    const std::size_t at = name.find(row.titan);
+    if (at == std::string::npos) continue;
+    return fmt::format("model.{}{}{}", name.substr(0, at), row.hf, name.substr(at + row.titan.size()));
+  }
+  return "model." + name;
+}
+
+std::string without_wrappers(std::string name) {
+  for (const std::string_view wrapper : {"_checkpoint_wrapped_module.", "_fsdp_wrapped_module.", "_orig_mod."}) {
+    for (std::size_t at = name.find(wrapper); at != std::string::npos; at = name.find(wrapper, at)) {
+      if (at == 0 || name[at - 1] == '.')
+        name.erase(at, wrapper.size());
+      else
+        at += wrapper.size();
+    }
+  }
+  return name;
+}
+
+Copies find_copies(std::span<const std::string> names, Naming naming, const nn::ModelConfig& model) {
+  const Known known(model);
+  const std::string_view end = suffix_of(naming);
+  std::map<std::string, std::set<std::string>> found;  // by prefix
+  std::vector<std::optional<std::string>> prefix_of_name(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!names[i].ends_with(end)) continue;
+    const std::string name = names[i].substr(0, names[i].size() - end.size());
+    for (std::size_t at = 0; at < name.size();) {  // the longest name that is known
+      if (std::optional<std::string> one = known.name_of(name.substr(at), naming)) {
+        prefix_of_name[i] = name.substr(0, at);
+        found[name.substr(0, at)].insert(*std::move(one));
+        break;
+      }
+      const std::size_t dot = name.find('.', at);
+      at = dot == std::string::npos ? name.size() : dot + 1;
+    }
+  }
+  Copies result;
+  std::map<std::string, std::size_t> numbers;
+  for (const auto& [prefix, of_copy] : found) {
+    if (of_copy.size() < kLeastTensors) continue;
+    numbers.emplace(prefix, result.copies.size());
+    result.copies.push_back({.prefix = prefix, .tensors = of_copy.size(), .is_complete = known.is_complete(of_copy)});
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto number = prefix_of_name[i] ? numbers.find(*prefix_of_name[i]) : numbers.end();
+    std::optional<std::size_t> copy;
+    if (number != numbers.end()) copy = number->second;
+    for (std::size_t c = 0; number == numbers.end() && c < result.copies.size(); ++c) {  // a buffer is of the innermost
+      const std::string& prefix = result.copies[c].prefix;
+      if (names[i].starts_with(prefix) && (!copy || prefix.size() > result.copies[*copy].prefix.size())) copy = c;
+    }
+    result.copy_of.push_back(copy);
+  }
+  return result;
+}
+
+std::size_t choose_copy(const std::vector<Copy>& copies, const std::optional<std::string>& prefix,
+                        const std::string& path) {
+  if (prefix) {
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      if (copies[i].prefix == *prefix || copies[i].prefix == *prefix + ".") return i;
+    }
+    throw user_error("hf.import", fmt::format("{} has no weights of the model behind '{}'", path, *prefix),
+                     fmt::format("it has weights behind {}", list_of(copies)));
+  }
+  if (copies.size() == 1) return 0;
+  std::optional<std::size_t> chosen;
+  std::size_t well_known = 0;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    if (is_well_known(copies[i].prefix)) ++well_known, chosen = i;
+  }
+  if (well_known == 1 && copies[*chosen].is_complete) return *chosen;
+  throw user_error("hf.import", fmt::format("{} has several copies of the weights, behind {}", path, list_of(copies)),
+                   "--prefix selects one");
+}
+
+std::string other_prefixes(const std::vector<Copy>& copies, std::size_t chosen) {
+  std::vector<Copy> others = copies;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(chosen));
+  return list_of(others);
+}
+
+}  // namespace ms::hf

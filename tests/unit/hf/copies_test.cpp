@@ -1,0 +1,113 @@
+// Which copy of a model's weights is imported, of those in one checkpoint.
+#include "hf/copies.h"
+
+#include <gmock/gmock.h>
+
+#include "hf/names.h"
+#include "support.h"
+
+namespace ms::hf {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> names_behind(const std::vector<std::string>& prefixes, const nn::ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const std::string& prefix : prefixes) {
+    for (const Mapped& tensor : tensors_of(model, Layout::separate)) names.push_back(prefix + tensor.name);
+  }
+  return names;
+}
+
+// The prefix of the copy that is taken, or the kind of the refusal.
+std::string taken(const std::vector<std::string>& names, const nn::ModelConfig& model,
+                  const std::optional<std::string>& prefix = {}) {
+  const Copies found = find_copies(names, Naming::transformers, model);
+  try {
+    return found.copies.at(choose_copy(found.copies, prefix, "x")).prefix;
+  } catch (const Error& error) { return "refused: " + error.kind(); }
+}
+
+constexpr const char* kRefused = "refused: hf.import";
+
+TEST(Copies, TheOneThatTrainsIsTakenAndNotTheOneWithTheShortestPrefix) {
+  const nn::ModelConfig model = tiny("llama", false);
+  struct Row {
+    std::vector<std::string> prefixes;
+    std::string taken;
+  };
+  const std::vector<Row> rows{
+      {{""}, ""},
+      {{"ema."}, "ema."},
+      {{"model.", "ema."}, "model."},
+      {{"model.", "m.", "v."}, "model."},
+      {{"model.", "grad.", "opt."}, "model."},
+      {{"", "ema."}, ""},
+      {{"state_dict.model.", "best."}, "state_dict.model."},
+      {{"mp_rank_00_model_states.module."}, "mp_rank_00_model_states.module."},
+      {{"policy.", "ref."}, kRefused},
+      {{"ema.", "best."}, kRefused},
+      {{"model.", "module."}, kRefused},
+  };
+  for (const Row& row : rows) EXPECT_EQ(taken(names_behind(row.prefixes, model), model), row.taken);
+}
+
+TEST(Copies, AnIncompleteOneIsNotReplacedByAnother) {
+  const nn::ModelConfig model = tiny("llama", false);
+  std::vector<std::string> names = names_behind({"model.", "ema."}, model);
+  names.erase(names.begin());  // the embedding
+  EXPECT_EQ(taken(names, model), kRefused);
+  EXPECT_EQ(taken(names, model, "ema."), "ema.");
+  EXPECT_EQ(taken(names, model, "model"), "model.");
+  EXPECT_EQ(taken(names, model, "mod"), kRefused);
+}
+
+TEST(Copies, AModelWithoutItsHeadAndATiedHeadAreComplete) {
+  const nn::ModelConfig model = tiny("qwen2", true);
+  std::vector<std::string> bare, head;
+  for (const std::string& name : names_behind({""}, model)) {
+    bare.push_back("model." + name.substr(prefix_of(model).size()));
+    head.push_back(name == embedding_name(model) ? kHeadName : name);
+    bare.push_back("ema." + name);
+    head.push_back("ema." + name);
+  }
+  EXPECT_EQ(taken(bare, model), "");
+  EXPECT_EQ(taken(head, model), "");
+}
+
+TEST(Copies, OneTensorOfACommonNameIsNotACopy) {
+  const nn::ModelConfig model = tiny("llama", false);
+  std::vector<std::string> names = names_behind({"model."}, model);
+  names.insert(names.end(), {"vision.norm.weight", "model.model.layers.0.self_attn.rotary_emb.inv_freq"});
+  const Copies found = find_copies(names, Naming::transformers, model);
+  ASSERT_EQ(found.copies.size(), 1U);
+  EXPECT_TRUE(found.copies[0].is_complete);
+  EXPECT_EQ(found.copy_of[names.size() - 2], std::nullopt);
+  EXPECT_EQ(found.copy_of[names.size() - 1], 0U);
+}
+
+TEST(Copies, TitansNamesAndUniversalOnesAreFound) {
+  const nn::ModelConfig model = tiny("llama", false);
+  const std::vector<std::string> titan{"model.tok_embeddings.weight", "model.layers.1.attention.wq.weight",
+                                       "ema.layers.1.feed_forward.w1.weight", "ema.output.weight"};
+  const Copies of_titan = find_copies(titan, Naming::titan, model);
+  EXPECT_THAT(of_titan.copy_of, ElementsAre(1U, 1U, 0U, 0U));
+  std::vector<std::string> universal;
+  for (const std::string& name : names_behind({"zero."}, model)) {
+    universal.push_back(name + ".fp32.param");
+    universal.push_back(name + ".exp_avg.param");
+  }
+  const Copies of_universal = find_copies(universal, Naming::universal, model);
+  ASSERT_EQ(of_universal.copies.size(), 1U);
+  EXPECT_EQ(of_universal.copies[0].prefix, "zero.");
+  EXPECT_TRUE(of_universal.copies[0].is_complete);
+}
+
+TEST(Copies, WrappersOfModulesAreLeftOut) {
+  EXPECT_EQ(without_wrappers("_orig_mod.layers.0._checkpoint_wrapped_module._fsdp_wrapped_module.mlp.weight"),
+            "layers.0.mlp.weight");
+  EXPECT_EQ(without_wrappers("my_orig_mod.weight"), "my_orig_mod.weight");
+}
+
+}  // namespace
+}  // namespace ms::hf
