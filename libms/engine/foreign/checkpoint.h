@@ -40,6 +40,7 @@ struct Checkpoint {
   std::vector<Item> items;
   std::vector<Tensor> tensors;
   std::vector<std::pair<std::string, std::uint32_t>> objects;  // that are no tensors: name, item
+  std::size_t num_values = 0;                                  // that are no tensors, in files of torch.save
   std::vector<std::pair<std::string, std::string>> facts;      // what it says about itself
   bool finished = true;                                        // false: the save was cut off; `problems` says so
   std::vector<Problem> problems;                               // of what describes it
@@ -58,7 +59,8 @@ struct Format {
 const std::vector<Format>& formats();
 const Format* format_of(const std::string& path);  // nullptr: of no known format
 
-Checkpoint open(const std::string& path);  // format_of() knows it
+// Of no known format: a checkpoint with nothing but the problem, which is not finished.
+Checkpoint open(const std::string& path);
 
 // A checkpoint of a directory, not yet read.
 struct Place {
@@ -68,7 +70,8 @@ struct Place {
   double written_wall_s = 0;
 };
 // The path itself where it is a checkpoint of these, else those in that directory, the oldest first: by step where all
-// have one, else by time. None: there are none, or it cannot be listed.
+// have one, else by time. Beside these, what has a name like theirs counts as well, and so does a path that has the
+// extension of a checkpoint: its format is "unrecognised". None: there are none, or it cannot be listed.
 std::vector<Place> find_checkpoints(const std::string& path);
 
 // Adds the problems of tensors whose boxes do not tile them: outside, overlapping, with holes.

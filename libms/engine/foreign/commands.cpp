@@ -23,9 +23,10 @@ using ckpt::kOk;
 
 // Checkpoints of ms-train in a directory hide those of other programs beside them; names alone do not make one of ours.
 bool is_ours(const std::string& path) {
-  const auto is_one = [](const ckpt::Found& found) { return found.manifest || format_of(found.path) == nullptr; };
-  if (ckpt::is_checkpoint(path)) return is_one(ckpt::look(path));
-  return std::ranges::any_of(ckpt::list(path), is_one);
+  if (ckpt::is_checkpoint(path)) return ckpt::look(path).manifest || format_of(path) == nullptr;
+  const std::vector<ckpt::Found> found = ckpt::list(path);
+  const auto has_manifest = [](const ckpt::Found& one) { return one.manifest.has_value(); };
+  return std::ranges::any_of(found, has_manifest) || (!found.empty() && find_checkpoints(path).empty());
 }
 
 // The command, which `others` runs where the path holds checkpoints of other programs.
@@ -79,7 +80,8 @@ int diff_others(const Args& args, const std::vector<Place>& places) {
   const Diff found = diff(a, b, progress.update());
   progress.finish();
   ckpt::print_result(args, diff_json(a, b, found), diff_text(a, b, found, args.has("all")));
-  return found.equal() ? kOk : kCheckFailed;
+  if (!found.equal()) return kCheckFailed;
+  return found.unread.empty() ? kOk : static_cast<int>(ExitCode::storage);
 }
 
 // Prints the newest sound checkpoint of a directory, and why newer ones were passed over.
@@ -159,7 +161,9 @@ Command diff_command() {
   Command command = ckpt::diff_command();
   command.description +=
       "\n\nOf two checkpoints of other programs (ms-ckpt verify says which), all tensors are compared by name, in "
-      "whatever formats and layouts they are saved.";
+      "whatever formats and layouts they are saved. Values that are not tensors, such as a number of steps, are "
+      "counted "
+      "and not compared.";
   return extended(std::move(command), "A", diff_others);
 }
 

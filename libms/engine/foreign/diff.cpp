@@ -53,6 +53,10 @@ Diff diff(const Checkpoint& a, const Checkpoint& b, const std::function<void(std
   for (const Tensor& tensor : a.tensors) by_name[tensor.name].first = &tensor;
   for (const Tensor& tensor : b.tensors) by_name[tensor.name].second = &tensor;
   Diff result;
+  for (const Checkpoint* one : {&a, &b}) {
+    result.unread.insert(result.unread.end(), one->unread.begin(), one->unread.end());
+    result.num_uncompared = std::max(result.num_uncompared, one->num_values + one->objects.size());
+  }
   std::int64_t done = 0;
   std::vector<std::byte> of_a, of_b;
   for (const auto& [name, pair] : by_name) {
@@ -96,6 +100,10 @@ std::string diff_text(const Checkpoint& a, const Checkpoint& b, const Diff& diff
                  row.differing == 0 ? "" : fmt::format("{:.3e}", row.max_abs)});
   }
   if (differing > 0 || (all && !diff.tensors.empty())) text += table.str();
+  for (std::size_t i = 0; i < diff.unread.size() && (all || i < kShownUnmatched); ++i)
+    text += fmt::format("  not read: {}\n", plain_text(diff.unread[i].text, 1000));
+  if (diff.num_uncompared > 0)
+    text += fmt::format("values that are not tensors, which were not compared: {}\n", diff.num_uncompared);
   return text + fmt::format("{} of {} tensors equal, {} in one or of another form\n", diff.tensors.size() - differing,
                             diff.tensors.size(), diff.unmatched.size());
 }
@@ -107,13 +115,17 @@ std::string diff_json(const Checkpoint& a, const Checkpoint& b, const Diff& diff
                        {"elements", row.elements},
                        {"differing", row.differing},
                        {"max_abs", std::isfinite(row.max_abs) ? Json(row.max_abs) : Json(nullptr)}});
+  Json unread = Json::array();
+  for (const Problem& problem : diff.unread) unread.push_back({{"code", problem.code}, {"text", problem.text}});
   for (const Unmatched& row : diff.unmatched) unmatched.push_back({{"name", row.name}, {"a", row.a}, {"b", row.b}});
   return Json{{"schema", 1},
               {"a", a.path},
               {"b", b.path},
               {"equal", diff.equal()},
               {"tensors", std::move(tensors)},
-              {"unmatched", std::move(unmatched)}}
+              {"unmatched", std::move(unmatched)},
+              {"unread", std::move(unread)},
+              {"num_uncompared", diff.num_uncompared}}
              .dump(2) +
          "\n";
 }

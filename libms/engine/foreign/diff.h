@@ -21,7 +21,9 @@ struct Unmatched {
 struct Diff {
   std::vector<TensorDiff> tensors;  // that both have, of one type and shape, by name
   std::vector<Unmatched> unmatched;
-  bool equal() const;
+  std::vector<Problem> unread;     // of both: tensors that are not read may differ
+  std::size_t num_uncompared = 0;  // values and objects that are no tensors, of the one that has more
+  bool equal() const;              // all that was compared
 };
 
 // Holds a few megabytes of a tensor at a time. Errors of TensorReader. `progress`: bytes of one side.

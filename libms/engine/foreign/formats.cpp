@@ -6,6 +6,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -47,6 +50,21 @@ std::optional<std::int64_t> step_of(std::string name) {
   return error == std::errc() && whole && step >= 0 ? std::optional(step) : std::nullopt;
 }
 
+constexpr std::array<std::string_view, 4> kExtensions{".pt", ".pth", ".bin", ".ckpt"};
+
+std::string_view extension_of(std::string_view name) {
+  const auto* const found =
+      std::ranges::find_if(kExtensions, [&](std::string_view end) { return name.ends_with(end); });
+  return found == kExtensions.end() ? "" : *found;
+}
+
+// The name without its digits, where it has a step: "step-.pt".
+std::string form_of_name(const std::string& name) {
+  std::string form = step_of(name) ? name : "";
+  std::erase_if(form, [](char c) { return c >= '0' && c <= '9'; });
+  return form;
+}
+
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
@@ -83,6 +101,30 @@ Place place_of(const std::string& path, const Format* format) {
   return place;
 }
 
+// Describes what has the name of a checkpoint, and is of no known format.
+void open_unrecognised(Checkpoint& to) {
+  const auto problem = [&](std::string code, std::string text) {
+    to.finished = false;
+    to.problems.push_back({std::move(code), std::move(text)});
+  };
+  std::error_code error;
+  if (fs::is_directory(to.path, error)) {
+    if (names_in(to.path).empty()) return problem("empty", "it is an empty directory");
+    return problem("format", "it is a directory without a checkpoint of a known format");
+  }
+  try {
+    constexpr std::int64_t kLooked = 4096;
+    const Source source(to.path);
+    to.files.emplace_back();
+    const std::string bytes = source.text(0, std::min(source.size_bytes(), kLooked));
+    if (bytes.empty()) return problem("empty", "it has 0 bytes");
+    const bool zeros = bytes.find_first_not_of('\0') == std::string::npos;
+    problem("format", zeros ? "it begins with zeros" : "it does not begin as files of torch.save do");
+  } catch (const Error& unreadable) { to.unread.push_back({"unreadable", unreadable.message()}); }
+}
+constexpr Format kUnrecognised{"unrecognised", "the name of a checkpoint, and no known format",
+                               [](const std::string&) { return false; }, open_unrecognised};
+
 }  // namespace
 
 bool is_torch_save(const std::string& path) {
@@ -110,6 +152,7 @@ void add_torch_file(Checkpoint& to, const std::string& name, const std::string& 
           {.name = std::move(full), .dtype = tensor.dtype, .shape = tensor.shape, .boxes = {std::move(box)}});
     }
     to.files.push_back(name);
+    to.num_values += file.num_values;
     to.items.push_back({.file = file_number, .begin = 0, .size_bytes = source.size_bytes()});
     for (Problem& unread : file.unread) to.unread.push_back(std::move(unread));
     for (auto& [key, text] : file.leaves) {
@@ -139,6 +182,7 @@ void open_in_parts(Checkpoint& to) {
     const auto first_file = static_cast<std::uint32_t>(to.files.size()),
                first_item = static_cast<std::uint32_t>(to.items.size());
     to.finished = to.finished && part.finished;
+    to.num_values += part.num_values;
     for (const std::string& file : part.files) to.files.push_back(name + "/" + file);
     for (Item& item : part.items) item.file += first_file, to.items.push_back(std::move(item));
     for (Tensor& tensor : part.tensors) {
@@ -177,8 +221,8 @@ const Format* format_of(const std::string& path) {
 }
 
 Checkpoint open(const std::string& path) {
-  const Format* const format = format_of(path);
-  MS_ASSERT(format != nullptr, "{} is of no known format", path);
+  const Format* const known = format_of(path);
+  const Format* const format = known == nullptr ? &kUnrecognised : known;
   Checkpoint checkpoint;
   checkpoint.format = format->name;
   checkpoint.path = path;
@@ -190,10 +234,30 @@ Checkpoint open(const std::string& path) {
 
 std::vector<Place> find_checkpoints(const std::string& path) {
   if (const Format* const format = format_of(path)) return {place_of(path, format)};
+  std::error_code error;
+  if (fs::is_regular_file(path, error) && !extension_of(path).empty()) return {place_of(path, &kUnrecognised)};
   std::vector<Place> places;
+  std::vector<std::string> others;
+  std::set<std::string, std::less<>> extensions, forms;
   for (const std::string& name : names_in(path)) {
     const std::string one = fs::path(path) / name;
-    if (const Format* const format = format_of(one)) places.push_back(place_of(one, format));
+    const Format* const format = format_of(one);
+    if (format == nullptr) {
+      others.push_back(name);
+      continue;
+    }
+    places.push_back(place_of(one, format));
+    if (format->open == open_torch_save) extensions.emplace(extension_of(name));
+    forms.insert(form_of_name(name));
+  }
+  // One that is damaged from its first byte on is told by the names of the others.
+  for (const std::string& name : others) {
+    const std::string one = fs::path(path) / name;
+    const std::string_view extension = extension_of(name);
+    const std::string form = form_of_name(name);
+    const bool is_alike = (!extension.empty() && extensions.contains(extension) && !fs::is_directory(one, error)) ||
+                          (!form.empty() && forms.contains(form));
+    if (is_alike) places.push_back(place_of(one, &kUnrecognised));
   }
   const bool by_step = std::ranges::all_of(places, [](const Place& place) { return place.step.has_value(); });
   std::ranges::sort(places, [&](const Place& a, const Place& b) {

@@ -57,6 +57,7 @@ TensorReader::Part& TensorReader::open(std::size_t number) {
   TorchFile file = read_torch_file(part.source.part(item.begin), item.size_bytes);
   const auto saved = std::ranges::find(file.tensors, box.saved, &SavedTensor::name);
   if (!file.problems.empty()) throw damaged(tensor_, file.problems.front().text);
+  if (saved == file.tensors.end() && !file.unread.empty()) throw damaged(tensor_, file.unread.front().text);
   if (saved == file.tensors.end() || saved->shape != box.sizes || saved->dtype != tensor_.dtype)
     throw damaged(tensor_, "is not in its file as the metadata says");
   const unpack::ZipMember& member = file.members[saved->member];

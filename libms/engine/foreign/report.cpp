@@ -177,6 +177,8 @@ std::string verify_text(const std::vector<Verified>& verified) {
     text += fmt::format("{}: {}, {}, {}{}\n", one.path, verdict, one.format, size_of(one.size_bytes),
                         one.sound() && !one.has_crcs ? ", which has no checksums" : "");
     text += problem_lines(one.problems, "") + problem_lines(one.doubts, "in doubt: ");
+    if (one.sound() && one.num_unjudged > 0)
+      text += fmt::format("  values that are not tensors, which were not judged: {}\n", one.num_unjudged);
   }
   return text;
 }
@@ -191,6 +193,7 @@ std::string verify_json(const std::vector<Verified>& verified) {
                            {"sound", one.sound()},
                            {"unreadable", one.unreadable},
                            {"has_crcs", one.has_crcs},
+                           {"num_unjudged", one.num_unjudged},
                            {"size_bytes", one.size_bytes},
                            {"problems", problems_json(one.problems)},
                            {"doubts", problems_json(one.doubts)}});

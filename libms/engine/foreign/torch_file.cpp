@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.h"
@@ -38,8 +39,11 @@ class Walk {
     if (++values_ > kMostValues || name_bytes_ > kMostNameBytes)
       throw user_error("data.unread", "a pickle whose shared values grow beyond all measure");
     const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+    if (!value.reference().is_none()) return unread("storage", name, "is a storage that no tensor names");
     if (const std::string global = value.global(); !global.empty() && !value.arguments().is_none()) {
       if (tensor(global, value.arguments(), name)) return;
+      if (is_unknown_tensor(global))
+        return unread("tensor", name, fmt::format("is made by {}, which is not read", plain_text(global, 80)));
       this->value(value.arguments(), name, depth + 1);
       this->value(value.state(), name, depth + 1);
     }
@@ -55,9 +59,14 @@ class Walk {
       values_ += static_cast<std::int64_t>(value.size() / kNumbersOfValue);
       for (std::size_t i = 0; i < value.size(); ++i) {
         const PickleValue item = value.item(i);
-        if (!item.integer() && !item.real()) this->value(item, below(std::to_string(i)), depth + 1);
+        if (!item.integer() && !item.real())
+          this->value(item, below(std::to_string(i)), depth + 1);
+        else
+          ++file_.num_values;
       }
-    } else if (const auto number = value.integer()) {
+    } else if (value.is_none()) {
+      return;
+    } else if (++file_.num_values; const auto number = value.integer()) {
       file_.leaves.emplace_back(name, fmt::format("{}", *number));
     } else if (const auto real = value.real()) {
       file_.leaves.emplace_back(name, fmt::format("{}", *real));
@@ -72,6 +81,34 @@ class Walk {
         {std::move(code), name.empty() ? why : fmt::format("tensor '{}' {}", shown_name(name), why)});
   }
 
+  void unread(std::string code, const std::string& name, const std::string& why) {
+    file_.unread.push_back({std::move(code), name.empty() ? why : fmt::format("'{}' {}", shown_name(name), why)});
+  }
+
+  // Whether a function of torch makes a tensor in a way that is not known. Those with tensors among their arguments,
+  // and no more, are read as these.
+  static bool is_unknown_tensor(const std::string& function) {
+    constexpr std::array<std::string_view, 8> kOfTensors{"_rebuild_parameter",
+                                                         "_rebuild_parameter_with_state",
+                                                         "_rebuild_from_type_v2",
+                                                         "_rebuild_sparse_tensor",
+                                                         "_rebuild_sparse_csr_tensor",
+                                                         "_rebuild_nested_tensor",
+                                                         "_rebuild_device_tensor_from_numpy",
+                                                         "_rebuild_device_tensor_from_cpu_tensor"};
+    const std::string name = function.substr(function.rfind('.') + 1);
+    return function.starts_with("torch.") && name.starts_with("_rebuild") &&
+           std::ranges::find(kOfTensors, name) == kOfTensors.end();
+  }
+
+  // Whether the dict of a tensor's lazy operations, such as conj and neg, names one.
+  static bool is_lazy(const PickleValue& metadata) {
+    for (std::size_t i = 0; i < metadata.size(); ++i) {
+      if (metadata.value(i).boolean() != false) return true;
+    }
+    return false;
+  }
+
   // Whether this is a call that makes a tensor; then it is taken.
   bool tensor(const std::string& function, const PickleValue& arguments, const std::string& name) {
     if (function == "torch._utils._rebuild_parameter" || function == "torch._utils._rebuild_parameter_with_state") {
@@ -83,6 +120,10 @@ class Walk {
     const bool v3 = function == "torch._utils._rebuild_tensor_v3";
     if (!v3 && function != "torch._utils._rebuild_tensor_v2" && function != "torch._utils._rebuild_tensor")
       return false;
+    if (is_lazy(arguments.item(v3 ? 7 : 6))) {
+      unread("view", name, "is a view whose elements are to be negated or conjugated, which is not read");
+      return true;
+    }
     const PickleValue storage = arguments.item(0).reference();
     const auto first = arguments.item(1).integer();
     const auto shape = sizes_of(arguments.item(2)), strides = sizes_of(arguments.item(3));
@@ -159,6 +200,8 @@ TorchFile read_legacy(const unpack::ReadAt& read, std::int64_t size_bytes) {
   for (int i = 0; i < 3; ++i) next();
   const unpack::Pickle object = next(), keys = next();
   Walk(file, "", true).value(object.root(), "", 0);
+  if (!file.unread.empty())  // without its tensors the storages cannot be found
+    throw user_error("data.unread", "a file of torch before 1.6 that is not read: " + file.unread.front().text);
   const auto cut = [&](const std::string& why) {
     throw user_error("data.zip", fmt::format("a file of torch before 1.6 {} at byte {}", why, at));
   };

@@ -33,6 +33,7 @@ struct TorchFile {
   std::vector<const Dtype*> types;  // of the members that are storages, else nullptr
   std::vector<SavedTensor> tensors;
   std::vector<std::pair<std::string, std::string>> leaves;  // numbers and short texts beside the tensors
+  std::size_t num_values = 0;                               // all that are no tensors
   std::vector<Problem> problems;
   std::vector<Problem> unread;  // what is not known here: whether it is sound cannot be told
   bool has_crcs = true;         // torch.serialization.set_crc32_options(False) leaves them out

@@ -17,6 +17,7 @@ struct Verified {
   std::vector<Problem> doubts;    // what may be as it should
   bool unreadable = false;        // the system refuses to show all of it: whether it is sound is not known
   bool has_crcs = false;          // at least one archive has them
+  std::size_t num_unjudged = 0;   // values and objects that are no tensors: their bytes are checked, not what they are
   std::int64_t size_bytes = 0;    // of its files
   bool sound() const { return problems.empty() && !unreadable; }
 };

@@ -162,7 +162,8 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
   throw user_error("hf.import",
                    fmt::format("{} has no weights under the names of transformers{}", path,
                                model.is_gpt() ? "" : ", torchtitan or Megatron-LM"),
-                   checkpoint->format == "deepspeed"
+                   !checkpoint->unread.empty() ? "not read: " + plain_text(checkpoint->unread.front().text, 1000)
+                   : checkpoint->format == "deepspeed"
                        ? "ZeRO 3 keeps parts of parameters: DeepSpeed's ds_to_universal or zero_to_fp32.py joins them"
                        : "'ms-ckpt show --params' lists its tensors");
 }

@@ -1,0 +1,102 @@
+// What a file of torch.save holds, and what of it is not read.
+#include "foreign/torch_file.h"
+
+#include <gmock/gmock.h>
+
+#include "foreign/checkpoint.h"
+#include "foreign/diff.h"
+#include "foreign/verify.h"
+#include "support/files.h"
+#include "support/torch_file.h"
+
+namespace ms::foreign {
+namespace {
+
+using test::pickled;
+using test::pickled_call;
+using test::pickled_dict;
+using test::pickled_sizes;
+using test::TorchFileWriter;
+using testing::ElementsAre;
+
+// A checkpoint of one file.
+class TorchFiles : public testing::Test {
+ protected:
+  Checkpoint made(const std::string& name, const std::string& bytes) {
+    test::spill(dir_ / name, bytes);
+    return open(dir_ / name);
+  }
+  static std::vector<std::string> unread_of(const Checkpoint& checkpoint) {
+    std::vector<std::string> codes;
+    for (const Problem& problem : checkpoint.unread) codes.push_back(problem.code);
+    return codes;
+  }
+
+  const test::TempDir dir_;
+};
+
+TEST_F(TorchFiles, AViewWithALazyOperationIsNotReadAsItsStorage) {
+  const std::string yes = "\x88", none = "N";
+  for (const std::string key : {"neg", "conj"}) {
+    TorchFileWriter writer;
+    const Checkpoint lazy =
+        made("lazy.pt", writer.file(pickled_dict({{"w", writer.tensor({1, 2}, {2}, {pickled_dict({{key, yes}})})}})));
+    EXPECT_TRUE(lazy.tensors.empty());
+    EXPECT_THAT(unread_of(lazy), ElementsAre("view"));
+    EXPECT_TRUE(verify(lazy, 1, {}).unreadable);
+    EXPECT_TRUE(verify(lazy, 1, {}).problems.empty());
+  }
+  for (const std::string& metadata : {none, pickled_dict({}), pickled_dict({{"neg", "\x89"}})}) {
+    TorchFileWriter writer;
+    const Checkpoint plain =
+        made("plain.pt", writer.file(pickled_dict({{"w", writer.tensor({1, 2}, {2}, {metadata})}})));
+    EXPECT_EQ(plain.tensors.size(), 1U);
+    EXPECT_TRUE(plain.unread.empty());
+  }
+}
+
+TEST_F(TorchFiles, ATensorThatIsMadeInAnUnknownWayIsUnread) {
+  for (const std::string function : {"_rebuild_qtensor", "_rebuild_wrapper_subclass", "_rebuild_from_type_v2"}) {
+    TorchFileWriter writer;
+    const std::string quantized = pickled_call(
+        "torch._utils", function, {writer.storage({1}), pickled(0), pickled_sizes({1}), pickled_sizes({1})});
+    const Checkpoint one = made("one.pt", writer.file(pickled_dict({{"w", quantized}})));
+    EXPECT_EQ(one.unread.size(), 1U) << function;
+    const Diff found = diff(one, one, [](std::int64_t) {});
+    EXPECT_EQ(found.unread.size(), 2U) << function;
+  }
+  TorchFileWriter writer;
+  const Checkpoint storage = made("storage.pt", writer.file(pickled_dict({{"w", writer.storage({1})}})));
+  EXPECT_THAT(unread_of(storage), ElementsAre("storage"));
+}
+
+TEST_F(TorchFiles, PartsOfATensorAreTensors) {
+  TorchFileWriter writer;
+  const std::string layout = pickled_call("torch.serialization", "_get_layout", {pickled("torch.sparse_coo")});
+  const std::string sparse = pickled_call(
+      "torch._utils", "_rebuild_sparse_tensor",
+      {layout, test::pickled_tuple({writer.tensor({0, 1}, {1, 2}), writer.tensor({5, 6}, {2}), pickled_sizes({9})})});
+  const Checkpoint one = made("sparse.pt", writer.file(pickled_dict({{"w", sparse}})));
+  EXPECT_EQ(one.tensors.size(), 2U);
+  EXPECT_TRUE(one.unread.empty());
+}
+
+TEST_F(TorchFiles, ValuesThatAreNotTensorsAreCountedAsNotCompared) {
+  const auto file = [](std::int64_t epoch) {
+    TorchFileWriter writer;
+    return writer.file(pickled_dict({{"w", writer.tensor({1, 2}, {2})},
+                                     {"epoch", pickled(epoch)},
+                                     {"note", pickled("text")},
+                                     {"none", "N"},
+                                     {"betas", pickled_sizes({1, 2})}}));
+  };
+  const Checkpoint a = made("a.pt", file(1)), b = made("b.pt", file(2));
+  const Diff found = diff(a, b, [](std::int64_t) {});
+  EXPECT_TRUE(found.equal());
+  EXPECT_EQ(found.tensors.size(), 1U);
+  EXPECT_EQ(found.num_uncompared, 4U);
+  EXPECT_EQ(verify(a, 1, {}).num_unjudged, 4U);
+}
+
+}  // namespace
+}  // namespace ms::foreign
