@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "hf/config_reader.h"
 #include "hf/json_value.h"
 #include "hf/problems.h"
 #include "hf/relatives.h"
@@ -16,12 +17,6 @@ namespace {
 
 constexpr std::string_view kSharedWidth = "shared_expert_intermediate_size";
 
-// The values of a config.json key that match what we compute. Keys that are neither here nor read below do not change
-// the logits: these classes of transformers do not read them.
-struct Required {
-  std::string_view key;
-  std::vector<Json> values;  // any of these; absent and null are always fine
-};
 const std::vector<Required>& required_of(bool gpt) {
   static const std::vector<Required> kGpt2 = {
       {"activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}},  // one formula: GELU in its tanh form
@@ -44,55 +39,6 @@ const std::vector<Required>& required_of(bool gpt) {
   };
   return gpt ? kGpt2 : kLlama;
 }
-
-// Reads keys of an object; what is wrong with them is collected.
-class Reader {
- public:
-  Reader(const Json& object, Problems& problems) : object_(object), problems_(problems) {}
-
-  std::int64_t integer(std::string_view key, std::optional<std::int64_t> fallback = {}) {
-    return get<std::int64_t>(key, fallback, "a whole number below 2^63", [](const Json& value) {
-      return value.is_number_integer() &&
-             (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
-    });
-  }
-  double number(std::string_view key, std::optional<double> fallback = {}) {
-    return get<double>(key, fallback, "a number", [](const Json& value) { return value.is_number(); });
-  }
-  bool boolean(std::string_view key, bool fallback) {
-    return get<bool>(key, fallback, "true or false", [](const Json& value) { return value.is_boolean(); });
-  }
-  // null where it is absent.
-  const Json& at(std::string_view key) const {
-    static const Json kNull;
-    const Json* value = object_.find(key);
-    return value == nullptr ? kNull : *value;
-  }
-  bool has_null(std::string_view key) const {
-    const Json* value = object_.find(key);
-    return value != nullptr && value->is_null();
-  }
-  void require(const Required& rule) {
-    const Json& value = at(rule.key);
-    if (value.is_null() || std::find(rule.values.begin(), rule.values.end(), value) != rule.values.end()) return;
-    std::vector<std::string> supported;
-    for (const Json& each : rule.values) supported.push_back(each.dump());
-    problems_.add(fmt::format("{} = {} is not supported, only {}", rule.key, plain_text(value.dump(), 120),
-                              supported.empty() ? "models without it" : fmt::format("{}", fmt::join(supported, ", "))));
-  }
-
- private:
-  template <class T, class Is>
-  T get(std::string_view key, std::optional<T> fallback, std::string_view what, Is is) {
-    const Json& value = at(key);
-    if (!value.is_null() && is(value)) return value.get<T>();
-    if (!value.is_null()) problems_.add(fmt::format("{} = {} is not {}", key, shown(value, 120), what));
-    if (value.is_null() && !fallback) problems_.add(fmt::format("{} is missing", key));
-    return fallback.value_or(T{1});
-  }
-  const Json& object_;
-  Problems& problems_;
-};
 
 nn::ModelConfig gpt2(Reader& read) {
   nn::ModelConfig model;
@@ -163,7 +109,27 @@ void read_rotary(const Json& object, std::string_view key, const Relative& relat
   model.rotary_original_seq = rope.integer("original_max_position_embeddings");
 }
 
-constexpr std::int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
+constexpr std::int64_t kDefaultWindowLayers = 28;
+constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+
+bool is_flagged(const Relative& relative) {
+  return relative.window == Relative::Window::flagged || relative.window == Relative::Window::flagged_alternating;
+}
+
+// The layers without a window.
+std::int64_t full_layers(Reader& read, const Relative& relative, const nn::ModelConfig& model, Problems& problems) {
+  if (const Json& types = read.at("layer_types"); types.is_array()) {
+    const std::int64_t full = std::count(types.begin(), types.end(), Json(kFull)),
+                       sliding = std::count(types.begin(), types.end(), Json(kSliding));
+    if (full + sliding != model.layers || std::ssize(types) != model.layers)
+      problems.add(fmt::format("layer_types is not a list of {} times {} or {}", model.layers, kFull, kSliding));
+    return std::min(full, model.layers);
+  }
+  if (!is_flagged(relative)) return 0;
+  const std::int64_t first = std::clamp<std::int64_t>(read.integer("max_window_layers", kDefaultWindowLayers), 0,
+                                                      std::max<std::int64_t>(model.layers, 0));
+  return relative.window == Relative::Window::flagged ? first : model.layers - (first + 1) / 2;
+}
 
 // The window that all layers have; 0: none.
 std::int64_t read_window(Reader& read, const Relative& relative, const nn::ModelConfig& model, Problems& problems) {
@@ -171,16 +137,11 @@ std::int64_t read_window(Reader& read, const Relative& relative, const nn::Model
     read.require({"sliding_window", {}});
     return 0;
   }
-  const bool flagged = relative.window == Relative::Window::flagged;
   if (relative.window != Relative::Window::read && !read.boolean("use_sliding_window", false)) return 0;
   if (read.has_null("sliding_window")) return 0;
-  const std::int64_t window = read.integer("sliding_window", kDefaultWindow);
-  std::int64_t full = flagged ? read.integer("max_window_layers", kDefaultWindowLayers) : 0;
-  if (const Json& types = read.at("layer_types"); types.is_array()) {
-    full = std::count(types.begin(), types.end(), Json("full_attention"));
-  }
-  full = std::min(full, model.layers);
-  if (full > 0 && full < model.layers) {
+  const std::int64_t window = read.integer("sliding_window", relative.default_window);
+  const std::int64_t full = full_layers(read, relative, model, problems);
+  if (window < model.seq && window != 0 && full > 0 && full < model.layers) {
     problems.add(fmt::format("{} of {} layers have a sliding window, and ours have one in all or in none",
                              model.layers - full, model.layers));
   }
@@ -198,12 +159,13 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
   model.vocab = read.integer("vocab_size");
   model.seq = read.integer("max_position_embeddings", relative.seq);
   model.tied_embeddings = read.boolean("tie_word_embeddings", false);
-  model.norm_eps = read.number("rms_norm_eps", 1e-6);
+  model.norm_eps = read.number("rms_norm_eps", relative.norm_eps);
   model.init_std = read.number("initializer_range", 0.02);
-  model.rotary_base = read.number("rope_theta", 10000);
+  model.rotary_base = read.number("rope_theta", relative.rotary_base);
   model.head_size = read.integer("head_dim", relative.head_dim);
   if (model.heads > 0 && model.head_size * model.heads == model.hidden) model.head_size = 0;
   const bool attention_bias = relative.reads_attention_bias && read.boolean("attention_bias", false);
+  if (relative.reads_qkv_bias) read.require({"qkv_bias", {true}});
   model.qkv_bias = relative.qkv_bias || attention_bias;
   model.out_bias = attention_bias;
   model.mlp_bias = relative.reads_mlp_bias && read.boolean("mlp_bias", false);
@@ -366,8 +328,11 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
       if (experts->shared_width > 0) config[std::string(kSharedWidth)] = model.shared_ffn();
     }
     if (relative->window == Relative::Window::flagged_for_all) config["use_sliding_window"] = has_window(model);
-    if (relative->window == Relative::Window::flagged) {
+    if (is_flagged(*relative)) {
       config["use_sliding_window"] = has_window(model);
+      config["layer_types"] = Json::array();
+      for (std::int64_t i = 0; i < model.layers; ++i)
+        config["layer_types"].push_back(std::string(has_window(model) ? kSliding : kFull));
       config["max_window_layers"] = has_window(model) ? 0 : model.layers;
     }
   }

@@ -12,7 +12,7 @@ namespace ms::hf {
 // The relatives of Llama in transformers, as the keys of [model] tell them apart; a model is exported as the first that
 // computes the same. Biases of a family that reads attention_bias are those of queries, keys, values and output.
 struct Relative {
-  enum class Window : std::uint8_t { never, read, flagged, flagged_for_all };
+  enum class Window : std::uint8_t { never, read, flagged, flagged_for_all, flagged_alternating };
   // The keys of experts in place of the MLP, and what holds where config.json is silent.
   struct Experts {
     static constexpr std::string_view kCommonKey = "num_local_experts";
@@ -25,9 +25,13 @@ struct Relative {
   std::int64_t kv_heads = 0, head_dim = 0, seq = 0;  // where config.json is silent; 0: follows from others
   bool reads_attention_bias = false, reads_mlp_bias = false;
   bool qkv_bias = false, qk_norm = false;  // always
+  bool reads_qkv_bias = false;             // of which only true is supported
   bool reads_partial_rotary = false;       // partial_rotary_factor
-  // flagged: where use_sliding_window says so, in layers from max_window_layers on; flagged_for_all: in all.
+  // flagged: where use_sliding_window says so, in layers from max_window_layers on; flagged_for_all: in all;
+  // flagged_alternating: in every other layer before max_window_layers. layer_types, where it is read, precedes.
   Window window = Window::never;
+  std::int64_t default_window = 0;  // where config.json is silent; 0: none
+  double rotary_base = 10000, norm_eps = 1e-6;
   std::optional<Experts> experts = {};
 };
 inline constexpr Relative kRelatives[] = {
@@ -40,13 +44,15 @@ inline constexpr Relative kRelatives[] = {
      .class_name = "MistralForCausalLM",
      .kv_heads = 8,
      .seq = 131072,
-     .window = Relative::Window::read},
+     .window = Relative::Window::read,
+     .default_window = 4096},
     {.type = "qwen2",
      .class_name = "Qwen2ForCausalLM",
      .kv_heads = 32,
      .seq = 32768,
      .qkv_bias = true,
-     .window = Relative::Window::flagged},
+     .window = Relative::Window::flagged,
+     .default_window = 4096},
     {.type = "qwen3",
      .class_name = "Qwen3ForCausalLM",
      .kv_heads = 32,
@@ -54,17 +60,21 @@ inline constexpr Relative kRelatives[] = {
      .seq = 32768,
      .reads_attention_bias = true,
      .qk_norm = true,
-     .window = Relative::Window::flagged},
+     .window = Relative::Window::flagged,
+     .default_window = 4096},
     {.type = "phi3",
      .class_name = "Phi3ForCausalLM",
      .seq = 4096,
      .reads_partial_rotary = true,
-     .window = Relative::Window::read},
+     .window = Relative::Window::read,
+     .norm_eps = 1e-5},
     {.type = "mixtral",
      .class_name = "MixtralForCausalLM",
      .kv_heads = 8,
      .seq = 131072,
      .window = Relative::Window::read,
+     .rotary_base = 1e6,
+     .norm_eps = 1e-5,
      .experts =
          Relative::Experts{
              .count_key = "num_local_experts", .width_key = "intermediate_size", .count = 8, .per_token = 2}},
@@ -75,6 +85,7 @@ inline constexpr Relative kRelatives[] = {
      .reads_attention_bias = true,
      .qk_norm = true,
      .window = Relative::Window::flagged_for_all,
+     .default_window = 4096,
      .experts = Relative::Experts{.count_key = "num_experts",
                                   .width_key = "moe_intermediate_size",
                                   .count = 128,
@@ -86,7 +97,9 @@ inline constexpr Relative kRelatives[] = {
      .kv_heads = 16,
      .seq = 32768,
      .qkv_bias = true,
-     .window = Relative::Window::flagged,
+     .reads_qkv_bias = true,
+     .window = Relative::Window::flagged_alternating,
+     .default_window = 4096,
      .experts = Relative::Experts{.count_key = "num_experts",
                                   .width_key = "moe_intermediate_size",
                                   .count = 60,

@@ -1,0 +1,102 @@
+// What holds in each family of transformers where config.json is silent, and in which layers windows are.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "hf/model_json.h"
+#include "support.h"
+
+namespace ms::hf {
+namespace {
+
+using nlohmann::json;
+
+// No more than what no family has a default for.
+nn::ModelConfig family_of(const char* type, const json& keys) {
+  json config = {{"model_type", type},
+                 {"vocab_size", 100},
+                 {"hidden_size", 1024},
+                 {"intermediate_size", 4096},
+                 {"num_attention_heads", 32},
+                 {"num_hidden_layers", 4},
+                 {"max_position_embeddings", 8192}};
+  config.update(keys);
+  return parse_config(config.dump(), "config.json");
+}
+
+std::string refusal_of(const char* type, const json& keys) {
+  return thrown_by([&] { family_of(type, keys); }).kind();
+}
+
+TEST(Families, HaveTheDefaultsOfTransformers) {
+  struct Row {
+    const char* type;
+    std::int64_t kv, head, window;
+    double eps, theta;
+  };
+  // Of the configurations that transformers 5.24 makes of nothing, but with use_sliding_window where there is such a
+  // key.
+  const Row rows[] = {
+      {"llama", 32, 32, 0, 1e-6, 1e4},     {"mistral", 8, 32, 4096, 1e-6, 1e4},   {"qwen2", 32, 32, 4096, 1e-6, 1e4},
+      {"qwen3", 32, 128, 4096, 1e-6, 1e4}, {"phi3", 32, 32, 0, 1e-5, 1e4},        {"mixtral", 8, 32, 0, 1e-5, 1e6},
+      {"qwen2_moe", 16, 32, 0, 1e-6, 1e4}, {"qwen3_moe", 4, 32, 4096, 1e-6, 1e4},
+  };
+  for (const Row& row : rows) {
+    const nn::ModelConfig model =
+        family_of(row.type, {{"use_sliding_window", row.window > 0}, {"max_window_layers", 0}});
+    EXPECT_EQ(model.kv(), row.kv) << row.type;
+    EXPECT_EQ(model.head_dim(), row.head) << row.type;
+    EXPECT_EQ(model.window, row.window) << row.type;
+    EXPECT_EQ(model.norm_eps, row.eps) << row.type;
+    EXPECT_EQ(model.rotary_base, row.theta) << row.type;
+    EXPECT_EQ(model.init_std, 0.02) << row.type;
+    EXPECT_FALSE(model.tied_embeddings) << row.type;
+  }
+}
+
+// Qwen2-MoE has windows in every other layer, before max_window_layers.
+TEST(Families, WindowsOfQwen2MoeAlternate) {
+  const auto with = [](const json& more) {
+    json keys = {{"use_sliding_window", true}, {"sliding_window", 100}};
+    keys.update(more);
+    return keys;
+  };
+  EXPECT_EQ(family_of("qwen2_moe", with({{"max_window_layers", 0}})).window, 0);
+  EXPECT_EQ(family_of("qwen2_moe", with({{"num_hidden_layers", 1}, {"max_window_layers", 1}})).window, 100);
+  EXPECT_EQ(refusal_of("qwen2_moe", with({{"max_window_layers", 4}})), "hf.config");
+  EXPECT_EQ(refusal_of("qwen2_moe", with({{"max_window_layers", 1}})), "hf.config");
+  EXPECT_EQ(refusal_of("qwen2_moe", with(json::object())), "hf.config");
+  EXPECT_EQ(family_of("qwen2_moe", with({{"sliding_window", 8192}})).window, 0) << "as long as a sequence";
+  EXPECT_EQ(family_of("qwen2", with({{"max_window_layers", 0}})).window, 100);
+  EXPECT_EQ(family_of("qwen2", with({{"max_window_layers", 4}})).window, 0);
+  const json all(4, "sliding_attention"), none(4, "full_attention");
+  for (const char* type : {"qwen2", "qwen3", "qwen2_moe"}) {
+    EXPECT_EQ(family_of(type, with({{"layer_types", all}})).window, 100) << type;
+    EXPECT_EQ(family_of(type, with({{"layer_types", none}})).window, 0) << type;
+    EXPECT_EQ(refusal_of(type, with({{"layer_types", json(3, "full_attention")}})), "hf.config") << type;
+    EXPECT_EQ(refusal_of(type, with({{"layer_types", json(4, "linear_attention")}})), "hf.config") << type;
+  }
+}
+
+TEST(Families, Qwen2MoeWithoutItsBiasesIsRefused) {
+  EXPECT_EQ(refusal_of("qwen2_moe", {{"qkv_bias", false}}), "hf.config");
+  EXPECT_TRUE(family_of("qwen2_moe", {{"qkv_bias", true}}).qkv_bias);
+}
+
+TEST(Families, TheTypeOfEachLayerIsWritten) {
+  for (const char* family : {"qwen2", "qwen3", "qwen2_moe"}) {
+    nn::ModelConfig model = tiny(family, false);
+    for (const std::int64_t window : {0, 4}) {
+      model.window = window;
+      const std::string text = config_json(model, tensor::DType::f32);
+      const json types = json::parse(text)["layer_types"];
+      ASSERT_EQ(types.size(), static_cast<std::size_t>(model.layers)) << family;
+      for (const json& type : types) EXPECT_EQ(type, window > 0 ? "sliding_attention" : "full_attention");
+      EXPECT_EQ(parse_config(text, "c").window, window) << family;
+    }
+  }
+  EXPECT_FALSE(json::parse(config_json(tiny("mistral", false), tensor::DType::f32)).contains("layer_types"));
+}
+
+}  // namespace
+}  // namespace ms::hf
