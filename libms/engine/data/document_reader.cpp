@@ -25,6 +25,8 @@ constexpr OtherFormat kOtherFormats[] = {
     {"%PDF-", "it is a PDF"},
     {"\x04\x22\x4d\x18", "it is compressed with lz4", "lz4 -d FILE unpacks it"},
     {"LZIP", "it is compressed with lzip", "lzip -d FILE unpacks it"},
+    {"\xff\xfe", "it is UTF-16, not UTF-8", "iconv -f UTF-16 -t UTF-8 FILE >FILE.txt converts it"},
+    {"\xfe\xff", "it is UTF-16, not UTF-8", "iconv -f UTF-16 -t UTF-8 FILE >FILE.txt converts it"},
     {"PAR1", "it is a Parquet file",
      "with pyarrow from PyPI, this makes JSON Lines of it: python3 -c 'import json, sys, pyarrow.parquet as p; "
      "[print(json.dumps(r, default=str)) for b in p.ParquetFile(sys.argv[1]).iter_batches() for r in b.to_pylist()]' "

@@ -206,6 +206,8 @@ class JsonLine::Reader {
             here = one;
           } else {
             inside.push_back(one);
+            one->found = false;  // a repeated key replaces all of the earlier value
+            one->text.clear();
           }
         }
       }

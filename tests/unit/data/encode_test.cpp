@@ -178,7 +178,7 @@ TEST(JsonArray, IsNamedByFileAndElementWhereItIsBad) {
 TEST(Encode, RefusesOtherFormatsThatMayHoldTheText) {
   const TempDir dir;
   spill(dir / "good", "a\n");
-  for (const char* begin : {"PAR1 and more", "LZIP and more", "\x04\x22\x4d\x18 and more"}) {
+  for (const char* begin : {"PAR1 and more", "LZIP and more", "\x04\x22\x4d\x18 and more", "\xff\xfet", "\xfe\xfft"}) {
     spill(dir / "other", begin);
     const Error error = thrown_by([&] { encode_bytes(dir, {dir / "good", dir / "other"}); });
     EXPECT_EQ(error.kind(), "data.input");

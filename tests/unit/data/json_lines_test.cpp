@@ -20,6 +20,15 @@ std::string read(const std::string& line, const std::vector<std::string>& fields
   return "error: " + problem->what + (problem->column ? " at " + std::to_string(*problem->column) : "");
 }
 
+TEST(JsonLine, ARepeatedKeyReplacesAllOfItsEarlierValue) {
+  const std::vector<std::string> field{"meta.body"};
+  EXPECT_EQ(read(R"({"meta": {"body": "first"}, "meta": {"body": "second"}})", field), "second");
+  EXPECT_EQ(read(R"({"meta": {"body": "first"}, "meta": {"x": "y"}})", field), "error: there is no field 'meta.body'");
+  EXPECT_EQ(read(R"({"meta": {"body": "first"}, "meta": 5})", field), "error: there is no field 'meta.body'");
+  EXPECT_EQ(read(R"({"meta": {"body": "first"}, "other": {"x": "y"}})", field), "first");
+  EXPECT_EQ(read(R"({"a": {"b": {"c": "x"}, "b": {}}})", {"a.b.c"}), "error: there is no field 'a.b.c'");
+}
+
 TEST(JsonLine, TakesTheTextOutOfItsField) {
   struct Row {
     const char* line;
