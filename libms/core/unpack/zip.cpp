@@ -12,11 +12,20 @@ namespace ms::unpack {
 namespace {
 
 constexpr std::int64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kEntryBytes = 46, kHeaderBytes = 30;
+constexpr std::size_t kCrcAt = 14;  // in a header
 constexpr std::int64_t kMostCommentBytes = 65535, kMostDirectoryBytes = std::int64_t{64} << 20;
 constexpr std::string_view kEnd = "PK\5\6", kEnd64 = "PK\6\6", kLocator = "PK\6\7", kEntry = "PK\1\2",
                            kHeader = "PK\3\4";
 
+// Flags: how it was compressed, that sizes follow the data, that names are UTF-8.
+constexpr std::uint64_t kSizesFollow = 1 << 3, kKnownFlags = 1 << 1 | 1 << 2 | kSizesFollow | 1 << 11;
+
 [[noreturn]] void refuse_zip(const std::string& why) { throw user_error("data.zip", "a zip archive " + why); }
+[[noreturn]] void refuse_disks() { refuse_zip("of several disks, or whose end is damaged"); }
+
+struct Entry : ZipMember {
+  std::uint64_t flags = 0;
+};
 
 // Numbers of a record, little-endian.
 class Record {
@@ -42,19 +51,19 @@ class ZipReader {
         directory_at_ > size_ - directory_size_)
       refuse_zip("whose central directory lies outside of it");
     const std::string directory = text(directory_at_, directory_size_);
-    std::vector<ZipMember> members;
+    std::vector<Entry> members;
     for (std::string_view rest = directory; !rest.empty();) members.push_back(member(rest));
     if (members.size() != count_)
       refuse_zip(fmt::format("of {} members, of which its directory has {}", count_, members.size()));
-    for (ZipMember& member : members) check_header(member);
-    std::ranges::sort(members, {}, &ZipMember::begin);
+    for (Entry& member : members) check_header(member);
+    std::ranges::sort(members, {}, &Entry::begin);
     std::int64_t end = 0;
-    for (const ZipMember& member : members) {
+    for (const Entry& member : members) {
       if (member.begin < end || member.size_bytes > directory_at_ - member.begin)
         refuse_zip(fmt::format("whose member {} overlaps another one", plain_text(member.name, 80)));
       end = member.begin + member.size_bytes;
     }
-    return members;
+    return {members.begin(), members.end()};
   }
 
  private:
@@ -84,13 +93,19 @@ class ZipReader {
     directory_size_ = static_cast<std::int64_t>(end.number(12, 4));
     directory_at_ = static_cast<std::int64_t>(end.number(16, 4));
     const std::int64_t end_at = size_ - static_cast<std::int64_t>(tail.size() - at);
+    const auto is_first = [&](std::uint64_t disk) { return disk == 0 || disk == 0xffff; };  // or that of 64 bits is
+    if (!is_first(end.number(4, 2)) || !is_first(end.number(6, 2)) || end.number(8, 2) != count_) refuse_disks();
     if (end_at < kLocatorBytes) return true;
     const std::string locator = text(end_at - kLocatorBytes, kLocatorBytes);
     if (!locator.starts_with(kLocator)) return true;
+    if (Record(locator).number(4, 4) != 0 || Record(locator).number(16, 4) > 1) refuse_disks();
     const auto end64_at = static_cast<std::int64_t>(Record(locator).number(8, 8));
     if (end64_at < 0 || end64_at > end_at - kLocatorBytes - kEnd64Bytes) refuse_zip("whose end points beyond it");
     const std::string end64 = text(end64_at, kEnd64Bytes);
     if (!end64.starts_with(kEnd64)) refuse_zip("whose end points to no directory");
+    if (Record(end64).number(16, 4) != 0 || Record(end64).number(20, 4) != 0 ||
+        Record(end64).number(24, 8) != Record(end64).number(32, 8))
+      refuse_disks();
     count_ = Record(end64).number(32, 8);
     directory_size_ = static_cast<std::int64_t>(Record(end64).number(40, 8));
     directory_at_ = static_cast<std::int64_t>(Record(end64).number(48, 8));
@@ -98,14 +113,15 @@ class ZipReader {
   }
 
   // Takes the next entry of the directory.
-  static ZipMember member(std::string_view& rest) {
+  static Entry member(std::string_view& rest) {
     if (rest.size() < kEntryBytes || !rest.starts_with(kEntry)) refuse_zip("whose central directory is damaged");
     const Record entry(rest);
     const std::uint64_t name_size = entry.number(28, 2), extra_size = entry.number(30, 2),
                         comment_size = entry.number(32, 2);
     const std::uint64_t all = kEntryBytes + name_size + extra_size + comment_size;
     if (rest.size() < all) refuse_zip("whose central directory is damaged");
-    ZipMember member{.name = std::string(rest.substr(kEntryBytes, name_size)), .crc = 0};
+    Entry member;
+    member.name = std::string(rest.substr(kEntryBytes, name_size));
     member.crc = static_cast<std::uint32_t>(entry.number(16, 4));
     std::uint64_t packed = entry.number(20, 4), size = entry.number(24, 4), at = entry.number(42, 4);
     std::string_view extra = rest.substr(kEntryBytes + name_size, extra_size);
@@ -122,6 +138,10 @@ class ZipReader {
     }
     if (entry.number(10, 2) != 0 || packed != size || (entry.number(8, 2) & 1) != 0)
       refuse_zip(fmt::format("whose member {} is compressed or encrypted", plain_text(member.name, 80)));
+    member.flags = entry.number(8, 2);
+    if ((member.flags & ~kKnownFlags) != 0)
+      refuse_zip(fmt::format("whose member {} has unknown flags", plain_text(member.name, 80)));
+    if (entry.number(34, 2) != 0) refuse_disks();
     if (size > INT64_MAX || at > INT64_MAX) refuse_zip("whose central directory is damaged");
     member.size_bytes = static_cast<std::int64_t>(size);
     member.begin = static_cast<std::int64_t>(at);  // of its header, until that is read
@@ -129,7 +149,7 @@ class ZipReader {
     return member;
   }
 
-  void check_header(ZipMember& member) const {
+  void check_header(Entry& member) const {
     const auto size = kHeaderBytes + static_cast<std::int64_t>(member.name.size());
     const auto damaged = [&] {
       refuse_zip(fmt::format("whose member {} has no header where its directory says", plain_text(member.name, 80)));
@@ -140,6 +160,15 @@ class ZipReader {
     if (!header.starts_with(kHeader) || record.number(8, 2) != 0 || record.number(26, 2) != member.name.size() ||
         header.substr(kHeaderBytes) != member.name)
       damaged();
+    const auto is_as_listed = [&](std::size_t at, std::int64_t listed) {
+      const std::uint64_t value = record.number(at, 4);
+      return value == static_cast<std::uint64_t>(listed) || (value == 0 && (member.flags & kSizesFollow) != 0) ||
+             (value == 0xffffffff && at != kCrcAt);
+    };
+    if (record.number(6, 2) != member.flags || !is_as_listed(kCrcAt, member.crc) ||
+        !is_as_listed(18, member.size_bytes) || !is_as_listed(22, member.size_bytes))
+      refuse_zip(
+          fmt::format("whose member {} has another header than its directory says", plain_text(member.name, 80)));
     member.begin += size + static_cast<std::int64_t>(record.number(28, 2));
     if (member.begin > directory_at_) damaged();
   }

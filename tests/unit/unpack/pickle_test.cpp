@@ -236,15 +236,26 @@ TEST(Pickle, RefusesDamagedObjects) {
   for (const auto& row : rows) EXPECT_THAT(object_problem(row.pickle), testing::HasSubstr(row.problem));
 }
 
-// A callable that is an object of a callable, and so on: nothing goes down all of it.
+// An argument that is an object with an argument, and so on: nothing goes down all of it.
 TEST(Pickle, KeepsNestedObjects) {
-  const std::string bytes = "\x80\x02N" + [] {
-    std::string calls;
-    for (int i = 0; i < 200'000; ++i) calls += ")R";
-    return calls;
-  }() + ".";
-  const Pickle pickle(bytes);
-  EXPECT_EQ(pickle.root().global(), "");
+  constexpr int kDepth = 200'000;
+  std::string bytes = "\x80\x02";
+  for (int i = 0; i < kDepth; ++i) bytes += "ca\nb\n";
+  bytes += "N";
+  for (int i = 0; i < kDepth; ++i) bytes += "\x85R";
+  bytes += ".";
+  const Pickle pickle(bytes);  // which keeps no copy
+  EXPECT_EQ(pickle.root().global(), "a.b");
+}
+
+TEST(Pickle, CallsNothingButNames) {
+  for (const std::string callable : {"N", "K\x01", "]", "}", "ca\nb\n)R"}) {
+    for (const char* call : {")R.", ")\x81.", ")}\x92."})
+      EXPECT_THAT(object_problem("\x80\x02" + callable + call), testing::HasSubstr("neither a function")) << callable;
+  }
+  EXPECT_EQ(object_problem("\x80\x02"
+                           "cbuiltins\ngetattr\n)R)R."),
+            "");
 }
 
 TEST(Pickle, SurvivesDamage) {

@@ -103,7 +103,7 @@ TEST(Zip, RefusesDamage) {
       {sound.bytes.substr(0, sound.bytes.size() - 1), "without its central directory"},
       {sound.bytes.substr(1), "central directory is damaged"},
       {with(sound.bytes.size() - 6, number(sound.bytes.size(), 4)), "lies outside of it"},
-      {with(sound.bytes.size() - 12, number(3, 2)), "of 3 members, of which its directory has 2"},
+      {with(sound.bytes.size() - 14, number(3, 2) + number(3, 2)), "of 3 members, of which its directory has 2"},
       {with(first, "PK\1\3"), "central directory is damaged"},
       {with(second + 28, number(999, 2)), "central directory is damaged"},
       {with(first + 10, number(8, 2)), "is compressed or encrypted"},
@@ -118,6 +118,25 @@ TEST(Zip, RefusesDamage) {
       {with(28, number(0xffff, 2)), "no header where"},
   };
   for (const auto& row : rows) EXPECT_THAT(zip_problem(row.bytes), testing::HasSubstr(row.problem));
+}
+
+// Bytes that carry no data of a member, and still belong to the archive.
+TEST(Zip, RefusesDamagedBookkeeping) {
+  for (const bool zip64 : {false, true}) {
+    const Written sound = archive({{"a/data.pkl", "pickle"}, {"a/data/0", "1234"}}, zip64);
+    const std::size_t end = sound.bytes.size() - 22, locator = end - 20, end64 = locator - 56;
+    const std::size_t first = sound.directory_at;
+    std::vector<std::size_t> places{6, 7, 14, 18, 22, first + 9, first + 34, first + 35, end + 4, end + 6, end + 8};
+    if (zip64) {
+      for (const std::size_t at : {locator + 4, locator + 18, end64 + 16, end64 + 20, end64 + 24, end64 + 32})
+        places.push_back(at);
+    }
+    for (const std::size_t at : places) {
+      std::string bytes = sound.bytes;
+      bytes[at] = static_cast<char>(bytes[at] ^ 0x20);
+      EXPECT_FALSE(zip_problem(bytes).empty()) << at - first << (zip64 ? ", zip64" : "");
+    }
+  }
 }
 
 TEST(Zip, SurvivesDamage) {
