@@ -145,6 +145,10 @@ def dcp_damages(judge, case):
         ("outside", lambda m: setattr(chunk(m)[-1], "sizes", Size((99, *chunk(m)[-1].sizes[1:]))), "tiling"),
         ("shape", lambda m: setattr(chunk(m)[-1], "sizes", Size(reversed(chunk(m)[-1].sizes))), "shape"),
         ("giant shape", lambda m: setattr(m.state_dict_metadata[name], "size", Size([1 << 62] * 2)), "tiling"),
+        ("chunk of another class", lambda m: setattr(m.state_dict_metadata[name].chunks[0], "__class__", type(m)), "metadata"),
+        ("properties of another class", lambda m: setattr(m.state_dict_metadata[name].properties, "__class__", type(m)),
+         "metadata"),
+        ("place of another class", lambda m: setattr(infos(m)[0][1], "__class__", type(m)), "metadata"),
         ("unknown class", lambda m: m.state_dict_metadata.__setitem__(name, Named(os.system, ("touch executed",))), "metadata"),
     ):
         judge.damage(what, case, lambda c, change=change: edit(c / ".metadata", change), problem)

@@ -59,7 +59,7 @@ struct Format {
 const std::vector<Format>& formats();
 const Format* format_of(const std::string& path);  // nullptr: of no known format
 
-// Of no known format: a checkpoint with nothing but the problem, which is not finished.
+// Reads a checkpoint; one of no known format has nothing but the problem, and is not finished.
 Checkpoint open(const std::string& path);
 
 // A checkpoint of a directory, not yet read.

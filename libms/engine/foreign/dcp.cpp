@@ -60,7 +60,14 @@ class MetadataReader {
     }
     for (std::size_t i = 0; i < tensors.size(); ++i)
       entry(std::string(tensors.key(i).text().value_or("?")), tensors.value(i));
-    for (std::size_t i = 0; i < storage.size(); ++i) item(storage.key(i).state(), storage.value(i).state());
+    for (std::size_t i = 0; i < storage.size(); ++i) {
+      const PickleValue key = storage.key(i), info = storage.value(i);
+      if (class_of(key) == "MetadataIndex" && class_of(info) == "_StorageInfo")
+        item(key.state(), info.state());
+      else
+        problem("metadata", fmt::format("the place of an item is a {} and a {}, which is not known",
+                                        plain_text(key.global(), 80), plain_text(info.global(), 80)));
+    }
     for (const Tensor& tensor : to_.tensors) {
       for (const Box& box : tensor.boxes) {
         if (box.item == kNoItem) not_stored(tensor.name);
@@ -96,7 +103,7 @@ class MetadataReader {
     } else if (class_of(value) == "TensorStorageMetadata") {
       Tensor tensor{.name = name, .dtype = dtype_in(value.state().find("properties")), .shape = {}, .boxes = {}};
       const auto shape = sizes_of(value.state().find("size"));
-      bool sound = shape.has_value();
+      bool sound = shape.has_value() && class_of(value.state().find("properties")) == "TensorProperties";
       if (tensor.dtype == nullptr)
         to_.unread.push_back({"type", fmt::format("tensor '{}' has a type that is not known", plain_text(name, 200))});
       if (sound) tensor.shape = *shape;
@@ -105,6 +112,7 @@ class MetadataReader {
       for (const PickleValue& chunk : value.state().find("chunks").items()) {
         if (++boxes_ > most_boxes_)
           throw user_error("data.unread", "a pickle whose shared values grow beyond all measure");
+        sound = sound && class_of(chunk) == "ChunkStorageMetadata";
         const auto offsets = sizes_of(chunk.state().find("offsets")), sizes = sizes_of(chunk.state().find("sizes"));
         if (!offsets || !sizes || offsets->size() != tensor.shape.size() || sizes->size() != tensor.shape.size()) {
           sound = false;

@@ -3,8 +3,12 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
+#include "hf/foreign_tensors.h"
 #include "hf/names.h"
 #include "support.h"
+#include "support/torch_file.h"
 
 namespace ms::hf {
 namespace {
@@ -101,6 +105,48 @@ TEST(Copies, TitansNamesAndUniversalOnesAreFound) {
   ASSERT_EQ(of_universal.copies.size(), 1U);
   EXPECT_EQ(of_universal.copies[0].prefix, "zero.");
   EXPECT_TRUE(of_universal.copies[0].is_complete);
+}
+
+// A file of torch.save with copies of the weights, each of one value.
+std::string file_of(const std::vector<std::pair<std::string, float>>& copies, const nn::ModelConfig& model) {
+  test::TorchFileWriter writer;
+  std::vector<std::pair<std::string, std::string>> dicts;
+  for (const auto& [key, value] : copies) {
+    std::vector<std::pair<std::string, std::string>> tensors;
+    for (const Mapped& tensor : tensors_of(model, Layout::separate)) {
+      std::size_t elements = 1;
+      for (const std::int64_t size : tensor.shape) elements *= static_cast<std::size_t>(size);
+      tensors.emplace_back("_orig_mod." + tensor.name,
+                           writer.tensor(std::vector<float>(elements, value), tensor.shape));
+    }
+    dicts.emplace_back(key, test::pickled_dict(tensors));
+  }
+  return writer.file(test::pickled_dict(dicts));
+}
+
+TEST(ForeignTensors, AreOfTheCopyThatIsChosen) {
+  const nn::ModelConfig model = tiny("llama", false);
+  const TempDir dir;
+  spill(dir / "a.pt", file_of({{"model", 1}, {"ema", 2}}, model));
+  std::vector<std::string> said;
+  ForeignOptions options{.say = [&](const std::string& text) { said.push_back(text); }};
+  const auto value_of = [&](const std::string& name) {
+    const auto views = foreign_tensors(dir / name, model, options);
+    EXPECT_EQ(views.size(), tensors_of(model, Layout::separate).size());
+    const std::vector<std::byte> bytes = views.at("model.norm.weight").read();
+    float value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  };
+  EXPECT_EQ(value_of("a.pt"), 1);
+  EXPECT_EQ(said.size(), 1U);
+  options.prefix = "ema";
+  EXPECT_EQ(value_of("a.pt"), 2);
+  options.prefix = "best";
+  EXPECT_EQ(thrown_by([&] { value_of("a.pt"); }).kind(), "hf.import");
+  options.prefix.reset();
+  spill(dir / "b.pt", file_of({{"policy", 1}, {"ref", 2}}, model));
+  EXPECT_EQ(thrown_by([&] { value_of("b.pt"); }).kind(), "hf.import");
 }
 
 TEST(Copies, WrappersOfModulesAreLeftOut) {
