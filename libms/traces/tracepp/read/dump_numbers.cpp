@@ -8,12 +8,15 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace ms::tracepp {
 namespace {
+
+constexpr std::int64_t kCopied_ns = 60'000'000'000;  // files that were copied one after the other differ by less
 
 class DumpNumbers {
  public:
@@ -64,45 +67,68 @@ class DumpNumbers {
     return left.value_or(std::vector<int>{});
   }
 
-  // Returns whether two ranks have the same number by their files' names. Of one rank, two dumps share entries, or
-  // the one ends before the other begins.
+  // Returns whether two ranks have the same number by their files' names, though no group tells theirs.
   bool names_clash() const {
-    if (world_ > 0 && world_ < trace_.ranks.size()) return false;  // more files than ranks: some are of other attempts
-    std::map<int, std::vector<const RankTrace*>> of_number;
-    for (const RankTrace& rank : trace_.ranks)
-      if (rank.rank >= 0 && !rank.events.empty()) of_number[rank.rank].push_back(&rank);
-    return std::ranges::any_of(of_number, [&](const auto& it) {
-      const std::vector<const RankTrace*>& files = it.second;
-      const bool by_name = std::ranges::any_of(files, [](auto* file) { return file->numbered == Numbered::by_name; });
-      return by_name && files.size() > 1 && are_two_ranks(*files[0], *files[1]);
-    });
+    if (world_ > 0 && world_ < trace_.ranks.size()) return false;  // more files than ranks: they are of several worlds
+    const auto pair = two_ranks();
+    return pair && (pair->first->numbered == Numbered::by_name || pair->second->numbered == Numbered::by_name);
   }
 
+  // Refuses dumps of two ranks with one number, and of two directories.
   void expect_one_world() const {
     const auto directory_of = [](const RankTrace& rank) {
       return std::filesystem::path(rank.file).parent_path().string();
+    };
+    const auto refuse = [](const std::string& one, const std::string& other, int rank) {
+      throw user_error("trace.run",
+                       fmt::format("not of one run: {} and {} both have a dump of rank {}", one, other, rank),
+                       "they are of two worlds, such as replica groups, of two attempts, or of two times: give the "
+                       "dumps of one");
     };
     std::map<int, std::string> directories;  // by number
     for (const RankTrace& rank : trace_.ranks) {
       if (rank.rank < 0) continue;
       const std::string& first = directories.try_emplace(rank.rank, directory_of(rank)).first->second;
-      if (first == directory_of(rank)) continue;
-      throw user_error(
-          "trace.run",
-          fmt::format("not of one run: {} and {} both have a dump of rank {}", first, directory_of(rank), rank.rank),
-          "they are of two worlds, such as replica groups, of two attempts, or of two times: give the directories of "
-          "one");
+      if (first != directory_of(rank)) refuse(first, directory_of(rank), rank.rank);
     }
+    if (const auto pair = two_ranks()) refuse(pair->first->file, pair->second->file, pair->first->rank);
   }
 
+  // Returns the dumps of two ranks that have one number.
+  std::optional<std::pair<const RankTrace*, const RankTrace*>> two_ranks() const {
+    std::map<int, std::vector<const RankTrace*>> of_number;
+    for (const RankTrace& rank : trace_.ranks)
+      if (rank.rank >= 0 && !rank.events.empty()) of_number[rank.rank].push_back(&rank);
+    for (auto& [number, files] : of_number) {
+      if (files.size() < 2) continue;
+      std::ranges::stable_sort(files, {}, [](const RankTrace* file) { return span_ns(*file).first; });
+      for (std::size_t i = 1; i < files.size(); ++i)
+        if (are_two_ranks(*files[i - 1], *files[i])) return std::pair(files[i - 1], files[i]);
+    }
+    return std::nullopt;
+  }
+
+  // Returns whether two dumps are of two ranks. Those of one agree on when it made most of the calls that both show, or
+  // the one ends, and its file was written, before the other. `a` begins first.
   static bool are_two_ranks(const RankTrace& a, const RankTrace& b) {
-    const auto [a_first, a_last] = span_ns(a);
-    const auto [b_first, b_last] = span_ns(b);
-    if (a_last < b_first || b_last < a_first) return false;
-    std::set<std::tuple<std::int64_t, std::uint32_t, std::uint32_t>> entries;
-    for (const Event& event : a.events) entries.emplace(event.begin_ns, event.detail, event.info);
-    return std::ranges::none_of(b.events, [&](const Event& event) {
-      return entries.contains({event.begin_ns, event.detail, event.info});
+    if (span_ns(a).second < span_ns(b).first) return a.file_ns > b.file_ns + kCopied_ns;
+    std::set<std::pair<std::int64_t, std::uint32_t>> calls;  // begin and attributes
+    for (const Event& event : a.events) calls.emplace(event.begin_ns, event.info);
+    std::size_t shared = 0, alike = 0;  // of the calls of b
+    for (const Event& event : b.events) {
+      if (event.begin_ns > calls.rbegin()->first) continue;
+      ++shared;
+      alike += calls.contains({event.begin_ns, event.info}) ? 1 : 0;
+    }
+    return alike * 2 <= shared || lacks_known_calls(a, b) || lacks_known_calls(b, a);
+  }
+
+  // Returns whether a dump lacks calls that the other shows, though its file was written long after them.
+  static bool lacks_known_calls(const RankTrace& rank, const RankTrace& other) {
+    if (!rank.is_flush_time_known) return false;
+    const std::int64_t newest_ns = std::ranges::max(rank.events, {}, &Event::begin_ns).begin_ns;
+    return std::ranges::any_of(other.events, [&](const Event& event) {
+      return event.begin_ns > newest_ns && event.begin_ns + kCopied_ns < rank.file_ns;
     });
   }
 
