@@ -179,11 +179,16 @@ TEST(FlightRecorder, ACutDumpTellsNothingOfWhatCameAfterIt) {
   for (const bool is_cut : {false, true}) {
     for (int rank = 0; rank < 3; ++rank) put(rank, false, is_cut && rank == 2);
     const Hang hang = find_hang(read_run({files.path()}));
+    if (!is_cut) {  // all are in one operation for a time that is not known, as those of a healthy run may be
+      EXPECT_EQ(hang.state, RunState::unknown);
+      EXPECT_TRUE(hang.suspects.empty());
+      continue;
+    }
     EXPECT_EQ(hang.state, RunState::hang);
     ASSERT_FALSE(hang.suspects.empty());
     EXPECT_LE(hang.suspects.front().confidence, 0.5);
-    EXPECT_EQ(hang.suspects.front().reason, is_cut ? Reason::no_trace : Reason::transfer);
-    if (is_cut) { EXPECT_THAT(hang.sentence, testing::StartsWith("the dump of rank 2 is cut off")); }
+    EXPECT_EQ(hang.suspects.front().reason, Reason::no_trace);
+    EXPECT_THAT(hang.sentence, testing::StartsWith("the dump of rank 2 is cut off"));
   }
   for (int rank = 0; rank < 3; ++rank) put(rank, true, rank == 1);
   EXPECT_EQ(find_hang(read_run({files.path()})).state, RunState::unknown);

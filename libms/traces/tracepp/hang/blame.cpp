@@ -215,6 +215,15 @@ class Judge {
           rank_label(scan_, op().members.front().rank), op_label(trace_, op()), seconds_label(op().since_s));
       return;
     }
+    const std::string label = op_label(trace_, op());
+    if (trace_.groups[static_cast<std::size_t>(op().group)].ranks.empty()) {
+      for (HangSuspect& it : blame_.suspects) it.confidence = std::min(it.confidence, kWeak / static_cast<double>(all));
+      blame_.sentence = fmt::format(
+          "{} are in {} for {}, and nothing tells whether it has further members, or what they do: give the "
+          "logs or dumps of all ranks",
+          plural(all, "rank"), label, seconds_label(op().since_s));
+      return;
+    }
     const std::string who = inside.size() == all ? fmt::format("all {} members are", all)
                                                  : fmt::format("{} of {} members {} still", inside.size(), all,
                                                                inside.size() == 1 ? "is" : "are");
@@ -222,8 +231,7 @@ class Judge {
         "{} in {} for {}, agree on what it is, and it does not end: the network, a device or the library below; "
         "nothing "
         "tells the members apart ({}{})",
-        who, op_label(trace_, op()), seconds_label(op().since_s), ranks_text(blame_.suspects, scan_),
-        inside.size() > 2 ? ", ..." : "");
+        who, label, seconds_label(op().since_s), ranks_text(blame_.suspects, scan_), inside.size() > 2 ? ", ..." : "");
   }
 
   void judge_cycle() {

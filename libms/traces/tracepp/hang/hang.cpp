@@ -8,6 +8,7 @@
 #include "tracepp/hang/blame.h"
 #include "tracepp/hang/dump_waits.h"
 #include "tracepp/hang/failure.h"
+#include "tracepp/hang/minority.h"
 #include "tracepp/hang/undecided.h"
 #include "tracepp/hang/witness_judge.h"
 
@@ -16,17 +17,6 @@ namespace {
 
 constexpr std::size_t kEvidence = 5;
 constexpr double kConfidentAtLeast = 0.4, kMadeUpAtMost = 0.5;  // the latter in a rank whose number is made up
-
-// Returns whether anything takes longer than it ever did.
-bool anything_late(const HangScan& scan) {
-  for (std::size_t at = 0; at < scan.count(); ++at) {
-    const RankScan& rank = scan.rank(at);
-    if (rank.life == Life::silent || rank.life == Life::failed) continue;
-    const auto late = [&](std::uint32_t event) { return event != kNoEvent && scan.is_late(at, event); };
-    if (late(rank.section) || late(rank.host) || std::ranges::any_of(rank.open, late)) return true;
-  }
-  return false;
-}
 
 class Finder {
  public:
@@ -44,6 +34,7 @@ class Finder {
       add_lone_sections();
     }
     heed_inquiry(blames_, scan_);
+    if (trace_.source->is_dump) share_confidence(blames_, graph_, scan_);
     if (trace_.source->is_dump) waits_.emplace(scan_, graph_).doubt_short(blames_);
     weigh();
     if (hides_failures()) doubt();
@@ -52,7 +43,8 @@ class Finder {
       std::erase_if(hang_.missing_ranks, [&](int rank) { return trace_.rank(rank) != nullptr; });  // it names these
       return say_undecided(*mixed);
     }
-    if (const auto open = stuck || failed > 0 ? std::nullopt : undecided(scan_, graph_)) return say_undecided(*open);
+    if (const auto open = failed > 0 ? std::nullopt : undecided(scan_, graph_, blames_, stuck))
+      return say_undecided(*open);
     if (!stuck && failed == 0 && waits_ && !graph_.ops.empty() && !waits_->have_just_begun())
       return say_undecided({.sentence = "nothing tells a hang from a healthy wait: " + waits_->usual_text() +
                                         "; dump again in a minute: it is a hang if the same call still waits",
@@ -324,7 +316,8 @@ class Finder {
     const HangSuspect& lead = blames_.front().suspects.front();
     for (std::size_t i = 1; i < blames_.size(); ++i) {
       const HangSuspect& other = blames_[i].suspects.front();
-      if (is_absent(blames_[i]) && is_absent(blames_.front())) {
+      const bool is_same = other.reason == Reason::not_issuing && blames_[i].op == blames_.front().op;
+      if ((is_same && other.reason == lead.reason) || (is_absent(blames_[i]) && is_absent(blames_.front()))) {
         ++absent;
       } else if (other.reason == lead.reason && other.host == lead.host && !lead.host.empty()) {
         ++alike;

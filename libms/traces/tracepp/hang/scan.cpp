@@ -55,6 +55,16 @@ std::vector<int> missing_ranks(const RunTrace& trace) {
   return missing;
 }
 
+bool anything_late(const HangScan& scan) {
+  for (std::size_t at = 0; at < scan.count(); ++at) {
+    const RankScan& rank = scan.rank(at);
+    if (rank.life == Life::silent || rank.life == Life::failed) continue;
+    const auto late = [&](std::uint32_t event) { return event != kNoEvent && scan.is_late(at, event); };
+    if (late(rank.section) || late(rank.host) || std::ranges::any_of(rank.open, late)) return true;
+  }
+  return false;
+}
+
 const Seat* RankScan::seat(std::int32_t group) const {
   const auto group_of = [&](std::uint32_t place) { return seats[place].group; };
   const auto found = std::ranges::lower_bound(seats_by_group, group, {}, group_of);

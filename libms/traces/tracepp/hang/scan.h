@@ -116,4 +116,7 @@ class HangScan {
   double deadline_s_ = 0;
 };
 
+// Returns whether anything takes longer than it ever did.
+bool anything_late(const HangScan& scan);
+
 }  // namespace ms::tracepp

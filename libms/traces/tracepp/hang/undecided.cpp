@@ -36,11 +36,32 @@ std::optional<Undecided> idle(const RunTrace& trace) {
                    .since_s = since_s};
 }
 
+// Returns what is known where all that is blamed is that all members are in an operation for a time that is not known.
+std::optional<Undecided> inside(const RunTrace& trace, const HangGraph& graph, const std::vector<Blame>& blames) {
+  const auto is_untimed = [&](const Blame& it) {
+    if (it.op < 0) return false;
+    const StuckOp& op = graph.ops[static_cast<std::size_t>(it.op)];
+    return op.since_s < 0 && op.missing.empty() && it.suspects.size() > 1 &&
+           it.suspects.front().reason == Reason::transfer;
+  };
+  if (blames.empty() || !std::ranges::all_of(blames, is_untimed)) return std::nullopt;
+  const StuckOp& op = graph.ops[static_cast<std::size_t>(blames.front().op)];
+  return Undecided{
+      .sentence =
+          fmt::format("nothing tells a hang from a healthy run: {} members are in {} for an unknown time, and agree on "
+                      "what it is; dump again in a minute, and copy the files with cp -p: it is a hang if the same "
+                      "call still waits",
+                      op.waiting, op_label(trace, op))};
+}
+
 }  // namespace
 
-std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph) {
+std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph, const std::vector<Blame>& blames,
+                                   bool is_stuck) {
   const RunTrace& trace = scan.trace();
-  if (!trace.source->is_dump || !graph.ops.empty()) return std::nullopt;
+  if (!trace.source->is_dump) return std::nullopt;
+  if (is_stuck) return inside(trace, graph, blames);
+  if (!graph.ops.empty()) return std::nullopt;
   if (!trace.ranks.empty() && std::ranges::all_of(trace.ranks, &RankTrace::is_cut_off)) {
     return Undecided{.sentence = fmt::format("nothing tells whether the run is well: none of the dumps of {} is whole",
                                              plural(trace.ranks.size(), "rank"))};

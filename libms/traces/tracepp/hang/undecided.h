@@ -4,7 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "tracepp/hang/blame.h"
 #include "tracepp/hang/graph.h"
 #include "tracepp/hang/scan.h"
 
@@ -18,8 +20,10 @@ struct Undecided {
 
 // Returns what the dumps show where they do not show that all is well: none of them is whole or has an entry, or
 // operations were issued that have begun on no rank. Such ranks wait for what their devices do before, which no dump
-// shows; where that takes longer than devices compute, the run hangs. nullopt: the graph, or its being empty, tells.
-std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph);
+// shows; where that takes longer than devices compute, the run hangs. So do ranks that are all in one operation for a
+// time that is not known: healthy ones are, too. nullopt: the graph, or its being empty, tells.
+std::optional<Undecided> undecided(const HangScan& scan, const HangGraph& graph, const std::vector<Blame>& blames,
+                                   bool is_stuck);
 // Returns what is known where dumps are of several attempts, as a rank that restarted or files left from before: whose
 // are newer, and what those show. nullopt: the dumps show none that is.
 std::optional<Undecided> mixed_attempts(const HangScan& scan);
