@@ -162,6 +162,7 @@ struct RankTrace {
   bool is_partial = false;           // operations may be missing that it issued before; only of dumps
   bool counts_process = false;       // its recorder numbers all calls of the process in one sequence; only of dumps
   std::vector<std::pair<std::int32_t, std::int64_t>> newest;  // of partial ones: numbers known by group besides events
+  std::vector<std::pair<std::int32_t, int>> places;           // in groups; only of logs; -1: not said
   // The Python stacks (strings) that issued events which have not ended, and the newest; only of dumps.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> stacks;
   bool hides_failures = false;  // operations that failed are recorded as ended, sends and recvs not at all

@@ -78,6 +78,7 @@ struct NotedLine {
   const slurm::KnownLine* known = nullptr;  // nullptr: of a task that srun saw end
   int exit_code = 0;                        // of that task
   std::string text;
+  std::int64_t file_ns = 0;  // time stamp of the file, since 1970; 0: not known
 };
 
 struct Witnesses {

@@ -59,6 +59,54 @@ TEST_F(WatchdogLog, ARankWithoutLinesIsMissing) {
   EXPECT_EQ(hang.suspects.at(0).reason, Reason::no_trace);
 }
 
+// The places in a group tell which of its members wrote nothing; whether more follow, nothing does.
+TEST_F(WatchdogLog, AGroupOfSomeRanksMayLackMembers) {
+  const auto log_of = [](const std::vector<int>& places) {
+    std::string log;
+    for (const int place : places)
+      log += gave_up(fmt::format("[rank{}]:[E419 x.cpp:6] ", 4 + place), place, 49, 51, "ID 1 PG GUID 2(shard)");
+    return log;
+  };
+  const Hang gap = found(log_of({0, 1, 3}));
+  ASSERT_EQ(gap.suspects.size(), 1U);
+  EXPECT_EQ(gap.suspects[0].rank, 6);
+  EXPECT_EQ(gap.suspects[0].reason, Reason::no_trace);
+  for (const HangSuspect& suspect : found(log_of({0, 1, 2})).suspects) EXPECT_LE(suspect.confidence, 0.1);
+  const std::string uneven = gave_up("[rank40]: ", 5, 49, 51, "ID 1 PG GUID 2(shard)");
+  for (const HangSuspect& suspect : found(log_of({0, 1, 3}) + uneven).suspects) EXPECT_LE(suspect.confidence, 0.1);
+}
+
+TEST_F(WatchdogLog, TheNewestOfTwoAttemptsCounts) {
+  const auto log_of = [](int missing, int at, std::string_view time) {
+    std::string log;
+    for (int rank = 0; rank < 4; ++rank)
+      if (rank != missing)
+        log += gave_up(fmt::format("[rank{}]:[E1127 {}.8 x.cpp:6] ", rank, time), rank, at, at, "0 (default_pg)");
+    return log;
+  };
+  const std::string error = "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n";
+  const Hang hang = found(log_of(2, 88, "10:42:28") + error + log_of(1, 188, "12:10:00"));
+  ASSERT_EQ(hang.suspects.size(), 1U);
+  EXPECT_EQ(hang.suspects[0].rank, 1);
+  EXPECT_EQ(hang.ops.at(0).sequence, 188U);
+  EXPECT_EQ(read_run({files_.path()}).problems.at("earlier attempt in a log, left out"), 1U);
+  // An operation that began before the first timeout is of the same attempt.
+  EXPECT_FALSE(read_run({files_.put("y.out", log_of(2, 88, "10:42:28") + log_of(2, 89, "10:42:29"))})
+                   .problems.contains("earlier attempt in a log, left out"));
+}
+
+TEST_F(WatchdogLog, AnExceptionThatWasCaughtIsNoFailure) {
+  const auto lines = [&](const std::string& behind) {
+    return read_run({files_.put("job.out", "[rank5]: ValueError: bad sample\n" + behind)}, {.witnesses_suffice = true})
+        .witnesses.lines.size();
+  };
+  EXPECT_EQ(lines("srun: Job step aborted\n"), 1U);
+  EXPECT_EQ(lines("[rank4]: WARNING: sample 17 skipped\n"), 1U);
+  EXPECT_EQ(lines("[rank5]: WARNING:torch.distributed.elastic: Sending process 17 closing signal\n"), 1U);
+  files_.put("other.out", "");
+  EXPECT_EQ(lines("[rank5]: WARNING: sample 17 skipped\n[rank5]: KeyError: 'y'\n"), 1U);
+}
+
 TEST_F(WatchdogLog, RanksThatCalledDifferentThings) {
   std::string log;
   for (int rank = 0; rank < 4; ++rank)

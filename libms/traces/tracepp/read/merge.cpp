@@ -20,6 +20,7 @@ void merge(RunTrace& into, RunTrace&& part) {
     for (std::uint32_t& lane : rank.lanes) lane = string_of[lane];
     for (auto& [event, stack] : rank.stacks) stack = string_of[stack];
     for (auto& [group, number] : rank.newest) group = group_of[static_cast<std::size_t>(group)];
+    for (auto& [group, place] : rank.places) group = group_of[static_cast<std::size_t>(group)];
     into.ranks.push_back(std::move(rank));
   }
   for (const auto& [problem, count] : part.problems) into.problems[problem] += count;

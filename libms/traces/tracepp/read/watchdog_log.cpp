@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -50,6 +51,31 @@ int rank_of(std::string_view line, std::string_view group) {
   return !number || *number < 0 || *number > kMostRank ? -1 : static_cast<int>(*number);
 }
 
+// Returns the time of "[E1127 10:42:28.8 x.cpp:6]" in seconds since the year began, of months of 31 days; -1: none.
+double time_of_day_s(std::string_view line) {
+  constexpr std::size_t kShown = 13;  // "1127 10:42:28"
+  std::size_t at = line.find("[E");
+  while (at != line.npos && line.size() > at + 2 + kShown && line[at + 6] != ' ') at = line.find("[E", at + 1);
+  if (at == line.npos || line.size() <= at + 2 + kShown || line[at + 9] != ':' || line[at + 12] != ':') return -1;
+  const auto two = [&](std::size_t place) {
+    int value = 0;
+    const char* const from = line.data() + at + place;
+    const auto [end, error] = std::from_chars(from, from + 2, value);
+    return error == std::errc{} && end == from + 2 ? value : -1;
+  };
+  const int month = two(2), day = two(4), hour = two(7), minute = two(10), second = two(13);
+  if (std::min({month, day, hour, minute, second}) < 0) return -1;
+  return ((month * 31.0 + day) * 24 + hour) * 3600 + minute * 60 + second;
+}
+
+// Returns whether the program logged a line: it runs on. Those of torchrun tell of the end of others.
+bool is_logged(std::string_view line) {
+  constexpr std::size_t kNear = 40;  // bytes; times and names of modules may be before the level
+  const std::string_view begin = line.substr(0, kNear);
+  return (has_words(begin, "WARNING") || has_words(begin, "INFO") || has_words(begin, "DEBUG")) &&
+         !has_words(line, "torch.distributed") && !has_words(line, "torch/distributed") && !has_words(line, " NCCL ");
+}
+
 }  // namespace
 
 bool is_watchdog_log(std::string_view beginning, bool is_named) {
@@ -62,6 +88,8 @@ std::int64_t WatchdogLogReader::read(TextInput& input) {
   ranks_.clear();
   named_.clear();
   noted_.clear();
+  file_ns_ = input.modified_ns();
+  noted_before_ = trace_.witnesses.lines.size();
   std::string line;
   std::array<char, 1 << 16> piece;
   for (std::size_t count = input.read(piece); count > 0; count = input.read(piece)) {
@@ -93,6 +121,7 @@ void WatchdogLogReader::note(std::string_view line) {
     process.rank = small_number(number_after(line, ": task "), -1);
     known = nullptr;
   }
+  if (known == nullptr && !exit && process.rank >= 0 && is_logged(line)) forget_caught(process.rank);
   const std::string_view cause = exit ? "exit" : known != nullptr ? known->cause : "";
   if (cause.empty() || process.rank > kMostRank || !noted_.emplace(process.rank, cause).second) return;
   // "node1:4711:4802 [0] NCCL WARN ..."
@@ -102,7 +131,8 @@ void WatchdogLogReader::note(std::string_view line) {
     process.host = line.substr(0, colon);
     process.pid = small_number(number_after(line, ":"), 0);
   }
-  trace_.witnesses.lines.push_back({process, known, exit ? exit->code : 0, std::string(line.substr(0, kLongest))});
+  trace_.witnesses.lines.push_back(
+      {process, known, exit ? exit->code : 0, std::string(line.substr(0, kLongest)), file_ns_});
 }
 
 void WatchdogLogReader::read_line(std::string_view line) {
@@ -116,6 +146,8 @@ void WatchdogLogReader::read_line(std::string_view line) {
   if (is_timeout) {
     const auto sequence = number_after(line, "SeqNum=");
     if (!sequence) return;
+    begin_attempt(number, time_of_day_s(line),
+                  1e-3 * static_cast<double>(number_after(line, " ran for ").value_or(-1)));
     std::string operation = "nccl:" + std::string(between(line, "OpType=", ",").substr(0, 40));
     std::ranges::transform(operation, operation.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
@@ -125,12 +157,39 @@ void WatchdogLogReader::read_line(std::string_view line) {
     return;
   }
   Status status{.at = -1, .enqueued = enqueued, .completed = completed};
+  if (const std::size_t own = line.find(" Rank "); own != line.npos)
+    status.place = small_number(number_after(line.substr(own), " Rank "), -1);
   for (const std::string_view part : {" at work: ", " at NCCL work: ", " at work sequence id: "})
     status.at = std::max(status.at, number_after(line, part).value_or(-1));
   Rank& rank = ranks_[number];
+  rank.seen_s = std::max(rank.seen_s, time_of_day_s(line));
   rank.statuses.try_emplace(group, status);
   if (const auto work = rank.works.find(status.at); work != rank.works.end())
     named_.try_emplace({group, status.at}, work->second);
+}
+
+void WatchdogLogReader::forget_caught(int rank) {
+  if (noted_.erase({rank, slurm::kException}) == 0) return;
+  std::vector<NotedLine>& lines = trace_.witnesses.lines;
+  const auto own = lines.begin() + static_cast<std::ptrdiff_t>(std::min(noted_before_, lines.size()));
+  const auto caught = std::remove_if(own, lines.end(), [&](const NotedLine& line) {
+    return line.process.rank == rank && line.known != nullptr && line.known->cause == slurm::kException;
+  });
+  lines.erase(caught, lines.end());
+}
+
+void WatchdogLogReader::begin_attempt(int number, double now_s, double ran_s) {
+  Rank& rank = ranks_[number];
+  const double begin_s = now_s - ran_s;
+  if (now_s >= 0 && ran_s >= 0 && rank.gave_up_s >= 0 && rank.gave_up_s < begin_s) {
+    std::erase_if(ranks_, [&](const auto& it) { return std::max(it.second.gave_up_s, it.second.seen_s) < begin_s; });
+    named_.clear();
+    noted_.clear();
+    trace_.witnesses.lines.resize(std::min(noted_before_, trace_.witnesses.lines.size()));
+    ++trace_.problems["earlier attempt in a log, left out"];
+  }
+  double& gave_up_s = ranks_[number].gave_up_s;
+  gave_up_s = std::max(gave_up_s, now_s);
 }
 
 void WatchdogLogReader::add(const TextInput& input, int number, const Rank& rank) {
@@ -143,6 +202,7 @@ void WatchdogLogReader::add(const TextInput& input, int number, const Rank& rank
   added.last_flush_ns = added.clock_ns = kWritten_ns;
   for (const auto& [name, status] : rank.statuses) {
     const std::int32_t group = tables_.group({.name = "PG " + name, .ranks = {}});
+    added.places.emplace_back(group, status.place);
     added.newest.emplace_back(group, std::clamp<std::int64_t>(status.enqueued, -1, kNoDetail - 1));
     const std::int64_t open = status.at >= 0 ? status.at : status.completed + 1;
     if (open > status.enqueued || open >= kNoDetail) continue;
@@ -163,10 +223,39 @@ void WatchdogLogReader::add(const TextInput& input, int number, const Rank& rank
   trace_.ranks.push_back(std::move(added));
 }
 
+namespace {
+
+// Returns the members of a group of which some are known, by place: the ranks between them rise evenly. Empty: they do
+// not, or no place is free, so that nothing tells of further members.
+std::vector<int> spread(const std::map<int, int>& known) {
+  if (known.size() < 2) return {};
+  const auto& [first_place, first] = *known.begin();
+  const auto& [last_place, last] = *known.rbegin();
+  constexpr std::size_t kMostGaps = 16;  // places for each that is known
+  const std::int64_t step = (last - first) / (last_place - first_place), zero = first - step * first_place;
+  const auto places = static_cast<std::size_t>(last_place) + 1;
+  if (step <= 0 || zero < 0 || places == known.size() || places > kMostGaps * known.size()) return {};
+  std::vector<int> ranks;
+  for (int place = 0; place <= last_place; ++place) ranks.push_back(static_cast<int>(zero + step * place));
+  const bool is_even = std::ranges::all_of(
+      known, [&](const auto& it) { return ranks[static_cast<std::size_t>(it.first)] == it.second; });
+  return is_even ? ranks : std::vector<int>{};
+}
+
+}  // namespace
+
 void complete_watchdog_groups(RunTrace& trace) {
   if (trace.ranks.empty()) return;
-  for (ProcessGroup& group : trace.groups) {
-    if (!has_words(group.name, "(default_pg)")) continue;
+  std::map<std::int32_t, std::map<int, int>> places;  // by group and place: the rank
+  for (const RankTrace& rank : trace.ranks)
+    for (const auto& [group, place] : rank.places)
+      if (place >= 0) places[group].emplace(place, rank.rank);
+  for (std::size_t i = 0; i < trace.groups.size(); ++i) {
+    ProcessGroup& group = trace.groups[i];
+    if (!has_words(group.name, "(default_pg)")) {
+      group.ranks = spread(places[static_cast<std::int32_t>(i)]);
+      continue;
+    }
     group.ranks.resize(static_cast<std::size_t>(trace.ranks.back().rank) + 1);
     std::iota(group.ranks.begin(), group.ranks.end(), 0);
   }

@@ -28,23 +28,32 @@ class WatchdogLogReader final : public TraceReader {
   };
   struct Status {
     std::int64_t at = -1, enqueued = -1, completed = -1;  // numbers of operations; -1: not said
+    int place = -1;                                       // of the rank in the group; -1: not said
   };
   struct Rank {
     std::map<std::int64_t, Work> works;      // that timed out, by number
     std::map<std::string, Status> statuses;  // by group: the first, as what follows is the end of the job
+    double gave_up_s = -1, seen_s = -1;      // newest timeout and status, since the year began; -1: not said
   };
   void read_line(std::string_view line);
+  // Forgets the ranks that gave up before an operation of this rank began, if it gave up then, too: an earlier attempt.
+  void begin_attempt(int number, double now_s, double ran_s);
   void note(std::string_view line);
+  void forget_caught(int rank);  // forgets the exception of a rank, which runs on
   void add(const TextInput& input, int number, const Rank& rank);
 
   RunTrace& trace_;
   Tables tables_;
   std::map<int, Rank> ranks_;
+  std::int64_t file_ns_ = 0;
+  std::size_t noted_before_ = 0;                                // lines of other files
   std::set<std::pair<int, std::string_view>> noted_;            // rank and cause
   std::map<std::pair<std::string, std::int64_t>, Work> named_;  // by group and number: as some rank names it
 };
 
-// Completes the group of all ranks: those that wrote nothing are members, too.
+// Completes the group of all ranks: those that wrote nothing are members, too. So are those of another group that lie
+// between members, if the ranks of these rise evenly; a group that shows no such gap may have further members, and
+// keeps none.
 void complete_watchdog_groups(RunTrace& trace);
 
 }  // namespace ms::tracepp
