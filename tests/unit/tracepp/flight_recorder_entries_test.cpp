@@ -96,6 +96,23 @@ TEST(RecorderEntries, EachBackendTellsByItselfWhatEndedAndBegan) {
                                                   "all_reduce scheduled"));
 }
 
+TEST(RecorderEntries, TheLastEntryOfACutDumpMayBeUnfinished) {
+  const auto left = [](std::string_view state, int fields) {
+    std::vector<RecorderEntry> entries(2, entry_of("all_reduce", "completed", 1, 0));
+    entries[0].fields = 9;
+    entries[1].fields = fields;
+    entries[1].state = state;
+    drop_unfinished(entries);
+    return entries.size();
+  };
+  EXPECT_EQ(left("completed", 9), 2U);
+  EXPECT_EQ(left("completed", 8), 1U);
+  EXPECT_EQ(left("", 9), 1U);
+  std::vector<RecorderEntry> none;
+  drop_unfinished(none);
+  EXPECT_TRUE(none.empty());
+}
+
 TEST(RecorderEntries, ADumpThatLacksEntriesHasNumbersInItsStatus) {
   const auto of = [](std::int64_t record, std::int64_t sequence) {
     RecorderEntry entry = entry_of("all_reduce", "completed", sequence, 0);

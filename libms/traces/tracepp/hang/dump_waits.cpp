@@ -14,7 +14,9 @@ constexpr double kAsBefore = 1.25;         // times an earlier wait: no longer t
 constexpr double kAsBefore_s = 2;          // and by no more than this: timeouts are near what healthy runs wait at most
 constexpr double kSteps = 1.5;             // times the longest interval: short against a step
 constexpr double kUnknownStep_s = 60;      // a step may take as long where nothing tells
-constexpr double kShortAtMost = 0.5;       // confidence
+// The clock of the files may be so far ahead of those of the ranks: a shorter wait may be none.
+constexpr double kClocks_s = 60;
+constexpr double kShortAtMost = 0.5;  // confidence
 
 double as_before_s(double earlier_s) { return std::min(kAsBefore * earlier_s, earlier_s + kAsBefore_s); }
 
@@ -120,9 +122,15 @@ bool DumpWaits::is_usual(const StuckOp& op) const {
   return !lacks_ranks_ && waits_s.size() >= kEnough && op.since_s <= as_before_s(waits_s[kEnough - 1]);
 }
 
+bool DumpWaits::is_within_clocks(const StuckOp& op) const {
+  return op.since_s < kClocks_s &&
+         std::ranges::any_of(scan_.trace().ranks, [](const RankTrace& rank) { return rank.file_ns > 0; });
+}
+
 bool DumpWaits::is_short(const StuckOp& op) const {
   if (op.since_s < kJustNow_s) return true;
   if (is_given_up(op)) return false;
+  if (is_within_clocks(op)) return true;
   if (before(op).ended >= kEnough) return op.since_s < kSteps * before(op).interval_s;
   return op.since_s < (is_beginning_ ? kDefaultTimeout_s : kUnknownStep_s);
 }
@@ -179,6 +187,11 @@ std::string DumpWaits::doubt_text(const Blame& blame) const {
     return fmt::format(
         "{} is a short wait, and the dumps show too few such calls before it to tell how long they take: "
         "dump again a minute later",
+        seconds_label(op.since_s));
+  if (op.since_s >= kSteps * before(op).interval_s)
+    return fmt::format(
+        "{} until the time stamps of the files: their clock may be as far ahead of those of the ranks; dump again a "
+        "minute later",
         seconds_label(op.since_s));
   return fmt::format("{} is a short wait where {} lie between two such calls of a rank: dump again after that time",
                      seconds_label(op.since_s), seconds_label(before(op).interval_s));

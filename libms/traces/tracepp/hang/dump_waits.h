@@ -45,6 +45,8 @@ class DumpWaits {
   bool is_given_up(const StuckOp& op) const;
   bool is_usual(const StuckOp& op) const;
   bool has_just_begun(const StuckOp& op) const;
+  // Returns whether the time stamps of files may be as far ahead of the times of entries.
+  bool is_within_clocks(const StuckOp& op) const;
   bool is_short(const StuckOp& op) const;
   bool is_doubtful(const Blame& blame) const;
   Key key_of(const StuckOp& op) const;

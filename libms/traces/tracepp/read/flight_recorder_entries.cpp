@@ -49,6 +49,13 @@ std::optional<std::int64_t> number_of(std::string_view text) {
 
 }  // namespace
 
+void drop_unfinished(std::vector<RecorderEntry>& entries) {
+  if (entries.empty()) return;
+  const RecorderEntry& last = entries.back();
+  if (last.state.empty() || (entries.size() > 1 && last.fields < entries[entries.size() - 2].fields))
+    entries.pop_back();
+}
+
 void fold_batches(std::vector<RecorderEntry>& entries) {
   struct Recent {
     std::vector<std::size_t> calls;  // the newest of the group that may belong to a batch

@@ -18,6 +18,7 @@ struct RecorderEntry {
   std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;
   int batch = -1;  // entries of one batch share it; -1: issued by itself
   bool is_retired = false, is_p2p = false;
+  int fields = 0;
 };
 
 // The numbers of the newest operations of a group, by its id in the file; -1: none, or not said. Those of sends and
@@ -26,6 +27,10 @@ struct RecorderStatus {
   std::int64_t enqueued = -1, completed = -1;
 };
 using RecorderStatuses = std::map<std::int64_t, RecorderStatus>;
+
+// Removes the last entry of a dump that is cut if it is not whole: it has no state, or fewer fields than the one
+// before.
+void drop_unfinished(std::vector<RecorderEntry>& entries);
 
 // NCCL records the calls of a batch (batch_isend_irecv, a coalescing manager) without state, and then an entry without
 // tensors for all of them, whose state is known. Gives the calls its state, merges the collectives of a batch, which

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_tokens.h"
+#include "tracepp/read/dump_clocks.h"
 #include "tracepp/read/trace_names.h"
 #include "unpack/pickle.h"
 
@@ -96,15 +97,6 @@ bool add_frame(JsonValue& frame, std::string& stack) {
   return true;
 }
 
-// A dump does not say when it was written. The time stamp of its file does, unless the file was copied later.
-void find_written(const TextInput& input, RankTrace& rank) {
-  constexpr std::int64_t kLongest_ns = std::int64_t{2} * 3600 * 1'000'000'000;  // far beyond the usual timeouts
-  const std::int64_t lasted_ns = input.modified_ns() - rank.last_flush_ns;
-  rank.file_ns = input.modified_ns();
-  rank.is_flush_time_known = lasted_ns >= 0 && lasted_ns <= kLongest_ns;
-  if (rank.is_flush_time_known) rank.last_flush_ns = input.modified_ns();
-}
-
 }  // namespace
 
 bool is_flight_recorder(std::string_view beginning, bool) {
@@ -116,6 +108,7 @@ bool is_flight_recorder(std::string_view beginning, bool) {
 
 bool FlightRecorderReader::read_entry(JsonObject& object, RecorderEntry& entry) {
   return each_field(object, [&](std::string_view key, JsonValue& value) {
+    ++entry.fields;
     if (key == "process_group") {
       std::size_t place = 0;
       return each_value(value, [&](JsonValue& name) {
@@ -243,6 +236,7 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
     if (key == "\"host_name\"" || key == "\"hostname\"") rank.host = unescaped(*value);
   }
   rank.is_cut_off |= cut;
+  if (rank.is_cut_off) drop_unfinished(entries);
   if (cut) ++problems[input.trouble().empty() ? "file is cut off" : input.trouble()];
   for (const auto& [problem, count] : problems) {
     if (count > 0) trace_.problems[problem] += count;
@@ -259,7 +253,9 @@ std::int64_t FlightRecorderReader::read(TextInput& input, bool is_cut_off) {
   }
   add(entries, rank);
   if (rank.events.empty() && groups_.largest() == 0) return 0;
-  find_written(input, rank);
+  // A dump does not say when it was written. The time stamp of its file does, unless the file was copied later.
+  rank.file_ns = input.modified_ns();
+  find_written(rank);
   rank.clock_ns = rank.realtime_ns = rank.last_flush_ns;
   trace_.ranks.push_back(std::move(rank));
   trace_.source = &kFlightRecorder;

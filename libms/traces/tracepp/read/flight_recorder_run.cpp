@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "tracepp/read/dump_clocks.h"
 #include "tracepp/read/earlier_dumps.h"
 #include "tracepp/read/process_numbers.h"
 
@@ -245,6 +246,8 @@ void find_failed(RunTrace& trace) {
     return after_ns > kSameTime_ns ? seconds(after_ns) : 0.0;
   };
   std::map<std::int32_t, Event> restarts;  // by group: what ended before newer dumps that lack it
+  std::vector<char> is_cut;                // by rank: its file is
+  for (const RankTrace& rank : trace.ranks) is_cut.push_back(rank.is_cut_off ? 1 : 0);
   std::map<std::int32_t, Least> least;
   const auto add = [&](std::int32_t group, std::int64_t number, std::size_t at) {
     if (trace.ranks[at].is_cut_off) return;
@@ -262,7 +265,8 @@ void find_failed(RunTrace& trace) {
       if (!newest[at].contains(group)) add(group, -1, at);
     }
   }
-  for (RankTrace& rank : trace.ranks) {
+  for (std::size_t at = 0; at < trace.ranks.size(); ++at) {
+    RankTrace& rank = trace.ranks[at];
     for (Event& event : rank.events) {
       const EventInfo& info = trace.info(event);
       const auto lacks = least.find(info.group);
@@ -278,7 +282,7 @@ void find_failed(RunTrace& trace) {
         other.is_cut_off = true;
         if (other.events.empty() && other.newest.empty()) {
           other.is_empty = true;
-        } else if (!other.is_older && issued_after_s(other, event) > 0) {
+        } else if (!other.is_older && is_cut[at] == 0 && issued_after_s(other, event) > 0) {
           other.later_s = issued_after_s(other, event);
           restarts.try_emplace(info.group, event);
         } else if (other.earlier_s <= 0 && other.later_s <= 0) {
@@ -316,6 +320,7 @@ void relate_dumps(RunTrace& trace) {
   join_named(trace);
   number_by_group(trace);
   leave_out_earlier(trace);
+  align_dumps(trace);
   complete_groups(trace);
   forget_numbers_of_transfers(trace);
   split_recreated(trace);

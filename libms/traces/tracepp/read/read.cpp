@@ -18,6 +18,7 @@
 #include "tracepp/read/attempts.h"
 #include "tracepp/read/choose_recording.h"
 #include "tracepp/read/chrome_reader.h"
+#include "tracepp/read/dump_clocks.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/watchdog_log.h"
 
@@ -386,6 +387,7 @@ RunTrace read_run(const std::vector<std::string>& paths, const ReadOptions& opti
   order_ranks(trace);
   if (first->format->finish != nullptr) first->format->finish(trace);
   trace.witnesses.add(std::move(logs.witnesses));
+  leave_out_old_lines(trace);
   if (!logs.ranks.empty()) trace.logs.push_back(std::move(logs));
   return trace;
 }
