@@ -152,9 +152,8 @@ void check_plugin(const SiteFacts& facts, Problems& problems) {
         fmt::format("write 'optional {} ...' in plugstack.conf: it works as optional", path));
   }
   if (has_plugin && facts.is_slurmd_older) {
-    add(problems, "restart", Severity::critical, path,
-        "slurmd of this node began before plugstack.conf was changed, and does not run the plugin before jobs",
-        "restart slurmd on every node, and slurmctld: systemctl restart slurmd");
+    add(problems, "restart", Severity::critical, path, "slurmd here is older than plugstack.conf, which it reads once",
+        "restart slurmd on every node, and slurmctld");
   }
   if (has_plugin && has_prolog) {
     add(problems, "twice", Severity::warning, "Prolog", "the plugin and Prolog= both check every node before every job",
@@ -333,9 +332,8 @@ void check_health(const SiteFacts& facts, Problems& problems) {
   };
   const std::string_view name = base_name(std::string_view(program).substr(0, program.find(' ')));
   if (name == "ms-diag") {
-    warn("HealthCheckProgram", "it takes no arguments, and ms-diag without any checks nothing",
-         program.substr(0, program.find("/bin/")) + "/libexec/ms/ms-health");
-    return;
+    return warn("HealthCheckProgram", "it takes no arguments, and ms-diag without any checks nothing",
+                program.substr(0, program.find("/bin/")) + "/libexec/ms/ms-health");
   }
   if (name != "ms-health") return;
   if (!facts.has_health_program) {
@@ -343,9 +341,8 @@ void check_health(const SiteFacts& facts, Problems& problems) {
         "install ms-health there on every node, or correct HealthCheckProgram in slurm.conf");
   }
   const bool once = value_of(facts.config, "HealthCheckNodeState").ends_with("_ONLY");
-  if (!once && seconds_of(facts.config, "HealthCheckInterval").value_or(0) == 0) {
+  if (!once && seconds_of(facts.config, "HealthCheckInterval").value_or(0) == 0)
     warn("HealthCheckInterval", "with 0, HealthCheckProgram never runs", "300");
-  }
   double timeout_s = seconds_of(facts.config, "HealthCheckTimeout").value_or(0);
   if (timeout_s == 0) timeout_s = kDefaultHealthTimeout_s;  // which Slurm shows as "0 sec"
   if (timeout_s <= facts.longest_prolog_s) {
@@ -358,9 +355,8 @@ void check_health(const SiteFacts& facts, Problems& problems) {
 Problems problems_of(const SiteFacts& facts) {
   Problems problems;
   for (const auto check : {check_version, check_plugin, check_policy, check_flags, check_deadline, check_timeouts,
-                           check_requeue, check_gres, check_health}) {
+                           check_requeue, check_gres, check_health})
     check(facts, problems);
-  }
   return problems;
 }
 
@@ -397,9 +393,8 @@ std::string site_fix_text(const SiteFacts& facts) {
   }
   if (text.empty()) return "# nothing is missing\n";
   return text +
-         "\n# then: scontrol reconfigure; after changes to PrologFlags, plugstack.conf or gres.conf restart slurmctld "
-         "and "
-         "slurmd\n";
+         "\n# then: scontrol reconfigure; after changes to PrologFlags, plugstack.conf or gres.conf restart "
+         "slurmctld and slurmd\n";
 }
 
 }  // namespace ms::slurm

@@ -159,6 +159,15 @@ class Line {
 
 }  // namespace
 
+std::vector<EvidenceRow> evidence_rows(const std::string& nvidia_smi) {
+  return {{"report.json", "", {"run", "--json"}},
+          {"history.jsonl", "", {"history", "--json"}},
+          {"facts.json", "", {"facts"}},
+          {"kernel.log", "/usr/bin/dmesg", {"--time-format", "iso"}},
+          {"slurmd.log", "/usr/bin/journalctl", {"--no-pager", "--lines", "2000", "--unit", "slurmd"}},
+          {"gpus.txt", nvidia_smi, {"-q"}}};
+}
+
 std::string without_secrets(std::string_view text) {
   std::string result;
   bool in_key = false;

@@ -3,8 +3,16 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ms::health {
+
+// Evidence of a node that a bundle has twice: before the repair and after it. Without a program: of ms-diag.
+struct EvidenceRow {
+  std::string file, program;
+  std::vector<std::string> words;
+};
+std::vector<EvidenceRow> evidence_rows(const std::string& nvidia_smi);
 
 // The text with "(removed)" for what looks like a secret: the value of an assignment, option or JSON member whose name
 // speaks of a token, password, secret, key or credential; what follows "Bearer" or "Basic"; user and password in a URL;

@@ -43,27 +43,6 @@ constexpr double kRepairLock_s = 5;  // one that was killed while it started a p
 constexpr const char* kAudit = "audit.jsonl";
 constexpr int kUnknown = 3;  // of Nagios
 
-// Returns why there is no answer of the node; empty: there is one.
-std::string unreached(const Report& report) {
-  const auto broken = std::ranges::find(report.results, "ssh", &Result::code);
-  return broken == report.results.end() ? std::string() : broken->note;
-}
-
-// Evidence of a node that a bundle has twice: before the repair and after it. Without a program: of ms-diag.
-struct EvidenceRow {
-  const char* file;
-  const char* program;
-  std::vector<std::string> words;
-};
-std::vector<EvidenceRow> evidence_rows(const Policy& policy) {
-  return {{"report.json", "", {"run", "--json"}},
-          {"history.jsonl", "", {"history", "--json"}},
-          {"facts.json", "", {"facts"}},
-          {"kernel.log", "/usr/bin/dmesg", {"--time-format", "iso"}},
-          {"slurmd.log", "/usr/bin/journalctl", {"--no-pager", "--lines", "2000", "--unit", "slurmd"}},
-          {"gpus.txt", policy.paths.nvidia_smi.c_str(), {"-q"}}};
-}
-
 class RepairSite {
  public:
   RepairSite(const Args& args, Policy policy)
@@ -168,26 +147,14 @@ class RepairSite {
     print_out("{}: {}{}{}\n", node, event, why.empty() ? "" : ": ", why);
   }
 
-  // Leaves an event for ms-diag notify on this host, unless the last one of the node is of the same kind.
+  // Tells people, by ms-diag notify on this host, unless the last event of the node is of the same kind.
   void tell(const std::string& kind, const std::string& node, const std::string& reason, const std::string& why) {
     const std::lock_guard guard(audit_);
-    try {
-      if (last_event(node) == kind) return;
-      spool_event(policy_.paths.spool, {.wall_s = SystemClock().wall_s(),
-                                        .kind = kind,
-                                        .node = node,
-                                        .code = code_of(reason),
-                                        .message = plain_text(why, kMaxWhy)});
-    } catch (const Error& error) {
-      print_err("ms-diag: warning: no event of {} for notify: {}\n", node, error.message());
-    }
-  }
-  std::string last_event(const std::string& node) const {
-    if (::access(policy_.paths.spool.c_str(), F_OK) != 0) return {};
-    std::string kind;
-    for (const auto& [name, event] : spooled_events(policy_.paths.spool))
-      if (event.node == node) kind = event.kind;
-    return kind;
+    spool_once(policy_.paths.spool, {.wall_s = SystemClock().wall_s(),
+                                     .kind = kind,
+                                     .node = node,
+                                     .code = code_of(reason),
+                                     .message = plain_text(why, kMaxWhy)});
   }
 
   // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any.
@@ -251,7 +218,7 @@ class RepairSite {
     audit(repair.node, step.event, step.act == Act::none ? repair.why : "", repair.reason);
     if (step.act == Act::none) {
       // The node has said so itself, on its own spool, of a drain that it made.
-      if (repair.stage == Stage::well && last_event(repair.node) == "drain")
+      if (repair.stage == Stage::well && last_event(policy_.paths.spool, repair.node) == "drain")
         tell("undrain", repair.node, repair.reason, repair.why);
       return;
     }
@@ -284,7 +251,7 @@ class RepairSite {
     return {};
   }
 
-  RemoteAnswer ask(const std::string& node, const char* program, std::vector<std::string> words,
+  RemoteAnswer ask(const std::string& node, const std::string& program, std::vector<std::string> words,
                    double deadline_s) const {
     return ask_nodes(
         {node},
@@ -353,7 +320,7 @@ class RepairSite {
     std::string files = tar_file(
         when + "/slurm.txt",
         fmt::format("{} {} Reason={} [{}]\n", record.name, states, record.reason, record.reason_user), now_wall_s);
-    for (const EvidenceRow& row : evidence_rows(policy_)) {
+    for (const EvidenceRow& row : evidence_rows(policy_.paths.nvidia_smi)) {
       const RemoteAnswer answer = ask(repair.node, row.program, row.words, 2 * kAnswer_s);
       files += tar_file(fmt::format("{}/{}", when, row.file),
                         answer.why.empty() ? answer.out : fmt::format("no answer: {}\n", answer.why), now_wall_s);
@@ -403,23 +370,6 @@ class RepairSite {
 };
 
 }  // namespace
-
-Verdict verdict(const Report& report, const std::string& reason) {
-  std::string other;
-  for (const Finding& finding : report.findings()) {
-    if (finding.severity != Severity::critical) continue;
-    const Check* check = find_check(passive_checks(), finding.code);
-    if (check != nullptr && check->user_can_cause) continue;
-    const std::string text = fmt::format("{} {}: {}", finding.code, finding.entity, finding.message);
-    if (finding.blame == Blame::node || finding.blame == Blame::gpu) return {Outcome3::bad, text};
-    other = text;
-  }
-  if (const std::string note = unreached(report); !note.empty()) return {Outcome3::unknown, note};
-  const std::string why = not_verified(std::string(kReasonPrefix) + code_of(reason), report.results);
-  if (!why.empty()) return {Outcome3::unknown, "not verified, " + why};
-  if (!other.empty()) return {Outcome3::unknown, other};
-  return {Outcome3::good, plural(report.results.size(), "check") + " found nothing critical"};
-}
 
 int repair_command(const Args& args) {
   const bool as_root = ::geteuid() == 0 && (args.has("apply") || args.has("here"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/cli.h"
+#include "health/act/spool.h"
 #include "health/commands/report.h"
 #include "health/repair/plan.h"
 
@@ -19,6 +20,14 @@ struct Verdict {
 // the node itself that no user can cause. unknown: only something else than the node is accused, or what it was drained
 // for was not looked at. Pure.
 Verdict verdict(const Report& report, const std::string& reason);
+
+// Returns why there is no answer of the node; empty: there is one.
+std::string unreached(const Report& report);
+
+// The kind of the node's last event in a spool; empty: there is none.
+std::string last_event(const std::string& spool, const std::string& node);
+// Spools the event unless the node's last one is of the same kind. A failure is a warning.
+void spool_once(const std::string& spool, const Event& event);
 
 int repair_command(const Args& args);
 

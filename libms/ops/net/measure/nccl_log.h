@@ -78,7 +78,7 @@ class NcclLog {
   std::int64_t read(std::istream& in, const std::string& file);
   const std::map<std::string, NcclHost>& hosts() const { return hosts_; }
   const NcclCalls& calls() const { return calls_; }
-  // Of communicators with an id, by that.
+  // Communicators by their ids.
   const std::map<std::string, NcclRanks>& ranks() const { return ranks_; }
   bool has_graphs() const { return has_graphs_; }
   bool has_ways() const { return has_ways_; }
