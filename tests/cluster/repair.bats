@@ -108,6 +108,9 @@ on-node node01 ms-diag history | grep undrain
 until_stage node02 bundled
 [[ $(on-node node02 xargs </run/fake/done 2>/dev/null || on-node node02 cat /run/fake/done | xargs) == 'reset reboot' ]]
 [[ $(ours) == 1 ]] && drained_for node02 gpu.ecc
+# For ms-diag notify: two drains, a node that is back, and one that waits for a person.
+for kind in drain drain undrain bundled; do echo "$kind"; done | sort >told
+grep -rhoE '"(kind|event)": ?"[a-z-]*"' /var/spool/ms-diag | cut -d '"' -f 4 | sort | diff told -
 status=0; repair --apply --once || status=$?
 [[ $status == 2 ]]
 tar -tf /var/lib/ms-repair/node02.tar >files

@@ -13,8 +13,9 @@
 namespace ms::driver {
 namespace {
 
-constexpr std::size_t kMostOutputs = 1 << 17;  // a program can print any number in the place of a rank's
-constexpr double kOutlives_s = 2;              // reports of what ended may come that late
+constexpr std::size_t kMostLaunches = 1 << 14;  // lines on tasks that were not started, beside others
+constexpr std::size_t kMostOutputs = 1 << 17;   // a program can print any number in the place of a rank's
+constexpr double kOutlives_s = 2;               // reports of what ended may come that late
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
 
@@ -89,7 +90,10 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
   if (ends && !std::exchange(own.chained, false)) ++own.exceptions;
   const auto index = static_cast<std::size_t>(rank / tasks_per_node);
   const std::string node = rank >= 0 && index < nodes.size() ? nodes[index] : "";
-  const auto [said, is_new] = said_.try_emplace({rank, worker, known});
+  // srun names each task that it could not start in a line of its own.
+  const bool counts_all = known->cause == slurm::kLaunchFailed && rank < 0 && said_.size() < kMostLaunches;
+  const auto [said, is_new] =
+      said_.try_emplace({rank, counts_all ? -2 - static_cast<int>(said_.size()) : worker, known});
   if (!is_new && !is_outlived(said->second)) return;
   said->second = {.line = {.known = known,
                            .node = node,

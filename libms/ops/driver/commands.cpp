@@ -183,79 +183,80 @@ const Positional kDir{.name = "DIR",
 }  // namespace
 
 Command run_command() {
-  return {
-      .name = "run",
-      .summary = "run a command on the nodes of this job and restart it after faults",
-      .positionals = {{.name = "COMMAND", .doc = "Command for srun to start, with its arguments.", .many = true}},
-      .options =
-          {{"spares", "K", "Keep K nodes as spares, preferably those marked by ms-diag avoid.", "0"},
-           kRunDir,
-           {"tasks-per-node", "N", "Tasks per node, as for srun (default: the job's)."},
-           {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
-           {"segment", "N",
-            "Take the nodes of every attempt N at a time from one block of Slurm's topology (of topology/tree: one "
-            "leaf switch), as sbatch --segment does. A spare then replaces a node of its own block. Leave spares in "
-            "every block. Default: the job's --segment; 0: take any nodes."},
-           {"min-nodes", "N",
-            "Continue if at least N nodes are left. 0: all nodes but the spares; in an elastic run, 1.", "0"},
-           {"max-nodes", "N",
-            "Let an elastic run grow to N nodes, the MAX of sbatch --nodes=MIN-MAX. When ms-loan reports idle "
-            "nodes, the driver saves a checkpoint and requeues the job. 0: do not grow.",
-            "0"},
-           {"hang-timeout", "TIME",
-            "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent step "
-            "plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step; see HEARTBEATS. "
-            "Without heartbeats, TIME without output is a hang.",
-            "10m"},
-           {"node-timeout", "TIME",
-            "Treat a node as lost after at most TIME without a sign of life from it and without a step of the "
-            "ranks. A node that no spare could replace always gets the full TIME; the ranks of ms-train wait as "
-            "long only with run.least_timeout = TIME.",
-            "60s"},
-           {"max-attempts", "N", "Stop after N attempts.", "100"},
-           {"max-idle", "N",
-            "Stop after N consecutive attempts without progress: without a step beyond the best one. Of a command "
-            "without heartbeats no step is known, and an attempt of 10 minutes or more counts as progress.",
-            "3"},
-           {"max-same-error", "N",
-            "Stop after the same error of the program ended N consecutive attempts, even with progress. Without "
-            "progress, two are enough.",
-            "5"},
-           {"max-requeues", "N",
-            "Requeue the job at most N times, without its bad nodes. This happens when its time limit is near "
-            "(sbatch --signal=B:USR2@300) or too few nodes are left.",
-            "0"},
-           {"shrink", "",
-            "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
-            "instead of stopping or requeueing."},
-           {"replace-slow", "",
-            "Leave a node at the next checkpoint if steps take more than twice as long as before, the kernel keeps "
-            "ranks of this node, and of no other, from running, and a spare, or with --max-requeues the queue, "
-            "costs less time than the node does. Without this option the node is only reported."},
-           {"queue-wait", "TIME",
-            "Expect that the job, requeued for a node in place of a slow one, waits this long (default: the most "
-            "that ByteRobust, arXiv 2509.16293, reports).",
-            "768s"},
-           {"preflight", "0|1|2",
-            "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
-            "bad ones. 0: do not check.",
-            "0"},
-           {"comment", "", "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
-           {"notify", "FILE",
-            "Notify Alertmanager or Slack of interruptions and of the end of the run. FILE configures ms-diag "
-            "notify, see ms-notify.toml(5)."},
-           {"diagnose", "0|1|2",
-            "Check suspects with ms-diag at this level while the other nodes train. 0: do not check.", "2"},
-           {"health-every", "TIME",
-            "Check every node with ms-diag at level 1 this often during training, and replace a node with a "
-            "critical finding by a spare, if there is one; and ask Slurm whether nodes are drained. 0: do neither.",
-            "1m"},
-           {"diag", "PROGRAM", "Path of ms-diag on the nodes.", "ms-diag"},
-           {"netcheck", "PROGRAM",
-            "Path of ms-netcheck on the nodes. After a hang without a suspect, the driver tests all nodes with it; "
-            "otherwise, suspects that may have had a network problem.",
-            "ms-netcheck"}},
-      .run = drive};
+  return {.name = "run",
+          .summary = "run a command on the nodes of this job and restart it after faults",
+          .positionals = {{.name = "COMMAND", .doc = "Command for srun to start, with its arguments.", .many = true}},
+          .options =
+              {{"spares", "K", "Keep K nodes as spares, preferably those marked by ms-diag avoid.", "0"},
+               kRunDir,
+               {"tasks-per-node", "N", "Tasks per node, as for srun (default: the job's)."},
+               {.name = "srun", .value = "OPTION", .doc = "Pass this option to srun.", .many = true},
+               {"segment", "N",
+                "Take the nodes of every attempt N at a time from one block of Slurm's topology (of topology/tree: one "
+                "leaf switch), as sbatch --segment does. The run then has one size. A spare then replaces a node of "
+                "its own block. Leave spares in "
+                "every block. Default: the job's --segment; 0: take any nodes."},
+               {"min-nodes", "N",
+                "Continue if at least N nodes are left. 0: all nodes but the spares; in an elastic run, 1.", "0"},
+               {"max-nodes", "N",
+                "Let an elastic run grow to N nodes, the MAX of sbatch --nodes=MIN-MAX. When ms-loan reports idle "
+                "nodes, the driver saves a checkpoint and requeues the job. 0: do not grow.",
+                "0"},
+               {"hang-timeout", "TIME",
+                "Treat TIME without a step as a hang. Heartbeats shorten this to three times the longest recent step "
+                "plus 2 to 5 s, but to no less than 30 s if the command names no sections of a step; see HEARTBEATS. "
+                "Without heartbeats, TIME without output is a hang.",
+                "10m"},
+               {"node-timeout", "TIME",
+                "Treat a node as lost after at most TIME without a sign of life from it and without a step of the "
+                "ranks. A node that no spare could replace always gets the full TIME; the ranks of ms-train wait as "
+                "long only with run.least_timeout = TIME.",
+                "60s"},
+               {"max-attempts", "N", "Stop after N attempts.", "100"},
+               {"max-idle", "N",
+                "Stop after N consecutive attempts without progress: without a step beyond the best one. Of a command "
+                "without heartbeats no step is known, and an attempt of 10 minutes or more that does not hang counts "
+                "as progress.",
+                "3"},
+               {"max-same-error", "N",
+                "Stop after the same error of the program ended N consecutive attempts, even with progress. Without "
+                "progress, two are enough.",
+                "5"},
+               {"max-requeues", "N",
+                "Requeue the job at most N times, without its bad nodes. This happens when its time limit is near "
+                "(sbatch --signal=B:USR2@300) or too few nodes are left.",
+                "0"},
+               {"shrink", "",
+                "If too few nodes are left, continue ms-train run with a smaller mesh.dp and the same global batch, "
+                "instead of stopping or requeueing."},
+               {"replace-slow", "",
+                "Leave a node at the next checkpoint if steps take more than twice as long as before, the kernel keeps "
+                "ranks of this node, and of no other, from running, and a spare, or with --max-requeues the queue, "
+                "costs less time than the node does. Without this option the node is only reported."},
+               {"queue-wait", "TIME",
+                "Expect that the job, requeued for a node in place of a slow one, waits this long (default: the most "
+                "that ByteRobust, arXiv 2509.16293, reports).",
+                "768s"},
+               {"preflight", "0|1|2",
+                "Check all nodes, spares included, with ms-diag at this level before the first attempt, and exclude "
+                "bad ones. 0: do not check.",
+                "0"},
+               {"comment", "", "Show the state of the run in the job's Slurm comment (squeue -O comment)."},
+               {"notify", "FILE",
+                "Send interruptions, a slow run and the end of the run to Alertmanager, to Slack or by mail. FILE "
+                "configures ms-diag notify, see ms-notify.toml(5)."},
+               {"diagnose", "0|1|2",
+                "Check suspects with ms-diag at this level while the other nodes train. 0: do not check.", "2"},
+               {"health-every", "TIME",
+                "Check every node with ms-diag at level 1 this often during training, and replace a node with a "
+                "critical finding by a spare, if there is one; and ask Slurm whether nodes are drained. 0: do neither.",
+                "1m"},
+               {"diag", "PROGRAM", "Path of ms-diag on the nodes.", "ms-diag"},
+               {"netcheck", "PROGRAM",
+                "Path of ms-netcheck on the nodes. After a hang without a suspect, the driver tests all nodes with it; "
+                "otherwise, suspects that may have had a network problem.",
+                "ms-netcheck"}},
+          .run = drive};
 }
 
 Command status_command() {

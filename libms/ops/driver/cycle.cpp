@@ -242,6 +242,7 @@ void Driver::settle(double now_s) {
 void Driver::finish_attempt(double now_s) {
   read_output(true);
   note_progress();
+  const std::optional<HangVerdict> joint = attempt_->with_node(hang_judge_.take());  // looks at the tasks
   AttemptEvidence evidence{.alarm = attempt_->alarm,
                            .exit_status = attempt_->alarm ? std::nullopt : attempt_->command->status(),
                            .first_exit = attempt_->alarm ? std::nullopt : attempt_->first_exit,
@@ -256,7 +257,7 @@ void Driver::finish_attempt(double now_s) {
                            .lost = {},
                            .died_on = attempt_->watcher->first_dead(),
                            .tasks = std::move(attempt_->tasks),
-                           .joint = attempt_->with_node(hang_judge_.take()),
+                           .joint = joint,
                            .lossy = attempt_->lossy,
                            .lines = attempt_->lines()};
   // A rank of a node that is not heard may have died before those that are.

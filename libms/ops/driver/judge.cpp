@@ -267,6 +267,7 @@ std::string node_without_start(const AttemptEvidence& e) {
   std::string found;
   for (const SaidLine& line : e.lines) {
     if (line.known->cause != slurm::kLaunchFailed || line.rank >= 0) continue;
+    if (line.text.find("Application launch failed") != std::string::npos) continue;  // srun's last word of any
     std::smatch match;
     std::string node;
     if (std::regex_search(line.text, match, kNode)) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "driver/judge.h"
 #include "slurm/known_lines.h"
 
 namespace ms::driver {
@@ -83,12 +84,22 @@ std::int64_t Ledger::best_step() const {
   return best;
 }
 
+namespace {
+
+// Whether an attempt ended because its ranks waited: how long it lasted is then no progress.
+bool has_waited(const AttemptEntry& attempt) {
+  return attempt.cause == kHang || attempt.cause == kMismatchCause || attempt.cause == slurm::kCollectiveTimeout;
+}
+
+}  // namespace
+
 int Ledger::idle_attempts() const {
   int idle = 0;
   std::int64_t best = -1;
   for (const AttemptEntry& attempt : attempts) {
     if (waits_for_others(attempt) && attempt.to_step <= best) continue;
-    const bool is_long = best < 0 && attempt.to_step < 0 && attempt.ended_s - attempt.began_s >= kWorksUnheard_s;
+    const bool is_long =
+        best < 0 && attempt.to_step < 0 && !has_waited(attempt) && attempt.ended_s - attempt.began_s >= kWorksUnheard_s;
     idle = attempt.to_step > best || is_long ? 0 : idle + 1;
     best = std::max(best, attempt.to_step);
   }

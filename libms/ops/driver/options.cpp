@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "net/agents/own_launch.h"
 #include "slurm/hostlist.h"
@@ -45,18 +46,21 @@ Segments segments_of(const Args& args, const DriverOptions& options) {
                                                        : std::max(number_of("SLURM_JOB_SEGMENT_SIZE"), 0));
   if (nodes == 0) return {};
   const std::size_t working = options.nodes.size() - options.spares;
-  const std::string option = fmt::format("{} {}", is_given ? "--segment" : "the job's --segment", nodes);
+  // Whoever asks for nothing new is not kept from starting.
+  const auto refuse = [&](const std::string& why, const std::string& hint) -> Segments {
+    if (is_given) throw user_error("driver.segment", fmt::format("--segment {}: {}", nodes, why), hint);
+    log::warn("driver", "the job's --segment {} is not kept by attempts: {}", nodes, why);
+    return {};
+  };
   if (working % nodes != 0) {
-    throw user_error(
-        "driver.segment",
-        fmt::format("{}: the {} that are no spares are not whole segments", option, plural(working, "node")),
-        "give a number of --spares that leaves whole segments, or --segment=0 to take any nodes");
+    return refuse(fmt::format("the {} that are no spares are not whole segments", plural(working, "node")),
+                  "give a number of --spares that leaves whole segments, or --segment=0 to take any nodes");
   }
   const slurm::ToldTopology told = slurm::ask_topology(environment);
-  if (told.text.empty())
-    throw user_error("driver.segment", fmt::format("{}: the blocks are not known: {}", option, told.why_not),
-                     "--segment=0 takes any nodes");
-  return {.nodes = nodes, .block_of = slurm::parse_topology(told.text, "scontrol show topology").leaf_of};
+  if (told.text.empty()) return refuse("the blocks are not known: " + told.why_not, "--segment=0 takes any nodes");
+  try {
+    return {.nodes = nodes, .block_of = slurm::parse_topology(told.text, "scontrol show topology").leaf_of};
+  } catch (const Error& error) { return refuse(error.message(), "--segment=0 takes any nodes"); }
 }
 
 }  // namespace

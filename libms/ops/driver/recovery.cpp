@@ -51,12 +51,12 @@ Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
   const bool leaves_out = judgement.certain && !judgement.suspects.empty();
   const int idle = leaves_out ? 0 : ledger.idle_attempts();
   if (idle >= tried.retry.max_idle) {
-    return gives_up(
-        fmt::format("{} in a row {}; the last one: {}", plural(idle, "attempt"),
-                    ledger.best_step() < 0
-                        ? fmt::format("told no step and ended within {:.0f} minutes", Ledger::kWorksUnheard_s / 60)
-                        : fmt::format("made no progress beyond step {}", ledger.best_step()),
-                    judgement.why));
+    return gives_up(fmt::format(
+        "{} in a row {}; the last one: {}", plural(idle, "attempt"),
+        ledger.best_step() < 0
+            ? fmt::format("reported no step, and hung or ended within {:.0f} minutes", Ledger::kWorksUnheard_s / 60)
+            : fmt::format("made no progress beyond step {}", ledger.best_step()),
+        judgement.why));
   }
   const int waiting = ledger.waiting_attempts();
   if (waiting >= kMostWaiting) {

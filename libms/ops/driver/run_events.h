@@ -1,5 +1,6 @@
 // Events of a run, for people: files in DIR/driver/events, in the form of ms-diag's spool, which
-// `ms-diag notify --run DIR` sends to Alertmanager and Slack. The driver speaks no HTTP; it starts that program.
+// `ms-diag notify --run DIR` sends to Alertmanager, to Slack and by mail. The driver speaks no HTTP; it starts that
+// program.
 #pragma once
 
 #include <optional>

@@ -12,7 +12,8 @@ namespace ms::driver {
 namespace {
 
 constexpr std::size_t kMostSizes = 64;  // in the job's comment
-constexpr const char* kOneSize = "the run has one size: mesh.dp is a number, and --shrink was not given";
+constexpr const char* kOneSize =
+    "the run has one size: mesh.dp is a number and --shrink was not given, or --segment was";
 
 }  // namespace
 
@@ -33,7 +34,7 @@ Sizes::Start Sizes::choose(Pool& pool) {
   Start start{.launch = options_.launch, .nodes = {}, .too_few = {}};
   ask();
   if (is_elastic() && !speeds_) speeds_ = ask_run_speeds(options_.launch.command);
-  const bool takes_any = sizes_ && sizes_->is_auto;
+  const bool takes_any = is_elastic() && sizes_->is_auto;
   const std::size_t least = options_.least_nodes != 0 ? options_.least_nodes : takes_any ? 1 : all;
   if (!takes_any && most == all) {
     if (auto chosen = pool.choose(most, least)) {

@@ -23,7 +23,8 @@ class Sizes {
 
   // Asks ms-train what sizes the run may have; takes a part of a second.
   void ask();
-  bool is_elastic() const { return sizes_ && (sizes_->is_auto || options_.shrink); }
+  // With whole segments a run has one size.
+  bool is_elastic() const { return options_.segments.nodes == 0 && sizes_ && (sizes_->is_auto || options_.shrink); }
   // How the comment of an elastic run's job begins, for ms-loan; empty: it is none.
   std::string comment() const;
   // Nodes that were asked back: out of the job or on their way.

@@ -81,7 +81,7 @@ bool Notifier::all_know(const std::string& name) const {
 }
 
 Notifier::Answer Notifier::send(const char* target, HttpRequest request) {
-  request.proxy = config_.proxy;
+  if (request.mail_to.empty()) request.proxy = config_.proxy;
   request.timeout_s = config_.timeout_s;
   double pause_s = config_.backoff_s;
   for (std::int64_t attempt = 0;; ++attempt) {

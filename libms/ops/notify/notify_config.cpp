@@ -36,7 +36,8 @@ constexpr Field<NotifyConfig> kFields[] = {
      "The relay_to directory of the nodes; set it on one login node. Events in it are sent to alertmanager, slack and "
      "mail_to, and removed when all have received them. Empty: none."},
     {"proxy", &NotifyConfig::proxy,
-     "HTTP proxy, as in http://proxy:3128. Empty: none. Proxy variables of the environment are ignored."},
+     "HTTP proxy, as in http://proxy:3128, for all but mail. Empty: none. Proxy variables of the environment are "
+     "ignored."},
     {"timeout", &NotifyConfig::timeout_s, "Timeout of one request.", Unit::seconds, 0.1, 60},
     {"retries", &NotifyConfig::retries,
      "Number of immediate retries of a failed request. After that, its events wait for the next poll.", Unit::none, 0,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "driver/attempt.h"
 #include "driver/judge.h"
 
 namespace ms::driver {
@@ -59,6 +60,28 @@ TEST(JudgeLaunch, TheNodeThatDoesNotStartTasksIsLookedAt) {
   evidence.tasks_per_node = 2;
   evidence.nodes = {"n3"};
   EXPECT_EQ(suspects({"task 1 launch failed: x"}), Names{}) << "the only node";
+}
+
+// As srun prints it: a line for each task, and a last word that names none.
+TEST(JudgeLaunch, AllOfSrunsLinesCount) {
+  const auto suspects = [](const std::vector<std::string>& lines) {
+    Attempt attempt;
+    attempt.nodes = {"n1", "n2", "n3"};
+    for (const std::string& line : lines) attempt.take_line("srun: error: " + line, -1, 1, 0);
+    AttemptEvidence evidence;
+    evidence.exit_status = 1;
+    evidence.nodes = attempt.nodes;
+    evidence.tasks_per_node = 1;
+    evidence.lines = attempt.lines();
+    return judge(evidence).suspects;
+  };
+  const std::string last = "Application launch failed: Communication connection failure";
+  EXPECT_EQ(suspects({"Task launch for StepId=1.0 failed on node n2: Communication connection failure", last}),
+            std::vector<std::string>{"n2"});
+  EXPECT_EQ(suspects({"task 0 launch failed: Invalid job credential", "task 1 launch failed: Invalid job credential",
+                      "task 2 launch failed: Invalid job credential", last}),
+            std::vector<std::string>{})
+      << "what all nodes do is no node's fault";
 }
 
 TEST(JudgeLaunch, ACommandThatDiesOfTheSignalToSaveIsStopped) {

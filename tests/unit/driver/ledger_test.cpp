@@ -35,6 +35,8 @@ TEST(Ledger, LongAttemptsOfACommandWithoutHeartbeatsAreProgress) {
   EXPECT_EQ(ledger.idle_attempts(), 2);
   ledger.attempts.push_back(attempt(-1, -1, 40, 0, 40 + 1.5 * Ledger::kWorksUnheard_s));
   EXPECT_EQ(ledger.idle_attempts(), 0);
+  ledger.attempts.back().cause = kHang;
+  EXPECT_EQ(ledger.idle_attempts(), 3) << "how long it hung is no progress";
   ledger.attempts.push_back(attempt(0, 5, 2000, 2010, 2020));
   ledger.attempts.push_back(attempt(-1, -1, 2020, 0, 2020 + 1.5 * Ledger::kWorksUnheard_s));
   EXPECT_EQ(ledger.idle_attempts(), 1) << "this command tells its steps";

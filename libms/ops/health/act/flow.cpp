@@ -262,7 +262,8 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   const std::string code = reason.substr(kReasonPrefix.size(), reason.find(' ') - kReasonPrefix.size());
   memory.remember_and_spool({.event = "undrain", .code = code, .message = reason, .strikes = state.strikes},
                             Tell::always);
-  const slurm::Node after = world.slurm->node(node);
+  slurm::Node after;
+  world.attempt("Slurm does not say whether the node is back", [&] { after = world.slurm->node(node); });
   const bool is_back = !after.is_drained_or_draining() && !after.has_state("DOWN") && !after.has_state("REBOOT");
   const std::string states = fmt::format("{}", fmt::join(after.states, "+"));
   return {.status = is_back ? kOk : kWarning,

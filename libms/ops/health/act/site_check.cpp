@@ -86,7 +86,8 @@ bool is_slurmd_older_than(const std::string& path) {
     if (name.empty() || name.find_first_not_of("0123456789") != std::string::npos) return false;
     const std::optional<Process> process = read_process(root, name);
     constexpr double kSlack_s = 2;  // ages are whole ticks, and the file's time a whole second
-    return process && process->name == "slurmd" && process->age_s && *process->age_s > changed_s_ago + kSlack_s;
+    return process && process->user == 0 && process->name == "slurmd" && process->age_s &&
+           *process->age_s > changed_s_ago + kSlack_s;
   });
 }
 

@@ -229,8 +229,8 @@ int undrain_command(const Args& args) {
   return run_undrain(policy_of(args), args.has("node") ? args.get("node") : this_node(), args.has("verified"));
 }
 
-// Refuses, before anything is done to the job, nodes that Slurm does not know, and so many of them that the job could
-// never run again.
+// Refuses, before anything is done to the job, nodes that Slurm does not know. Warns of so many of them that the job
+// may never run again: its least number of nodes is not known.
 void check_excluded(const slurm::Commands& slurm, const slurm::Job& job, const std::vector<std::string>& excluded) {
   if (excluded.empty()) return;
   const std::vector<slurm::Node> all = slurm.nodes();
@@ -253,10 +253,10 @@ void check_excluded(const slurm::Commands& slurm, const slurm::Job& job, const s
     });
   });
   if (!has.empty() && static_cast<std::size_t>(left) < has.size())
-    throw user_error(
-        "requeue.node",
-        fmt::format("job {} has {}, and only {} would be left to it", job.id, plural(has.size(), "node"), left),
-        "exclude fewer nodes, or submit the job again with a smaller --nodes");
+    print_err(
+        "ms-diag: warning: job {} has {}, and only {} of its partition would be left to it: unless its --nodes "
+        "takes fewer it never starts again; to undo that: scontrol update JobId={} ExcNodeList=\n",
+        job.id, plural(has.size(), "node"), left, job.id);
 }
 
 int requeue_command(const Args& args) {

@@ -44,9 +44,9 @@ std::string last_event(const std::string& spool, const std::string& node) {
   return kind;
 }
 
-void spool_once(const std::string& spool, const Event& event) {
+void spool_for_people(const std::string& spool, const Event& event) {
   try {
-    if (last_event(spool, event.node) != event.kind) spool_event(spool, event);
+    if (event.kind != "withdrawn" || last_event(spool, event.node) != event.kind) spool_event(spool, event);
   } catch (const Error& error) {
     print_err("ms-diag: warning: no event of {} for notify: {}\n", event.node, error.message());
   }

@@ -147,14 +147,14 @@ class RepairSite {
     print_out("{}: {}{}{}\n", node, event, why.empty() ? "" : ": ", why);
   }
 
-  // Tells people, by ms-diag notify on this host, unless the last event of the node is of the same kind.
+  // Tells people, by ms-diag notify on this host. A refusal comes again with every pass, and is told once.
   void tell(const std::string& kind, const std::string& node, const std::string& reason, const std::string& why) {
     const std::lock_guard guard(audit_);
-    spool_once(policy_.paths.spool, {.wall_s = SystemClock().wall_s(),
-                                     .kind = kind,
-                                     .node = node,
-                                     .code = code_of(reason),
-                                     .message = plain_text(why, kMaxWhy)});
+    spool_for_people(policy_.paths.spool, {.wall_s = SystemClock().wall_s(),
+                                           .kind = kind,
+                                           .node = node,
+                                           .code = code_of(reason),
+                                           .message = plain_text(why, kMaxWhy)});
   }
 
   // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any.
@@ -185,7 +185,9 @@ class RepairSite {
       const Drain drain = drain_below_cap(operators_world(policy_, clock), policy_.act, report.node, reason);
       const bool is_drained = drain.end == DrainEnd::drained;
       audit(report.node, is_drained ? "drain" : "no drain", drain.why, reason);
-      tell(is_drained ? "drain" : "withdrawn", report.node, reason, is_drained ? reason : drain.why);
+      if (is_drained) tell("drain", report.node, reason, reason);
+      if (drain.end == DrainEnd::above_cap || drain.end == DrainEnd::withdrawn)
+        tell("withdrawn", report.node, reason, drain.why);
       any = true;
     }
     return any;
@@ -216,13 +218,14 @@ class RepairSite {
     if (touches && !commands().jobs_on(repair.node).empty()) return;
     save(repair);
     audit(repair.node, step.event, step.act == Act::none ? repair.why : "", repair.reason);
+    const auto record = std::ranges::find(nodes, repair.node, &slurm::Node::name);
     if (step.act == Act::none) {
       // The node has said so itself, on its own spool, of a drain that it made.
-      if (repair.stage == Stage::well && last_event(policy_.paths.spool, repair.node) == "drain")
+      const bool is_back = repair.stage == Stage::well && !record->is_drained_or_draining();
+      if (is_back && last_event(policy_.paths.spool, repair.node) == "drain")
         tell("undrain", repair.node, repair.reason, repair.why);
       return;
     }
-    const auto record = std::ranges::find(nodes, repair.node, &slurm::Node::name);
     Verdict verdict;
     try {
       verdict = act(step, *record);
@@ -303,9 +306,8 @@ class RepairSite {
     RemoteAnswer answer{.status = 0};
     if (slurm.node(repair.node).is_drained_or_draining()) {
       answer = ask(repair.node, "", {"undrain", "--node", repair.node}, kAnswer_s + kAnswer_s);
-      if (!answer.why.empty() || answer.status != 0) {
-        return {Outcome3::unknown, answer.why.empty() ? answer.out : answer.why};
-      }
+      const bool stays = !answer.why.empty() || slurm.node(repair.node).is_drained_or_draining();
+      if (stays) return {Outcome3::unknown, answer.why.empty() ? answer.out : answer.why};
     }
     // A reboot leaves DOWN behind, with our reason.
     const slurm::Node left = slurm.node(repair.node);

@@ -26,8 +26,8 @@ std::string unreached(const Report& report);
 
 // The kind of the node's last event in a spool; empty: there is none.
 std::string last_event(const std::string& spool, const std::string& node);
-// Spools the event unless the node's last one is of the same kind. A failure is a warning.
-void spool_once(const std::string& spool, const Event& event);
+// Spools the event, "withdrawn" only where it is news of the node. A failure is a warning.
+void spool_for_people(const std::string& spool, const Event& event);
 
 int repair_command(const Args& args);
 
