@@ -166,10 +166,14 @@ std::size_t choose_copy(const std::vector<Copy>& copies, const std::optional<std
                      fmt::format("it has weights behind {}", list_of(copies)));
   }
   if (copies.size() == 1) return 0;
-  std::optional<std::size_t> chosen;
-  std::size_t well_known = 0;
+  std::optional<std::size_t> chosen, whole;
+  std::size_t well_known = 0, complete = 0;
+  bool lacks_some = false;  // of what trains
   for (std::size_t i = 0; i < copies.size(); ++i) {
-    if (is_well_known(copies[i].prefix)) ++well_known, chosen = i;
+    if (copies[i].is_complete) ++complete, whole = i;
+    if (!is_well_known(copies[i].prefix)) continue;
+    ++well_known, chosen = i;
+    lacks_some = lacks_some || !copies[i].is_complete;
   }
   if (well_known == 1 && copies[*chosen].is_complete) return *chosen;
   throw user_error("hf.import", fmt::format("{} has several copies of the weights, behind {}", path, list_of(copies)),
@@ -183,3 +187,4 @@ std::string other_prefixes(const std::vector<Copy>& copies, std::size_t chosen) 
 }
 
 }  // namespace ms::hf
+  if (complete == 1 && !lacks_some) return *whole;  // the others have names like those of the model: a vision tower

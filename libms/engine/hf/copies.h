@@ -35,8 +35,9 @@ std::string from_titan(const std::string& name);
 // The name without what compilation, FSDP and activation checkpointing put around modules: "_orig_mod.".
 std::string without_wrappers(std::string name);
 
-// Selects the copy to import: the one of this prefix, the only one, or the complete one if a single copy has a prefix
-// of words such as "model". Error("hf.import", user): there is no such copy, or several may be meant.
+// Selects the copy to import: the one of this prefix, the only one, the complete one if a single copy has a prefix of
+// words such as "model", or the only complete one if no other has such a prefix. Error("hf.import", user): there is no
+// such copy, or several may be meant.
 std::size_t choose_copy(const std::vector<Copy>& copies, const std::optional<std::string>& prefix,
                         const std::string& path);
 

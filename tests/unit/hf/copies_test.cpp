@@ -66,6 +66,22 @@ TEST(Copies, AnIncompleteOneIsNotReplacedByAnother) {
   EXPECT_EQ(taken(names, model, "mod"), kRefused);
 }
 
+// A vision tower has layers with names like those of the model.
+TEST(Copies, TheOnlyCompleteOneIsTakenBesideOthersThatAreNotTheModel) {
+  const nn::ModelConfig model = tiny("llama", false);
+  const std::vector<std::string> tower{"vision_tower.encoder.layers.0.self_attn.q_proj.weight",
+                                       "vision_tower.encoder.layers.0.self_attn.k_proj.weight"};
+  const auto beside_tower = [&](std::vector<std::string> names) {
+    names.insert(names.end(), tower.begin(), tower.end());
+    return taken(names, model);
+  };
+  EXPECT_EQ(beside_tower(names_behind({"language_model."}, model)), "language_model.");
+  EXPECT_EQ(beside_tower(names_behind({"language_model.", "draft."}, model)), kRefused);
+  std::vector<std::string> incomplete = names_behind({"language_model."}, model);
+  incomplete.pop_back();
+  EXPECT_EQ(beside_tower(incomplete), kRefused);
+}
+
 TEST(Copies, AModelWithoutItsHeadAndATiedHeadAreComplete) {
   const nn::ModelConfig model = tiny("qwen2", true);
   std::vector<std::string> bare, head;
