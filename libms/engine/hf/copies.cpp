@@ -42,12 +42,14 @@ struct Known {
       all.insert(of_layout[i].begin(), of_layout[i].end());
     }
     all.insert(kHeadName);
+    for (const std::string& name : all) longest = std::max(longest, name.size());
+  }
+  bool has(const std::set<std::string>& found, const std::string& name) const {
+    return found.contains(name) || (is_tied && name == embedding && found.contains(kHeadName));
   }
   bool is_complete(const std::set<std::string>& found) const {
     return std::ranges::any_of(of_layout, [&](const std::set<std::string>& wanted) {
-      return std::ranges::all_of(wanted, [&](const std::string& name) {
-        return found.contains(name) || (is_tied && name == embedding && found.contains(kHeadName));
-      });
+      return std::ranges::all_of(wanted, [&](const std::string& name) { return has(found, name); });
     });
   }
   // The tensor that this is the name of, in a model with its head or without; nullopt: none.
@@ -65,6 +67,7 @@ struct Known {
   std::array<std::set<std::string>, 2> of_layout;
   std::set<std::string> all;
 };
+  std::size_t longest = 0;  // of a name, also of torchtitan's, which leaves out "model."
 
 // Whether all parts of the prefix are what programs call the weights that train.
 bool is_well_known(std::string_view prefix) {
@@ -81,6 +84,19 @@ bool is_well_known(std::string_view prefix) {
 std::string shown_prefix(const Copy& copy) { return fmt::format("'{}'", plain_text(copy.prefix, 100)); }
 
 std::string list_of(const std::vector<Copy>& copies) {
+// Returns the innermost copy whose prefix the name begins with. `outer`: by copy, the innermost one around it.
+std::optional<std::size_t> copy_around(std::string_view name, const std::vector<Copy>& copies,
+                                       std::span<const std::optional<std::size_t>> outer) {
+  const auto behind =
+      std::ranges::upper_bound(copies, name, {}, [](const Copy& copy) -> std::string_view { return copy.prefix; });
+  if (behind == copies.begin()) return std::nullopt;
+  std::optional<std::size_t> copy = static_cast<std::size_t>(behind - copies.begin()) - 1;
+  while (copy && !name.starts_with(copies[*copy].prefix)) copy = outer[*copy];
+  return copy;
+}
+
+}  // namespace
+
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < std::min(copies.size(), kMostShown); ++i)
     texts.push_back(fmt::format("{} ({}{})", shown_prefix(copies[i]), plural(copies[i].tensors, "tensor"),
@@ -106,16 +122,16 @@ std::string from_titan(const std::string& name) {
   return "model." + name;
 }
 
-std::string without_wrappers(std::string name) {
-  for (const std::string_view wrapper : {"_checkpoint_wrapped_module.", "_fsdp_wrapped_module.", "_orig_mod."}) {
-    for (std::size_t at = name.find(wrapper); at != std::string::npos; at = name.find(wrapper, at)) {
-      if (at == 0 || name[at - 1] == '.')
-        name.erase(at, wrapper.size());
-      else
-        at += wrapper.size();
-    }
+std::string without_wrappers(const std::string& name) {
+  constexpr std::array<std::string_view, 3> kWrappers{"_checkpoint_wrapped_module", "_fsdp_wrapped_module",
+                                                      "_orig_mod"};
+  std::string result;
+  std::string_view rest = name;
+  for (std::size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+    if (std::ranges::find(kWrappers, rest.substr(0, dot)) == kWrappers.end()) result += rest.substr(0, dot + 1);
+    rest.remove_prefix(dot + 1);
   }
-  return name;
+  return result += rest;
 }
 
 Copies find_copies(std::span<const std::string> names, Naming naming, const nn::ModelConfig& model) {
@@ -126,7 +142,12 @@ Copies find_copies(std::span<const std::string> names, Naming naming, const nn::
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!names[i].ends_with(end)) continue;
     const std::string name = names[i].substr(0, names[i].size() - end.size());
-    for (std::size_t at = 0; at < name.size();) {  // the longest name that is known
+    std::size_t at = 0;
+    if (name.size() > known.longest) {
+      const std::size_t dot = name.find('.', name.size() - known.longest - 1);
+      at = dot == std::string::npos ? name.size() : dot + 1;
+    }
+    while (at < name.size()) {  // the longest name that is known
       if (std::optional<std::string> one = known.name_of(name.substr(at), naming)) {
         prefix_of_name[i] = name.substr(0, at);
         found[name.substr(0, at)].insert(*std::move(one));
@@ -141,17 +162,21 @@ Copies find_copies(std::span<const std::string> names, Naming naming, const nn::
   for (const auto& [prefix, of_copy] : found) {
     if (of_copy.size() < kLeastTensors) continue;
     numbers.emplace(prefix, result.copies.size());
-    result.copies.push_back({.prefix = prefix, .tensors = of_copy.size(), .is_complete = known.is_complete(of_copy)});
+    result.copies.push_back({.prefix = prefix,
+                             .tensors = of_copy.size(),
+                             .is_complete = known.is_complete(of_copy),
+                             .has_embedding = known.has(of_copy, known.embedding)});
+  }
+  std::vector<std::optional<std::size_t>> outer;
+  for (std::size_t c = 0; c < result.copies.size(); ++c) {  // sorted: what is around a prefix comes before it
+    std::optional<std::size_t> around = c == 0 ? std::nullopt : std::optional(c - 1);
+    while (around && !result.copies[c].prefix.starts_with(result.copies[*around].prefix)) around = outer[*around];
+    outer.push_back(around);
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto number = prefix_of_name[i] ? numbers.find(*prefix_of_name[i]) : numbers.end();
-    std::optional<std::size_t> copy;
-    if (number != numbers.end()) copy = number->second;
-    for (std::size_t c = 0; number == numbers.end() && c < result.copies.size(); ++c) {  // a buffer is of the innermost
-      const std::string& prefix = result.copies[c].prefix;
-      if (names[i].starts_with(prefix) && (!copy || prefix.size() > result.copies[*copy].prefix.size())) copy = c;
-    }
-    result.copy_of.push_back(copy);
+    result.copy_of.push_back(number != numbers.end() ? number->second  // a buffer is of the innermost
+                                                     : copy_around(names[i], result.copies, outer));
   }
   return result;
 }

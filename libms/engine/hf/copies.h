@@ -17,9 +17,10 @@ enum class Naming : std::uint8_t { transformers, universal, universal_flat, tita
 std::string_view suffix_of(Naming naming);  // ".fp32.param"; empty: none
 
 struct Copy {
-  std::string prefix;        // before the names: "model." of a dict
-  std::size_t tensors = 0;   // of the model
-  bool is_complete = false;  // all of them
+  std::string prefix;          // before the names: "model." of a dict
+  std::size_t tensors = 0;     // of the model
+  bool is_complete = false;    // all of them
+  bool has_embedding = false;  // or the head that is tied to it
 };
 
 // The copies of one naming, sorted by prefix. A single tensor is not a copy: many modules have a norm.weight.
@@ -33,7 +34,7 @@ Copies find_copies(std::span<const std::string> names, Naming naming, const nn::
 std::string from_titan(const std::string& name);
 
 // The name without what compilation, FSDP and activation checkpointing put around modules: "_orig_mod.".
-std::string without_wrappers(std::string name);
+std::string without_wrappers(const std::string& name);
 
 // Selects the copy to import: the one of this prefix, the only one, the complete one if a single copy has a prefix of
 // words such as "model", or the only complete one if no other has such a prefix. Error("hf.import", user): there is no

@@ -82,6 +82,40 @@ TEST(Copies, TheOnlyCompleteOneIsTakenBesideOthersThatAreNotTheModel) {
   EXPECT_EQ(beside_tower(incomplete), kRefused);
 }
 
+// The name of a tensor may have megabytes, and a file a million prefixes.
+TEST(Copies, NamesOfManyDotsTakeLinearTime) {
+  const nn::ModelConfig model = tiny("llama", false);
+  std::vector<std::string> names = names_behind({"model.", "a." + std::string(1 << 20, '.')}, model);
+  names.emplace_back(1 << 24, '.');
+  std::string wrapped;
+  for (int i = 0; i < 1 << 20; ++i) wrapped += "_orig_mod.";
+  names.push_back(without_wrappers(wrapped + "x"));
+  EXPECT_EQ(names.back(), "x");
+  names.resize(names.size() - 1);
+  EXPECT_EQ(find_copies(names, Naming::transformers, model).copies.size(), 2U);
+  EXPECT_EQ(find_copies(names, Naming::titan, model).copies.size(), 0U);
+  std::vector<std::string> many;
+  for (int i = 0; i < 20'000; ++i) {
+    for (const char* name : {"norm.weight", "embed_tokens.weight", "buffer"})
+      many.push_back("m" + std::to_string(i) + "." + name);
+  }
+  const Copies found = find_copies(many, Naming::transformers, model);
+  ASSERT_EQ(found.copies.size(), 20'000U);
+  EXPECT_EQ(found.copy_of[5], found.copy_of[3]);
+}
+
+TEST(Copies, ABufferIsOfTheInnermostCopy) {
+  const nn::ModelConfig model = tiny("llama", false);
+  std::vector<std::string> names;
+  for (const std::string prefix : {"", "a.", "a.b.", "a.c."}) {
+    names.push_back(prefix + "norm.weight");
+    names.push_back(prefix + "embed_tokens.weight");
+  }
+  names.insert(names.end(), {"a.b.x", "a.bb.x", "a.x", "b.x", "a.c.y.z"});
+  const Copies found = find_copies(names, Naming::transformers, model);
+  EXPECT_THAT(found.copy_of, ElementsAre(0U, 0U, 1U, 1U, 2U, 2U, 3U, 3U, 2U, 1U, 1U, 0U, 3U));
+}
+
 TEST(Copies, AModelWithoutItsHeadAndATiedHeadAreComplete) {
   const nn::ModelConfig model = tiny("qwen2", true);
   std::vector<std::string> bare, head;
