@@ -56,7 +56,8 @@ struct Known {
   std::optional<std::string> name_of(const std::string& name, Naming naming) const {
     if (naming == Naming::titan) {
       std::string renamed = from_titan(name);
-      return all.contains(renamed) ? std::optional(std::move(renamed)) : std::nullopt;
+      const bool is_other = renamed == "model." + name && name != "norm.weight";  // as transformers names it
+      return !is_other && all.contains(renamed) ? std::optional(std::move(renamed)) : std::nullopt;
     }
     if (all.contains(name)) return name;
     return naming == Naming::transformers && all.contains(prefix + name) ? std::optional(prefix + name) : std::nullopt;
@@ -66,8 +67,8 @@ struct Known {
   bool is_tied = false;
   std::array<std::set<std::string>, 2> of_layout;
   std::set<std::string> all;
-};
   std::size_t longest = 0;  // of a name, also of torchtitan's, which leaves out "model."
+};
 
 // Whether all parts of the prefix are what programs call the weights that train.
 bool is_well_known(std::string_view prefix) {
@@ -83,7 +84,6 @@ bool is_well_known(std::string_view prefix) {
 
 std::string shown_prefix(const Copy& copy) { return fmt::format("'{}'", plain_text(copy.prefix, 100)); }
 
-std::string list_of(const std::vector<Copy>& copies) {
 // Returns the innermost copy whose prefix the name begins with. `outer`: by copy, the innermost one around it.
 std::optional<std::size_t> copy_around(std::string_view name, const std::vector<Copy>& copies,
                                        std::span<const std::optional<std::size_t>> outer) {
@@ -97,6 +97,7 @@ std::optional<std::size_t> copy_around(std::string_view name, const std::vector<
 
 }  // namespace
 
+std::string list_of(const std::vector<Copy>& copies) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < std::min(copies.size(), kMostShown); ++i)
     texts.push_back(fmt::format("{} ({}{})", shown_prefix(copies[i]), plural(copies[i].tensors, "tensor"),
@@ -104,8 +105,6 @@ std::optional<std::size_t> copy_around(std::string_view name, const std::vector<
   if (copies.size() > kMostShown) texts.push_back(fmt::format("{} more", copies.size() - kMostShown));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
-
-}  // namespace
 
 std::string_view suffix_of(Naming naming) {
   return naming == Naming::universal ? ".fp32.param" : naming == Naming::universal_flat ? ".fp32" : "";
@@ -201,15 +200,9 @@ std::size_t choose_copy(const std::vector<Copy>& copies, const std::optional<std
     lacks_some = lacks_some || !copies[i].is_complete;
   }
   if (well_known == 1 && copies[*chosen].is_complete) return *chosen;
+  if (complete == 1 && !lacks_some) return *whole;  // the others have names like those of the model: a vision tower
   throw user_error("hf.import", fmt::format("{} has several copies of the weights, behind {}", path, list_of(copies)),
                    "--prefix selects one");
 }
 
-std::string other_prefixes(const std::vector<Copy>& copies, std::size_t chosen) {
-  std::vector<Copy> others = copies;
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(chosen));
-  return list_of(others);
-}
-
 }  // namespace ms::hf
-  if (complete == 1 && !lacks_some) return *whole;  // the others have names like those of the model: a vision tower

@@ -12,8 +12,9 @@
 
 namespace ms::hf {
 
-// The naming of a copy: transformers', the same behind DeepSpeed's universal checkpoints, or torchtitan's Llama.
-enum class Naming : std::uint8_t { transformers, universal, universal_flat, titan };
+// The naming of a copy: transformers', the same behind DeepSpeed's universal checkpoints, Megatron-LM's, or that of
+// torchtitan's Llama.
+enum class Naming : std::uint8_t { transformers, universal, universal_flat, megatron, titan };
 std::string_view suffix_of(Naming naming);  // ".fp32.param"; empty: none
 
 struct Copy {
@@ -23,7 +24,8 @@ struct Copy {
   bool has_embedding = false;  // or the head that is tied to it
 };
 
-// The copies of one naming, sorted by prefix. A single tensor is not a copy: many modules have a norm.weight.
+// The copies of one naming but Megatron-LM's, sorted by prefix. A single tensor is not a copy: many modules have a
+// norm.weight.
 struct Copies {
   std::vector<Copy> copies;
   std::vector<std::optional<std::size_t>> copy_of;  // by name: the copy that has it
@@ -42,7 +44,7 @@ std::string without_wrappers(const std::string& name);
 std::size_t choose_copy(const std::vector<Copy>& copies, const std::optional<std::string>& prefix,
                         const std::string& path);
 
-// The prefixes other than that of copy `chosen`, to print.
-std::string other_prefixes(const std::vector<Copy>& copies, std::size_t chosen);
+// Their prefixes, to print.
+std::string list_of(const std::vector<Copy>& copies);
 
 }  // namespace ms::hf

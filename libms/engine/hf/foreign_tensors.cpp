@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -37,16 +38,16 @@ void order_pairs(std::span<std::byte> rows, std::size_t row_bytes, std::size_t h
 // ZeRO 3 saves the model as tensors without elements.
 bool is_empty(const foreign::Tensor& tensor) { return std::ranges::find(tensor.shape, 0) != tensor.shape.end(); }
 
-// Returns what stands before the names of Megatron-LM: the only prefix, or the one that is asked for.
-std::optional<std::string> megatron_prefix(const foreign::Checkpoint& checkpoint, const ForeignOptions& options) {
-  std::vector<Copy> copies;
+// The embedding tells what stands before the names of Megatron-LM.
+Copies megatron_copies(const foreign::Checkpoint& checkpoint) {
+  Copies result;
   for (const foreign::Tensor& tensor : checkpoint.tensors) {
     if (!tensor.name.ends_with(kMegatronEmbedding) || !is_of_model(tensor.name) || is_empty(tensor)) continue;
     std::string before = tensor.name.substr(0, tensor.name.size() - kMegatronEmbedding.size());
-    if (before.empty() || before.ends_with('.')) copies.push_back({.prefix = std::move(before), .tensors = 1});
+    if (before.empty() || before.ends_with('.'))
+      result.copies.push_back({.prefix = std::move(before), .tensors = 1, .has_embedding = true});
   }
-  if (copies.empty()) return std::nullopt;
-  return copies[choose_copy(copies, options.prefix, checkpoint.path)].prefix;
+  return result;
 }
 
 // Takes one copy of the weights.
@@ -111,6 +112,59 @@ class Taker {
   std::map<std::string, std::vector<std::int64_t>> shapes_;
 };
 
+// All copies under the names of one program.
+struct CopiesOf {
+  Naming naming;
+  Copies found;
+};
+
+bool is_universal(Naming naming) { return naming == Naming::universal || naming == Naming::universal_flat; }
+
+// Returns the naming to import, and the number of its copy. Complete masters in float32 of a universal checkpoint come
+// before the weights in bfloat16 beside them. A naming without a complete copy gives way to one that has, else to one
+// that has the embedding: layers of Megatron-LM have some names of transformers.
+std::pair<const CopiesOf*, std::size_t> choose(const std::vector<CopiesOf>& all,
+                                               const std::optional<std::string>& prefix, const std::string& path) {
+  if (prefix) {
+    std::vector<std::pair<const CopiesOf*, std::size_t>> places;
+    for (const CopiesOf& of : all) {
+      for (std::size_t i = 0; i < of.found.copies.size(); ++i) places.emplace_back(&of, i);
+    }
+    const auto copy_at = [](const auto& place) -> const Copy& { return place.first->found.copies[place.second]; };
+    std::ranges::stable_sort(places, std::ranges::greater(), [&](const auto& place) {
+      return std::pair(copy_at(place).is_complete, copy_at(place).has_embedding);
+    });
+    std::vector<Copy> copies;
+    for (const auto& place : places) copies.push_back(copy_at(place));
+    return places[choose_copy(copies, prefix, path)];
+  }
+  const auto has_copy = [](const CopiesOf& of, bool Copy::*property) {
+    return std::ranges::any_of(of.found.copies, property);
+  };
+  const auto first = [&](const auto& is_wanted) {
+    const auto found = std::ranges::find_if(all, is_wanted);
+    return found == all.end() ? nullptr : &*found;
+  };
+  const CopiesOf* of =
+      first([&](const CopiesOf& one) { return is_universal(one.naming) && has_copy(one, &Copy::is_complete); });
+  if (of == nullptr) of = first([&](const CopiesOf& one) { return has_copy(one, &Copy::is_complete); });
+  if (of == nullptr) of = first([&](const CopiesOf& one) { return has_copy(one, &Copy::has_embedding); });
+  if (of == nullptr) of = &all.front();
+  return {of, choose_copy(of->found.copies, prefix, path)};
+}
+
+// The copies that might have been meant: all of the same naming, and the complete ones of the others.
+std::vector<Copy> others_than(const CopiesOf& chosen_of, std::size_t chosen, const std::vector<CopiesOf>& all) {
+  std::vector<Copy> others;
+  for (const CopiesOf& of : all) {
+    for (std::size_t i = 0; i < of.found.copies.size(); ++i) {
+      const bool is_same = &of == &chosen_of;
+      if (is_same ? i != chosen : of.found.copies[i].is_complete) others.push_back(of.found.copies[i]);
+    }
+  }
+  return others;
+}
+
 }  // namespace
 
 bool is_of_model(const std::string& name) {
@@ -145,19 +199,22 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
   std::vector<std::string> names;
   for (const foreign::Tensor& tensor : checkpoint->tensors)
     names.push_back(is_of_model(tensor.name) && !is_empty(tensor) ? without_wrappers(tensor.name) : "");
-  for (const Naming naming : {Naming::transformers, Naming::universal, Naming::universal_flat, Naming::titan}) {
-    if (naming == Naming::titan && model.is_gpt()) continue;
-    if (naming == Naming::titan) {
-      if (const auto megatron = megatron_prefix(*checkpoint, options))
-        return megatron_tensors(checkpoint, *megatron, model);
-    }
-    const Copies copies = find_copies(names, naming, model);
-    if (copies.copies.empty()) continue;
-    const std::size_t chosen = choose_copy(copies.copies, options.prefix, path);
-    if (copies.copies.size() > 1 && options.say)
-      options.say(fmt::format("imports the weights behind '{}', not those behind {}", copies.copies[chosen].prefix,
-                              other_prefixes(copies.copies, chosen)));
-    return Taker(checkpoint, names, naming, model).take(copies, chosen);
+  std::vector<CopiesOf> all;
+  for (const Naming naming :
+       {Naming::transformers, Naming::universal, Naming::universal_flat, Naming::megatron, Naming::titan}) {
+    if (model.is_gpt() && (naming == Naming::megatron || naming == Naming::titan)) continue;
+    CopiesOf of{.naming = naming,
+                .found = naming == Naming::megatron ? megatron_copies(*checkpoint) : find_copies(names, naming, model)};
+    if (!of.found.copies.empty()) all.push_back(std::move(of));
+  }
+  if (!all.empty()) {
+    const auto [of, chosen] = choose(all, options.prefix, path);
+    const Copy& copy = of->found.copies[chosen];
+    if (const std::vector<Copy> others = others_than(*of, chosen, all); !others.empty() && options.say)
+      options.say(fmt::format("imports the weights behind '{}', not those behind {}", plain_text(copy.prefix, 100),
+                              list_of(others)));
+    return of->naming == Naming::megatron ? megatron_tensors(checkpoint, copy.prefix, model)
+                                          : Taker(checkpoint, names, of->naming, model).take(of->found, chosen);
   }
   throw user_error("hf.import",
                    fmt::format("{} has no weights under the names of transformers{}", path,

@@ -199,6 +199,102 @@ TEST(ForeignTensors, AreOfTheCopyThatIsChosen) {
   EXPECT_EQ(thrown_by([&] { value_of("b.pt"); }).kind(), "hf.import");
 }
 
+// A file of torch.save with tensors of these names, by the key before them: shapes are those of the model.
+struct Named {
+  std::string key;
+  float value = 0;
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> tensors = {};
+};
+std::string file_of(const std::vector<Named>& copies) {
+  test::TorchFileWriter writer;
+  std::vector<std::pair<std::string, std::string>> dicts;
+  for (const Named& copy : copies) {
+    std::vector<std::pair<std::string, std::string>> tensors;
+    for (const auto& [name, shape] : copy.tensors) {
+      std::size_t elements = 1;
+      for (const std::int64_t size : shape) elements *= static_cast<std::size_t>(size);
+      tensors.emplace_back(name, writer.tensor(std::vector<float>(elements, copy.value), shape));
+    }
+    dicts.emplace_back(copy.key, test::pickled_dict(tensors));
+  }
+  return writer.file(test::pickled_dict(dicts));
+}
+
+float first_of(const TensorView& view) {
+  const std::vector<std::byte> bytes = view.read();
+  float value = 0;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+TEST(ForeignTensors, MastersOfAUniversalCheckpointComeBeforeTheWeightsInBfloat16) {
+  const nn::ModelConfig model = tiny("llama", false);
+  const TempDir dir;
+  Named module{.key = "module", .value = 1}, zero{.key = "zero", .value = 2};
+  for (const Mapped& tensor : tensors_of(model, Layout::separate)) {
+    module.tensors.emplace_back(tensor.name, tensor.shape);
+    zero.tensors.emplace_back(tensor.name + ".fp32.param", tensor.shape);
+    zero.tensors.emplace_back(tensor.name + ".exp_avg.param", tensor.shape);
+  }
+  spill(dir / "a.pt", file_of({module, zero}));
+  std::vector<std::string> said;
+  ForeignOptions options{.say = [&](const std::string& text) { said.push_back(text); }};
+  const auto value_of = [&] { return first_of(foreign_tensors(dir / "a.pt", model, options).at("model.norm.weight")); };
+  EXPECT_EQ(value_of(), 2);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], testing::HasSubstr("behind 'zero.', not those behind 'module.' (21 tensors)"));
+  options.prefix = "zero.";
+  EXPECT_EQ(value_of(), 2);
+  options.prefix = "module";
+  EXPECT_EQ(value_of(), 1);
+  options.prefix.reset();
+  zero.tensors.pop_back();
+  zero.tensors.pop_back();
+  spill(dir / "a.pt", file_of({module, zero}));
+  EXPECT_EQ(value_of(), 1);
+}
+
+// Layers of Megatron-LM have norms of the same name as those of transformers.
+TEST(ForeignTensors, NamesOfALayerOfMegatronDoNotHideItsEmbedding) {
+  const nn::ModelConfig model = tiny("llama", false);
+  const std::int64_t hidden = model.hidden, ffn = model.ffn(), qkv = (model.heads + 2 * model.kv()) * model.head_dim();
+  const TempDir dir;
+  Named megatron{.key = "model",
+                 .value = 1,
+                 .tensors = {{"embedding.word_embeddings.weight", {model.vocab, hidden}},
+                             {"decoder.final_layernorm.weight", {hidden}},
+                             {"output_layer.weight", {model.vocab, hidden}},
+                             {"output_layer._extra_state", {3}}}};
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    const std::vector<std::pair<std::string, std::vector<std::int64_t>>> of_layer{
+        {"input_layernorm.weight", {hidden}},
+        {"self_attention.linear_qkv.weight", {qkv, hidden}},
+        {"self_attention.linear_qkv._extra_state", {3}},
+        {"self_attention.linear_proj.weight", {hidden, model.heads * model.head_dim()}},
+        {"pre_mlp_layernorm.weight", {hidden}},
+        {"mlp.linear_fc1.weight", {2 * ffn, hidden}},
+        {"mlp.linear_fc2.weight", {hidden, ffn}}};
+    for (const auto& [name, shape] : of_layer)
+      megatron.tensors.emplace_back("decoder.layers." + std::to_string(i) + "." + name, shape);
+  }
+  spill(dir / "a.pt", file_of({megatron}));
+  ForeignOptions options;
+  for (const std::optional<std::string>& prefix : {std::optional<std::string>(), std::optional<std::string>("model")}) {
+    options.prefix = prefix;
+    std::vector<std::string> wanted, found;
+    for (const Mapped& tensor : tensors_of(model, Layout::separate)) wanted.push_back(tensor.name);
+    for (const auto& entry : foreign_tensors(dir / "a.pt", model, options)) found.push_back(entry.first);
+    EXPECT_THAT(found, testing::UnorderedElementsAreArray(wanted));
+  }
+}
+
+TEST(Copies, NamesOfTransformersAreNotTitans) {
+  for (const bool tied : {false, true}) {
+    const nn::ModelConfig model = tiny("llama", tied);
+    EXPECT_TRUE(find_copies(names_behind({"", "ema."}, model), Naming::titan, model).copies.empty());
+  }
+}
+
 TEST(Copies, WrappersOfModulesAreLeftOut) {
   EXPECT_EQ(without_wrappers("_orig_mod.layers.0._checkpoint_wrapped_module._fsdp_wrapped_module.mlp.weight"),
             "layers.0.mlp.weight");
