@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,6 +37,26 @@ struct Tensor {
   std::vector<Box> boxes;
 };
 
+// An archive that was read, to find its tensors by name.
+struct ReadItem {
+  explicit ReadItem(TorchFile read);
+  ReadItem(const ReadItem&) = delete;
+  ReadItem& operator=(const ReadItem&) = delete;
+  TorchFile file;
+  std::unordered_map<std::string_view, const SavedTensor*> tensors;  // of `file`; the first one of each name
+};
+
+// The archives of a checkpoint that hold several tensors: reading one again for each takes quadratic time. Thread-safe.
+class ReadItems {
+ public:
+  std::shared_ptr<const ReadItem> find(std::uint32_t item) const;  // nullptr: it is not kept
+  void keep(std::uint32_t item, const std::shared_ptr<const ReadItem>& read);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, std::shared_ptr<const ReadItem>> items_;
+};
+
 struct Checkpoint {
   std::string_view format;
   std::string path;
@@ -46,6 +70,7 @@ struct Checkpoint {
   std::vector<Problem> problems;                               // of what describes it
   std::vector<Problem> unread;  // what is not known here: whether it is sound cannot be told
   std::vector<Problem> doubts;  // what may be as it should
+  std::shared_ptr<ReadItems> read = std::make_shared<ReadItems>();
   std::string path_of(std::uint32_t file) const { return files[file].empty() ? path : path + "/" + files[file]; }
 };
 

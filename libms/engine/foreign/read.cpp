@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -27,9 +28,27 @@ struct TensorReader::Part {
   std::size_t box = 0;
   Source source;
   std::int64_t at = 0;  // of the storage in the file
-  SavedTensor saved;
+  std::shared_ptr<const ReadItem> item;
+  const SavedTensor& saved;             // of `item`
   std::vector<std::byte> storage = {};  // of one that is not in the order of its elements
 };
+
+ReadItem::ReadItem(TorchFile read) : file(std::move(read)) {
+  file.leaves = {};
+  for (const SavedTensor& tensor : file.tensors) tensors.emplace(tensor.name, &tensor);
+}
+
+std::shared_ptr<const ReadItem> ReadItems::find(std::uint32_t item) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = items_.find(item);
+  return found == items_.end() ? nullptr : found->second;
+}
+
+void ReadItems::keep(std::uint32_t item, const std::shared_ptr<const ReadItem>& read) {
+  if (read->file.tensors.size() < 2) return;  // there may be a million of these
+  const std::lock_guard lock(mutex_);
+  items_.emplace(item, read);
+}
 
 TensorReader::TensorReader(const Checkpoint& checkpoint, const Tensor& tensor)
     : checkpoint_(checkpoint), tensor_(tensor) {
@@ -53,16 +72,24 @@ TensorReader::Part& TensorReader::open(std::size_t number) {
   const Item& item = checkpoint_.items[box.item];
   if (!item.transform.empty())
     throw damaged(tensor_, fmt::format("was saved through '{}', which is not read", plain_text(item.transform, 80)));
-  Part part{.box = number, .source = Source(checkpoint_.path_of(item.file)), .saved = {}};
-  TorchFile file = read_torch_file(part.source.part(item.begin), item.size_bytes);
-  const auto saved = std::ranges::find(file.tensors, box.saved, &SavedTensor::name);
+  Source source(checkpoint_.path_of(item.file));
+  std::shared_ptr<const ReadItem> read = checkpoint_.read->find(box.item);
+  if (read == nullptr) {
+    read = std::make_shared<const ReadItem>(read_torch_file(source.part(item.begin), item.size_bytes));
+    checkpoint_.read->keep(box.item, read);
+  }
+  const TorchFile& file = read->file;
+  const auto saved = read->tensors.find(box.saved);
   if (!file.problems.empty()) throw damaged(tensor_, file.problems.front().text);
-  if (saved == file.tensors.end() && !file.unread.empty()) throw damaged(tensor_, file.unread.front().text);
-  if (saved == file.tensors.end() || saved->shape != box.sizes || saved->dtype != tensor_.dtype)
+  if (saved == read->tensors.end() && !file.unread.empty()) throw damaged(tensor_, file.unread.front().text);
+  if (saved == read->tensors.end() || saved->second->shape != box.sizes || saved->second->dtype != tensor_.dtype)
     throw damaged(tensor_, "is not in its file as the metadata says");
-  const unpack::ZipMember& member = file.members[saved->member];
-  part.at = item.begin + member.begin;
-  part.saved = std::move(*saved);
+  const unpack::ZipMember& member = file.members[saved->second->member];
+  Part part{.box = number,
+            .source = std::move(source),
+            .at = item.begin + member.begin,
+            .item = read,
+            .saved = *saved->second};
   if (!part.saved.dense()) {
     if (member.size_bytes > kMostTurnedBytes) throw damaged(tensor_, "is transposed, and too large to be turned");
     part.storage.resize(static_cast<std::size_t>(member.size_bytes));

@@ -5,6 +5,8 @@
 
 #include "foreign/checkpoint.h"
 #include "foreign/diff.h"
+#include "foreign/hash.h"
+#include "foreign/read.h"
 #include "foreign/verify.h"
 #include "support/files.h"
 #include "support/torch_file.h"
@@ -79,6 +81,40 @@ TEST_F(TorchFiles, PartsOfATensorAreTensors) {
   const Checkpoint one = made("sparse.pt", writer.file(pickled_dict({{"w", sparse}})));
   EXPECT_EQ(one.tensors.size(), 2U);
   EXPECT_TRUE(one.unread.empty());
+}
+
+// Reading the archive again for each of its tensors takes quadratic time.
+TEST_F(TorchFiles, AnArchiveOfSeveralTensorsIsReadOnce) {
+  constexpr int kTensors = 200;
+  TorchFileWriter writer;
+  std::vector<std::pair<std::string, std::string>> tensors;
+  for (int i = 0; i < kTensors; ++i)
+    tensors.emplace_back("w" + std::to_string(i), writer.tensor({static_cast<float>(i), 7}, {2}));
+  const std::string bytes = writer.file(pickled_dict(tensors));
+  const Checkpoint many = made("many.pt", bytes);
+  EXPECT_EQ(many.read->find(0), nullptr);
+  std::shared_ptr<const ReadItem> first;
+  for (const Tensor& tensor : many.tensors) {
+    float value = 0;
+    TensorReader(many, tensor).read(0, std::as_writable_bytes(std::span(&value, 1)));
+    EXPECT_EQ("w" + std::to_string(static_cast<int>(value)), tensor.name);
+    if (first == nullptr) first = many.read->find(0);
+    ASSERT_NE(first, nullptr);
+    EXPECT_EQ(many.read->find(0), first);
+  }
+  const auto hash_with = [&](int threads) {
+    const Checkpoint opened = open(many.path);
+    std::vector<HashedTensor> hashed = tensors_of(opened);
+    hash_tensors(hashed, threads, [](std::int64_t) {});
+    return content_hash(hashed);
+  };
+  EXPECT_EQ(hash_with(4), hash_with(1));
+  TorchFileWriter of_one;
+  const std::string tensor = of_one.tensor({1}, {1});
+  const Checkpoint one = made("one.pt", of_one.file(pickled_dict({{"w", tensor}})));
+  float value = 0;
+  TensorReader(one, one.tensors[0]).read(0, std::as_writable_bytes(std::span(&value, 1)));
+  EXPECT_EQ(one.read->find(0), nullptr);  // there may be a million such
 }
 
 TEST_F(TorchFiles, ValuesThatAreNotTensorsAreCountedAsNotCompared) {
