@@ -40,7 +40,8 @@ class Walk {
       throw user_error("data.unread", "a pickle whose shared values grow beyond all measure");
     const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
     if (!value.reference().is_none()) return unread("storage", name, "is a storage that no tensor names");
-    if (const std::string global = value.global(); !global.empty() && !value.arguments().is_none()) {
+    if (!value.arguments().is_none()) {
+      const std::string global = value.global();  // empty: of what a call gave
       if (tensor(global, value.arguments(), name)) return;
       if (is_unknown_tensor(global))
         return unread("tensor", name, fmt::format("is made by {}, which is not read", plain_text(global, 80)));

@@ -83,6 +83,18 @@ TEST_F(TorchFiles, PartsOfATensorAreTensors) {
   EXPECT_TRUE(one.unread.empty());
 }
 
+// cloudpickle and dill make the classes of a script by calls.
+TEST_F(TorchFiles, TensorsOfAnObjectOfAClassThatACallMakesAreRead) {
+  TorchFileWriter writer;
+  const std::string made_class = pickled_call("cloudpickle.cloudpickle", "_make_skeleton_class", {pickled("Config")});
+  const std::string object = made_class + ")\x81" + pickled_dict({{"w", writer.tensor({1, 2}, {2})}}) + "b";
+  const Checkpoint one =
+      made("cloud.pt", writer.file(pickled_dict({{"args", object}, {"v", writer.tensor({3}, {1})}})));
+  ASSERT_EQ(one.tensors.size(), 2U);
+  EXPECT_EQ(one.tensors[0].name, "args.w");
+  EXPECT_TRUE(verify(one, 1, {}).sound());
+}
+
 // Reading the archive again for each of its tensors takes quadratic time.
 TEST_F(TorchFiles, AnArchiveOfSeveralTensorsIsReadOnce) {
   constexpr int kTensors = 200;

@@ -248,14 +248,16 @@ TEST(Pickle, KeepsNestedObjects) {
   EXPECT_EQ(pickle.root().global(), "a.b");
 }
 
-TEST(Pickle, CallsNothingButNames) {
-  for (const std::string callable : {"N", "K\x01", "]", "}", "ca\nb\n)R"}) {
+TEST(Pickle, CallsNothingButNamesAndWhatCallsGive) {
+  for (const std::string callable : {"N", "K\x01", "U\x01x", "]", "}", "K\x01Q"}) {
     for (const char* call : {")R.", ")\x81.", ")}\x92."})
       EXPECT_THAT(object_problem("\x80\x02" + callable + call), testing::HasSubstr("neither a function")) << callable;
   }
-  EXPECT_EQ(object_problem("\x80\x02"
-                           "cbuiltins\ngetattr\n)R)R."),
-            "");
+  for (const std::string callable : {"cbuiltins\ngetattr\n", "cdill._dill\n_load_type\n",
+                                     "ccloudpickle.cloudpickle\n_make_skeleton_class\n", "cfunctools\npartial\n"}) {
+    for (const char* call : {")R)R.", ")R)\x81.", ")R)}\x92."})
+      EXPECT_EQ(object_problem("\x80\x02" + callable + call), "") << callable;
+  }
 }
 
 TEST(Pickle, SurvivesDamage) {
