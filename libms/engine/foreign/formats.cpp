@@ -58,11 +58,15 @@ std::string_view extension_of(std::string_view name) {
   return found == kExtensions.end() ? "" : *found;
 }
 
-// The name without its digits, where it has a step: "step-.pt".
+std::string without_digits(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
+// The name without its digits, where it has a step: "step-.pt". Many files that are no checkpoints end in ".bin", such
+// as openvino_model.bin: names of these have a form as well.
 std::string form_of_name(const std::string& name) {
-  std::string form = step_of(name) ? name : "";
-  std::erase_if(form, [](char c) { return c >= '0' && c <= '9'; });
-  return form;
+  return step_of(name) || extension_of(name) == ".bin" ? without_digits(name) : "";
 }
 
 std::vector<std::string> names_in(const std::string& path) {
@@ -72,6 +76,14 @@ std::vector<std::string> names_in(const std::string& path) {
     names.push_back(at->path().filename().string());
   std::ranges::sort(names);
   return names;
+}
+
+// Whether it is a directory of safetensors: sound, and not of a format that is read here.
+bool has_safetensors(const std::string& path) {
+  return std::ranges::any_of(names_in(path), [](const std::string& name) {
+    return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+           name.ends_with(".bin.index.json");
+  });
 }
 
 // The format of a directory in a checkpoint that has several: "optimizer_0". Any other name may be a checkpoint's own.
@@ -255,9 +267,10 @@ std::vector<Place> find_checkpoints(const std::string& path) {
     const std::string one = fs::path(path) / name;
     const std::string_view extension = extension_of(name);
     const std::string form = form_of_name(name);
-    const bool is_alike = (!extension.empty() && extensions.contains(extension) && !fs::is_directory(one, error)) ||
-                          (!form.empty() && forms.contains(form));
-    if (is_alike) places.push_back(place_of(one, &kUnrecognised));
+    const bool has_extension =
+        !extension.empty() && extension != ".bin" && extensions.contains(extension) && !fs::is_directory(one, error);
+    if (has_extension || (!form.empty() && forms.contains(form) && !has_safetensors(one)))
+      places.push_back(place_of(one, &kUnrecognised));
   }
   const bool by_step = std::ranges::all_of(places, [](const Place& place) { return place.step.has_value(); });
   std::ranges::sort(places, [&](const Place& a, const Place& b) {

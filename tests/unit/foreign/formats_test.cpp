@@ -66,6 +66,27 @@ TEST(FindCheckpoints, AnEmptyDirectoryBesideOthersIsOne) {
   EXPECT_THAT(codes_of(open(places.back().path)), ElementsAre("empty"));
 }
 
+TEST(FindCheckpoints, WhatOtherProgramsPutBesideThemIsNotDamaged) {
+  const test::TempDir dir;
+  test::spill(dir / "pytorch_model-00001-of-00002.bin", sound_file());
+  for (const char* name : {"openvino_model.bin", "tokens.bin", "spiece.bin"}) test::spill(dir / name, "text");
+  EXPECT_THAT(names_of(find_checkpoints(dir.path())), ElementsAre("pytorch_model-00001-of-00002.bin"));
+  test::spill(dir / "pytorch_model-00002-of-00002.bin", "");
+  EXPECT_THAT(names_of(find_checkpoints(dir.path())),
+              testing::UnorderedElementsAre("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"));
+}
+
+TEST(FindCheckpoints, ADirectoryOfSafetensorsIsNotUnrecognised) {
+  for (const char* name : {"model-00001-of-00002.safetensors", "model.safetensors.index.json"}) {
+    const test::TempDir dir;
+    for (const char* step : {"checkpoint-500", "checkpoint-1000", "checkpoint-1500"}) fs::create_directory(dir / step);
+    test::spill(dir / "checkpoint-500/.metadata", "");
+    test::spill(dir / (std::string("checkpoint-1000/") + name), "x");
+    test::spill(dir / "checkpoint-1500/notes.txt", "x");
+    EXPECT_THAT(names_of(find_checkpoints(dir.path())), ElementsAre("checkpoint-500", "checkpoint-1500")) << name;
+  }
+}
+
 TEST(FindCheckpoints, NamesAloneDoNotMakeADirectoryOne) {
   const test::TempDir dir;
   test::spill(dir / "step_10.pt", "text");
