@@ -18,7 +18,7 @@ constexpr std::string_view kEnd = "PK\5\6", kEnd64 = "PK\6\6", kLocator = "PK\6\
                            kHeader = "PK\3\4";
 
 // Flags: how it was compressed, that sizes follow the data, that names are UTF-8.
-constexpr std::uint64_t kSizesFollow = 1 << 3, kKnownFlags = 1 << 1 | 1 << 2 | kSizesFollow | 1 << 11;
+constexpr std::uint64_t kSizesFollow = 1 << 3, kUtf8 = 1 << 11, kKnownFlags = 1 << 1 | 1 << 2 | kSizesFollow | kUtf8;
 
 [[noreturn]] void refuse_zip(const std::string& why) { throw user_error("data.zip", "a zip archive " + why); }
 [[noreturn]] void refuse_disks() { refuse_zip("of several disks, or whose end is damaged"); }
@@ -165,7 +165,8 @@ class ZipReader {
       return value == static_cast<std::uint64_t>(listed) || (value == 0 && (member.flags & kSizesFollow) != 0) ||
              (value == 0xffffffff && at != kCrcAt);
     };
-    if (record.number(6, 2) != member.flags || !is_as_listed(kCrcAt, member.crc) ||
+    // Some writers set the flag of UTF-8 only in the directory.
+    if ((record.number(6, 2) & ~kUtf8) != (member.flags & ~kUtf8) || !is_as_listed(kCrcAt, member.crc) ||
         !is_as_listed(18, member.size_bytes) || !is_as_listed(22, member.size_bytes))
       refuse_zip(
           fmt::format("whose member {} has another header than its directory says", plain_text(member.name, 80)));

@@ -89,6 +89,47 @@ TEST(Zip, ReadsMembers) {
   EXPECT_EQ(members_of(archive({}).bytes).size(), 0U);
 }
 
+// One member, whose header and entry in the directory differ as those of some writers do.
+struct Styled {
+  std::string what;
+  std::uint64_t header_flags, entry_flags;
+  bool sizes_behind = false, zip64_header = false;
+};
+std::string archive_of(const Styled& style) {
+  const std::string name = "a/data/0", data = "1234", sizes = number(data.size(), 4) + number(data.size(), 4);
+  const std::string crc = number(zip_crc(0, std::as_bytes(std::span(data))), 4);
+  const std::string extra =
+      style.zip64_header ? number(1, 2) + number(16, 2) + number(data.size(), 8) + number(data.size(), 8) : "";
+  std::string bytes = "PK\3\4" + number(20, 2) + number(style.header_flags, 2) + number(0, 6);
+  bytes += style.sizes_behind ? number(0, 4) : crc;
+  bytes += style.sizes_behind ? number(0, 8) : style.zip64_header ? number(UINT64_MAX, 8) : sizes;
+  bytes += number(name.size(), 2) + number(extra.size(), 2) + name + extra + data;
+  if (style.sizes_behind) bytes += "PK\7\10" + crc + sizes;
+  const std::string directory = "PK\1\2" + number(20, 2) + number(20, 2) + number(style.entry_flags, 2) + number(0, 6) +
+                                crc + sizes + number(name.size(), 2) + number(0, 16) + name;
+  return bytes + directory + "PK\5\6" + number(0, 4) + number(1, 2) + number(1, 2) + number(directory.size(), 4) +
+         number(bytes.size(), 4) + number(0, 2);
+}
+
+TEST(Zip, ReadsWhatOtherWritersWrite) {
+  const Styled styles[] = {
+      {"zipfile of Python", 0, 0},
+      {"sizes behind the data", 8, 8, true},
+      {"sizes behind the data, and names in UTF-8", 0x808, 0x808, true},
+      {"sizes of 64 bits in the header", 0, 0, false, true},
+      {"UTF-8 in the directory only", 0, 0x800},
+      {"UTF-8 in the header only", 0x800, 0},
+  };
+  for (const Styled& style : styles) {
+    const std::string bytes = archive_of(style);
+    ASSERT_EQ(zip_problem(bytes), "") << style.what;
+    const std::vector<ZipMember> members = members_of(bytes);
+    ASSERT_EQ(members.size(), 1U) << style.what;
+    EXPECT_EQ(bytes.substr(static_cast<std::size_t>(members[0].begin), 4), "1234") << style.what;
+    EXPECT_EQ(members[0].size_bytes, 4) << style.what;
+  }
+}
+
 TEST(Zip, RefusesDamage) {
   const Written sound = archive({{"a/data.pkl", "pickle"}, {"a/data/0", "1234"}});
   const auto with = [&](std::size_t at, const std::string& bytes) {
