@@ -73,10 +73,13 @@ void read_yarn(Reader& rope, nn::ModelConfig& model) {
 }
 
 // Reads partial_rotary_factor, a share of a head's elements, where the family has it.
-void read_partial_rotary(Reader& read, const Relative& relative, nn::ModelConfig& model) {
+void read_partial_rotary(Reader& read, const Relative& relative, nn::ModelConfig& model, Problems& problems) {
   if (!relative.reads_partial_rotary) return read.require({"partial_rotary_factor", {1.0}});
   const auto size = static_cast<double>(model.head_dim());
-  const double elements = read.number("partial_rotary_factor", static_cast<double>(model.rotary()) / size) * size;
+  const double factor = read.number("partial_rotary_factor", static_cast<double>(model.rotary()) / size);
+  if (!(factor > 0 && factor <= 1))
+    return problems.add(fmt::format("partial_rotary_factor = {} is not above 0 and at most 1", factor));
+  const double elements = factor * size;
   model.rotary_dim = elements == size ? 0 : std::max<std::int64_t>(static_cast<std::int64_t>(elements), 1);
 }
 
@@ -91,7 +94,7 @@ void read_rotary(const Json& object, std::string_view key, const Relative& relat
   }
   Reader rope(object, problems);
   model.rotary_base = rope.number("rope_theta", model.rotary_base);
-  read_partial_rotary(rope, relative, model);
+  read_partial_rotary(rope, relative, model, problems);
   const std::string_view type_key = rope.at("rope_type").is_null() ? "type" : "rope_type";
   if (relative.type == "phi3") {  // which takes "yarn" for longrope
     rope.require({type_key, {"default"}});
@@ -187,7 +190,7 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
     }
   }
   model.window = read_window(read, relative, model, problems);
-  if (model.heads > 0) read_partial_rotary(read, relative, model);
+  if (model.heads > 0) read_partial_rotary(read, relative, model, problems);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     if (model.heads > 0) read_rotary(read.at(key), key, relative, model, problems);
   }
