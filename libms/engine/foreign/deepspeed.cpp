@@ -23,6 +23,12 @@ bool is_file_of_deepspeed(const std::string& name) {
          (name.find("mp_rank_") != std::string::npos || name.starts_with("layer_"));
 }
 
+// Whether it is what file systems and notebooks put into directories: .snapshot, .ipynb_checkpoints, @eaDir.
+bool is_of_system(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') || name.starts_with('@');
+}
+
 std::vector<std::string> files_of(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
@@ -33,6 +39,10 @@ std::vector<std::string> files_of(const std::string& path) {
   const fs::path universal = fs::path(path) / "zero";
   if (!names.empty() && fs::is_directory(universal, error)) {
     for (fs::recursive_directory_iterator at(universal, error), end; !error && at != end; at.increment(error)) {
+      if (is_of_system(at->path())) {
+        at.disable_recursion_pending();
+        continue;
+      }
       if (at->path().extension() == ".pt") names.push_back(at->path().lexically_relative(path).string());
     }
   }
@@ -65,10 +75,11 @@ void check_universal(Checkpoint& to) {
   std::error_code error;
   const fs::path universal = fs::path(to.path) / "zero";
   for (fs::directory_iterator at(universal, error), end; !error && at != end; at.increment(error)) {
-    if (!fs::is_directory(at->path(), error)) continue;
+    if (is_of_system(at->path()) || !fs::is_directory(at->path(), error)) continue;
     std::set<std::string>& of_one = states[at->path().filename().string()];
-    for (fs::directory_iterator file(at->path(), error), last; !error && file != last; file.increment(error))
-      of_one.insert(file->path().filename().string());
+    for (fs::directory_iterator file(at->path(), error), last; !error && file != last; file.increment(error)) {
+      if (!is_of_system(file->path())) of_one.insert(file->path().filename().string());
+    }
     all.insert(of_one.begin(), of_one.end());
   }
   for (const auto& [parameter, of_one] : states) {

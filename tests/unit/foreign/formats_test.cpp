@@ -87,6 +87,21 @@ TEST(FindCheckpoints, ADirectoryOfSafetensorsIsNotUnrecognised) {
   }
 }
 
+TEST(DeepSpeed, WhatTheSystemPutsIntoDirectoriesIsNoParameter) {
+  const test::TempDir dir;
+  test::spill(dir / "mp_rank_00_model_states.pt", sound_file());
+  for (const char* name : {"zero", "zero/a", "zero/b", "zero/@eaDir", "zero/.snapshot", "zero/.snapshot/c"})
+    fs::create_directory(dir / name);
+  for (const char* name : {"a/fp32.pt", "a/exp_avg.pt", "b/fp32.pt", "b/exp_avg.pt", ".snapshot/c/fp32.pt"})
+    test::spill(dir / (std::string("zero/") + name), sound_file());
+  test::spill(dir / "zero/a/.nfs0001", "");
+  const Checkpoint universal = open(dir.path());
+  EXPECT_EQ(universal.format, "deepspeed");
+  EXPECT_THAT(codes_of(universal), ElementsAre());
+  EXPECT_TRUE(universal.doubts.empty());
+  EXPECT_EQ(universal.tensors.size(), 5U);
+}
+
 TEST(FindCheckpoints, NamesAloneDoNotMakeADirectoryOne) {
   const test::TempDir dir;
   test::spill(dir / "step_10.pt", "text");
