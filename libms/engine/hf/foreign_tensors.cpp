@@ -168,9 +168,14 @@ std::vector<Copy> others_than(const CopiesOf& chosen_of, std::size_t chosen, con
 }  // namespace
 
 bool is_of_model(const std::string& name) {
-  constexpr std::array<std::string_view, 8> kOthers{"optimizer",  "optim",     "lr_scheduler", "train_state",
-                                                    "dataloader", "rng_state", "common.",      "chained_"};
-  return std::ranges::none_of(kOthers, [&](std::string_view word) { return name.starts_with(word); });
+  constexpr std::array<std::string_view, 14> kOthers{
+      "optimizer",    "optimizers",  "optimizer_state", "optimizer_states", "optimizer_state_dict",
+      "optim",        "optim_state", "lr_scheduler",    "train_state",      "dataloader",
+      "optim_states", "rng_state",   "common",          "chained"};
+  std::string_view first = std::string_view(name).substr(0, name.find_first_of("./"));
+  const std::size_t number = first.find_last_not_of("0123456789") + 1;  // "optimizer_0", "chained_1"
+  if (number > 0 && number < first.size()) first = first.substr(0, first[number - 1] == '_' ? number - 1 : number);
+  return std::ranges::find(kOthers, first) == kOthers.end();
 }
 
 TensorView view_of(const std::shared_ptr<const foreign::Checkpoint>& checkpoint, const foreign::Tensor& tensor) {

@@ -295,6 +295,15 @@ TEST(Copies, NamesOfTransformersAreNotTitans) {
   }
 }
 
+TEST(ForeignTensors, OnlyAWholeFirstPartOfANameIsOfTheOptimizer) {
+  for (const char* name : {"optim.x", "optimizer.state.x", "optimizer_state_dict.x", "optimizer_0.x", "optimizer1.x",
+                           "chained_0.x", "common.x", "rng_state/shard_0", "optimizer"})
+    EXPECT_FALSE(is_of_model(name)) << name;
+  for (const char* name :
+       {"optimized_model.x", "commonsense.x", "model.optimizer.x", "dataloader_model.x", "0.x", "123"})
+    EXPECT_TRUE(is_of_model(name)) << name;
+}
+
 TEST(Copies, WrappersOfModulesAreLeftOut) {
   EXPECT_EQ(without_wrappers("_orig_mod.layers.0._checkpoint_wrapped_module._fsdp_wrapped_module.mlp.weight"),
             "layers.0.mlp.weight");
