@@ -47,7 +47,7 @@ std::vector<HashedTensor> tensors_of(const std::map<std::string, hf::TensorView>
   return tensors;
 }
 
-// Leaves the tensors of which names begin with the prefix, under the rest of their names.
+// Leaves the tensors whose names begin with the prefix, under the rest of their names.
 void keep(std::vector<HashedTensor>& tensors, const std::string& prefix) {
   std::erase_if(tensors, [&](const HashedTensor& tensor) { return !tensor.name.starts_with(prefix); });
   for (HashedTensor& tensor : tensors) tensor.name.erase(0, prefix.size());
@@ -82,7 +82,7 @@ int run_hash(const Args& args) {
   progress.finish();
   if (hashed.tensors.empty())
     throw user_error("ckpt.none", fmt::format("{} holds no tensors{}", hashed.path,
-                                              args.has("prefix") ? " of which names begin with --prefix" : ""));
+                                              args.has("prefix") ? " whose names begin with --prefix" : ""));
   const std::string hash = hash_hex(foreign::content_hash(hashed.tensors));
   std::string text;
   Json tensors = Json::array();
