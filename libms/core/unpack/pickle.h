@@ -50,6 +50,8 @@ class PickleValue {
   PickleValue() = default;  // None
   PickleValue(const PickledNodes* nodes, std::uint32_t id) : nodes_(nodes), id_(id) {}
 
+  bool operator==(const PickleValue&) const = default;  // the same value, not an equal one
+
   bool is_none() const { return node() == nullptr || std::holds_alternative<std::monostate>(*node()); }
   std::optional<bool> boolean() const { return get<bool>(); }
   std::optional<std::int64_t> integer() const { return get<std::int64_t>(); }

@@ -38,6 +38,14 @@ class Walk {
     name_bytes_ += name.size();
     if (++values_ > kMostValues || name_bytes_ > kMostNameBytes)
       throw user_error("data.unread", "a pickle whose shared values grow beyond all measure");
+    if (!value.is_none() && std::ranges::find(path_, value) != path_.end()) return;  // an object that refers to itself
+    path_.push_back(value);
+    take(value, name, depth);
+    path_.pop_back();
+  }
+
+ private:
+  void take(const PickleValue& value, const std::string& name, int depth) {
     const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
     if (!value.reference().is_none()) return unread("storage", name, "is a storage that no tensor names");
     if (!value.arguments().is_none()) {
@@ -76,7 +84,6 @@ class Walk {
     }
   }
 
- private:
   void problem(std::string code, const std::string& name, const std::string& why) {
     file_.problems.push_back(
         {std::move(code), name.empty() ? why : fmt::format("tensor '{}' {}", shown_name(name), why)});
@@ -181,6 +188,7 @@ class Walk {
   const std::string prefix_;
   const bool grow_;
   std::map<std::string, std::size_t, std::less<>> members_;
+  std::vector<PickleValue> path_;  // to the value at hand
   std::int64_t values_ = 0;
   std::size_t name_bytes_ = 0;
 };

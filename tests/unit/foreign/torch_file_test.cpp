@@ -95,6 +95,20 @@ TEST_F(TorchFiles, TensorsOfAnObjectOfAClassThatACallMakesAreRead) {
   EXPECT_TRUE(verify(one, 1, {}).sound());
 }
 
+TEST_F(TorchFiles, AnObjectThatRefersToItselfIsReadOnce) {
+  for (const std::string& made_class :
+       {test::pickled_global("__main__", "Node"),
+        pickled_call("cloudpickle.cloudpickle", "_make_skeleton_class", {pickled("Node")})}) {
+    TorchFileWriter writer;
+    const std::string object =
+        made_class + ")\x81q\x05" + pickled_dict({{"w", writer.tensor({1, 2}, {2})}, {"me", "h\x05"}}) + "b";
+    const Checkpoint one = made("cycle.pt", writer.file(pickled_dict({{"a", object}})));
+    EXPECT_TRUE(one.unread.empty());
+    ASSERT_EQ(one.tensors.size(), 1U);
+    EXPECT_EQ(one.tensors[0].name, "a.w");
+  }
+}
+
 // Reading the archive again for each of its tensors takes quadratic time.
 TEST_F(TorchFiles, AnArchiveOfSeveralTensorsIsReadOnce) {
   constexpr int kTensors = 200;
