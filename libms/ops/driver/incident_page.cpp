@@ -54,7 +54,7 @@ constexpr std::array<CauseRow, 16> kCauses{
      {"driver_killed", "The driver was killed", "slurmctld's log of that time (scancel, a time limit, a lost node)"}}};
 
 // The reasons of ms-tracepp hang in words.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kReasons{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kReasons{
     {{"no_trace", "left no trace"},
      {"failed", "failed"},
      {"silent", "stopped without a word"},
@@ -69,7 +69,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kReasons
      {"wrong_size", "called the collective with another size"},
      {"wrong_dtype", "called the collective with another type"},
      {"wrong_order", "called collectives in another order"},
-     {"transfer", "all called it, and it does not end: the network or its library"}}};
+     {"transfer", "all called it, and it does not end: the network or its library"},
+     {"waits_alone", "waits in a collective that most others have not called"}}};
 
 std::string_view words_of_reason(std::string_view reason) {
   const auto* const row = std::ranges::find(kReasons, reason, &decltype(kReasons)::value_type::first);

@@ -188,7 +188,7 @@ TEST(Flight, RanksThatCallDifferentThingsAreAMismatchWhoeverIsRight) {
     EXPECT_TRUE(mismatch(reason, 0.5, "0", false)) << reason;
     EXPECT_FALSE(mismatch(reason, 0.5, "0", true)) << reason << ": they may be of different groups";
   }
-  for (const char* reason : {"not_issuing", "no_trace", "transfer", "compute", "failed", "silent"}) {
+  for (const char* reason : {"not_issuing", "no_trace", "transfer", "compute", "failed", "silent", "waits_alone"}) {
     EXPECT_FALSE(mismatch(reason, 0.95, "0", false)) << reason;
   }
   EXPECT_TRUE(mismatch("wrong_order", 0.85, "0", false));

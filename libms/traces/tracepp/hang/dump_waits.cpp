@@ -24,7 +24,7 @@ double as_before_s(double earlier_s) { return std::min(kAsBefore * earlier_s, ea
 bool is_only_wait(const Blame& blame) {
   const Reason reason = blame.suspects.front().reason;
   return blame.op >= 0 && (reason == Reason::no_trace || reason == Reason::compute || reason == Reason::not_issuing ||
-                           reason == Reason::transfer);
+                           reason == Reason::transfer || reason == Reason::waits_alone);
 }
 
 }  // namespace
@@ -123,8 +123,9 @@ bool DumpWaits::is_usual(const StuckOp& op) const {
 }
 
 bool DumpWaits::is_within_clocks(const StuckOp& op) const {
-  return op.since_s < kClocks_s &&
-         std::ranges::any_of(scan_.trace().ranks, [](const RankTrace& rank) { return rank.file_ns > 0; });
+  return op.since_s < kClocks_s && std::ranges::any_of(scan_.trace().ranks, [](const RankTrace& rank) {
+           return rank.file_ns > 0 && rank.is_flush_time_known;
+         });
 }
 
 bool DumpWaits::is_short(const StuckOp& op) const {

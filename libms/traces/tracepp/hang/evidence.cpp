@@ -353,7 +353,8 @@ class Joiner {
 FaultDomain fault_domain(const HangSuspect& suspect) {
   if (suspect.fault) return *suspect.fault;
   switch (suspect.reason) {
-    case Reason::failed: return FaultDomain::unknown;
+    case Reason::failed:
+    case Reason::waits_alone: return FaultDomain::unknown;
     case Reason::compute: return FaultDomain::device;
     case Reason::transfer: return FaultDomain::network;
     case Reason::left:

@@ -317,6 +317,7 @@ class Finder {
     for (std::size_t i = 1; i < blames_.size(); ++i) {
       const HangSuspect& other = blames_[i].suspects.front();
       const bool is_same = other.reason == Reason::not_issuing && blames_[i].op == blames_.front().op;
+      if (is_same && lead.reason == Reason::waits_alone) continue;  // its sentence counts them
       if ((is_same && other.reason == lead.reason) || (is_absent(blames_[i]) && is_absent(blames_.front()))) {
         ++absent;
       } else if (other.reason == lead.reason && other.host == lead.host && !lead.host.empty()) {

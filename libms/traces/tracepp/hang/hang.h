@@ -53,6 +53,7 @@ enum class Reason : std::uint8_t {
   wrong_dtype,
   wrong_order,  // issued two operations in another order than the others
   transfer,     // all members are ready, and it does not end: a problem of the network or its library
+  waits_alone,  // waits with a few, or alone, in a call that most members have not made; no mismatch that is shown
 };
 std::string_view to_string(Reason reason);
 

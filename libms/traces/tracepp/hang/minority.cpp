@@ -10,7 +10,7 @@
 namespace ms::tracepp {
 namespace {
 
-constexpr double kMinority = 0.5;  // of all members of a minority together
+constexpr double kMinority = 0.4;  // of all members of a minority together; the others share as much
 
 bool is_lack(const Blame& blame) {
   return blame.op >= 0 && blame.suspects.size() == 1 && blame.suspects.front().reason == Reason::not_issuing;
@@ -28,12 +28,13 @@ bool is_of_minority(const StuckOp& op, const HangScan& scan) {
 Blame blame_minority(int index, const StuckOp& op, const HangScan& scan) {
   Blame blame;
   blame.op = index;
+  blame.is_seen = false;
   std::vector<int> waiting;
   for (const MemberView& member : op.members)
     if (std::ranges::count(op.missing, member.rank) == 0) waiting.push_back(member.rank);
   for (const int rank : waiting) {
     blame.suspects.push_back(
-        suspect_of(scan, rank, Reason::extra_call, kMinority / static_cast<double>(waiting.size())));
+        suspect_of(scan, rank, Reason::waits_alone, kMinority / static_cast<double>(waiting.size())));
     blame.suspects.back().op = index;
   }
   blame.sentence = fmt::format(
@@ -54,15 +55,14 @@ void share_confidence(std::vector<Blame>& blames, const HangGraph& graph, const 
     if (ranks < 2) continue;
     const int index = op;
     const StuckOp& stuck = graph.ops[static_cast<std::size_t>(index)];
-    if (is_of_minority(stuck, scan)) {
-      std::erase_if(blames, [&](const Blame& it) { return it.op == index && is_lack(it); });
-      blames.push_back(blame_minority(index, stuck, scan));
-      continue;
+    const bool has_minority = is_of_minority(stuck, scan);
+    const double share = (has_minority ? kMinority : 1.0) / static_cast<double>(std::max(ranks, stuck.missing.size()));
+    for (Blame& it : blames) {
+      if (it.op != index || !is_lack(it)) continue;
+      it.suspects.front().confidence = std::min(it.suspects.front().confidence, share);
+      it.is_seen = it.is_seen && !has_minority;
     }
-    for (Blame& it : blames)
-      if (it.op == index && is_lack(it))
-        it.suspects.front().confidence =
-            std::min(it.suspects.front().confidence, 1.0 / static_cast<double>(std::max(ranks, stuck.missing.size())));
+    if (has_minority) blames.push_back(blame_minority(index, stuck, scan));
   }
 }
 

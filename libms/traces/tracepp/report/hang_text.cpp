@@ -112,9 +112,9 @@ std::string_view to_string(Progress progress) {
 }
 
 std::string_view to_string(Reason reason) {
-  return name_of<15>(
+  return name_of<16>(
       {"no_trace", "failed", "silent", "left", "compute", "data_wait", "save", "not_issuing", "missing_call",
-       "extra_call", "wrong_kind", "wrong_size", "wrong_dtype", "wrong_order", "transfer"},
+       "extra_call", "wrong_kind", "wrong_size", "wrong_dtype", "wrong_order", "transfer", "waits_alone"},
       reason);
 }
 
