@@ -115,6 +115,34 @@ TEST_F(DumpClocks, TwoFilesOfARankAreNoTwoRanks) {
   EXPECT_THAT(found().suspects, ElementsAre(testing::Field(&HangSuspect::rank, 1)));
 }
 
+TEST_F(DumpClocks, ACutFileBesideAWholeOneIsNoOtherRank) {
+  for (int rank = 0; rank < 4; ++rank)
+    put(fmt::format("rank_{}", rank), {.calls = rank == 1 ? 9 : 10, .waits = rank != 1}, 620);
+  for (const double cut_s : {619.0, 621.0, 720.0}) {
+    put("rank_2.json", {.calls = 10, .waits = true}, cut_s);
+    const std::string path = files_ / "rank_2.json";
+    const fs::file_time_type time = fs::last_write_time(path);
+    fs::resize_file(path, fs::file_size(path) / 2);
+    fs::last_write_time(path, time);
+    EXPECT_EQ(refusal(), "") << cut_s;
+    const std::vector<HangSuspect> suspects = found().suspects;
+    ASSERT_FALSE(suspects.empty());
+    if (cut_s > 700) continue;  // the newest file counts
+    EXPECT_EQ(suspects[0].rank, 1) << cut_s;
+    EXPECT_GE(suspects[0].confidence, 0.8) << cut_s;
+  }
+}
+
+// Dumps of two times have the time of the copy.
+TEST_F(DumpClocks, CopiedFilesOfARankAreNoTwoRanks) {
+  for (int rank = 0; rank < 4; ++rank) {
+    put(fmt::format("rank_{}", rank), {.calls = rank == 1 ? 9 : 10, .waits = rank != 1}, 3000);
+    put(fmt::format("rank_{}.json", rank), {.calls = 5}, 3001);
+  }
+  EXPECT_EQ(refusal(), "");
+  EXPECT_THAT(found().suspects, ElementsAre(testing::Field(&HangSuspect::rank, 1)));
+}
+
 TEST_F(DumpClocks, AnUnknownFileTimeMakesNoDoubt) {
   const auto confidence = [&](double written_s) {
     for (int rank = 0; rank < 4; ++rank)

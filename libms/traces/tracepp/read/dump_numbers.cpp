@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -123,9 +124,10 @@ class DumpNumbers {
     return alike * 2 <= shared || lacks_known_calls(a, b) || lacks_known_calls(b, a);
   }
 
-  // Returns whether a dump lacks calls that the other shows, though its file was written long after them.
+  // Returns whether a dump lacks calls that the other shows, though its file was written long after them. Files of one
+  // time tell nothing: a copy gives both its own time.
   static bool lacks_known_calls(const RankTrace& rank, const RankTrace& other) {
-    if (!rank.is_flush_time_known) return false;
+    if (rank.is_cut_off || !rank.is_flush_time_known || are_of_one_time(rank, other)) return false;
     const std::int64_t newest_ns = std::ranges::max(rank.events, {}, &Event::begin_ns).begin_ns;
     return std::ranges::any_of(other.events, [&](const Event& event) {
       return event.begin_ns > newest_ns && event.begin_ns + kCopied_ns < rank.file_ns;
@@ -168,6 +170,18 @@ class DumpNumbers {
 };
 
 }  // namespace
+
+bool are_of_one_time(const RankTrace& one, const RankTrace& other) {
+  return one.file_ns > 0 && other.file_ns > 0 && std::abs(one.file_ns - other.file_ns) <= kCopied_ns;
+}
+
+bool shows_more(const RankTrace& one, const RankTrace& other) {
+  const auto newest_ns = [](const RankTrace& rank) {
+    return rank.events.empty() ? 0 : std::ranges::max(rank.events, {}, &Event::begin_ns).begin_ns;
+  };
+  if (one.is_cut_off != other.is_cut_off) return other.is_cut_off;
+  return newest_ns(one) > newest_ns(other);
+}
 
 void number_dumps(RunTrace& trace) { DumpNumbers(trace).find(); }
 

@@ -12,4 +12,10 @@ namespace ms::tracepp {
 // of one rank.
 void number_dumps(RunTrace& trace);
 
+// Returns whether the files of two dumps are of about one time: that of both, or of a copy.
+bool are_of_one_time(const RankTrace& one, const RankTrace& other);
+
+// Returns whether a dump of a rank is whole where another is cut, or has newer calls.
+bool shows_more(const RankTrace& one, const RankTrace& other);
+
 }  // namespace ms::tracepp

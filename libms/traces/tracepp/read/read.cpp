@@ -19,6 +19,7 @@
 #include "tracepp/read/choose_recording.h"
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/dump_clocks.h"
+#include "tracepp/read/dump_numbers.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/watchdog_log.h"
 
@@ -259,6 +260,7 @@ void order_ranks(RunTrace& trace) {
   }
   std::ranges::stable_sort(trace.ranks, {}, &RankTrace::rank);
   const auto newer = [](const RankTrace& a, const RankTrace& b) {
+    if (are_of_one_time(a, b)) return shows_more(a, b);
     std::error_code ignored;
     return fs::last_write_time(a.file, ignored) > fs::last_write_time(b.file, ignored);
   };
