@@ -78,7 +78,8 @@ struct NotedLine {
   const slurm::KnownLine* known = nullptr;  // nullptr: of a task that srun saw end
   int exit_code = 0;                        // of that task
   std::string text;
-  std::int64_t file_ns = 0;  // time stamp of the file, since 1970; 0: not known
+  std::int64_t file_ns = 0;       // time stamp of the file, since 1970; 0: not known
+  bool has_logged_after = false;  // the rank, after an exception: it may have caught it
 };
 
 struct Witnesses {

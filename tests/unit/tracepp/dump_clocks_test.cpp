@@ -238,6 +238,26 @@ TEST_F(DumpClocks, ALogOfAnEarlierRunIsNoWitness) {
   fs::last_write_time(log, fs::file_time_type::clock::now() - std::chrono::hours(5));
   EXPECT_THAT(read().witnesses.lines, IsEmpty());
   EXPECT_GE(found().suspects.at(0).confidence, 0.8);
+  fs::last_write_time(log, fs::file_time_type::clock::now() - std::chrono::minutes(70));  // the others loaded
+  EXPECT_EQ(read().witnesses.lines.size(), 1U);
+}
+
+// It died before all others made their first call.
+TEST_F(DumpClocks, TheLogOfARankWithoutADumpCounts) {
+  for (const int rank : {0, 1, 2}) put(fmt::format("rank_{}", rank), {.calls = 1, .waits = true}, 620);
+  const std::string log =
+      files_.put("rank3.out", "[rank3]: FileNotFoundError: [Errno 2] No such file or directory: '/data/shard-17'\n");
+  fs::last_write_time(log, fs::file_time_type::clock::now() - std::chrono::hours(5));
+  EXPECT_EQ(read().witnesses.lines.size(), 1U);
+  EXPECT_EQ(found().suspects.at(0).rank, 3);
+}
+
+TEST_F(DumpClocks, ARankThatLogsAndDumpsHasCaughtItsException) {
+  for (const int rank : {0, 1, 2}) put(fmt::format("rank_{}", rank), {.calls = 10, .waits = rank != 1}, 620);
+  for (const int rank : {2, 3}) {
+    files_.put("job.out", fmt::format("[rank{0}]: ValueError: bad sample\n[rank{0}]: WARNING: skipped\n", rank));
+    EXPECT_EQ(read().witnesses.lines.size(), rank == 3 ? 1U : 0U);  // nothing shows that rank 3 ran on
+  }
 }
 
 }  // namespace

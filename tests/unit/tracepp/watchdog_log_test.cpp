@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "foreign_files.h"
 #include "tracepp/hang/hang.h"
 
@@ -25,6 +27,12 @@ std::string gave_up(const std::string& prefix, int rank, int at, int enqueued, c
 
 class WatchdogLog : public testing::Test {
  protected:
+  // Returns how many noted lines are no timeouts.
+  std::ptrdiff_t others(const std::string& log) const {
+    const RunTrace trace = read_run({files_.put("job.out", log)}, {.witnesses_suffice = true});
+    return std::ranges::count_if(trace.witnesses.lines,
+                                 [](const NotedLine& it) { return it.text.find("atchdog") == std::string::npos; });
+  }
   Hang found(const std::string& log) const {
     files_.put("job.out", "step 1\n" + log + "srun: error: task 3: Exited\n");
     return find_hang(read_run({files_.path()}));
@@ -81,30 +89,60 @@ TEST_F(WatchdogLog, TheNewestOfTwoAttemptsCounts) {
     std::string log;
     for (int rank = 0; rank < 4; ++rank)
       if (rank != missing)
-        log += gave_up(fmt::format("[rank{}]:[E1127 {}.8 x.cpp:6] ", rank, time), rank, at, at, "0 (default_pg)");
+        log += gave_up(fmt::format("[rank{}]:[E{}.8 x.cpp:6] ", rank, time), rank, at, at, "0 (default_pg)");
     return log;
   };
+  const auto has_earlier = [&](const std::string& log) {
+    return read_run({files_.put("y.out", log)}).problems.contains("earlier attempt in a log, left out");
+  };
   const std::string error = "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n";
-  const Hang hang = found(log_of(2, 88, "10:42:28") + error + log_of(1, 188, "12:10:00"));
+  const Hang hang = found(log_of(2, 88, "1127 10:42:28") + error + log_of(1, 188, "1127 12:10:00"));
   ASSERT_EQ(hang.suspects.size(), 1U);
   EXPECT_EQ(hang.suspects[0].rank, 1);
   EXPECT_EQ(hang.ops.at(0).sequence, 188U);
   EXPECT_EQ(read_run({files_.path()}).problems.at("earlier attempt in a log, left out"), 1U);
   // An operation that began before the first timeout is of the same attempt.
-  EXPECT_FALSE(read_run({files_.put("y.out", log_of(2, 88, "10:42:28") + log_of(2, 89, "10:42:29"))})
-                   .problems.contains("earlier attempt in a log, left out"));
+  EXPECT_FALSE(has_earlier(log_of(2, 88, "1127 10:42:28") + log_of(2, 89, "1127 10:42:29")));
+  // Nothing tells how long a month is.
+  EXPECT_FALSE(has_earlier(log_of(2, 88, "1130 23:59:00") + log_of(2, 89, "1201 00:01:00")));
+  EXPECT_FALSE(has_earlier(log_of(2, 88, "0228 23:59:00") + log_of(2, 89, "0301 00:01:00")));
+  EXPECT_TRUE(has_earlier(log_of(2, 88, "1130 23:59:00") + log_of(2, 89, "1206 00:01:00")));
+}
+
+TEST_F(WatchdogLog, WhatTheNewestAttemptSaysBeforeItsTimeoutsCounts) {
+  const auto log_of = [](int missing, std::string_view time) {
+    std::string log;
+    for (int rank = 0; rank < 4; ++rank)
+      if (rank != missing)
+        log += gave_up(fmt::format("[rank{}]:[E1127 {}.8 x.cpp:6] ", rank, time), rank, 88, 88, "0 (default_pg)");
+    return log;
+  };
+  const std::string error = "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n";
+  const auto lines = [&](const std::string& before, const std::string& between) {
+    return others(before + log_of(2, "10:42:28") + between + log_of(3, "12:10:00"));
+  };
+  EXPECT_EQ(lines("", error), 1);
+  EXPECT_EQ(find_hang(read_run({files_.path()})).suspects.at(0).rank, 3);
+  EXPECT_EQ(find_hang(read_run({files_.path()})).suspects.at(0).reason, Reason::failed);
+  EXPECT_EQ(lines(error, ""), 0);
+  EXPECT_EQ(lines("", "[rank3]: torch.distributed.DistBackendError: timeout\n"), 0);  // as the first attempt ended
+  EXPECT_EQ(lines("", "[rank2]: ValueError: bad sample\n"), 0);                       // it ran on
 }
 
 TEST_F(WatchdogLog, AnExceptionThatWasCaughtIsNoFailure) {
-  const auto lines = [&](const std::string& behind) {
-    return read_run({files_.put("job.out", "[rank5]: ValueError: bad sample\n" + behind)}, {.witnesses_suffice = true})
-        .witnesses.lines.size();
-  };
-  EXPECT_EQ(lines("srun: Job step aborted\n"), 1U);
-  EXPECT_EQ(lines("[rank4]: WARNING: sample 17 skipped\n"), 1U);
-  EXPECT_EQ(lines("[rank5]: WARNING:torch.distributed.elastic: Sending process 17 closing signal\n"), 1U);
+  const auto lines = [&](const std::string& behind) { return others("[rank5]: ValueError: bad sample\n" + behind); };
+  EXPECT_EQ(lines("srun: Job step aborted\n"), 1);
+  EXPECT_EQ(lines("[rank4]: WARNING: sample 17 skipped\n"), 1);
+  EXPECT_EQ(lines("[rank5]: WARNING:torch.distributed.elastic: Sending process 17 closing signal\n"), 1);
   files_.put("other.out", "");
-  EXPECT_EQ(lines("[rank5]: WARNING: sample 17 skipped\n[rank5]: KeyError: 'y'\n"), 1U);
+  const std::string logged = "[rank5]: WARNING: sample 17 skipped\n";
+  EXPECT_EQ(lines(logged + "[rank5]: KeyError: 'y'\n"), 1);
+  EXPECT_EQ(lines(logged), 1);  // it may have logged that as it ended
+  EXPECT_EQ(lines(logged + gave_up("[rank5]: ", 5, 17, 19, "0 (default_pg)")), 0);
+  // Labels of srun count tasks.
+  EXPECT_EQ(others("5: ValueError: bad sample\n5: wandb: WARNING: no network\n" +
+                   gave_up("5: ", 5, 17, 19, "0 (default_pg)")),
+            1);
 }
 
 TEST_F(WatchdogLog, RanksThatCalledDifferentThings) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace {
 constexpr std::size_t kEnough = 3;                       // members, and collectives that they ended
 constexpr std::int64_t kLeast_ns = 2'000'000'000;        // PyTorch sees ends up to a second late
 constexpr std::int64_t kMost_ns = 60'000'000'000;        // more is another time, as EarlierDumps says
-constexpr std::int64_t kLongest_ns = 7'200'000'000'000;  // far beyond the usual timeouts
+constexpr std::int64_t kLongest_ns = 7'200'000'000'000;  // far beyond the usual timeouts, and loads of a model
 
 std::int64_t middle(std::vector<std::int64_t> values) {
   const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -35,9 +36,14 @@ void leave_out_old_lines(RunTrace& trace) {
     for (const Event& event : rank.events)
       if (rank.file_ns > 0 && event.begin_ns > 0 && (first_ns == 0 || event.begin_ns < first_ns))
         first_ns = event.begin_ns;
+  std::set<int> dumped;
+  for (const RankTrace& rank : trace.ranks) dumped.insert(rank.rank);
   const std::size_t old = std::erase_if(trace.witnesses.lines, [&](const NotedLine& line) {
-    return line.file_ns > 0 && line.file_ns + kMost_ns < first_ns;
+    const bool may_be_lost = line.process.rank >= 0 && !dumped.contains(line.process.rank);  // it died before the dumps
+    return !may_be_lost && line.file_ns > 0 && line.file_ns + kLongest_ns < first_ns;
   });
+  std::erase_if(trace.witnesses.lines,
+                [&](const NotedLine& line) { return line.has_logged_after && dumped.contains(line.process.rank); });
   if (old > 0) trace.problems["line of a log that was last written before the dumps begin, left out"] += old;
 }
 

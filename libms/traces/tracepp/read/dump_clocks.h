@@ -13,7 +13,8 @@ void align_dumps(RunTrace& trace);
 // not long after it.
 void find_written(RankTrace& rank);
 
-// Leaves out the lines of logs that were last written before the first entry of all dumps: they are of another run.
+// Leaves out the lines of logs that were last written hours before the first entry of all dumps: they are of another
+// run, unless their rank left no dump. Leaves out exceptions of ranks that logged and dumped after: they were caught.
 void leave_out_old_lines(RunTrace& trace);
 
 }  // namespace ms::tracepp

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -68,6 +69,14 @@ double time_of_day_s(std::string_view line) {
   return ((month * 31.0 + day) * 24 + hour) * 3600 + minute * 60 + second;
 }
 
+// Returns whether a moment is before a call that ran until another, in seconds since the year began. Of two months,
+// only days tell: the first may be up to three days shorter.
+bool is_before_call(double one_s, double now_s, double ran_s) {
+  constexpr double kDay_s = 86400, kApart_s = 4 * kDay_s;
+  const auto month = [&](double at_s) { return std::floor((at_s / kDay_s - 1) / 31); };
+  return one_s + (month(one_s) == month(now_s) ? 0 : kApart_s) < now_s - ran_s;
+}
+
 // Returns whether the program logged a line: it runs on. Those of torchrun tell of the end of others.
 bool is_logged(std::string_view line) {
   constexpr std::size_t kNear = 40;  // bytes; times and names of modules may be before the level
@@ -88,8 +97,10 @@ std::int64_t WatchdogLogReader::read(TextInput& input) {
   ranks_.clear();
   named_.clear();
   noted_.clear();
+  lines_.clear();
+  gave_up_before_.clear();
+  count_ = 0;
   file_ns_ = input.modified_ns();
-  noted_before_ = trace_.witnesses.lines.size();
   std::string line;
   std::array<char, 1 << 16> piece;
   for (std::size_t count = input.read(piece); count > 0; count = input.read(piece)) {
@@ -104,6 +115,7 @@ std::int64_t WatchdogLogReader::read(TextInput& input) {
   }
   read_line(line);
   for (const auto& [number, rank] : ranks_) add(input, number, rank);
+  add_lines();
   if (!ranks_.empty()) trace_.source = &kWatchdogLog;
   return 0;
 }
@@ -121,7 +133,7 @@ void WatchdogLogReader::note(std::string_view line) {
     process.rank = small_number(number_after(line, ": task "), -1);
     known = nullptr;
   }
-  if (known == nullptr && !exit && process.rank >= 0 && is_logged(line)) forget_caught(process.rank);
+  if (known == nullptr && !exit && worker >= 0 && is_logged(line)) doubt_exception(worker);
   const std::string_view cause = exit ? "exit" : known != nullptr ? known->cause : "";
   if (cause.empty() || process.rank > kMostRank || !noted_.emplace(process.rank, cause).second) return;
   // "node1:4711:4802 [0] NCCL WARN ..."
@@ -131,11 +143,17 @@ void WatchdogLogReader::note(std::string_view line) {
     process.host = line.substr(0, colon);
     process.pid = small_number(number_after(line, ":"), 0);
   }
-  trace_.witnesses.lines.push_back(
-      {process, known, exit ? exit->code : 0, std::string(line.substr(0, kLongest)), file_ns_});
+  // Two exceptions and a line between them: the first was caught.
+  if (cause == slurm::kException)
+    std::erase_if(lines_, [&](const Noted& it) { return it.line.has_logged_after && it.line.process.rank == worker; });
+  lines_.push_back({.line = {process, known, exit ? exit->code : 0, std::string(line.substr(0, kLongest)), file_ns_},
+                    .cause = cause,
+                    .place = count_,
+                    .is_of_worker = worker >= 0});
 }
 
 void WatchdogLogReader::read_line(std::string_view line) {
+  ++count_;
   note(line);
   const bool is_timeout = has_words(line, kTimeout);
   const std::int64_t enqueued = work_behind(line, kEnqueued), completed = work_behind(line, kCompleted);
@@ -148,6 +166,7 @@ void WatchdogLogReader::read_line(std::string_view line) {
     if (!sequence) return;
     begin_attempt(number, time_of_day_s(line),
                   1e-3 * static_cast<double>(number_after(line, " ran for ").value_or(-1)));
+    ranks_[number].newest_place = count_;
     std::string operation = "nccl:" + std::string(between(line, "OpType=", ",").substr(0, 40));
     std::ranges::transform(operation, operation.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
@@ -163,33 +182,54 @@ void WatchdogLogReader::read_line(std::string_view line) {
     status.at = std::max(status.at, number_after(line, part).value_or(-1));
   Rank& rank = ranks_[number];
   rank.seen_s = std::max(rank.seen_s, time_of_day_s(line));
+  rank.newest_place = count_;
   rank.statuses.try_emplace(group, status);
   if (const auto work = rank.works.find(status.at); work != rank.works.end())
     named_.try_emplace({group, status.at}, work->second);
 }
 
-void WatchdogLogReader::forget_caught(int rank) {
+void WatchdogLogReader::doubt_exception(int rank) {
   if (noted_.erase({rank, slurm::kException}) == 0) return;
-  std::vector<NotedLine>& lines = trace_.witnesses.lines;
-  const auto own = lines.begin() + static_cast<std::ptrdiff_t>(std::min(noted_before_, lines.size()));
-  const auto caught = std::remove_if(own, lines.end(), [&](const NotedLine& line) {
-    return line.process.rank == rank && line.known != nullptr && line.known->cause == slurm::kException;
-  });
-  lines.erase(caught, lines.end());
+  for (Noted& it : lines_)
+    if (it.line.process.rank == rank && it.cause == slurm::kException) it.line.has_logged_after = it.is_of_worker;
 }
 
 void WatchdogLogReader::begin_attempt(int number, double now_s, double ran_s) {
   Rank& rank = ranks_[number];
-  const double begin_s = now_s - ran_s;
-  if (now_s >= 0 && ran_s >= 0 && rank.gave_up_s >= 0 && rank.gave_up_s < begin_s) {
-    std::erase_if(ranks_, [&](const auto& it) { return std::max(it.second.gave_up_s, it.second.seen_s) < begin_s; });
+  if (now_s >= 0 && ran_s >= 0 && rank.gave_up_s >= 0 && is_before_call(rank.gave_up_s, now_s, ran_s)) {
+    std::size_t end = 0;  // of the earlier attempt
+    std::erase_if(ranks_, [&](const auto& it) {
+      if (!is_before_call(std::max(it.second.gave_up_s, it.second.seen_s), now_s, ran_s)) return false;
+      end = std::max(end, it.second.newest_place);
+      gave_up_before_.insert(it.first);
+      return true;
+    });
     named_.clear();
     noted_.clear();
-    trace_.witnesses.lines.resize(std::min(noted_before_, trace_.witnesses.lines.size()));
+    std::erase_if(lines_, [&](const Noted& it) { return it.place <= end || (it.place < count_ && is_end(it)); });
+    for (Noted& it : lines_) {
+      it.is_before_timeouts = it.place < count_;
+      if (it.place == count_) noted_.emplace(it.line.process.rank, it.cause);  // this timeout
+    }
     ++trace_.problems["earlier attempt in a log, left out"];
   }
   double& gave_up_s = ranks_[number].gave_up_s;
   gave_up_s = std::max(gave_up_s, now_s);
+}
+
+bool WatchdogLogReader::is_end(const Noted& noted) const {
+  const int rank = noted.line.process.rank;
+  if (rank < 0 || noted.line.known == nullptr || noted.line.known->says == slurm::Says::effect) return true;
+  return noted.line.known->says >= slurm::Says::trouble && gave_up_before_.contains(rank);
+}
+
+void WatchdogLogReader::add_lines() {
+  for (Noted& it : lines_) {
+    const auto rank = ranks_.find(it.line.process.rank);
+    if (it.is_before_timeouts && (rank != ranks_.end() || noted_.contains({it.line.process.rank, it.cause}))) continue;
+    if (it.line.has_logged_after && rank != ranks_.end() && !rank->second.statuses.empty()) continue;
+    trace_.witnesses.lines.push_back(std::move(it.line));
+  }
 }
 
 void WatchdogLogReader::add(const TextInput& input, int number, const Rank& rank) {
