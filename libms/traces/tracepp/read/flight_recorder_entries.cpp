@@ -52,7 +52,7 @@ std::optional<std::int64_t> number_of(std::string_view text) {
 void drop_unfinished(std::vector<RecorderEntry>& entries) {
   if (entries.empty()) return;
   const RecorderEntry& last = entries.back();
-  if (last.state.empty() || (entries.size() > 1 && last.fields < entries[entries.size() - 2].fields))
+  if (last.state.empty() || (entries.size() > 1 && last.last_field != entries[entries.size() - 2].last_field))
     entries.pop_back();
 }
 

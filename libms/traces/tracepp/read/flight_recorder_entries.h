@@ -18,7 +18,7 @@ struct RecorderEntry {
   std::int64_t created_ns = 0, started_ns = 0, completed_ns = 0;
   int batch = -1;  // entries of one batch share it; -1: issued by itself
   bool is_retired = false, is_p2p = false;
-  int fields = 0;
+  std::string last_field;  // the name of the last one that was read
 };
 
 // The numbers of the newest operations of a group, by its id in the file; -1: none, or not said. Those of sends and
@@ -28,8 +28,8 @@ struct RecorderStatus {
 };
 using RecorderStatuses = std::map<std::int64_t, RecorderStatus>;
 
-// Removes the last entry of a dump that is cut if it is not whole: it has no state, or fewer fields than the one
-// before.
+// Removes the last entry of a dump that is cut if the cut lies in it: it has no state, or ends with another field than
+// the one before. One that still runs has fewer fields, but the same last one.
 void drop_unfinished(std::vector<RecorderEntry>& entries);
 
 // NCCL records the calls of a batch (batch_isend_irecv, a coalescing manager) without state, and then an entry without

@@ -108,7 +108,7 @@ bool is_flight_recorder(std::string_view beginning, bool) {
 
 bool FlightRecorderReader::read_entry(JsonObject& object, RecorderEntry& entry) {
   return each_field(object, [&](std::string_view key, JsonValue& value) {
-    ++entry.fields;
+    entry.last_field = key;
     if (key == "process_group") {
       std::size_t place = 0;
       return each_value(value, [&](JsonValue& name) {
