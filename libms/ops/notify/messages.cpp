@@ -35,6 +35,8 @@ constexpr Kind kKinds[] = {
     {"run-slow", "MsRunSlow", "warning", "run got slower:",
      "ms-driver status RUN_DIR names the node if one is at fault; check it with ms-diag run --level 2, or replace it "
      "with ms-driver run --replace-slow"},
+    {"run-queued", "MsRunQueued", "warning", "run stopped, its job is queued again:",
+     "squeue shows when it starts; ms-driver report RUN_DIR says why it stopped"},
     {"run-failed", "MsRunFailed", "critical", "run ended:",
      "read ms-driver report RUN_DIR: it says what ended the run and what to do before it is started again"},
     {"run-ended", "MsRunEnded", "info", "run ended:"},

@@ -45,6 +45,9 @@ bool ends_drains(const health::Event& event) {  // a node that is drained anew w
   return event.kind == "undrain" || event.kind == "withdrawn" || event.kind == "drain";
 }
 
+// Events of these kinds last until somebody returns the node.
+bool stands(const health::Event& event) { return event.kind == "drain" || event.kind == "bundled"; }
+
 }  // namespace
 
 Look Notifier::look(const SpooledEvents& events) {
@@ -128,7 +131,7 @@ std::vector<Alert> Notifier::alerts_of(const health::Event& event) const {
       alerts.push_back({standing.event, event.wall_s});
     }
   }
-  if (event.kind == "drain") {
+  if (stands(event)) {
     alerts.push_back({event, event.wall_s + config_.drain_stays_s});
   } else if (event.kind != "undrain") {
     alerts.push_back({event, clock_.wall_s() + config_.event_stays_s});
@@ -137,9 +140,12 @@ std::vector<Alert> Notifier::alerts_of(const health::Event& event) const {
 }
 
 void Notifier::stand(const health::Event& event) {
-  if (!ends_drains(event)) return;
-  std::erase_if(outbox_.standing, [&](const Standing& standing) { return standing.event.node == event.node; });
-  if (event.kind == "drain") {
+  if (ends_drains(event))
+    std::erase_if(outbox_.standing, [&](const Standing& standing) { return standing.event.node == event.node; });
+  if (stands(event)) {
+    std::erase_if(outbox_.standing, [&](const Standing& standing) {
+      return standing.event.kind == event.kind && same_alert(standing.event, event);
+    });
     outbox_.standing.push_back({event, event.wall_s + config_.drain_stays_s, clock_.wall_s()});
   }
 }

@@ -28,14 +28,14 @@ T get_or(const Json& json, const char* key, T other) {
 
 Json standing_json(const Standing& standing) {
   const health::Event& event = standing.event;
-  return {{"node", event.node},           {"code", event.code},          {"message", event.message},
-          {"job", event.job_id},          {"strikes", event.strikes},    {"began", event.wall_s},
-          {"ends", standing.ends_wall_s}, {"sent", standing.sent_wall_s}};
+  return {{"kind", event.kind},       {"node", event.node},           {"code", event.code},
+          {"message", event.message}, {"job", event.job_id},          {"strikes", event.strikes},
+          {"began", event.wall_s},    {"ends", standing.ends_wall_s}, {"sent", standing.sent_wall_s}};
 }
 
 Standing standing_of(const Json& json) {
   return {.event = {.wall_s = get_or(json, "began", 0.0),
-                    .kind = "drain",
+                    .kind = get_or(json, "kind", std::string("drain")),
                     .node = get_or(json, "node", std::string()),
                     .code = get_or(json, "code", std::string()),
                     .message = get_or(json, "message", std::string()),

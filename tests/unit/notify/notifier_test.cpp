@@ -119,6 +119,23 @@ TEST_F(NotifierTest, NobodyIsToldTwice) {
   EXPECT_TRUE(requests_.empty());
 }
 
+TEST_F(NotifierTest, ANodeThatNeedsAPersonDoesSoUntilItIsReturned) {
+  config_.slack.clear();
+  look({{"1", event("drain", "node02")}, {"2", event("bundled", "node02")}});
+  ASSERT_EQ(requests_.size(), 2U);
+  EXPECT_EQ(body(1)[0]["labels"]["alertname"], "MsDiagNeedsPerson");
+  EXPECT_EQ(body(1)[0]["endsAt"], rfc3339(clock_.wall_s() + config_.drain_stays_s));
+  EXPECT_EQ(outbox_.standing.size(), 2U) << "it replaces no drain";
+  requests_.clear();
+  look({{"3", event("bundled", "node02")}});
+  EXPECT_EQ(outbox_.standing.size(), 2U);
+  requests_.clear();
+  look({{"4", event("undrain", "node02")}});
+  ASSERT_EQ(requests_.size(), 1U);
+  EXPECT_EQ(body(0).size(), 2U);
+  EXPECT_TRUE(outbox_.standing.empty());
+}
+
 TEST_F(NotifierTest, AnUndrainResolves) {
   look({{"1", event("drain", "node02")}});
   clock_.advance_s(100);
