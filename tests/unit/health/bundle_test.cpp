@@ -55,5 +55,18 @@ TEST(Bundle, ATarFileHasWholeBlocks) {
   EXPECT_EQ(tar.substr(124, 11), "00000001001");
 }
 
+TEST(Bundle, TheLogOfSlurmdIsWhereSlurmSaysItIs) {
+  slurm::Node node;
+  node.name = "n7";
+  node.host = "gpu7.site.example";
+  const auto path = [&](const std::string& file) { return slurmd_log_of({{"SlurmdLogFile", file}}, node); };
+  EXPECT_EQ(path("/var/log/slurm/slurmd.log"), "/var/log/slurm/slurmd.log");
+  EXPECT_EQ(path("/var/log/slurmd.%n.log"), "/var/log/slurmd.n7.log");
+  EXPECT_EQ(path("/var/log/%h/slurmd.log"), "/var/log/gpu7/slurmd.log");
+  for (const char* file : {"", "slurmd.log", "/var/log/a b", "/var/log/$(reboot)", "/var/log/%u"})
+    EXPECT_EQ(path(file), "");
+  EXPECT_EQ(slurmd_log_of({}, node), "");
+}
+
 }  // namespace
 }  // namespace ms::health

@@ -13,6 +13,7 @@ namespace ms::health {
 namespace {
 
 constexpr std::string_view kRemoved = "(removed)";
+constexpr const char* kSlurmdLog = "slurmd.log";
 constexpr std::size_t kBlock = 512;
 constexpr std::string_view kWordEnds(" \t\0\\\"',;", 8);
 
@@ -159,12 +160,29 @@ class Line {
 
 }  // namespace
 
-std::vector<EvidenceRow> evidence_rows(const std::string& nvidia_smi) {
+std::string slurmd_log_of(const slurm::Config& config, const slurm::Node& node) {
+  const auto found = config.find("SlurmdLogFile");
+  std::string path = found == config.end() ? "" : found->second;
+  const std::pair<std::string_view, std::string> names[] = {{"%h", node.host.substr(0, node.host.find('.'))},
+                                                            {"%n", node.name}};
+  for (const auto& [pattern, name] : names) {
+    const std::size_t at = path.find(pattern);
+    if (at != std::string::npos) path.replace(at, pattern.size(), name);
+  }
+  const auto is_plain = [](char c) { return is_name_char(c) || c == '/'; };  // what ssh hands on as it is
+  return path.starts_with('/') && std::ranges::all_of(path, is_plain) ? path : "";
+}
+
+std::vector<EvidenceRow> evidence_rows(const std::string& nvidia_smi, const std::string& slurmd_log) {
+  const EvidenceRow slurmd =
+      slurmd_log.empty()
+          ? EvidenceRow{kSlurmdLog, "/usr/bin/journalctl", {"--no-pager", "--lines", "2000", "--unit", "slurmd"}}
+          : EvidenceRow{kSlurmdLog, "/usr/bin/tail", {"--lines", "2000", slurmd_log}};
   return {{"report.json", "", {"run", "--json"}},
           {"history.jsonl", "", {"history", "--json"}},
           {"facts.json", "", {"facts"}},
           {"kernel.log", "/usr/bin/dmesg", {"--time-format", "iso"}},
-          {"slurmd.log", "/usr/bin/journalctl", {"--no-pager", "--lines", "2000", "--unit", "slurmd"}},
+          slurmd,
           {"gpus.txt", nvidia_smi, {"-q"}}};
 }
 

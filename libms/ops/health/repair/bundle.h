@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "slurm/records.h"
+
 namespace ms::health {
 
 // Evidence of a node that a bundle has twice: before the repair and after it. Without a program: of ms-diag.
@@ -12,7 +14,12 @@ struct EvidenceRow {
   std::string file, program;
   std::vector<std::string> words;
 };
-std::vector<EvidenceRow> evidence_rows(const std::string& nvidia_smi);
+// The file that slurmd of the node writes its log to; empty: it is the system's journal, or the configuration does not
+// say.
+std::string slurmd_log_of(const slurm::Config& config, const slurm::Node& node);
+
+// `slurmd_log`: the file that slurmd on that node writes to, empty: the system's journal.
+std::vector<EvidenceRow> evidence_rows(const std::string& nvidia_smi, const std::string& slurmd_log);
 
 // The text with "(removed)" for what looks like a secret: the value of an assignment, option or JSON member whose name
 // speaks of a token, password, secret, key or credential; what follows "Bearer" or "Basic"; user and password in a URL;

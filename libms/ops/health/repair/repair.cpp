@@ -322,7 +322,8 @@ class RepairSite {
     std::string files = tar_file(
         when + "/slurm.txt",
         fmt::format("{} {} Reason={} [{}]\n", record.name, states, record.reason, record.reason_user), now_wall_s);
-    for (const EvidenceRow& row : evidence_rows(policy_.paths.nvidia_smi)) {
+    const std::string slurmd_log = slurmd_log_of(commands().config(), record);
+    for (const EvidenceRow& row : evidence_rows(policy_.paths.nvidia_smi, slurmd_log)) {
       const RemoteAnswer answer = ask(repair.node, row.program, row.words, 2 * kAnswer_s);
       files += tar_file(fmt::format("{}/{}", when, row.file),
                         answer.why.empty() ? answer.out : fmt::format("no answer: {}\n", answer.why), now_wall_s);
