@@ -206,8 +206,10 @@ BASH
   wait-until 30 at_step 8
   kill-node node02
   wait-until 60 bash -c "[[ \$(squeue -h -j $(<job.id) -o '%T %r') == 'PENDING Nodes required'* ]]"
+  grep -q '"phase": *"queued again"' r/driver/status.json
   start-node node02
   wait-until 90 grep -q '^driver rc 0$' job.log
   [ "$(attempt 2 nodes)" = '["node01", "node02"]' ]
+  grep -q '"phase": *"ended"' r/driver/status.json
 BASH
 }

@@ -132,7 +132,7 @@ void Driver::begin_attempt() {
   phase_ = Phase::running;
   phase_s_ = now_s;
   save();
-  if (sizes_.is_elastic()) comment(fmt::format("attempt {} begins", number));
+  comment(fmt::format("attempt {} begins", number));
 }
 
 // The time until steps are done again counts from the first of several failures.
@@ -333,15 +333,19 @@ void Driver::decide(const Judgement& judgement, double now_s) {
 
 void Driver::stop_with(int code, const std::string& why) {
   const bool well = code == 0 || code == static_cast<int>(ExitCode::stopped);
-  publisher_.tell(well ? "run-ended" : "run-failed", {}, fmt::format("code {}", code), why);
+  result_ = code;
+  queues_again_ = may_requeue() && requeues_left() > 0;
+  publisher_.tell(queues_again_ ? "run-queued"
+                  : well        ? "run-ended"
+                                : "run-failed",
+                  {}, fmt::format("code {}", code), why);
   if (well) {
     log::info("driver", "{}", why);
   } else {
     log::error("driver", "the driver ends with code {}: {}", code, why);
   }
-  result_ = code;
   save();
-  comment(fmt::format("ended with code {}: {}", code, why));
+  comment(fmt::format("{} with code {}: {}", queues_again_ ? "queued again" : "ended", code, why));
 }
 
 // Starts that only changed the run's size mend nothing, and do not count.
@@ -350,19 +354,28 @@ int Driver::requeues_left() const {
          static_cast<int>(std::ranges::count(ledger_.attempts, kResizesCause, &AttemptEntry::cause));
 }
 
-// Queues the job again for what another start can mend: its time was up, or too few nodes were left.
-void Driver::requeue() {
+bool Driver::needs_nodes() const { return !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost); }
+
+// Whether another start can mend what ended the run: its time was up, or too few nodes were left.
+bool Driver::may_requeue() const {
   const bool time_is_up = by_time_limit_ && result_ == static_cast<int>(ExitCode::stopped);
-  const bool needs_nodes = !asked_to_stop_ && result_ == static_cast<int>(ExitCode::peer_lost);
+  return (time_is_up || needs_nodes()) && options_.max_requeues > 0;
+}
+
+void Driver::requeue() {
   // An expedited job for lack of nodes is Slurm's to start again.
-  if (*result_ != 0 && !needs_nodes && !(time_is_up && options_.max_requeues > 0)) slurm_job_.end_for_good();
-  if ((!time_is_up && !needs_nodes) || options_.max_requeues == 0) return;
-  if (requeues_left() <= 0) {
+  if (*result_ != 0 && !needs_nodes() && !may_requeue()) slurm_job_.end_for_good();
+  if (!may_requeue()) return;
+  if (!queues_again_) {
     return log::error("driver", "the job was queued again {}: no more",
                       plural(options_.max_requeues - requeues_left(), "time"));
   }
   std::signal(SIGTERM, SIG_IGN);  // a requeue ends this job's processes; what is left to do must be done first
-  slurm_job_.queue_again(bad_nodes(), nodes_.gone(), SlurmJob::kPatience_s);
+  queues_again_ = slurm_job_.queue_again(bad_nodes(), nodes_.gone(), SlurmJob::kPatience_s);
+  if (queues_again_) return;
+  publisher_.tell("run-failed", {}, fmt::format("code {}", *result_), "Slurm did not queue the job again");
+  publisher_.finish();
+  show(clock_.now_s());
 }
 
 std::vector<std::string> Driver::bad_nodes() const {

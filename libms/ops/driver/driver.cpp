@@ -360,7 +360,7 @@ Status Driver::status() const {
                 .ledger = ledger_,
                 .watcher = attempt_->watcher ? &*attempt_->watcher : nullptr,
                 .slow = pace_.slow() ? &*pace_.slow() : nullptr};
-  if (result_) status.phase = "ended";
+  if (result_) status.phase = queues_again_ ? kQueuedAgain : "ended";
   return status;
 }
 

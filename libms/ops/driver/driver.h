@@ -75,6 +75,8 @@ class Driver {
   void decide(const Judgement& judgement, double now_s);
   void stop_with(int code, const std::string& why);
   int requeues_left() const;
+  bool needs_nodes() const;
+  bool may_requeue() const;
   void requeue();
   bool queue_after_save();
   std::vector<std::string> bad_nodes() const;
@@ -126,6 +128,7 @@ class Driver {
   double wait_until_s_ = 0, shown_s_ = -1e9, saved_s_ = -1e9, looked_s_ = -1e9;
   std::optional<int> orphan_;  // an attempt whose tasks may still run, without anybody who knows them
   std::optional<int> result_;
+  bool queues_again_ = false;  // the job, once the run has ended
 };
 
 }  // namespace ms::driver

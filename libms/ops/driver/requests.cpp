@@ -82,6 +82,7 @@ bool Driver::queue_after_save() {
   if (!slow_node_.empty()) bad.push_back(slow_node_);
   if (slurm_job_.queue_again(bad, nodes_.gone(), 0)) {
     result_ = static_cast<int>(ExitCode::stopped);
+    queues_again_ = true;
     return true;
   }
   std::signal(SIGTERM, SIG_DFL);

@@ -119,7 +119,9 @@ std::string status_text(std::string_view document, double age_s, std::optional<b
                           format_duration(json.get<double>("progress_age_s")));
     }
     text += fmt::format("; {:.1f} % of the time went into steps that were kept\n", 100 * json.get<double>("effective"));
-    if (phase != "ended" && runs == false) {
+    if (phase == kQueuedAgain) {
+      text += "what follows is of the start before: the next one has not written here yet\n";
+    } else if (phase != "ended" && runs == false) {
       text += "the job runs no longer, and the driver was ended with it\n";
     } else if (phase != "ended" && age_s > kStale_s) {
       text += fmt::format("this was written {} ago: the driver may be gone\n", format_duration(age_s));
@@ -174,7 +176,8 @@ std::optional<JobStart> unended_job(std::string_view status_json) {
   if (phase == nullptr || job == nullptr || !job->is_string() || id == nullptr || !id->is_number_unsigned())
     return std::nullopt;
   const std::size_t dot = job->text().rfind('.');
-  if (dot == std::string::npos || (phase->is_string() && phase->text() == "ended")) return std::nullopt;
+  const bool is_over = phase->is_string() && (phase->text() == "ended" || phase->text() == kQueuedAgain);
+  if (dot == std::string::npos || is_over) return std::nullopt;
   return JobStart{.job = id->get<std::uint32_t>(), .restarts = std::atoi(job->text().c_str() + dot + 1)};
 }
 

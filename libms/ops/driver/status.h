@@ -13,8 +13,10 @@
 
 namespace ms::driver {
 
+inline constexpr const char* kQueuedAgain = "queued again";
+
 struct Status {
-  std::string phase;  // "trains", "recovers", "waits", "ended"
+  std::string phase;  // "checks", "trains", "recovers", "waits", kQueuedAgain, "ended"
   std::string job;
   int job_id;  // of Slurm
   const Pool& pool;

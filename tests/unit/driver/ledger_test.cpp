@@ -355,6 +355,10 @@ TEST(Status, IsReadByPeopleAndPrometheus) {
   EXPECT_THAT(report_text(ledger, 1300), AllOf(HasSubstr("driver_killed"), HasSubstr("1 attempt in 1m40s")));
   EXPECT_FALSE(unended_job(status_json(
       {.phase = "ended", .job = "7.2", .job_id = 7, .pool = pool, .ledger = ledger, .watcher = nullptr}, 1100, 3)));
+  const std::string queued = status_json(
+      {.phase = kQueuedAgain, .job = "7.2", .job_id = 7, .pool = pool, .ledger = ledger, .watcher = nullptr}, 1100, 3);
+  EXPECT_FALSE(unended_job(queued)) << "Slurm has the next start of this job, of which nothing is known here";
+  EXPECT_THAT(status_text(queued, 3000, std::nullopt), AllOf(HasSubstr(kQueuedAgain), Not(HasSubstr("may be gone"))));
 }
 
 // Shifted by a wall clock that is set, ahead or back.
