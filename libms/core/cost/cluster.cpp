@@ -35,6 +35,7 @@ Cluster load_with(const std::vector<std::string>& assignments, F&& read) {
   check_rate("node.rate", cluster.node.gb_s);
   check_rate("network.rate", cluster.network.gb_s);
   check("device.gemm", [&] { parse_curve(device.gemm, "device.gemm"); });
+  check("device.gemm_fp8", [&] { parse_curve(device.gemm_fp8, "device.gemm_fp8"); });
   check("device.attention", [&] { parse_curve(device.attention, "device.attention"); });
   check("device.memory", [&] { parse_curve(device.memory, "device.memory"); });
   check("device.classes", [&] { parse_classes(device.classes); });

@@ -19,9 +19,11 @@ struct DeviceConfig {
   std::int64_t memory_bytes = 0;
   double tflops = 0;
   double tflops_fp32 = 0;
+  double tflops_fp8 = 0;
   double memory_gb_s = 0;
   double launch_s = 0;
   std::vector<std::string> gemm{"1:1"};
+  std::vector<std::string> gemm_fp8{"1:1"};
   std::vector<std::string> attention{"1:1"};
   std::vector<std::string> memory{"1:1"};
   std::vector<std::string> classes;
@@ -44,6 +46,8 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .required = true},
     {"tflops_fp32", &DeviceConfig::tflops_fp32, "Peak of fp32 GEMMs in TFLOP/s; 0: a sixteenth of tflops.", Unit::none,
      0, 1e6},
+    {"tflops_fp8", &DeviceConfig::tflops_fp8,
+     "Peak of dense FP8 GEMMs in TFLOP/s; 0: the device has none, and train.fp8 is not simulated.", Unit::none, 0, 1e6},
     {.key = "memory_rate",
      .member = &DeviceConfig::memory_gb_s,
      .doc = "Peak bandwidth of the memory in GB/s.",
@@ -55,6 +59,8 @@ inline constexpr Field<DeviceConfig> kDeviceFields[] = {
      .member = &DeviceConfig::gemm,
      .doc = "Efficiency of GEMMs as a share of the peak, by FLOPs.",
      .old_key = "products"},
+    {"gemm_fp8", &DeviceConfig::gemm_fp8,
+     "The same for FP8 GEMMs, as a share of tflops_fp8; rounding of operands is not part of it."},
     {"attention", &DeviceConfig::attention,
      "Efficiency of attention as a share of the peak, by the FLOPs of unmasked pairs."},
     {"memory", &DeviceConfig::memory,

@@ -84,25 +84,34 @@ double Curve::at(double size) const {
 }
 
 Roofline::Roofline(const DeviceConfig& device)
-    : peak_half_(device.tflops * 1e12),
+    : peak_fp8_(device.tflops_fp8 * 1e12),
+      peak_half_(device.tflops * 1e12),
       peak_full_(device.tflops_fp32 > 0 ? device.tflops_fp32 * 1e12 : peak_half_ / 16),
       memory_(device.memory_gb_s * 1e9),
       launch_s_(device.launch_s),
       gemm_(parse_curve(device.gemm, "device.gemm")),
+      gemm_fp8_(parse_curve(device.gemm_fp8, "device.gemm_fp8")),
       attention_(parse_curve(device.attention, "device.attention")),
       memory_curve_(parse_curve(device.memory, "device.memory")),
       times_(parse_classes(device.classes)) {}
 
-double Roofline::seconds(const OpCost& op) const {
-  double arithmetic = 0;
-  if (op.op_class == OpClass::matmul || op.op_class == OpClass::attention) {
-    const Curve& curve = op.op_class == OpClass::matmul ? gemm_ : attention_;
-    arithmetic = op.flops / (peak_flops(op.half) * curve.at(op.flops));
+double Roofline::arithmetic_s(const OpCost& op) const {
+  if (op.op_class == OpClass::attention) return op.flops / (peak_flops(op.half) * attention_.at(op.flops));
+  if (op.op_class != OpClass::matmul) return 0;
+  if (op.fp8) {
+    MS_ASSERT(peak_fp8_ > 0, "the cluster file has no rate of FP8 GEMMs");
+    return op.flops / (peak_fp8_ * gemm_fp8_.at(op.flops));
   }
-  const double memory =
-      op.bytes > 0 ? op.bytes / (memory_ * memory_curve_.at(op.bytes)) * times_[static_cast<std::size_t>(op.op_class)]
-                   : 0;
-  return launch_s_ + std::max(arithmetic, memory);
+  return op.flops / (peak_flops(op.half) * gemm_.at(op.flops));
+}
+
+double Roofline::memory_s(double bytes, OpClass op_class) const {
+  return bytes > 0 ? bytes / (memory_ * memory_curve_.at(bytes)) * times_[static_cast<std::size_t>(op_class)] : 0;
+}
+
+double Roofline::seconds(const OpCost& op) const {
+  const double cast_s = op.cast_bytes > 0 ? launch_s_ + memory_s(op.cast_bytes, OpClass::elementwise) : 0;
+  return cast_s + launch_s_ + std::max(arithmetic_s(op), memory_s(op.bytes - op.cast_bytes, op.op_class));
 }
 
 double slowest_deviations(double n, double place, double of) {

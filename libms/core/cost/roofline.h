@@ -28,9 +28,11 @@ std::array<double, kOpClasses> parse_classes(const std::vector<std::string>& tex
 struct OpCost {
   OpClass op_class = OpClass::elementwise;
   bool half = false;  // operands of a GEMM have 16 bits
+  bool fp8 = false;   // they are rounded to 8 bits first
   // GEMMs and attention only. A multiply-add counts twice; attention counts the pairs that the mask leaves.
   double flops = 0;
-  double bytes = 0;  // each element read once and written once; what is added into, both
+  double bytes = 0;       // each element read once and written once; what is added into, both
+  double cast_bytes = 0;  // those among them that are moved before the GEMM itself, to round its operands to FP8
   bool operator==(const OpCost&) const = default;
 };
 
@@ -41,8 +43,11 @@ class Roofline {
   double peak_flops(bool half) const { return half ? peak_half_ : peak_full_; }
 
  private:
-  double peak_half_, peak_full_, memory_, launch_s_;  // FLOP/s, bytes/s
-  Curve gemm_, attention_, memory_curve_;
+  double arithmetic_s(const OpCost& op) const;
+  double memory_s(double bytes, OpClass op_class) const;
+
+  double peak_fp8_, peak_half_, peak_full_, memory_, launch_s_;  // FLOP/s, bytes/s
+  Curve gemm_, gemm_fp8_, attention_, memory_curve_;
   std::array<double, kOpClasses> times_;
 };
 

@@ -26,8 +26,10 @@ double rounding_bytes(const Tensor& operand, const Tensor& amax, const Tensor& r
 OpCost count(const Matmul& op) {
   OpCost op_cost = plain(op);
   if (op.operands != Operands::as_given) {
+    op_cost.fp8 = true;
+    op_cost.cast_bytes = rounding_bytes(op.a, op.a_amax, op.a_rounded) + rounding_bytes(op.b, op.b_amax, op.b_rounded);
     // The GEMM reads the fp8 numbers only.
-    op_cost.bytes += cast_bytes(op) - (bytes_of(op.a) + bytes_of(op.b)) / 2;
+    op_cost.bytes += op_cost.cast_bytes - (bytes_of(op.a) + bytes_of(op.b)) / 2;
     op_cost.bytes -= bytes_of(op.a_rounded) + bytes_of(op.b_rounded);
   }
   op_cost.half = op.a.dtype == DType::bf16;
@@ -129,11 +131,6 @@ OpCost count(const Row& op) {
 }
 
 }  // namespace
-
-double cast_bytes(const Matmul& op) {
-  if (op.operands == Operands::as_given) return 0;
-  return rounding_bytes(op.a, op.a_amax, op.a_rounded) + rounding_bytes(op.b, op.b_amax, op.b_rounded);
-}
 
 OpCost cost_of(const Op& op) {
   return std::visit([](const auto& row) { return count(row); }, op);

@@ -10,7 +10,5 @@ namespace ms::tensor {
 using cost::OpCost;
 
 OpCost cost_of(const Op& op);
-// Returns the bytes, among those of cost_of(), that are moved before the matmul itself: to round its operands to fp8.
-double cast_bytes(const Matmul& op);
 
 }  // namespace ms::tensor

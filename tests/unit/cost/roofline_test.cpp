@@ -70,9 +70,11 @@ DeviceConfig device() {
   DeviceConfig device;
   device.tflops = 100;
   device.tflops_fp32 = 50;
+  device.tflops_fp8 = 200;
   device.memory_gb_s = 1000;
   device.launch_s = 1e-3;
   device.gemm = {"1e12:0.5", "1e14:1"};
+  device.gemm_fp8 = {"1e12:0.25", "1e14:0.5"};
   device.attention = {"1:0.25"};
   device.memory = {"1e9:0.5", "1e11:1"};
   return device;
@@ -90,6 +92,10 @@ TEST(Roofline, AsLongAsArithmeticOrMemory) {
       {"a product of 16 bits", {.op_class = product, .half = true, .flops = 1e12}, 1e12 / (1e14 * 0.5)},
       {"a product of 32 bits", {.op_class = product, .half = false, .flops = 1e12}, 1e12 / (0.5e14 * 0.5)},
       {"a larger one", {.op_class = product, .half = true, .flops = 1e13}, 1e13 / (1e14 * 0.75)},
+      {"a product of 8 bits", {.op_class = product, .half = true, .fp8 = true, .flops = 1e12}, 1e12 / (2e14 * 0.25)},
+      {"and its rounding, a kernel of its own",
+       {.op_class = product, .half = true, .fp8 = true, .flops = 1e12, .bytes = 3e9, .cast_bytes = 1e9},
+       1e12 / (2e14 * 0.25) + 1e-3 + 1e9 / (1e12 * 0.5)},
       {"attention", {.op_class = attention, .half = true, .flops = 1e12}, 1e12 / (1e14 * 0.25)},
       {"attention of 32 bits", {.op_class = attention, .half = false, .flops = 1e12}, 1e12 / (0.5e14 * 0.25)},
       {"memory", {.op_class = memory, .bytes = 1e9}, 1e9 / (1e12 * 0.5)},

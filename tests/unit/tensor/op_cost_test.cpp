@@ -31,8 +31,10 @@ void expect_costs(const std::vector<CostRow>& rows) {
   }
 }
 
-OpCost matmul_cost(bool half, double flops, double bytes) { return {OpClass::matmul, half, flops, bytes}; }
-OpCost moved(OpClass op_class, double bytes) { return {op_class, false, 0, bytes}; }
+OpCost matmul_cost(bool half, double flops, double bytes) {
+  return {.op_class = OpClass::matmul, .half = half, .flops = flops, .bytes = bytes};
+}
+OpCost moved(OpClass op_class, double bytes) { return {.op_class = op_class, .bytes = bytes}; }
 
 // Three experts of [5,7], seven slots.
 TEST(OpCosts, GroupedMatmuls) {
@@ -122,13 +124,13 @@ TEST(OpCosts, Matmuls) {
 // An operand is read for its amax, and read and written to be rounded, unless that is done.
 TEST(OpCosts, CastsAreCountedAlone) {
   Matmul op{.c = bf16(3, 5), .a = bf16(3, 7), .b = bf16(7, 5)};
-  EXPECT_EQ(cast_bytes(op), 0);
+  EXPECT_EQ(cost_of(op).cast_bytes, 0);
   op.operands = Operands::fp8;
-  EXPECT_EQ(cast_bytes(op), (2 + 2 + 1) * (21 + 35));
+  EXPECT_EQ(cost_of(op).cast_bytes, (2 + 2 + 1) * (21 + 35));
   op.a_amax = f32(1, 2);
-  EXPECT_EQ(cast_bytes(op), (2 + 1) * 21 + (2 + 2 + 1) * 35);
+  EXPECT_EQ(cost_of(op).cast_bytes, (2 + 1) * 21 + (2 + 2 + 1) * 35);
   op.a_rounded = bf16(3, 7);
-  EXPECT_EQ(cast_bytes(op), (2 + 2 + 1) * 35);
+  EXPECT_EQ(cost_of(op).cast_bytes, (2 + 2 + 1) * 35);
 }
 
 TEST(OpCosts, ViewsCountOnlyTheirElements) {
@@ -177,7 +179,7 @@ TEST(OpCosts, Attention) {
                           .head_dim = kDim,
                           .window = c.window};
     const auto attention = [](bool half, double flops, double bytes) {
-      return OpCost{OpClass::attention, half, flops, bytes};
+      return OpCost{.op_class = OpClass::attention, .half = half, .flops = flops, .bytes = bytes};
     };
     expect_costs({
         // q k and p v; q, o are wide, k, v narrow.

@@ -92,7 +92,8 @@ class Observer final : public tensor::OpObserver {
     std::vector<Sample> samples;
     for (const auto& [key, of] : sums_) {
       const auto& [op_class, half, flops, bytes] = key;
-      samples.push_back({{op_class, half, flops, bytes}, of.first, of.second / of.first});
+      samples.push_back(
+          {{.op_class = op_class, .half = half, .flops = flops, .bytes = bytes}, of.first, of.second / of.first});
     }
     return samples;
   }

@@ -151,14 +151,14 @@ std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::
   return slow;
 }
 
-void refuse_unknown(const Settings& settings) {
-  if (settings.train.fp8)
-    throw user_error("train.fp8", "cluster files have no speed of FP8 GEMMs",
-                     "--set train.fp8=false simulates bf16 GEMMs");
+void refuse_unknown(const Settings& settings, const cost::Cluster& cluster) {
+  if (settings.train.fp8 && cluster.device.tflops_fp8 == 0)
+    throw user_error("train.fp8", "the cluster file has no rate of FP8 GEMMs (device.tflops_fp8)",
+                     "add it and device.gemm_fp8, see ms-cluster(5); --set train.fp8=false simulates bf16 GEMMs");
 }
 
 Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOptions& options) {
-  refuse_unknown(plan.settings);
+  refuse_unknown(plan.settings, cluster);
   require_memory(plan, cluster);
   const mesh::Mesh& mesh = plan.mesh;
   const auto per_node = static_cast<int>(cluster.node.ranks);

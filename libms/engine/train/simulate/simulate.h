@@ -27,8 +27,8 @@ struct Slow {
 std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::Mesh& mesh,
                              const cost::Cluster& cluster);
 
-// Throws Error("train.fp8", user) for settings whose time cannot be predicted.
-void refuse_unknown(const Settings& settings);
+// Throws Error("train.fp8", user) for settings whose time on this cluster cannot be predicted.
+void refuse_unknown(const Settings& settings, const cost::Cluster& cluster);
 
 struct SimulateOptions {
   std::vector<Slow> slow = {};

@@ -42,12 +42,9 @@ class Counter final : public tensor::OpObserver {
     sum.flops += op_cost.flops;
     sum.bytes += op_cost.bytes;
     if (!device_) return;
-    const auto* matmul = std::get_if<tensor::Matmul>(&op);
-    const bool is_fp8 = matmul != nullptr && matmul->operands != tensor::Operands::as_given;
-    const double cast = is_fp8 ? tensor::cast_bytes(*matmul) : 0;  // by kernels of their own, before the GEMM
-    sum.least_s += std::max(op_cost.flops / (is_fp8 ? device_->fp8_flops : device_->bf16_flops),
-                            (op_cost.bytes - cast) / device_->bytes_per_s) +
-                   cast / device_->bytes_per_s;
+    sum.least_s += std::max(op_cost.flops / (op_cost.fp8 ? device_->fp8_flops : device_->bf16_flops),
+                            (op_cost.bytes - op_cost.cast_bytes) / device_->bytes_per_s) +
+                   op_cost.cast_bytes / device_->bytes_per_s;
   }
   StepWork work{};
 

@@ -213,7 +213,7 @@ class Search {
 }  // namespace
 
 Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options) {
-  refuse_unknown(settings);
+  refuse_unknown(settings, cluster);
   return Search(settings, cluster, world, options).run();
 }
 
