@@ -4,7 +4,8 @@ Table 2 (arXiv 2402.15627), Korthikanti et al. 2022, Table 5 (arXiv 2205.05198),
 2104.04473). What the Megatron-LM of the last two did otherwise than this engine is counted, not fitted.
 usage: tests/bench/published_rows.py                     as the cluster file is
        tests/bench/published_rows.py --cross-validate    the device's GEMMs and memory and the attention of 2021 chosen without
-                                                         a model, or without a paper, which they then foretell"""
+                                                         a model, or without a paper, which they then foretell
+       tests/bench/published_rows.py --hopper [--forecast]   hopper_rows.py: H100s and FP8"""
 
 import collections
 import functools
@@ -19,6 +20,7 @@ import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
+import hopper_rows
 import megascale_tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -253,6 +255,9 @@ def cross_validate():
 def main():
     if sys.argv[1:] == ["--cross-validate"]:
         cross_validate()
+        return
+    if sys.argv[1:2] == ["--hopper"] and sys.argv[2:] in ([], ["--forecast"]):
+        hopper_rows.main(forecast=bool(sys.argv[2:]))
         return
     if sys.argv[1:]:
         sys.exit(__doc__)
