@@ -13,6 +13,8 @@ import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
+import intervals
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ.get("MS_TRAIN", ROOT / "build/release/bin/ms-train")
 CLUSTER = ROOT / "configs/clusters/h100-8x400g.toml"
@@ -137,5 +139,8 @@ def main(forecast):
             line += f" {published:9.2f} {spread:5.1f} % {errors[-1]:+5.1f} %  {shares}"
         print(line)
     if not forecast:
-        print(f"\nmean error {statistics.mean(map(abs, errors)):.1f} % of the step, largest {max(errors, key=abs):+.1f} %; "
-              f"{sum(abs(e) > 5 for e in errors)} of {len(errors)} beyond 5 %")
+        by_model = {}
+        for row, error in zip(ROWS, errors):
+            by_model.setdefault(row[1], []).append(error / 100)
+        print(f"\n{sum(abs(e) > 5 for e in errors)} of {len(errors)} are off by more than 5 %, at most {max(errors, key=abs):+.1f} %; "
+              f"{intervals.summary(by_model)}")

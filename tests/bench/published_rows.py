@@ -21,6 +21,7 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
 import hopper_rows
+import intervals
 import megascale_tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -239,14 +240,16 @@ def cross_validate():
 
     for what, name_of in (("model", lambda row: row.model), ("paper", lambda row: row.source.split()[0])):
         print(f"\n{'left out':12} {'GEMMs':>5} {'memory':>6} {'attention':>9}  points of MFU of its rows")
-        points = []
+        points, errors = [], {}
         for group in dict.fromkeys(map(name_of, rows)):
             told = [row for row in rows if name_of(row) == group]
             at = chosen([i for i, row in enumerate(rows) if name_of(row) != group])
-            points += (foretold := points_of(told, simulated(told, at)))
+            seconds = simulated(told, at)
+            errors[group] = [got / row.published - 1 for got, row in zip(seconds, told)]
+            points += (foretold := points_of(told, seconds))
             print(f"{group:12} {at.gemm:5.2f} {at.memory:6.2f} {at.attention:9.2f}  {' '.join(f'{p:+.1f}' for p in foretold)}",
                   flush=True)
-        print(f"without the {what} that they foretell: {summary(points)}")
+        print(f"without the {what} that they foretell: {summary(points)}\n{intervals.summary(errors)}")
     at = chosen(range(len(rows)))
     points = points_of(rows, simulated(rows, at))
     print(f"\nchosen with all, {at.gemm:.2f} {at.memory:.2f} {at.attention:.2f}: {summary(points)}")
@@ -261,13 +264,14 @@ def main():
         return
     if sys.argv[1:]:
         sys.exit(__doc__)
-    print(f"{'source':22} {'model':>6} {'GPUs':>6} {'seconds':>8} {'paper':>7} {'MFU':>6} {'paper':>6} {'points':>7}")
+    print(f"{'source':22} {'model':>6} {'GPUs':>6} {'seconds':>8} {'paper':>7} {'error':>8} {'MFU':>6} {'paper':>6} {'points':>7}")
     rows = all_rows()
     seconds = simulated(rows, CHOSEN)
     points = points_of(rows, seconds)
     for row, got, off in zip(rows, seconds, points):
         paper, ours = (100 * row.flops / (time * PEAK * row.gpus) for time in (row.published, got))
-        print(f"{row.source:22} {row.model:>6} {row.gpus:6} {got:8.2f} {row.published:7.2f} {ours:6.1f} {paper:6.1f} "
+        print(f"{row.source:22} {row.model:>6} {row.gpus:6} {got:8.2f} {row.published:7.2f} "
+              f"{100 * (got / row.published - 1):+6.1f} % {ours:6.1f} {paper:6.1f} "
               f"{off:+7.1f}")
     print(f"\n{summary(points)}")
 

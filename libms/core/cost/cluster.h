@@ -117,9 +117,10 @@ inline constexpr Field<NetworkConfig> kNetworkFields[] = {
      "Latency of one hop between nodes under different leaf switches.", Unit::seconds, 0, 1},
 };
 
-// [noise]: how nodes differ.
+// [noise]: how nodes differ, and forecasts from steps.
 struct NoiseConfig {
   double spread = 0;
+  double error = 0;
 };
 
 inline constexpr Field<NoiseConfig> kNoiseFields[] = {
@@ -127,6 +128,11 @@ inline constexpr Field<NoiseConfig> kNoiseFields[] = {
      "Standard deviation of ranks' speed, relative to it. If one simulated rank represents a group of ranks, it is as "
      "slow as the expected slowest rank of the group.",
      Unit::none, 0, 1},
+    {"error", &NoiseConfig::error,
+     "Share of the step by which four of five forecasts with this file are off at most, from steps that were not used "
+     "to "
+     "make it; simulate then gives an interval. 0: not known.",
+     Unit::none, 0, 0.9},
 };
 
 struct Cluster {

@@ -10,6 +10,14 @@ constexpr double kDay_s = 86'400;
 
 double days(const Simulation& simulation, double tokens) { return tokens / simulation.tokens_per_s / kDay_s; }
 
+// Where the step will be in four of five cases, by cluster.noise.error.
+struct Interval {
+  double low_s, high_s;
+};
+Interval interval_of(const Simulation& simulation, const cost::Cluster& cluster) {
+  return {simulation.iteration_s / (1 + cluster.noise.error), simulation.iteration_s / (1 - cluster.noise.error)};
+}
+
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 struct Part {
@@ -43,7 +51,11 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
                               plural((ranks + a_node - 1) / a_node, "node"), a_node));
   line("mesh", fmt::format("tp {} x dp {} x pp {}, {} chunks a rank, {} microbatches of {}", plan.mesh.tp, plan.mesh.dp,
                            plan.mesh.pp, plan.chunks, plan.microbatches, plan.settings.train.microbatch));
-  line("iteration", fmt::format("{:.4g} s", simulation.iteration_s));
+  const Interval interval = interval_of(simulation, cluster);
+  line("iteration", fmt::format("{:.4g} s{}", simulation.iteration_s,
+                                cluster.noise.error == 0 ? ""
+                                                         : fmt::format(", {:.4g} to {:.4g} s in four of five cases",
+                                                                       interval.low_s, interval.high_s)));
   line("tokens/s", fmt::format("{:.0f}", simulation.tokens_per_s));
   line("MFU", fmt::format("reported {}, causal {}, full {}, gemm {}, of {:.4g} TFLOP/s",
                           percent(simulation.mfu.reported), percent(simulation.mfu.causal),
@@ -83,6 +95,10 @@ std::string simulation_json(const Plan& plan, const cost::Cluster& cluster, cons
             {"tokens_per_s", simulation.tokens_per_s},
             {"mfu", {{"gemm", mfu.gemm}, {"causal", mfu.causal}, {"full", mfu.full}, {"reported", mfu.reported}}},
             {"peak_tflops", simulation.peak_flops * 1e-12}};
+  if (cluster.noise.error > 0) {
+    const Interval interval = interval_of(simulation, cluster);
+    json["iteration_interval_s"] = {interval.low_s, interval.high_s};
+  }
   for (const Part& part : parts_of(simulation.parts)) json["parts_s"][std::string(part.json)] = part.seconds;
   json["bubble"] = simulation.parts.bubble_s / simulation.iteration_s;
   json["ranks_simulated"] = simulation.ranks;
