@@ -29,10 +29,17 @@ srun_as_said() { # PLAN COMMAND...
 }
 # Two leaf switches: node01 and node03, node02 and node04.
 two_leaves() {
+  has_topology tree "SwitchName=leaf1 Nodes=node[01,03]" "SwitchName=leaf2 Nodes=node[02,04]" "SwitchName=spine Switches=leaf[1-2]"
+}
+# The same as two blocks, where this Slurm has them (23.11).
+two_blocks() {
+  compgen -G "/usr/lib/*/slurm*/topology_block.so" >/dev/null || { two_leaves && return; }
+  has_topology block "BlockName=b1 Nodes=node[01,03]" "BlockName=b2 Nodes=node[02,04]" "BlockSizes=2"
+}
+has_topology() { # PLUGIN LINE...
   local old
-  printf "%s\n" "SwitchName=leaf1 Nodes=node[01,03]" "SwitchName=leaf2 Nodes=node[02,04]" "SwitchName=spine Switches=leaf[1-2]" \
-    >"$CLUSTER_DIR/etc/topology.conf"
-  echo TopologyPlugin=topology/tree >>"$CLUSTER_DIR/etc/slurm.conf"
+  printf "%s\n" "${@:2}" >"$CLUSTER_DIR/etc/topology.conf"
+  echo "TopologyPlugin=topology/$1" >>"$CLUSTER_DIR/etc/slurm.conf"
   old=$(cat /run/slurmctld.pid)
   kill "$old"
   gone() { [[ ! -e /proc/$old ]]; }
@@ -88,9 +95,9 @@ BASH
 BASH
 }
 
-@test "ms-driver --segment: the nodes of an attempt share a leaf switch, and a lost node takes its segment along" {
+@test "ms-driver --segment: the nodes of an attempt share a block, and a lost node takes its segment along" {
   inside 4 <<'BASH'
-  two_leaves
+  two_blocks
   work=2 spares=2
   . ./driven.sh
   trap what_failed ERR
