@@ -11,6 +11,8 @@
 namespace ms::slurm {
 namespace {
 
+constexpr std::string_view kSlurm = "Slurm";  // its programs put their names before what they say
+
 // The first match wins: what tells more stands before what tells less.
 constexpr std::array kKnownLines = std::to_array<KnownLine>({
     // The device says that it is broken.
@@ -18,13 +20,21 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, Says::proof, "CUDA"},
     {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, Says::proof, "the NVIDIA driver"},
     {"GPU is lost", "gpu_lost", Blame::gpu, Says::proof, "NVML"},
+    // Another host may have said so, whose words this one repeats.
+    {"uncorrectable ECC error encountered", "gpu_ecc", Blame::gpu, Says::hint, "CUDA"},
+    {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, Says::hint, "CUDA"},
+    {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, Says::hint, "the NVIDIA driver"},
+    {"GPU is lost", "gpu_lost", Blame::gpu, Says::hint, "NVML"},
     // A program on the other end of the link, or one that overruns its stack, can cause these.
     {"uncorrectable NVLink error", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
     {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
+    {"Invalid access of peer GPU memory over nvlink", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
     {"hardware stack error", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
     {"CUDA_ERROR_HARDWARE_STACK_ERROR", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
     // The job script, the container or the environment; or one node that is set up in another way than the others.
     {"no CUDA-capable device is detected", "gpu_missing", Blame::user, Says::hint, "CUDA"},
+    {"CUDA-capable device(s) is/are busy", "gpu_busy", Blame::user, Says::hint, "CUDA"},
+    {"CUDA driver initialization failed", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
     {"No CUDA GPUs are available", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
     {"CUDA driver version is insufficient", "gpu_driver", Blame::user, Says::hint, "CUDA"},
     {"The NVIDIA driver on your system is too old", "gpu_driver", Blame::user, Says::hint, "PyTorch"},
@@ -36,10 +46,14 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"cannot open shared object file", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
     {"FileNotFoundError:", "missing_file", Blame::user, Says::hint, "Python"},
     {"can't open file", "missing_file", Blame::user, Says::hint, "Python"},
-    {"execve():", "missing_file", Blame::user, Says::hint, "Slurm"},
+    {"execve():", "missing_file", Blame::user, Says::hint, kSlurm},
+    {": command not found", "missing_command", Blame::user, Says::hint, "shells"},
+    {"version `GLIBC", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
+    {"Lmod has detected the following error", "missing_module", Blame::user, Says::hint, "Lmod"},
+    {"FATAL:   could not open image", "container", Blame::user, Says::hint, "Apptainer"},
     {"error: pyxis:", "container", Blame::user, Says::hint, "pyxis"},
     {"SyntaxError:", "python_syntax", Blame::user, Says::mistake, "Python"},
-    {"already completing or completed", kJobEnds, Blame::slurm, Says::mistake, "Slurm"},
+    {"already completing or completed", kJobEnds, Blame::slurm, Says::mistake, kSlurm},
     // Memory that the program asks for.
     {"out of shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
     {"insufficient shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
@@ -55,9 +69,9 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"RESOURCE_EXHAUSTED: Out of memory", "gpu_memory", Blame::user, Says::error, "JAX"},
     {"'out of memory'", "gpu_memory", Blame::user, Says::error, "NCCL"},
     {"Failed to CUDA calloc", "gpu_memory", Blame::user, Says::error, "NCCL"},
-    {"oom-kill event", "job_memory", Blame::user, Says::error, "Slurm"},
-    {"oom_kill event", "job_memory", Blame::user, Says::error, "Slurm"},
-    {": Out Of Memory", "job_memory", Blame::user, Says::error, "Slurm"},
+    {"oom-kill event", "job_memory", Blame::user, Says::error, kSlurm},
+    {"oom_kill event", "job_memory", Blame::user, Says::error, kSlurm},
+    {": Out Of Memory", "job_memory", Blame::user, Says::error, kSlurm},
     {"MemoryError", "host_memory", Blame::user, Says::error, "Python"},
     {"std::bad_alloc", "host_memory", Blame::user, Says::error, "C++"},
     // The program's own errors, on whatever node.
@@ -66,6 +80,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"device-side assert triggered", "gpu_assert", Blame::user, Says::error, "CUDA"},
     // May be the hardware or not: looked at before a node is accused.
     {"unspecified launch failure", "gpu_launch", Blame::bug, Says::hint, "CUDA"},
+    {"CUDA error: unknown error", "gpu_unknown", Blame::gpu, Says::hint, "CUDA"},
     {"CUDA_ERROR_UNKNOWN", "gpu_unknown", Blame::gpu, Says::hint, "CUDA"},
     {"CUBLAS_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::bug, Says::hint, "cuBLAS"},
     {"CUDNN_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::bug, Says::hint, "cuDNN"},
@@ -76,6 +91,8 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"ncclUnhandledCudaError", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
     // The file systems; where one node alone says so, its mount may be at fault.
     {"Input/output error", "storage_io", Blame::storage, Says::hint, "Linux"},
+    {"Remote I/O error", "storage_io", Blame::storage, Says::hint, "Linux"},
+    {"Structure needs cleaning", "storage_damaged", Blame::storage, Says::hint, "Linux"},
     {"Stale file handle", "storage_stale", Blame::storage, Says::hint, "Linux"},
     {"Read-only file system", "storage_read_only", Blame::storage, Says::hint, "Linux"},
     {"Transport endpoint is not connected", "storage_lost", Blame::storage, Says::hint, "Linux"},
@@ -88,18 +105,31 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"NET/IBP:Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL with a plugin"},
     {"IBV_WC_RETRY_EXC_ERR", "ib_retry", Blame::fabric, Says::trouble, "libibverbs"},
     {"Call to ibv_modify_qp failed", "ib_qp", Blame::fabric, Says::trouble, "NCCL"},
+    {"Network is unreachable", "network", Blame::fabric, Says::trouble, "Linux"},
+    {"Host is down", "network", Blame::fabric, Says::trouble, "Linux"},
+    {"Communication error on send", "network", Blame::fabric, Says::trouble, "Linux"},
     {"No route to host", "network", Blame::fabric, Says::trouble, "Linux"},
     {"Temporary failure in name resolution", "name_service", Blame::fabric, Says::trouble, "glibc"},
     {"Name or service not known", "name_service", Blame::fabric, Says::trouble, "glibc"},
     {"SSLError:", "web_service", Blame::fabric, Says::trouble, "Python"},
     {"HTTPError:", "web_service", Blame::fabric, Says::trouble, "Python"},
+    {"error code: 429", "web_service", Blame::fabric, Says::trouble, "enroot"},
+    {"429 Too Many Requests", "web_service", Blame::fabric, Says::trouble, "a registry"},
+    {"Operation timed out", "web_service", Blame::fabric, Says::trouble, "curl"},
+    {"Could not resolve host", "name_service", Blame::fabric, Says::trouble, "curl"},
+    {"We couldn't connect to 'https", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
+    {"(SlowDown)", "web_service", Blame::fabric, Says::trouble, "S3"},
+    {"(503)", "web_service", Blame::fabric, Says::trouble, "boto"},
+    {"LocalEntryNotFoundError:", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
+    {"wandb.errors.CommError:", "web_service", Blame::fabric, Says::trouble, "Weights & Biases"},
+    {"wandb.errors.errors.CommError:", "web_service", Blame::fabric, Says::trouble, "Weights & Biases"},
     {"PMIX ERROR", "pmix", Blame::slurm, Says::trouble, "PMIx"},
-    {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, Says::trouble, "Slurm"},
-    {"Node failure on", "slurm_node_failure", Blame::slurm, Says::trouble, "Slurm"},
-    {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, "Slurm"},
-    {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, "Slurm"},
-    {"launch failed", kLaunchFailed, Blame::slurm, Says::trouble, "Slurm"},
-    {"Task launch for StepId", kLaunchFailed, Blame::slurm, Says::trouble, "Slurm"},
+    {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, Says::trouble, kSlurm},
+    {"Node failure on", "slurm_node_failure", Blame::slurm, Says::trouble, kSlurm},
+    {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, kSlurm},
+    {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, kSlurm},
+    {"launch failed", kLaunchFailed, Blame::slurm, Says::trouble, kSlurm},
+    {"Task launch for StepId", kLaunchFailed, Blame::slurm, Says::trouble, kSlurm},
     // The words of ranks that still run when another one ended or hangs.
     {"Watchdog caught collective operation timeout", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
     {"Some NCCL operations have failed or timed out", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
@@ -117,30 +147,109 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"Connection timed out", "peer_closed", Blame::peer, Says::effect, "Linux"},
     {"Broken pipe", "peer_closed", Blame::peer, Says::effect, "Linux"},
     {"ConnectionError:", "peer_closed", Blame::peer, Says::effect, "Python"},
+    {"RendezvousClosedError", "peer_lost", Blame::peer, Says::effect, "torchrun"},
+    {"RendezvousConnectionError", "peer_lost", Blame::peer, Says::effect, "torchrun"},
+    {"RendezvousTimeoutError", "peer_timeout", Blame::peer, Says::effect, "torchrun"},
     {"TimeoutError", "peer_timeout", Blame::peer, Says::effect, "Python"},
     {"DistBackendError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
     {"DistNetworkError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
     {"DistStoreError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
     {"ChildFailedError:", "child_failed", Blame::peer, Says::effect, "torchrun"},
+    {"CalledProcessError:", "child_failed", Blame::peer, Says::effect, "Accelerate"},
+    {"Engine core initialization failed", "peer_lost", Blame::peer, Says::effect, "vLLM"},
     {"SignalException:", "child_failed", Blame::peer, Says::effect, "torchrun"},
     {"KeyboardInterrupt", "child_failed", Blame::peer, Says::effect, "Python"},
     {"comm.peer_lost", "peer_lost", Blame::peer, Says::effect, "ms"},
+    {"timeout caused pair closure", "peer_timeout", Blame::peer, Says::effect, "Gloo"},
+    {"monitoredBarrier", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
+    {"Horovod has been shut down", "peer_lost", Blame::peer, Says::effect, "Horovod"},
+    {"HorovodInternalError", "peer_lost", Blame::peer, Says::effect, "Horovod"},
+    {"ActorDiedError", "peer_lost", Blame::peer, Says::effect, "Ray"},
+    {"WorkerCrashedError", "peer_lost", Blame::peer, Says::effect, "Ray"},
+    {"NodeDiedError", "peer_lost", Blame::peer, Says::effect, "Ray"},
+    {"EngineDeadError", "peer_lost", Blame::peer, Says::effect, "vLLM"},
+    {"UnavailableError:", "peer_lost", Blame::peer, Says::effect, "TensorFlow"},
+    {"UNAVAILABLE: ", "peer_lost", Blame::peer, Says::effect, "JAX"},
+    {"ABORTED: ", "peer_lost", Blame::peer, Says::effect, "JAX"},
+    {"DEADLINE_EXCEEDED: ", "peer_timeout", Blame::peer, Says::effect, "JAX"},
+    {"coordination service", "peer_lost", Blame::peer, Says::effect, "JAX"},
+    {"MPI_ERR_PROC_FAILED", "peer_lost", Blame::peer, Says::effect, "MPI"},
     {"MPI_ABORT was invoked", "mpi_abort", Blame::peer, Says::effect, "Open MPI"},
     // The program's words for an error that has no other row.
     {"what():  ", kException, Blame::bug, Says::exception, "C++"},
     {"Assertion `", kException, Blame::bug, Says::exception, "glibc"},
     {"Fatal Python error:", kException, Blame::bug, Says::exception, "Python"},
     {"panicked at", kException, Blame::bug, Says::exception, "Rust"},
+    {"Check failed: ", kException, Blame::bug, Says::exception, "glog"},
+    {"(SIGSEGV)", kException, Blame::bug, Says::exception, "torchrun"},
+    {"exits with return code = -11", kException, Blame::bug, Says::exception, "DeepSpeed"},
+    {"Memory access fault by GPU", kException, Blame::bug, Says::exception, "ROCm"},
+    {"Fatal error in PMPI_", kException, Blame::bug, Says::exception, "MPICH"},
+    {"Duplicate GPU detected", kException, Blame::bug, Says::exception, "NCCL"},
+    {"forrtl: severe", kException, Blame::bug, Says::exception, "Intel Fortran"},
+    {": unbound variable", kException, Blame::bug, Says::exception, "shells"},
     {"double free or corruption", kException, Blame::bug, Says::exception, "glibc"},
     {"free(): invalid", kException, Blame::bug, Says::exception, "glibc"},
     {"stack smashing detected", kException, Blame::bug, Says::exception, "glibc"},
     {"Exception: ", kException, Blame::bug, Says::exception, "Python, for any class of exceptions"},
 });
 
+const KnownLine* proof_of(const KnownLine& known) {
+  const auto found = std::ranges::find_if(
+      kKnownLines, [&](const KnownLine& row) { return row.says == Says::proof && row.text == known.text; });
+  return found == kKnownLines.end() ? nullptr : found;
+}
+bool repeats_proof(const KnownLine& known) { return known.says == Says::hint && proof_of(known) != nullptr; }
+
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 bool is_source(std::string_view line) {
   return line.starts_with("    ") || line.starts_with("  File \"") || line.starts_with("+ ");
+}
+
+// "[W1120 12:00:00.123 socket.cpp:697] [c10d] ...", as C++ libraries log, and what others print of what they survive.
+bool is_warning(std::string_view line) {
+  const bool is_glog = line.starts_with("[W") && line.size() > 2 && !std::isalpha(static_cast<unsigned char>(line[2]));
+  return is_glog || line.starts_with("WARN") || line.starts_with("wandb: ") || line.find(": warning: ") != line.npos;
+}
+
+// Python draws a line beside the exceptions of a group.
+void take_group(std::string_view& line) {
+  const std::size_t at = line.find_first_not_of(' ');
+  if (at == line.npos || at == 0 || line[at] != '|') return;
+  line.remove_prefix(std::min(at + 2, line.size()));
+}
+
+bool is_of_slurm(std::string_view line) { return line.starts_with("srun: ") || line.starts_with("slurmstepd: "); }
+
+// How sure it is that whoever writes the line speaks of itself, from what stands before the row's text: an error's own
+// line has nothing but names of an exception and of what raised it there. Lists, patterns and names of files hold the
+// same words.
+enum class Speaks { of_others, of_somebody, of_itself };
+Speaks speaker(std::string_view before) {
+  constexpr std::array kSpeakers = std::to_array<std::string_view>(
+      {"CUDA error: ", "CUDA driver error: ", "CUDA Error: ", "what():  ", "NVML: ", "Failed: Cuda error '",
+       "CUDA failure: ", "CUDA runtime error: ", "cudaErrorECCUncorrectable: ", "results in ",
+       "NVMLError_GpuIsLost: "});
+  if (before.find_first_not_of(' ') == before.npos || before.starts_with("NVRM: ")) return Speaks::of_itself;
+  if (before.starts_with("Unable to determine the device handle")) return Speaks::of_itself;
+  if (before.find("NCCL WARN ") != before.npos && before.find("uda failure") != before.npos) return Speaks::of_itself;
+  std::string_view name = before;
+  const auto speaks = [&](std::string_view words) { return name.ends_with(words); };
+  for (auto words = std::ranges::find_if(kSpeakers, speaks); words != kSpeakers.end();
+       words = std::ranges::find_if(kSpeakers, speaks))
+    name.remove_suffix(words->size());
+  const bool is_exception = name.ends_with(": ") && is_python_exception(name.substr(0, name.size() - 2));
+  if (is_exception || name.find_first_not_of(' ') == name.npos) return Speaks::of_itself;
+  return name.size() == before.size() ? Speaks::of_others : Speaks::of_somebody;
+}
+
+bool matches(const KnownLine& known, std::string_view line, bool is_exception) {
+  const std::size_t at = line.find(known.text);
+  if (at == line.npos || (!is_exception && known.text.ends_with("Error:"))) return false;
+  if (known.source == kSlurm) return is_of_slurm(line);
+  if (known.says != Says::proof && !repeats_proof(known)) return true;
+  return speaker(line.substr(0, at)) >= (known.says == Says::proof ? Speaks::of_itself : Speaks::of_somebody);
 }
 
 }  // namespace
@@ -149,15 +258,23 @@ std::span<const KnownLine> known_lines() { return kKnownLines; }
 
 const KnownLine* known_line(std::string_view line) {
   take_worker(line);
-  if (is_source(line)) return nullptr;
+  take_group(line);
+  if (is_source(line) || is_warning(line)) return nullptr;
   // A program that logs an exception which it caught puts other words before the name of the class.
   const bool is_exception = is_python_exception(line);
   const auto rows = std::span(kKnownLines).first(kKnownLines.size() - 1);
-  const auto found = std::ranges::find_if(rows, [&](const KnownLine& known) {
-    return line.find(known.text) != line.npos && (is_exception || !known.text.ends_with("Error:"));
-  });
+  const auto found =
+      std::ranges::find_if(rows, [&](const KnownLine& known) { return matches(known, line, is_exception); });
   if (found != rows.end()) return &*found;
   return is_exception ? &kKnownLines.back() : nullptr;
+}
+
+const KnownLine* any_exception() { return &kKnownLines.back(); }
+
+const KnownLine* repeated(const KnownLine* known) {
+  const auto found = std::ranges::find_if(
+      kKnownLines, [&](const KnownLine& row) { return row.says == Says::hint && row.text == known->text; });
+  return known->says != Says::proof || found == kKnownLines.end() ? known : found;
 }
 
 bool is_python_exception(std::string_view line) {

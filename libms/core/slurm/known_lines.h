@@ -40,6 +40,10 @@ std::span<const KnownLine> known_lines();
 // The first row whose text is in the line, or the last row if the line is an exception of Python's; nullptr: neither.
 // Lines of source code, as tracebacks show them, are no reason.
 const KnownLine* known_line(std::string_view line);
+// The row of an exception that no other row knows.
+const KnownLine* any_exception();
+// The row that counts instead where a task may repeat what was said on another host: a proof becomes a hint.
+const KnownLine* repeated(const KnownLine* known);
 // The line is "NAME: message" or "NAME", where NAME is that of an exception class of Python.
 bool is_python_exception(std::string_view line);
 // Without what differs between two occurrences of one error: numbers, addresses, names of nodes.

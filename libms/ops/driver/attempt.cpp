@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kMostLaunches = 1 << 14;  // lines on tasks that were not started, beside others
 constexpr std::size_t kMostOutputs = 1 << 17;   // a program can print any number in the place of a rank's
 constexpr double kOutlives_s = 2;               // reports of what ended may come that late
+constexpr std::size_t kSteps = 3;               // printed by any rank: all of them go on
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
 
@@ -33,6 +34,19 @@ bool is_progress(std::string_view line) {
   }
   return false;
 }
+
+// Ray's driver names the process and the host whose words it repeats.
+bool names_other_host(std::string_view line) { return has(line, "pid=") && has(line, "ip="); }
+
+// "struct.error: unpack requires a buffer", "StopIteration"
+bool is_named(std::string_view line) {
+  const auto is_part = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+  const auto end = static_cast<std::size_t>(std::ranges::find_if_not(line, is_part) - line.begin());
+  if (end == line.size()) return end > 0 && std::isupper(static_cast<unsigned char>(line.front())) != 0;
+  return end > 0 && line.substr(end).starts_with(": ");
+}
+
+bool is_usage(std::string_view line) { return line.starts_with("usage: ") || line.starts_with("Usage: "); }
 
 // How much a line says that its rank continues.
 int signs_in(std::string_view line, int alive) {
@@ -78,18 +92,31 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
   int worker = slurm::take_worker(line);
   if (outputs_.size() >= kMostOutputs && !outputs_.contains({rank, worker})) rank = worker = -1;
   Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];
+  task.repeats = task.repeats || names_other_host(line);
+  said_usage = said_usage || is_usage(line);
   const KnownLine* known = known_line(line);
+  // What ends a traceback is the exception, whatever the name of its class.
+  const bool ends_traceback = own.in_traceback && is_named(line);
+  own.in_traceback = has(line, "Traceback (most recent call last):") || (own.in_traceback && !ends_traceback);
+  if (known == nullptr && ends_traceback && !own.in_traceback) known = slurm::any_exception();
   if (known == nullptr) {
+    if (is_progress(line) && signs_in(line, kAlive) > 0) {
+      ++progress_;
+      progress_s_ = now_s;
+    }
     task.signs += signs_in(line, kAlive);
     own.chained = own.chained || has(line, "During handling of the above exception") ||
                   has(line, "was the direct cause of the following exception") || has(line, "Exception ignored in");
     return;
   }
+  if (task.repeats) known = slurm::repeated(known);
+  if (known->says != Says::effect) task.last_cause = {number_, known};
   // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.
-  const bool ends = slurm::is_python_exception(line) && known->says != Says::trouble && known->says != Says::effect;
+  const bool ends = (ends_traceback || slurm::is_python_exception(line)) && known->says != Says::trouble &&
+                    known->says != Says::effect;
   if (ends && !std::exchange(own.chained, false)) ++own.exceptions;
-  const auto index = static_cast<std::size_t>(rank / tasks_per_node);
-  const std::string node = rank >= 0 && index < nodes.size() ? nodes[index] : "";
+  const auto index = rank < 0 || tasks_per_node == 0 ? nodes.size() : static_cast<std::size_t>(rank / tasks_per_node);
+  const std::string node = index < nodes.size() ? nodes[index] : "";
   // srun names each task that it could not start in a line of its own.
   const bool counts_all = known->cause == slurm::kLaunchFailed && rank < 0 && said_.size() < kMostLaunches;
   const auto [said, is_new] =
@@ -102,13 +129,23 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
                            .at_s = now_s},
                   .number = number_,
                   .signs = task.signs,
+                  .progress = progress_,
                   .exceptions = ends ? own.exceptions : std::numeric_limits<int>::max(),
                   .of_task = &task,
                   .of_worker = &own};
 }
 
 bool Attempt::is_outlived(const Said& said) const {
-  return said.of_task->signs - said.signs >= kAlive || said.of_worker->exceptions > said.exceptions ||
+  // No program ends of its text or of what it misses, and then of something else.
+  const auto& [number, known] = said.of_task->last_cause;
+  const bool is_set_up = said.line.known->says == Says::hint && said.line.known->blame == Blame::user;
+  const bool is_other =
+      number > said.number && known->cause != said.line.known->cause && known->says != Says::exception;
+  if ((said.line.known->says == Says::mistake || is_set_up) && is_other) return true;
+  // What comes after a broken device is of how the program ends.
+  const bool is_caught = said.of_worker->exceptions > said.exceptions && said.line.known->says != Says::proof;
+  return said.of_task->signs - said.signs >= kAlive || is_caught ||
+         (progress_ - said.progress >= kSteps && progress_s_ > said.line.at_s + kOutlives_s) ||
          (watcher && watcher->steps() >= 0 && watcher->last_progress_s() > said.line.at_s + kOutlives_s);
 }
 
@@ -140,6 +177,8 @@ std::optional<HangVerdict> Attempt::with_node(std::optional<HangVerdict> verdict
   verdict->node = node_of();
   return verdict;
 }
+
+bool Attempt::printed_steps() const { return progress_ >= kSteps; }
 
 std::string evidence_json(const AttemptEvidence& evidence, double alarm_s, double offset_s) {
   Json tasks = Json::array(), lines = Json::array();

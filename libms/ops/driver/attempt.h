@@ -33,12 +33,16 @@ struct Attempt {
   std::vector<NodeTask> tasks;
   std::optional<LossyNode> lossy;      // when it hung
   std::optional<TaskExit> first_exit;  // or a later one that asks for no other attempt
+  bool said_usage = false;             // the command printed how it is to be called
 
   bool ended_well() const { return !alarm && command->status() == 0; }
   void take_answer(const std::string& node, const Answer& answer);
+  // `tasks_per_node`: in blocks, in the order of the nodes; 0: which node a task runs on is not known.
   // Writes lines of the command to the driver's own output, without the ranks that srun puts before them, and keeps
   // what they say.
   void take_output(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s);
+  // Whether ranks printed that they do steps.
+  bool printed_steps() const;
   // Keeps what lines say that were written before.
   void take_lines(const std::vector<std::string>& output_lines, int tasks_per_node, double now_s);
   // A line of the output; `rank`: whose it is, -1: not known.
@@ -56,15 +60,22 @@ struct Attempt {
     int signs = 0;
     int exceptions = 0;
     bool chained = false;  // Python says that the next exception comes of the one before, or is ignored
+    bool repeats = false;  // words of other hosts
+    bool in_traceback = false;
+    std::pair<std::size_t, const KnownLine*> last_cause{0, nullptr};  // the number of that line, and its row
   };
   struct Said {
     SaidLine line;
     std::size_t number = 0;  // of all lines
-    int signs = 0, exceptions = 0;
+    int signs = 0;
+    std::size_t progress = 0;
+    int exceptions = 0;
     const Output *of_task = nullptr, *of_worker = nullptr;
   };
   bool is_outlived(const Said& said) const;
   std::size_t number_ = 0;
+  std::size_t progress_ = 0;                       // lines that tell of steps, of any rank
+  double progress_s_ = 0;                          // the last of them
   std::map<std::pair<int, int>, Output> outputs_;  // by the numbers of the task and of a worker in it, -1: not known
   std::map<std::tuple<int, int, const KnownLine*>, Said> said_;
 };

@@ -41,7 +41,7 @@ void Driver::adopt(DriverState state) {
   Tail read(files_.output(state.attempt), std::max<std::int64_t>(0, state.output_offset - kRead_bytes));
   std::vector<std::string> lines = read.lines();
   if (state.output_offset > kRead_bytes && !lines.empty()) lines.erase(lines.begin());  // cut in two
-  attempt_->take_lines(lines, options_.launch.tasks_per_node, clock_.now_s());
+  attempt_->take_lines(lines, tasks_in_blocks_, clock_.now_s());
   phase_ = Phase::running;
   const bool leaves =
       std::ranges::any_of(attempt_->nodes, [&](const std::string& node) { return sizes_.given_back().contains(node); });
@@ -249,11 +249,10 @@ void Driver::finish_attempt(double now_s) {
                            .verdict = read_verdict(),
                            .writes_verdicts = is_ms_train(options_.launch.command),
                            .asked_to_stop = asked_to_stop_,
-                           .trained = entry().first_step_s != 0,
+                           .trained = entry().first_step_s != 0 || attempt_->printed_steps(),
+                           .said_usage = attempt_->said_usage,
                            .nodes = attempt_->nodes,
-                           .tasks_per_node = has_blocks_of_tasks(options_.launch, std::getenv("SLURM_DISTRIBUTION"))
-                                                 ? options_.launch.tasks_per_node
-                                                 : 0,
+                           .tasks_per_node = tasks_in_blocks_,
                            .lost = {},
                            .died_on = attempt_->watcher->first_dead(),
                            .tasks = std::move(attempt_->tasks),

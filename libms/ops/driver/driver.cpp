@@ -109,6 +109,8 @@ Driver::Driver(DriverOptions options, const Credentials& credentials, Clock& clo
       asked_slurm_s_(clock.now_s()),
       publisher_(options_, clock),
       phase_s_(clock.now_s()),
+      tasks_in_blocks_(
+          has_blocks_of_tasks(options_.launch, std::getenv("SLURM_DISTRIBUTION")) ? options_.launch.tasks_per_node : 0),
       deadlines_(options_.limits.hang_s) {
   if (ledger_.began_s == 0) ledger_.began_s = clock_.wall_s();
   ledger_.command = options_.launch.command;
@@ -227,7 +229,7 @@ void Driver::read_output(bool last) {
   while (last || clock_.now_s() < end_s) {
     const std::vector<std::string> lines = attempt_->output->lines(last);
     if (lines.empty()) break;
-    attempt_->take_output(lines, options_.launch.tasks_per_node, clock_.now_s());
+    attempt_->take_output(lines, tasks_in_blocks_, clock_.now_s());
     publisher_.flush_log(files_.output(entry().number));
   }
 }

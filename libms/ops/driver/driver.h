@@ -117,9 +117,10 @@ class Driver {
   Phase phase_ = Phase::gathering;
   double phase_s_ = 0;  // since when
   int first_attempt_ = 0;
-  LaunchSpec launch_;     // of the attempt
-  bool resizes_ = false;  // the attempt saves for the next one
-  bool leaves_ = false;   // and the job is queued again then
+  LaunchSpec launch_;          // of the attempt
+  const int tasks_in_blocks_;  // a node, in the order of nodes; 0: which task runs where is not known
+  bool resizes_ = false;       // the attempt saves for the next one
+  bool leaves_ = false;        // and the job is queued again then
   watch::Deadlines deadlines_;
   std::optional<Attempt> attempt_{std::in_place};  // under way, or the last one; always there
   std::optional<double> fault_s_;                  // when steps ceased to be done, until they are again

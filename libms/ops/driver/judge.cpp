@@ -125,12 +125,15 @@ Judgement judge_hang(const AttemptEvidence& e) {
   std::string why, contradiction;
   bool decided = false;
   j.network = true;
+  // A program, a debugger or storage can make a rank do something else than the others, or nothing.
+  j.accuses = false;
   j.suspects = outliers(e.tasks, why);
   // Segments are sent again for some seconds before they tell one node from the others, the alarm may come earlier; and
   // whoever waits for lost packets may differ from the others in what it does.
   if (e.lossy) {
     j.cause = "packet_loss";
     j.suspects = {e.lossy->node};
+    j.accuses = true;
     why = e.lossy->why;
   } else if (is_sure(e.joint)) {
     // A look at the tasks that shows another node contradicts it: then no one knows.
@@ -146,6 +149,7 @@ Judgement judge_hang(const AttemptEvidence& e) {
   }
   if (j.suspects.empty() && !decided && e.verdict && e.verdict->code == code_of(ExitCode::peer_lost)) {
     add_once(j.suspects, e.verdict->node);
+    j.accuses = !j.suspects.empty();
     why = e.verdict->message;
   }
   // Who is at fault cannot be told: all are looked at, and some of them give way to spares.
@@ -303,7 +307,9 @@ std::optional<Judgement> judge_status(const AttemptEvidence& e) {
     return judged(Next::stop, "not_again", *status, "the command ended with 93, which asks for no other attempt");
   if (e.writes_verdicts && status == code_of(ExitCode::storage))  // its verdict, too, found no place
     return judged(Next::again, std::string(kStorage), *status, "the command ended with 74: storage failed");
-  if (status != code_of(ExitCode::usage) || decisive_line(e) != nullptr) return std::nullopt;
+  // Programs end with 2 of much else.
+  const bool refuses = (e.writes_verdicts || e.said_usage) && !e.trained;
+  if (status != code_of(ExitCode::usage) || !refuses || decisive_line(e) != nullptr) return std::nullopt;
   return judged(Next::stop, "usage", *status, "the command refuses its arguments or configuration");
 }
 
@@ -325,7 +331,12 @@ void add_line(const AttemptEvidence& e, const SaidLine& line, Judgement& j) {
   }
   const bool may_be_node = says == Says::hint || says == Says::exception;
   j.suspects = says == Says::proof || (may_be_node && alone) ? j.said_on : std::vector<std::string>();
-  if (says == Says::mistake || (says == Says::hint && by_user && !alone && !e.trained)) j.next = Next::stop;
+  // A registry or a name service that does not answer may do so at the next attempt.
+  const bool may_pass = std::ranges::any_of(e.lines, [](const SaidLine& other) {
+    return other.known->says == Says::trouble && other.known->blame == Blame::fabric && !other.outlived;
+  });
+  if (says == Says::mistake || (says == Says::hint && by_user && !alone && !e.trained && !may_pass))
+    j.next = Next::stop;
   if (line.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
   const bool may_be_program = by_user || line.known->blame == Blame::bug;
   if (says == Says::error || (may_be_node && may_be_program)) j.error = line.text;

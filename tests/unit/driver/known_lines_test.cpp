@@ -9,8 +9,12 @@ namespace ms::slurm {
 namespace {
 
 TEST(KnownLines, EveryRowIsFoundAndNoneHidesAnother) {
+  std::set<std::string_view> proofs;
   for (const KnownLine& row : known_lines()) {
-    EXPECT_EQ(known_line(fmt::format("[rank3]: {} (and more)", row.text)), &row) << row.text;
+    std::string start = row.source == "Slurm" ? "srun: error: " : "[rank3]: ";
+    if (row.says == Says::proof) proofs.insert(row.text);
+    if (row.says == Says::hint && proofs.contains(row.text)) start = "gpu-c12: [rank17]: RuntimeError: CUDA error: ";
+    EXPECT_EQ(known_line(fmt::format("{}{} (and more)", start, row.text)), &row) << row.text;
   }
   EXPECT_EQ(known_line("step 3, loss 2.5"), nullptr);
 }
@@ -38,6 +42,36 @@ TEST(KnownLines, OnlyTheHardwaresOwnWordsAreProof) {
     EXPECT_FALSE(row.source.empty()) << row.text;
   }
   EXPECT_EQ(causes, (std::set<std::string_view>{"gpu_ecc", "gpu_lost"}));
+}
+
+TEST(KnownLines, WhoRepeatsListsOrLooksForWordsSaysNothingOfItself) {
+  for (const std::string_view line :
+       {"RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "  what():  CUDA error: uncorrectable ECC error encountered",
+        "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
+        "node02:31:77 [1] NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'",
+        "NVRM: Xid (PCI:0000:17:00): 79, pid=1234, GPU has fallen off the bus."}) {
+    ASSERT_NE(known_line(line), nullptr) << line;
+    EXPECT_EQ(known_line(line)->says, Says::proof) << line;
+    EXPECT_EQ(repeated(known_line(line))->says, Says::hint) << line;
+  }
+  for (const std::string_view line :
+       {"gpu-c12: [rank17]: RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "[1,9]<stderr>: gpu-b07: NVML: GPU is lost"}) {
+    ASSERT_NE(known_line(line), nullptr) << line;
+    EXPECT_EQ(known_line(line)->says, Says::hint) << line;
+  }
+  for (const std::string_view line :
+       {"[node-watch] looking for: 'GPU has fallen off the bus', 'uncorrectable ECC error encountered'",
+        "INFO excluded hosts: gpu-a11 (GPU is lost), gpu-a12 (GPU has fallen off the bus)",
+        "FAILED test_faults.py::test_words[uncorrectable ECC error encountered] - AssertionError",
+        "scancel: error: Kill job error on job id 4711: Job/step already completing or completed",
+        "RuntimeError: ball_query kernel launch failed : invalid configuration argument",
+        "[W1120 12:00:00.123 socket.cpp:697] [c10d] The client socket cannot be initialized: Name or service not "
+        "known"}) {
+    const KnownLine* known = known_line(line);
+    EXPECT_TRUE(known == nullptr || known->says == Says::exception) << line;
+  }
 }
 
 TEST(KnownLines, TwoOccurrencesOfAnErrorAreAlikeButForNumbers) {

@@ -328,7 +328,7 @@ TEST(Hangs, HaveNoErrorThatExplainsThemElsewhere) {
   other.tasks = {hung_task("n1", 0, 'S', 8), hung_task("n2", 1, 'S', 8), hung_task("n3", 2, 'T', 7)};
   EXPECT_EQ(judge(other).error, "");
   EXPECT_THAT(judge(other).suspects, ElementsAre("n3"));
-  EXPECT_TRUE(judge(other).accuses);
+  EXPECT_FALSE(judge(other).accuses) << "somebody may have stopped it";
   AttemptEvidence outlived = hung({{"n2", text}});
   outlived.lines[0].outlived = true;
   EXPECT_EQ(judge(outlived).error, "");
