@@ -216,7 +216,7 @@ bool is_warning(std::string_view line) {
 // Python draws a line beside the exceptions of a group.
 void take_group(std::string_view& line) {
   const std::size_t at = line.find_first_not_of(' ');
-  if (at == line.npos || at == 0 || line[at] != '|') return;
+  if (at == line.npos || line[at] != '|') return;
   line.remove_prefix(std::min(at + 2, line.size()));
 }
 
