@@ -255,6 +255,25 @@ TEST_F(HangSources, WorkersOfADataLoaderAreNoRanks) {
   EXPECT_TRUE(found().suspects.empty());
 }
 
+TEST_F(HangSources, OneThatWaitsElsewhereIsNamedWithItsCall) {
+  constexpr std::string_view kReceives =
+      "    wait (torch/distributed/distributed_c10d.py:9)\n    recv (torch/distributed/distributed_c10d.py:3697)\n"
+      "    _exception_logger.<locals>.wrapper (torch/distributed/c10d_logger.py:83)\n    get (train.py:12)\n";
+  constexpr std::string_view kSame = "    wait (torch/distributed/distributed_c10d.py:9)\n    get (train.py:12)\n";
+  const auto judged = [&](std::string_view frames, std::string_view last) {
+    files_.put("stack_rank0", py_spy(0, std::string(kWaits)));
+    files_.put("stack_rank1", py_spy(1, std::string(frames)));
+    files_.put("stack_rank2", py_spy(2, std::string(last)));
+    return found().suspects;
+  };
+  const auto other = judged(kReceives, kWaits), same = judged(kSame, kWaits);
+  EXPECT_EQ(other.at(0).reason, Reason::wrong_kind);
+  EXPECT_EQ(other[0].doing, "recv at get (train.py:12)");
+  EXPECT_EQ(same.at(0).reason, Reason::waits_alone) << "it may be right";
+  for (const auto& it : {other[0], same[0]}) EXPECT_TRUE(it.rank == 1 && it.confidence < 0.8);
+  EXPECT_TRUE(judged(kReceives, "    wait (torch/distributed/distributed_c10d.py:9)\n    end (train.py:99)\n").empty());
+}
+
 TEST_F(HangSources, LogsTellOfDevicesAndCrashes) {
   files_.put("job.out", "3: [rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n");
   EXPECT_EQ(found().suspects.at(0).rank, 3);

@@ -93,6 +93,16 @@ std::string place_of(const ProcessStack& stack) {
   return own != stack.frames.end() ? *own : from != stack.frames.end() ? *from : "";
 }
 
+// Returns the operation that a stack waits in, as the program called it: "all_reduce".
+std::string call_of(const ProcessStack& stack) {
+  auto it = matched_frame(stack);
+  if (it == stack.frames.end()) return "";
+  const std::string* call = &*it;
+  for (++it; it != stack.frames.end() && is_of_library(*it); ++it)
+    if (const FrameRow* const row = row_of(*it); row != nullptr && row->standing == Standing::waits) call = &*it;
+  return call->substr(0, call->find(" ("));
+}
+
 // A call that waits for a device or for storage has no frame of its own: code of the program may wait for anything.
 std::optional<FaultDomain> fault_domain(Standing standing) {
   return standing == Standing::own_code ? std::optional(FaultDomain::unknown)
@@ -202,16 +212,20 @@ class StackJudge {
     for (const ProcessStack* const it : stacks_) places[place_of(*it)].push_back(it);
     hang_.sentence = fmt::format("all {} wait in collectives or for their devices", plural(stacks_.size(), "process"));
     const auto odd = std::ranges::find_if(places, [](const auto& it) { return it.second.size() == 1; });
-    if (places.size() != 2 || stacks_.size() < 4 || odd == places.end()) {
+    if (places.size() != 2 || stacks_.size() < 3 || odd == places.end()) {
       hang_.sentence += places.size() == 1 ? ", at the same line: their stacks do not tell them apart" : "";
       return;
     }
     const ProcessStack& one = *odd->second.front();
+    const ProcessStack& other = *(places.begin() == odd ? std::next(odd) : places.begin())->second.front();
+    // The same call of another line may be of another group, or the right one.
+    const bool is_other_call = call_of(one) != call_of(other);
+    const auto where = [](const ProcessStack& it) {
+      return plain_text(fmt::format("{} at {}", call_of(it), place_of(it)), kFrameBytes);
+    };
     hang_.suspects.push_back(
-        suspect_in(one.process, Reason::wrong_kind, kOtherCall, plain_text(place_of(one), kFrameBytes)));
-    const std::string& other = places.begin() == odd ? std::next(odd)->first : places.begin()->first;
-    hang_.sentence += fmt::format(": {} at {}, all others at {}", process_name(one.process),
-                                  plain_text(odd->first, kFrameBytes), plain_text(other, kFrameBytes));
+        suspect_in(one.process, is_other_call ? Reason::wrong_kind : Reason::waits_alone, kOtherCall, where(one)));
+    hang_.sentence += fmt::format(": {} in {}, all others in {}", process_name(one.process), where(one), where(other));
   }
 
   std::vector<const ProcessStack*> stacks_;
