@@ -1,5 +1,6 @@
 #include "driver/look.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +25,6 @@ namespace ms::driver {
 namespace {
 
 constexpr double kDiag_s = 20;
-constexpr std::size_t kMostDump_bytes = std::size_t{256} << 20;
 
 // Returns when a process began, by the wall clock, in whole seconds as times of files are compared.
 double began_s(const Sysroot& root, int pid) {
@@ -35,9 +35,24 @@ double began_s(const Sysroot& root, int pid) {
   return std::floor(SystemClock().wall_s() - (up_s - since_boot_s));
 }
 
-// Copies the files of the ranks' flight recorders that were written since the ranks began. Returns how many.
-int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks) {
-  std::set<std::string> copied;
+// Copies a file that tells of a rank to DIR/dumps. Where that fails, the rest of the node still tells: `missing` says
+// why.
+template <class F>
+bool copy_to_dumps(const std::string& path, const std::string& dir, std::vector<std::string>& missing, F&& copy) {
+  try {
+    make_directories(dir + "/dumps");
+    copy(dir + "/dumps/" + path.substr(path.rfind('/') + 1));
+    return true;
+  } catch (const Error& error) {
+    missing.push_back(plain_text("a copy of " + path + ": " + error.message(), 200));
+    return false;
+  }
+}
+
+// Copies the files of the ranks' flight recorders that were written since the ranks began: of a file that is too large
+// the beginning, which ms-tracepp takes for the dump that is cut off which it is. Returns how many.
+int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks, std::vector<std::string>& missing) {
+  std::set<std::string> copied, cut;
   for (const Task& task : tasks) {
     const std::string prefix = flight_prefix([&, value = std::string()](const char* name) mutable {
       value = variable_of(options.root, task.pid, name).value_or("");
@@ -46,25 +61,30 @@ int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks) {
     if (prefix.empty() || task.rank < 0) continue;
     const std::string path = fmt::format("{}{}", prefix, task.rank);
     const std::vector<std::string> files = flight_files(path, began_s(options.root, task.pid));
-    if (std::ranges::count(files, path) == 0 || !copied.insert(path).second) continue;
-    make_directories(options.dir + "/dumps");
-    write_file_atomic(options.dir + "/dumps/" + path.substr(path.rfind('/') + 1),
-                      read_user_file(path, kMostDump_bytes));
+    if (std::ranges::count(files, path) == 0 || copied.contains(path)) continue;
+    const bool is_there = copy_to_dumps(path, options.dir, missing, [&](const std::string& copy) {
+      const std::string dump = read_user_file_end(path, options.most_dump_bytes + 1, options.most_dump_bytes + 1);
+      const bool is_cut = std::ssize(dump) > options.most_dump_bytes;
+      write_file_atomic(copy, std::string_view(dump).substr(0, dump.size() - (is_cut ? 1 : 0)));
+      if (is_cut) cut.insert(path);
+    });
+    if (is_there) copied.insert(path);
   }
+  if (!cut.empty())
+    missing.push_back(fmt::format("flight recorders: all but the first {} of {}",
+                                  format_size(static_cast<double>(options.most_dump_bytes)), fmt::join(cut, ", ")));
   return static_cast<int>(copied.size());
 }
 
 // Copies the newest records that NCCL's Inspector wrote for these tasks, if it is on: a long run has any number.
-void copy_inspector(const LookOptions& options, const std::vector<Task>& tasks) {
+void copy_inspector(const LookOptions& options, const std::vector<Task>& tasks, std::vector<std::string>& missing) {
   for (const Task& task : tasks) {
     const std::string dir = variable_of(options.root, task.pid, "NCCL_INSPECTOR_DUMP_DIR").value_or("");
     if (task.rank < 0 || dir.empty()) continue;
     const std::string end = fmt::format("-pid{}.log", task.pid);
-    for (const std::string& path : flight_files(dir + "/", began_s(options.root, task.pid))) {
-      if (!path.ends_with(end)) continue;
-      make_directories(options.dir + "/dumps");
-      copy_log(path, options.dir + "/dumps/" + path.substr(path.rfind('/') + 1));
-    }
+    for (const std::string& path : flight_files(dir + "/", began_s(options.root, task.pid)))
+      if (path.ends_with(end))
+        copy_to_dumps(path, options.dir, missing, [&](const std::string& copy) { copy_log(path, copy); });
   }
 }
 
@@ -142,12 +162,12 @@ void look_into_node(const LookOptions& options) {
     const TaskLook seen = look_at(options.root, tasks, kLook_s);
     await_dumps(asked, kDumps_s);
     look.ranks = static_cast<int>(seen.ranks.size());
-    if (copy_dumps(options, tasks) == 0)
+    if (copy_dumps(options, tasks, look.missing) == 0)
       look.missing.push_back(
           asked.empty() ? "flight recorders: TORCH_FR_DUMP_TEMP_FILE names no file that the ranks wrote, and without "
                           "TORCH_NCCL_DEBUG_INFO_PIPE_FILE they cannot be asked for one"
                         : "flight recorders: they were asked, and wrote no file that TORCH_FR_DUMP_TEMP_FILE names");
-    copy_inspector(options, tasks);
+    copy_inspector(options, tasks, look.missing);
     if (lacks_python(options.root, seen))
       look.missing.push_back(
           "stacks of Python: there is no py-spy, or it may not look (kernel.yama.ptrace_scope); the kernel's are "

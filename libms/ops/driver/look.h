@@ -2,6 +2,7 @@
 // RAS, devices and health, as files. The job is not changed, and need not have prepared anything.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,10 +37,10 @@ struct LookOptions {
   std::optional<int> step;
   std::string node, dir, diag;
   Sysroot root;
+  std::int64_t most_dump_bytes = std::int64_t{128} << 20;  // of a flight recorder: ms-tracepp reads no larger pickle
 };
 // Looks, writes the files, and at last look-NODE.json. Files of flight recorders and of NCCL's Inspector are copied to
-// DIR/dumps, the report of
-// ms-diag is check-NODE.json. Takes some seconds.
+// DIR/dumps, the report of ms-diag is check-NODE.json. Takes some seconds.
 void look_into_node(const LookOptions& options);
 
 }  // namespace ms::driver

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 
 #include "base/file.h"
 
@@ -78,6 +80,66 @@ TEST(Inspect, WhatWasNotHadIsNamedWithItsNodes) {
   it.unread = "no such file";
   EXPECT_THAT(it.missing(), SizeIs(5));
   std::filesystem::remove_all(dir);
+}
+
+// Ranks 0 and 1 of a job as /proc shows them, with dumps of a flight recorder of which that of rank 1 is too large.
+class InspectLook : public testing::Test {
+ protected:
+  InspectLook() {
+    std::string pattern = testing::TempDir() + "look-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    dir_ = pattern;
+    put("root/proc/uptime", "1000.00 1000.00\n");
+    for (const int rank : {0, 1}) {
+      const std::string process = fmt::format("root/proc/{}/", 40 + rank);
+      put(process + "environ", fmt::format("SLURM_JOB_ID=7\nSLURM_STEP_ID=0\nSLURM_PROCID={}\nNCCL_RAS_ENABLE=0\n"
+                                           "TORCH_FR_DUMP_TEMP_FILE={}/trace_\n",
+                                           rank, dir_));
+      std::string stat = fmt::format("{} (python) S", 40 + rank);
+      for (int field = 4; field <= 52; ++field) stat += " 0";
+      put(process + "stat", stat);
+      put("trace_" + std::to_string(rank), std::string(rank == 0 ? 8 : 9, 'x'));
+    }
+    std::filesystem::create_directories(dir_ + "/seen");
+  }
+  ~InspectLook() override { std::filesystem::remove_all(dir_); }
+
+  void put(const std::string& name, std::string text) const {
+    if (name.ends_with("environ")) std::ranges::replace(text, '\n', '\0');
+    std::filesystem::create_directories(std::filesystem::path(dir_ + "/" + name).parent_path());
+    write_file_atomic(dir_ + "/" + name, text);
+  }
+  NodeLook look() const {
+    look_into_node({.job = 7,
+                    .own_step = 9,
+                    .step = {},
+                    .node = "n1",
+                    .dir = dir_ + "/seen",
+                    .diag = dir_ + "/none",
+                    .root = Sysroot(dir_ + "/root"),
+                    .most_dump_bytes = 8});
+    return read_node_look(read_file(dir_ + "/seen/look-n1.json")).value_or(NodeLook{.node = {}, .missing = {}});
+  }
+
+  std::string dir_;
+};
+
+TEST_F(InspectLook, OfADumpThatIsTooLargeTheBeginningIsKept) {
+  const NodeLook seen = look();
+  EXPECT_EQ(seen.ranks, 2);
+  EXPECT_EQ(read_file(dir_ + "/seen/dumps/trace_0"), "xxxxxxxx");
+  EXPECT_EQ(read_file(dir_ + "/seen/dumps/trace_1"), "xxxxxxxx");
+  EXPECT_THAT(seen.missing, testing::Contains(testing::AllOf(HasSubstr("flight recorders: all but the first"),
+                                                             HasSubstr(dir_ + "/trace_1"))));
+  EXPECT_THAT(seen.missing, testing::Not(testing::Contains(HasSubstr("/trace_0"))));
+}
+
+TEST_F(InspectLook, DumpsThatCannotBeCopiedEndNoLook) {
+  put("seen/dumps", "a file in the place of the folder");
+  const NodeLook seen = look();
+  EXPECT_EQ(seen.ranks, 2);
+  for (const char* name : {"/trace_0", "/trace_1"}) EXPECT_THAT(seen.missing, testing::Contains(HasSubstr(name)));
+  EXPECT_THAT(read_file(dir_ + "/seen/attempt-0.n1.stacks"), HasSubstr("rank 1"));
 }
 
 TEST(Inspect, AnswersOfNodesAreReadBack) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <filesystem>
 #include <random>
 
 #include "foreign_files.h"
@@ -224,6 +225,23 @@ TEST(FlightRecorder, ReadsPicklesAndRefusesOthers) {
                       "cos\nsystem\nX"),
               testing::HasSubstr("would import os.system"));
   EXPECT_THAT(refusal("\x80\x02]."), testing::HasSubstr("no Flight Recorder dump"));
+}
+
+TEST(FlightRecorder, OfAPickleThatIsTooLargeTheBeginningIsRead) {
+  const ForeignFiles files;
+  const std::string pickle =
+      "\x80\x04}(\x8c\x09pg_config}\x8c\x09pg_status}\x8c\x07"
+      "entries](}(\x8c\x0eprofiling_name\x8c\x0cnccl:barrier"
+      "\x8c\x05state\x8c\x09"
+      "completed\x8c\x0dprocess_group\x8c\x01"
+      "0\x8c\x0a"
+      "default_pg\x86ue\x8c\x03padX";
+  const std::string path = files.put("nccl_trace_rank_3", pickle + std::string("\x00\x00\x00\x40", 4));  // 1 GiB
+  std::filesystem::resize_file(path, std::uintmax_t{1100} << 20);                                        // sparse
+  const RunTrace trace = read_run({path});
+  ASSERT_THAT(trace.ranks, testing::SizeIs(1));
+  EXPECT_TRUE(trace.ranks[0].is_cut_off) << "so it accuses no rank for what it lacks";
+  EXPECT_EQ(problem(trace, "file that is too large, the rest of it was left out"), 1U);
 }
 
 TEST(FlightRecorder, DumpsOfBothFormsAreOfOneRun) {

@@ -368,6 +368,10 @@ std::int64_t FlightRecorderPickleReader::read(TextInput& input) {
   for (std::size_t count = input.read(piece); count > 0 && bytes.size() <= unpack::kMaxPickleBytes;
        count = input.read(piece))
     bytes.append(piece.data(), count);
+  if (bytes.size() > unpack::kMaxPickleBytes) {
+    bytes.resize(unpack::kMaxPickleBytes);
+    ++trace_.problems["file that is too large, the rest of it was left out"];
+  }
   // Entries share the frames of their stacks, which JSON repeats.
   unpack::PickledJson dump = unpack::pickle_to_json(
       bytes, std::min(unpack::kMaxPickledJsonBytes, (std::size_t{64} << 20) + 256 * bytes.size()));
