@@ -105,10 +105,11 @@ std::string where_html(const Incident& it) {
   } else {
     text = "<p>Cannot tell</p><p>Nothing tells one node from the others.</p>";
   }
-  if (!it.candidates.empty() && it.candidates.front().confidence >= kLikely) {
-    const Candidate& first = it.candidates.front();
-    text += fmt::format("<p>{}: {} ({:.0f} % sure)</p>", html(first.who), html(words_of_reason(first.reason)),
-                        100 * first.confidence);
+  // Two that are equally likely are both shown: one alone would look like the answer.
+  for (const Candidate& one : it.candidates) {
+    if (one.confidence < std::max(kLikely, it.candidates.front().confidence)) break;
+    text += fmt::format("<p>{}: {} ({:.0f} % sure)</p>", html(one.who), html(words_of_reason(one.reason)),
+                        100 * one.confidence);
   }
   if (it.attempt->rank >= 0) text += fmt::format("<p>rank {} printed the error first</p>", it.attempt->rank);
   return text;
@@ -147,11 +148,11 @@ std::string done_html(const Ledger& ledger, const Incident& it) {
                                    : fmt::format("Attempt {} began", next->number);
     items += fmt::format(
         "<li>attempt {} began on {}{}</li>", next->number, html(slurm::fold_hostlist(next->nodes)),
-        next->from_step >= 0 ? fmt::format(", from the checkpoint of training step {}", next->from_step) : "");
+        next->from_step >= 0 ? fmt::format("; at its first heartbeat training step {} was done", next->from_step) : "");
     if (next->job != it.attempt->job) items += fmt::format("<li>the job was requeued as {}</li>", html(next->job));
     const std::int64_t lost = it.attempt->to_step - next->from_step;
     if (next->from_step >= 0 && lost > 0)
-      items += fmt::format("<li>{} repeated</li>", plural(static_cast<std::size_t>(lost), "training step"));
+      items += fmt::format("<li>at least {} repeated</li>", plural(static_cast<std::size_t>(lost), "training step"));
   }
   return fmt::format("<p>{}</p><ul>{}</ul>", first, items);
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "driver/attempt.h"
 #include "health/act/spool.h"
 
@@ -39,6 +40,11 @@ constexpr const char* kHangDocument = R"({
   "sources": [{"name": "NCCL's RAS", "stance": "agrees", "sentence": "one behind"},
               {"name": "stacks", "stance": "differs", "sentence": "<script>alert(1)</script>"}]
 })";
+
+std::string suspect(int rank, double confidence) {
+  return fmt::format(R"({{"rank": {}, "host": "n3", "reason": "wrong_kind", "confidence": {}, "doing": "a"}})", rank,
+                     confidence);
+}
 
 class IncidentTest : public testing::Test {
  protected:
@@ -160,6 +166,18 @@ TEST_F(IncidentTest, ThePageIsOneFileThatRunsNothing) {
   for (const char* part : {"<script", "gpu.xid <b>", "http://", "https://", "src=", "@import", "url("})
     EXPECT_THAT(text, Not(HasSubstr(part)));
   EXPECT_THAT(text, HasSubstr("<svg class=\"axis\""));
+}
+
+TEST_F(IncidentTest, TwoThatAreEquallyLikelyBothStandInTheAnswer) {
+  const auto num_answers = [&](double first, double second) {
+    put("attempt-1.hang.json", fmt::format("{{\n\"sentence\": \"a\", \"collect\": \"\", \"evidence\": [], \"sources\": "
+                                           "[], \"suspects\": [{}, {}]\n}}\n",
+                                           suspect(2, first), suspect(1, second)));
+    return split(page(), '%').size() - split(page().substr(page().find("</dl>")), '%').size();
+  };
+  const std::size_t none = num_answers(0.4, 0.4);
+  EXPECT_EQ(num_answers(0.5, 0.5), none + 2);
+  EXPECT_EQ(num_answers(0.7, 0.2), none + 1);
 }
 
 // Files that others wrote, cut or replaced, are named, and the rest is shown.

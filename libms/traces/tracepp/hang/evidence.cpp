@@ -269,7 +269,7 @@ class Joiner {
       const bool agrees = lead.size() == 1 && lead.contains(root_of(key_of(*voice, first)));
       voice->source.stance = agrees ? Stance::agrees : Stance::differs;
       if (!agrees) {
-        differ.push_back(fmt::format("{} name {}", voice->source.name, name_of(first)));
+        differ.push_back(fmt::format("{} according to {}", name_of(first), voice->source.name));
         continue;
       }
       agree.push_back(voice->source.name);
