@@ -194,7 +194,7 @@ TEST(Align, DoesNotTrustTheWallClock) {
   EXPECT_EQ(alignment.hosts[1].source, ClockSource::wall);
   EXPECT_EQ(trace.ranks[1].events[0].begin_ns, 6000);
   EXPECT_FALSE(alignment.trusted);
-  EXPECT_EQ(alignment.doubt, "only the wall clock ties 1 of 2 clocks to the first, among them b");
+  EXPECT_EQ(alignment.doubt, "only the wall clock ties 1 of 2 clocks to the others, among them b");
 }
 
 TEST(Align, LeavesUnknownClocksAndDoesNotTrustThem) {
@@ -203,7 +203,7 @@ TEST(Align, LeavesUnknownClocksAndDoesNotTrustThem) {
   const Alignment alignment = align(trace);
   EXPECT_EQ(alignment.hosts[1].source, ClockSource::none);
   EXPECT_EQ(trace.ranks[1].events[0].begin_ns, 10'000);
-  EXPECT_EQ(alignment.doubt, "nothing ties 1 of 2 clocks to the first, among them b");
+  EXPECT_EQ(alignment.doubt, "nothing ties 1 of 2 clocks to the others, among them b");
 }
 
 TEST(Align, CountsContradictoryProbes) {

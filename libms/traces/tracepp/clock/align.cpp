@@ -67,9 +67,9 @@ std::string doubt_of(const RunClocks& clocks, const std::vector<FittedClock>& fi
                                  : example->host;
   };
   if (none > 0)
-    return fmt::format("nothing ties {} of {} clocks to the first, among them {}", none + wall, fitted.size(), name());
+    return fmt::format("nothing ties {} of {} clocks to the others, among them {}", none + wall, fitted.size(), name());
   if (wall > 0)
-    return fmt::format("only the wall clock ties {} of {} clocks to the first, among them {}", wall, fitted.size(),
+    return fmt::format("only the wall clock ties {} of {} clocks to the others, among them {}", wall, fitted.size(),
                        name());
   if (repair.violated_after > 0)
     return fmt::format("{} of {} operations still end before the begin of what they waited for", repair.violated_after,

@@ -1,7 +1,7 @@
-// Puts the times of a run on one clock, that of its first rank's host, so that events of different hosts can be
-// compared. Clocks are compared by the probes that ranks exchanged, without probes by the ends of operations, else by
-// the wall clock. Afterwards no operation ends before the begin of what it waited for. Callers align a trace once,
-// before any analysis across ranks. A run on one host is left exactly as it is. Pure.
+// Puts the times of a run on one clock, that of its first rank's host if any other can be compared with it, so that
+// events of different hosts can be compared. Clocks are compared by the probes that ranks exchanged, without probes by
+// the ends of operations, else by the wall clock. Afterwards no operation ends before the begin of what it waited for.
+// Callers align a trace once, before any analysis across ranks. A run on one host is left exactly as it is. Pure.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct RankClock {
 };
 
 struct Alignment {
-  std::vector<HostClock> hosts;  // ordered by first rank; all times are on the first one's clock now
+  std::vector<HostClock> hosts;  // ordered by first rank; times are on the clock whose source is root
   EndSpread before, after;  // how far the ends of one operation lie apart: by the wall clocks; by the fit before repair
   Repair repair;
   std::uint64_t bad_probes = 0;     // contradictory ones, which were left out

@@ -90,7 +90,7 @@ struct RunClocks {
     std::int64_t wall_ns = 0;  // wall's clock less this one
   };
   std::vector<std::size_t> of_rank;  // by index in RunTrace::ranks
-  std::vector<Clock> clocks;         // in order of first_rank: 0 is the root
+  std::vector<Clock> clocks;         // in order of first_rank: 0 is the root, unless fit_clocks says otherwise
 };
 RunClocks clocks_of(const RunTrace& trace);
 
@@ -105,8 +105,9 @@ ProbeLinks probe_links(const RunTrace& trace, const RunClocks& clocks);
 // Fits the map from one clock to another over one link from its samples. `from` is link.a or link.b.
 FittedClock fit_link(const ClockLink& link, std::size_t from);
 
-// Fits all clocks' maps to clock 0, each over the tree of links with the smallest error: first over `sure` links, then,
-// for clocks not reached, over all. Clocks that are not reached use the wall clock, if it is known.
+// Fits all clocks' maps to clock 0, or to one with links if that has none, each over the tree of links with the
+// smallest error: first over `sure` links, then, for clocks not reached, over all. Clocks that are not reached use the
+// wall clock, if it is known.
 std::vector<FittedClock> fit_clocks(const RunClocks& clocks, const std::vector<ClockLink>& sure,
                                     const std::vector<ClockLink>& others);
 

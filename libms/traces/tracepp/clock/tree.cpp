@@ -1,4 +1,4 @@
-// Implements fit.h's clocks of a run, links of probes, and the tree along which all clocks map to the first.
+// Implements fit.h's clocks of a run, links of probes, and the tree along which all clocks map to one of them.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -19,6 +19,18 @@ constexpr std::int64_t kSameBootNs = 1'000'000'000;  // how far the wall clock m
 constexpr double kSureNs = 200e3;                    // that a link may be off where its samples do not reach
 
 bool is_time(std::int64_t t) { return t > -kMaxTime && t < kMaxTime; }
+
+// Returns the first clock; if no link leads to it, the first one of those with the most links.
+std::size_t root_of(std::size_t clocks, const std::vector<ClockLink>& sure, const std::vector<ClockLink>& others) {
+  std::vector<std::size_t> links(clocks);
+  for (const std::vector<ClockLink>* const of : {&sure, &others}) {
+    for (const ClockLink& link : *of) {
+      ++links[link.a];
+      ++links[link.b];
+    }
+  }
+  return links[0] > 0 ? 0 : static_cast<std::size_t>(std::ranges::max_element(links) - links.begin());
+}
 
 }  // namespace
 
@@ -94,7 +106,8 @@ std::vector<FittedClock> fit_clocks(const RunClocks& clocks, const std::vector<C
   const std::size_t n = clocks.clocks.size();
   std::vector<FittedClock> fitted(n);
   if (n == 0) return fitted;
-  fitted[0].source = ClockSource::root;
+  const std::size_t root = root_of(n, sure, others);
+  fitted[root].source = ClockSource::root;
   std::vector<std::vector<const ClockLink*>> at(n);
   std::map<const ClockLink*, double> errors;
   const auto add = [&](const std::vector<ClockLink>& links) {
@@ -136,10 +149,10 @@ std::vector<FittedClock> fit_clocks(const RunClocks& clocks, const std::vector<C
   spread();
   add(others);
   spread();
-  for (std::size_t c = 1; c < n; ++c) {
-    if (fitted[c].source != ClockSource::none || !clocks.clocks[c].has_wall || !clocks.clocks[0].has_wall) continue;
+  for (std::size_t c = 0; c < n; ++c) {
+    if (fitted[c].source != ClockSource::none || !clocks.clocks[c].has_wall || !clocks.clocks[root].has_wall) continue;
     fitted[c].source = ClockSource::wall;
-    const std::int64_t shift = clocks.clocks[c].wall_ns - clocks.clocks[0].wall_ns;
+    const std::int64_t shift = clocks.clocks[c].wall_ns - clocks.clocks[root].wall_ns;
     fitted[c].to_root = ClockMap(std::vector<ClockMap::Piece>{{.shift_ns = shift}});
   }
   return fitted;
