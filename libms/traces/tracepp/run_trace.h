@@ -154,7 +154,7 @@ struct RankTrace {
   std::int64_t last_flush_ns = 0;    // newest time in the file; until then the rank was alive
   std::int64_t file_ns = 0;          // time stamp of the file, since 1970; only of dumps
   bool is_flush_time_known = true;   // false: the file was written later, at a time that nothing tells
-  bool is_cut_off = false;           // later operations may be missing; only of dumps, which are written whole
+  bool is_cut_off = false;           // later operations may be missing; of dumps and of profiles, written whole
   bool is_older = false;             // than the dumps of others, which ended operations with it that it lacks
   bool is_empty = false;             // of entries, though others ended operations with it
   double earlier_s = 0;              // of a time before the dumps of others, by so much, and left out; 0: not

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "foreign_files.h"
+#include "tracepp/findings/last_comers.h"
 #include "tracepp/report/report.h"
 
 namespace ms::tracepp {
@@ -20,6 +21,7 @@ struct MadeKineto {
   std::vector<int> later_steps = {};  // ranks whose steps have other numbers
   bool has_members = true;            // the collectives' group lists its ranks
   const char* kind_of_rank_3 = "allreduce";
+  int cut_rank = -1;  // the file of which ends in its middle
 };
 
 std::string event_text(const char* category, const char* name, double ts, double dur, const std::string& args) {
@@ -52,9 +54,10 @@ void write_made(const ForeignFiles& files, const MadeKineto& made) {
       events.push_back(event_text("gpu_user_annotation", name.c_str(), begin, now - begin, ""));
       events.push_back(event_text("user_annotation", name.c_str(), begin, now - begin, ""));
     }
-    files.put(fmt::format("rank{}.json", rank),
-              fmt::format(R"({{"schemaVersion":1,"distributedInfo":{{"rank":{},"world_size":{}}},"traceEvents":[{}]}})",
-                          rank, kKinetoRanks, fmt::join(events, ",")));
+    const std::string text =
+        fmt::format(R"({{"schemaVersion":1,"distributedInfo":{{"rank":{},"world_size":{}}},"traceEvents":[{}]}})", rank,
+                    kKinetoRanks, fmt::join(events, ","));
+    files.put(fmt::format("rank{}.json", rank), text.substr(0, text.size() / (rank == made.cut_rank ? 2 : 1)));
   }
 }
 
@@ -89,6 +92,21 @@ TEST(CollectiveNumbers, TheSameOrderOnAllRanksNamesTheSlowOne) {
   EXPECT_EQ(found.trace.ranks[found.analysis.paths.by_rank.at(0).rank].rank, 2);
   EXPECT_THAT(found.report, HasSubstr("ranks         4 of 4,"));
   EXPECT_THAT(hint_of_refusal(found.trace), HasSubstr("report tells which rank comes last"));
+}
+
+TEST(CollectiveNumbers, ATraceThatIsCutOffIsNoObstacleForTheOthers) {
+  for (const int cut_rank : {0, 3}) {
+    const ReadKineto found = read_made({.cut_rank = cut_rank});
+    EXPECT_TRUE(found.trace.rank(cut_rank)->is_cut_off);
+    EXPECT_EQ(found.analysis.matches.members.size(), std::size_t{(kKinetoRanks - 1) * kKinetoSteps * kStepCollectives});
+    ASSERT_TRUE(found.analysis.last_comer) << cut_rank;
+    EXPECT_EQ(found.analysis.last_comer->ranks, std::vector<int>{2});
+    EXPECT_LE(found.analysis.last_comer->confidence, 0.5) << "the one that is cut may come later still";
+    const Json json = last_comers_json(found.trace, found.analysis.breakdown, found.analysis.comms, {});
+    EXPECT_EQ(json.get<std::vector<int>>("cut_off_ranks"), std::vector<int>{cut_rank});
+  }
+  EXPECT_FALSE(read_made({.slow_rank = -1, .cut_rank = 1}).analysis.last_comer);
+  EXPECT_FALSE(read_made({.slow_rank = 2, .cut_rank = 2}).analysis.last_comer) << "only it would be named";
 }
 
 TEST(CollectiveNumbers, NamesNobodyOfAHealthyRun) {

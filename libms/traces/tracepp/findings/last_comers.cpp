@@ -158,7 +158,10 @@ std::optional<Finding> find_last_comer(const RunTrace& trace, const Breakdown& b
         fmt::format("it may be chance in {}: record more steps", plural(breakdown.of_rank(rank).size(), "step"));
     found.confidence = std::min(found.confidence, kMostInDoubt);
   }
-  if (most->partial > 0) {
+  if (ranks[rank].is_cut_off) {
+    found.doubt = "its trace is cut off: the rest of it may show otherwise";
+    found.confidence = std::min(found.confidence, kMostInDoubt);
+  } else if (most->partial > 0) {
     found.doubt = "members of its groups have no trace that could be used: one of them may come later still";
     found.confidence = std::min(found.confidence, kMostInDoubt);
   } else if (most->guessed > 0) {

@@ -60,6 +60,7 @@ struct ChromeFile {
   std::map<std::string, std::string> processes, labels;  // names by pid as it is written
   TextIds texts;
   Problems problems;
+  bool is_cut_off = false;
 };
 
 // Returns the number behind a key of an object that is skipped as a whole: parsing it takes several times as long.

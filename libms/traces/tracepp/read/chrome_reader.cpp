@@ -74,7 +74,7 @@ std::int64_t ChromeReader::read(TextInput& input) {
     if (!events.read(text, input.is_packed() ? 0 : input.size_bytes())) cut_off();
   } else if (text.peek() == '{') {
     text.take();
-    if (!read_object(text, input, file, events, header)) cut_off();
+    if (file.is_cut_off = !read_object(text, input, file, events, header); file.is_cut_off) cut_off();
   } else {
     cut_off();
   }
@@ -389,6 +389,7 @@ void ChromeReader::add_ranks(ChromeFile& file, const Header& header, const std::
     rank.launches = links[r].joined();
     rank.file = path;
     rank.host = known.host;
+    rank.is_cut_off = file.is_cut_off;
     if (known.base_ns != 0) rank.clock_ns = rank.realtime_ns = rank.events.front().begin_ns;
     for (const Event& event : rank.events) rank.last_flush_ns = std::max(rank.last_flush_ns, event.end_ns());
     trace_.ranks.push_back(std::move(rank));

@@ -32,6 +32,8 @@ struct Steps {  // that a rank's trace holds
   bool operator==(const Steps&) const = default;
 };
 
+constexpr const char* kCutOff = "collective without a number (Seq), of a trace that is cut off";
+
 class Numbering {
  public:
   explicit Numbering(RunTrace& trace) : trace_(trace), has_numbers_(trace.groups.size()) {}
@@ -45,10 +47,11 @@ class Numbering {
       for (Event& event : rank.events) {
         const std::optional<std::size_t> group = group_of(event);
         if (!group || event.detail != kNoDetail) continue;
-        if (obstacles[*group] == nullptr) {
+        const char* const obstacle = rank.is_cut_off ? kCutOff : obstacles[*group];
+        if (obstacle == nullptr) {
           event.detail = next[*group]++;
         } else {
-          ++trace_.problems[obstacles[*group]];
+          ++trace_.problems[obstacle];
         }
       }
     }
@@ -87,7 +90,7 @@ class Numbering {
     std::optional<std::size_t> first;
     for (const int member : trace_.groups[group].ranks) {
       const RankTrace* const rank = trace_.rank(member);
-      if (rank == nullptr) continue;
+      if (rank == nullptr || rank->is_cut_off) continue;
       const auto r = static_cast<std::size_t>(rank - trace_.ranks.data());
       if (!first) first = r;
       if (sequence(r, group) != sequence(*first, group) || steps_[r] != steps_[*first])
@@ -136,6 +139,7 @@ void group_by_order(RunTrace& trace) {
   std::vector<const Event*> first, other;
   ProcessGroup all{.name = "all ranks, by the order of collectives", .ranks = {}, .axis = GroupAxis::world};
   for (const RankTrace& rank : trace.ranks) {
+    if (rank.is_cut_off) continue;
     std::vector<const Event*>& events = all.ranks.empty() ? first : other;
     events.clear();
     for (const Event& event : rank.events)
@@ -147,6 +151,7 @@ void group_by_order(RunTrace& trace) {
     }
     all.ranks.push_back(rank.rank);
   }
+  if (all.ranks.size() < 2) return;
   const std::int32_t group = Tables(trace).group(all);
   trace.groups[static_cast<std::size_t>(group)].is_guessed = true;
   for (EventInfo& info : trace.infos)

@@ -9,7 +9,8 @@ namespace ms::tracepp {
 
 // Sets Event::detail of collectives without a number, in groups whose members are known and where all traced members
 // have the same kinds in the same order (all-reduces also of the same size) and the same steps. Others stay without,
-// and are counted in trace.problems. `trace`: of the whole run, with its ranks in order.
+// and are counted in trace.problems, as are those of traces that are cut off. `trace`: of the whole run, with its ranks
+// in order.
 void number_collectives(RunTrace& trace);
 
 // Takes all collectives for those of one group of all traced ranks if no collective has a group (older traces), all

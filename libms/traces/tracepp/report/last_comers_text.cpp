@@ -22,6 +22,14 @@ std::vector<std::size_t> by_caused(const CommReport& comms) {
   return ranks;
 }
 
+// Returns the ranks whose traces are cut off: only what is there is compared.
+std::vector<int> cut_ranks(const RunTrace& trace) {
+  std::vector<int> cut;
+  for (const RankTrace& rank : trace.ranks)
+    if (rank.is_cut_off) cut.push_back(rank.rank);
+  return cut;
+}
+
 }  // namespace
 
 std::string last_comers_text(const RunTrace& trace, const Breakdown& breakdown, const CommReport& comms,
@@ -29,16 +37,20 @@ std::string last_comers_text(const RunTrace& trace, const Breakdown& breakdown, 
   std::string text;
   // Whoever was not traced may be the one that all others wait for.
   const auto untraced = std::max<std::int64_t>(find_gaps(trace).world - std::ssize(trace.ranks), 0);
+  const std::vector<int> cut = cut_ranks(trace);
   const std::string first =
       !found
-          ? fmt::format("no {}rank comes last to collectives so often, or costs others so much, that it stands out{}",
-                        untraced > 0 ? "traced " : "",
+          ? fmt::format("no {}rank{} comes last to collectives so often, or costs others so much, that it stands out{}",
+                        untraced > 0 ? "traced " : "", cut.empty() ? "" : " whose trace is whole",
                         untraced > 0 ? fmt::format("; {} of {} ranks have no trace, and what they do is not known",
                                                    untraced, find_gaps(trace).world)
                                      : "")
           : fmt::format("{}{}{} (confidence {:.0f} %)", found->evidence,
                         found->doubt.empty() ? "" : "; in doubt: ", found->doubt, 100 * found->confidence);
   for (const std::string& line : lines_of(first, 100)) text += line + "\n";
+  if (!cut.empty())
+    text += fmt::format("{} of {} traces are cut off, and compared only as far as they go (rank {}{})\n", cut.size(),
+                        trace.ranks.size(), cut.front(), cut.size() > 1 ? " and others" : "");
   constexpr std::size_t kShown = 20;
   TextTable table(columns("rank|last to>|of>|others wait ms a step>|waits itself>|computes>|idle>"));
   const std::vector<std::size_t> latest = by_caused(comms);
@@ -68,6 +80,7 @@ Json last_comers_json(const RunTrace& trace, const Breakdown& breakdown, const C
   }
   const std::int64_t world = find_gaps(trace).world;
   json["untraced_ranks"] = world > 0 ? Json(std::max<std::int64_t>(world - std::ssize(trace.ranks), 0)) : Json();
+  json["cut_off_ranks"] = cut_ranks(trace);
   json["mesh"] = trace.has_mesh ? Json{{"dp", trace.mesh.dp}, {"pp", trace.mesh.pp}, {"tp", trace.mesh.tp}} : Json();
   json["mesh_why"] = trace.mesh_why;
   for (const std::size_t r : by_caused(comms)) {

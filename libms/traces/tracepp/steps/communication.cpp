@@ -30,7 +30,7 @@ struct Plan {
   std::vector<std::uint32_t> first_of;     // of each group, and one more: its rows
   std::vector<CommClass> class_of_row;     // members and one_host as far as the group tells
   std::vector<std::int32_t> group_of_row;
-  std::vector<int> traced_of_row;    // members that were traced; 0: the members are not known
+  std::vector<int> traced_of_row;    // members that were traced to the end; 0: the members are not known
   std::vector<bool> tells_lateness;  // see below
 };
 
@@ -87,8 +87,10 @@ Plan plan_rows(const RunTrace& trace) {
     if (plan.group_of_row.empty() || plan.group_of_row.back() != group) one_host = on_one_host(g);
     plan.class_of_row.push_back({g.axis, kind, purpose, size_bytes, static_cast<int>(g.ranks.size()), one_host});
     plan.group_of_row.push_back(group);
-    plan.traced_of_row.push_back(
-        static_cast<int>(std::ranges::count_if(g.ranks, [&](int rank) { return trace.rank(rank) != nullptr; })));
+    plan.traced_of_row.push_back(static_cast<int>(std::ranges::count_if(g.ranks, [&](int number) {
+      const RankTrace* const rank = trace.rank(number);
+      return rank != nullptr && !rank->is_cut_off;
+    })));
     plan.tells_lateness.push_back(tells_lateness(trace, g, plan.class_of_row.back()));
     ++plan.first_of[static_cast<std::size_t>(group) + 1];
   }
