@@ -41,6 +41,7 @@ int inspector(const Args& args) {
 
 int nccl_log(const Args& args) {
   NcclLog log;
+  read_all(args.list("FILE"), [&](std::istream& in, const std::string&) { return log.find_attempts(in); });
   const std::int64_t lines =
       read_all(args.list("FILE"), [&](std::istream& in, const std::string& path) { return log.read(in, path); });
   if (lines == 0) {
@@ -99,7 +100,9 @@ Command nccl_log_command() {
           "of a "
           "group, or that announce a loopback address. With NCCL_DEBUG_SUBSYS=COLL it also compares the collectives "
           "that "
-          "the processes of a communicator called, and prints the first one that differs.\n\nHosts are compared with "
+          "the processes of a communicator called, and prints the first one that differs. If the job began several "
+          "times in "
+          "one log, only the last attempt is judged.\n\nHosts are compared with "
           "the other hosts in the same logs, so pass the logs of all hosts, and "
           "only hosts of the same type. A host whose log lacks a topic is not judged on it. Rings are compared "
           "within a communicator, identified by its id or, after a split, by parent, count and color. The "

@@ -95,6 +95,7 @@ class ChoiceJudge {
           "rings that a node found, and its NVLinks: NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM,ENV tells them");
     }
     silent_ranks();
+    earlier_attempts();
     if (log_.is_cut()) not_run_.emplace_back("all of these logs: they say more than is kept of them");
     return {.findings = folded(), .not_run = std::move(not_run_)};
   }
@@ -118,6 +119,12 @@ class ChoiceJudge {
         fmt::format("{} of the {} ranks of communicator {} (rank {} is the first): these logs have no line "
                     "of theirs",
                     missing, ranks.all, comm, first));
+  }
+
+  void earlier_attempts() {
+    for (const NcclAttempt& it : log_.earlier_attempts())
+      not_run_.push_back(fmt::format("an earlier attempt in these logs: {} on {}", plural(it.processes, "process"),
+                                     slurm::fold_hostlist(it.hosts)));
   }
 
   void sockets(const std::string& name, const NcclHost& host) {

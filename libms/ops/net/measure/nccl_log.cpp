@@ -44,6 +44,7 @@ std::optional<T> number_of(std::string_view text, int base = 10) {
 struct Writer {
   std::string_view host, thread;  // thread: "host:process:thread"
   std::int64_t process = 0;
+  std::string_view process_name() const { return thread.substr(0, thread.rfind(':')); }  // "host:process"
 };
 // Who wrote a line: the last word "host:process:thread" of what is before "NCCL INFO". It may follow a time or a
 // launcher's label, with a space between them or without: "[1,3]<stdout>:node:7:8", "[default3]:node:7:8".
@@ -91,6 +92,40 @@ std::string_view without_colours(std::string_view line, std::string& kept) {
     }
   }
   return kept;
+}
+
+struct Line {
+  Writer writer;
+  bool warns = false;
+  std::string_view text;
+};
+// Returns the line of NCCL's that a text is; nullopt: it is none. `kept`: for the text without colours.
+std::optional<Line> nccl_line(std::string_view coloured, std::string& kept) {
+  const std::string_view line = without_colours(coloured, kept);
+  std::size_t at = line.find(kInfoMark);
+  const bool warns = at == std::string_view::npos;
+  if (warns) at = line.find(kWarnMark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::optional<Writer> writer = writer_in(line.substr(0, at));
+  if (!writer) return std::nullopt;
+  return Line{*writer, warns, trim(line.substr(at + kInfoMark.size()))};
+}
+
+// Calls `take` with the lines of a log that NCCL wrote, with the beginning of one that is too long.
+template <class Take>
+void each_line(std::istream& in, Take&& take) {
+  std::string line(NcclLog::kLongestLine, '\0'), plain;
+  bool goes_on = false;  // what comes next is the rest of a line that was too long
+  while (in) {
+    in.getline(line.data(), static_cast<std::streamsize>(line.size()));
+    const auto length = static_cast<std::size_t>(in.gcount());
+    const bool is_cut = in.fail() && length > 0 && !in.eof();
+    if (is_cut) in.clear();
+    const std::string_view text(line.data(), std::min(length, std::string_view(line.data()).size()));
+    const std::optional<Line> found = goes_on ? std::nullopt : nccl_line(text, plain);
+    if (found) take(*found);
+    goes_on = is_cut;
+  }
 }
 
 // Whether a list of adapters is whole: NCCL writes the interface of its sockets behind it. A line may have been cut.
@@ -175,17 +210,22 @@ std::int64_t NcclLog::read(std::istream& in, const std::string& file) {
     return read_xml(text, file);
   }
   std::int64_t lines = 0;
-  std::string line(kLongestLine, '\0');
-  bool goes_on = false;  // what comes next is the rest of a line that was too long
-  while (in) {
-    in.getline(line.data(), static_cast<std::streamsize>(line.size()));
-    const auto length = static_cast<std::size_t>(in.gcount());
-    const bool is_cut = in.fail() && length > 0 && !in.eof();
-    if (is_cut) in.clear();
-    const std::string_view text(line.data(), std::min(length, std::string_view(line.data()).size()));
-    if (!goes_on && take(text)) ++lines;
-    goes_on = is_cut;
-  }
+  each_line(in, [&](const Line& line) {
+    ++lines;
+    if (!attempts_.is_earlier(line.writer.process_name(), line.text))
+      take(line.writer.host, line.writer.process, line.writer.thread, line.warns, line.text);
+  });
+  return lines;
+}
+
+std::int64_t NcclLog::find_attempts(std::istream& in) {
+  std::int64_t lines = 0;
+  if (in.peek() == '<') in.setstate(std::ios::eofbit);  // a topology is of no attempt
+  attempts_.begin_log();
+  each_line(in, [&](const Line& line) {
+    ++lines;
+    attempts_.see(line.writer.host, line.writer.process_name(), line.text);
+  });
   return lines;
 }
 
@@ -225,25 +265,16 @@ std::int64_t NcclLog::read_xml(std::string_view text, const std::string& file) {
   return elements;
 }
 
-bool NcclLog::take(std::string_view coloured) {
-  std::string plain;
-  const std::string_view line = without_colours(coloured, plain);
-  std::size_t at = line.find(kInfoMark);
-  const bool warns = at == std::string_view::npos;
-  if (warns) at = line.find(kWarnMark);
-  if (at == std::string_view::npos) return false;
-  const std::optional<Writer> writer = writer_in(line.substr(0, at));
-  if (!writer) return false;
-  NcclHost* host = kept(hosts_, name_in(writer->host, kLongestName * 4), kMostHosts);
-  if (host == nullptr) return true;
-  if (host->processes.size() < kMostOfAHost) host->processes.insert(writer->process);
-  const std::string_view text = trim(line.substr(at + kInfoMark.size()));
+void NcclLog::take(std::string_view name, std::int64_t process, std::string_view thread_name, bool warns,
+                   std::string_view text) {
+  NcclHost* host = kept(hosts_, name_in(name, kLongestName * 4), kMostHosts);
+  if (host == nullptr) return;
+  if (host->processes.size() < kMostOfAHost) host->processes.insert(process);
   if (warns) {
     if (std::int64_t* times = kept(host->warnings, nccl_warning_of(text), kMostOfAHost)) ++*times;
-  } else if (Thread* thread = kept(threads_, std::string(writer->thread), kMostHosts * 8)) {
-    choice(*host, *thread, std::string(writer->thread.substr(0, writer->thread.rfind(':'))), text);
+  } else if (Thread* thread = kept(threads_, std::string(thread_name), kMostHosts * 8)) {
+    choice(*host, *thread, std::string(thread_name.substr(0, thread_name.rfind(':'))), text);
   }
-  return true;
 }
 
 // "comm 0x55 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 7000 commId 0xfeed - Init START"; a communicator that is split

@@ -13,7 +13,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "net/measure/nccl_attempts.h"
 #include "net/measure/nccl_calls.h"
 
 namespace ms::net {
@@ -73,6 +75,9 @@ class NcclLog {
   static constexpr std::size_t kMostHosts = 65536;
   static constexpr std::size_t kMostOfAHost = 4096;
 
+  // Looks through a log, or a dumped XML file, for where attempts of its job begin. All of them before read(), which
+  // then leaves out those before the last one. Returns the number of lines that are NCCL's.
+  std::int64_t find_attempts(std::istream& in);
   // Reads a log to its end, or a dumped XML file, whose host is `file`. A line that is longer counts with its
   // beginning. Returns the number of lines or elements that are NCCL's.
   std::int64_t read(std::istream& in, const std::string& file);
@@ -80,6 +85,8 @@ class NcclLog {
   const NcclCalls& calls() const { return calls_; }
   // Communicators by their ids.
   const std::map<std::string, NcclRanks>& ranks() const { return ranks_; }
+  // Those that were left out.
+  const std::vector<NcclAttempt>& earlier_attempts() const { return attempts_.earlier(); }
   bool has_graphs() const { return has_graphs_; }
   bool has_ways() const { return has_ways_; }
   bool is_cut() const { return is_cut_ || calls_.is_cut(); }  // there was more than is kept
@@ -91,7 +98,7 @@ class NcclLog {
     std::optional<std::int64_t> gpu = {};  // whose links it prints
   };
   std::int64_t read_xml(std::string_view text, const std::string& file);
-  bool take(std::string_view line);
+  void take(std::string_view host, std::int64_t process, std::string_view thread, bool warns, std::string_view text);
   void choice(NcclHost& host, Thread& thread, const std::string& process, std::string_view text);
   void opens(NcclHost& host, Thread& thread, const std::string& process, std::string_view text);
   void connection(NcclHost& host, std::string_view text, std::string_view via);
@@ -103,6 +110,7 @@ class NcclLog {
   std::map<std::string, Thread> threads_;     // by "host:process:thread"
   std::map<std::string, std::string> comms_;  // communicators by "host:process" and their addresses there
   std::map<std::string, NcclRanks> ranks_;
+  NcclAttempts attempts_;
   NcclCalls calls_;
   bool has_graphs_ = false, has_ways_ = false, is_cut_ = false;
 };
