@@ -26,7 +26,7 @@ void read(const std::string& path) {
   for (const auto& rank : run.ranks)
     for (const auto& event : rank.events) expect(event.info < run.infos.size(), "an event's info is there");
   const auto& beside = run.witnesses;
-  std::vector<tracepp::Hang> hangs{tracepp::judge_stacks(beside.stacks), tracepp::judge_lines(beside.lines)};
+  std::vector<tracepp::Hang> hangs{tracepp::judge_stacks(beside.stacks), tracepp::judge_lines(beside.lines, true)};
   if (!beside.ras.empty()) hangs.push_back(tracepp::judge_ras(beside.ras));
   if (!beside.progress.empty()) hangs.push_back(tracepp::judge_progress(beside.progress, 0));
   for (const auto& hang : hangs)

@@ -126,6 +126,11 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"PMIX ERROR", "pmix", Blame::slurm, Says::trouble, "PMIx"},
     {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, Says::trouble, kSlurm},
     {"Node failure on", "slurm_node_failure", Blame::slurm, Says::trouble, kSlurm},
+    // "*** STEP 7.0 ON node1 CANCELLED AT ...": the node is the step's first, whatever happened where.
+    {"DUE TO TIME LIMIT", "time_limit", Blame::slurm, Says::trouble, kSlurm},
+    {"DUE TO PREEMPTION", "preempted", Blame::slurm, Says::trouble, kSlurm},
+    {"DUE TO JOB REQUEUE", "requeued", Blame::slurm, Says::trouble, kSlurm},
+    {"DUE TO NODE FAILURE", "slurm_node_failure", Blame::slurm, Says::trouble, kSlurm},
     {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, kSlurm},
     {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, kSlurm},
     {"launch failed", kLaunchFailed, Blame::slurm, Says::trouble, kSlurm},

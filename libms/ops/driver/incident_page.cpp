@@ -31,7 +31,7 @@ std::string html(std::string_view text) { return page_text(text, kText); }
 struct CauseRow {
   std::string_view cause, words, collect;
 };
-constexpr std::array<CauseRow, 16> kCauses{
+constexpr std::array<CauseRow, 17> kCauses{
     {{kHang, "The run hung: no rank made progress",
       "the flight recorders' dumps (TORCH_FR_DUMP_TEMP_FILE on storage "
       "that all nodes share), and py-spy on the nodes for stacks of Python"},
@@ -51,6 +51,7 @@ constexpr std::array<CauseRow, 16> kCauses{
      {kSlowNode, "A node was slow", ""},
      {kStorage, "Storage failed", "the file server's log of that time"},
      {kException, "The program failed with an exception", ""},
+     {"time_limit", "Slurm ended it at its time limit", ""},
      {"driver_killed", "The driver was killed", "slurmctld's log of that time (scancel, a time limit, a lost node)"}}};
 
 // The reasons of ms-tracepp hang in words.

@@ -74,6 +74,24 @@ TEST(KnownLines, WhoRepeatsListsOrLooksForWordsSaysNothingOfItself) {
   }
 }
 
+// Of a step that Slurm ends it names the first node, whatever happened where; quoted words are no proof.
+TEST(KnownLines, WordsOfOthersAccuseNoNode) {
+  for (const char* why : {"TIME LIMIT", "PREEMPTION", "JOB REQUEUE", "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"}) {
+    const KnownLine* const known = known_line(
+        fmt::format("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO {} ***", why));
+    ASSERT_NE(known, nullptr) << why;
+    EXPECT_EQ(known->says, Says::trouble) << why;
+    EXPECT_EQ(known->blame, Blame::slurm) << why;
+  }
+  EXPECT_EQ(known_line("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"), nullptr);
+  for (const char* line : {R"([rank2]: RuntimeError: no message "uncorrectable ECC error encountered" was found)",
+                           "[rank2]: ValueError: grep `GPU is lost` failed"}) {
+    ASSERT_NE(known_line(line), nullptr) << line;
+    EXPECT_NE(known_line(line)->says, Says::proof) << line;
+  }
+  EXPECT_EQ(known_line("NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'")->says, Says::proof);
+}
+
 TEST(KnownLines, TwoOccurrencesOfAnErrorAreAlikeButForNumbers) {
   EXPECT_EQ(without_numbers("[rank1]: ValueError: step 25 on node02 at 0x7f31, 10.0.0.1:400"),
             without_numbers("[rank12]: ValueError: step 7 on node3 at 0x1, 10.20.0.1:5"));

@@ -57,6 +57,18 @@ TEST_F(WatchdogLog, NamesTheRankThatNeverIssued) {
   EXPECT_NEAR(hang.since_s, 600.073, 0.001);
 }
 
+TEST_F(WatchdogLog, LinesWithoutACauseAreQuotedAndAccuseNoRank) {
+  for (const char* line :
+       {"[rank2]: socketProgress: Connection closed by remote peer node07<51000>", "srun: error: n4: task 9: Killed",
+        "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"}) {
+    const std::string path = files_.put("job.out", fmt::format("step 5\n{}\n", line));
+    const Hang hang = find_hang(read_run({path}, {.witnesses_suffice = true}));
+    EXPECT_TRUE(hang.suspects.empty()) << line;
+    EXPECT_EQ(hang.state, RunState::unknown) << line;
+    EXPECT_THAT(hang.sentence, testing::HasSubstr(std::string(line).substr(14, 20))) << line;
+  }
+}
+
 // The rank that wrote nothing is a member of the group of all ranks.
 TEST_F(WatchdogLog, ARankWithoutLinesIsMissing) {
   std::string log;

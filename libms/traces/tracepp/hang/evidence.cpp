@@ -50,7 +50,7 @@ class Joiner {
     if (!seen.ras.empty()) hear("NCCL's RAS", of_this_job(seen.ras));
     if (!seen.stacks.empty()) hear("stacks", judge_stacks(seen.stacks));
     hear_progress();
-    if (Hang lines = judge_lines(seen.lines); !lines.sentence.empty()) hear("lines of the log", lines);
+    if (Hang lines = judge_lines(seen.lines, voices_.empty()); !lines.sentence.empty()) hear("lines of the log", lines);
   }
 
   Hang join() {

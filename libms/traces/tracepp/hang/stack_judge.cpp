@@ -238,11 +238,20 @@ Hang judge_stacks(const std::vector<ProcessStack>& stacks) { return StackJudge(s
 
 namespace {
 
+// Returns the meaning of a line of trouble, which accuses no rank: it may name any node.
+std::string_view meaning_of(const NotedLine& line) {
+  switch (line.known->blame) {
+    case Blame::slurm: return "Slurm ended it, or did not start it; whether it hung before is not known";
+    case Blame::storage: return "the fault may be of the storage, or of the mount of one node";
+    default: return "the fault may be of a rank, of its peer, or of what lies between";
+  }
+}
+
 bool is_trouble(const NotedLine& line) { return line.known != nullptr && line.known->says == slurm::Says::trouble; }
 
 }  // namespace
 
-Hang judge_lines(const std::vector<NotedLine>& lines) {
+Hang judge_lines(const std::vector<NotedLine>& lines, bool is_alone) {
   Hang hang;
   hang.state = RunState::unknown;
   std::map<std::string_view, int> ranks;  // by cause
@@ -257,21 +266,25 @@ Hang judge_lines(const std::vector<NotedLine>& lines) {
     const int signal = line.exit_code - 128;
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
   });
+  const auto is_named = [](const NotedLine& line) { return line.process.rank >= 0 || !line.process.host.empty(); };
+  const auto quoted = [&](const NotedLine& line) {  // those of srun tell of a task, which did not print them
+    const bool is_own = is_named(line) && line.known != nullptr;
+    return fmt::format("{} \"{}\"", is_own ? process_name(line.process) + " printed" : "the log has",
+                       plain_text(line.text, kFrameBytes));
+  };
   const auto blame = [&](const NotedLine& line, double confidence, FaultDomain fault, std::string_view what) {
-    const bool is_named = line.process.rank >= 0 || !line.process.host.empty();
-    if (is_named) {
+    if (is_named(line)) {
       hang.suspects.push_back(suspect_in(line.process, Reason::failed, confidence, plain_text(line.text, kFrameBytes)));
       hang.suspects.back().fault = fault;
     }
     hang.state = RunState::failed;
-    hang.sentence = fmt::format("{} printed \"{}\": {}", is_named ? process_name(line.process) : "a rank",
-                                plain_text(line.text, kFrameBytes), what);
+    hang.sentence = fmt::format("{}: {}", quoted(line), what);
   };
   if (const auto proof = lead(slurm::Says::proof); proof != lines.end()) {
     blame(*proof, kProof, FaultDomain::device, "the device itself reports that it is broken");
   } else if (crash != lines.end()) {
     blame(*crash, kCrash, FaultDomain::unknown,
-          "it ended by a signal that a program causes by itself, and the others wait for it");
+          "a rank ended by a signal that a program causes by itself, and the others wait for it");
   } else if (const auto error = lead(slurm::Says::error); error != lines.end()) {
     blame(*error, kProgramError, FaultDomain::program, "an error of the program, which would come on any node");
   } else if (const auto exception = lead(slurm::Says::exception); exception != lines.end()) {
@@ -279,8 +292,9 @@ Hang judge_lines(const std::vector<NotedLine>& lines) {
   } else if (const auto hint = lead(slurm::Says::hint); hint != lines.end()) {
     blame(*hint, kHint, FaultDomain::unknown, "no other rank did; its node or its program");
   } else if (const auto trouble = std::ranges::find_if(lines, is_trouble); trouble != lines.end()) {
-    hang.sentence = fmt::format("{} printed \"{}\": the fault may be of its peer, or of what lies between",
-                                process_name(trouble->process), plain_text(trouble->text, kFrameBytes));
+    hang.sentence = fmt::format("{}: {}", quoted(*trouble), meaning_of(*trouble));
+  } else if (is_alone && !lines.empty()) {
+    hang.sentence = quoted(lines.front()) + ": a rank ended, or lost another one, and no line tells why";
   }
   return hang;
 }

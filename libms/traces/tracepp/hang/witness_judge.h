@@ -17,8 +17,9 @@ Hang judge_stacks(const std::vector<ProcessStack>& stacks);
 // Who is behind or elsewhere while no process makes progress; and whether any does, which is no hang, but may be slow.
 // `now_ns`: when the other sources looked, since 1970; 0: not known. The reports are of one kind of source.
 Hang judge_progress(const std::vector<ProgressReport>& reports, std::int64_t now_ns);
-// Lines that only a broken device, or only a failed program, prints.
-Hang judge_lines(const std::vector<NotedLine>& lines);
+// Lines that only a broken device, or only a failed program, prints. `is_alone`: no other source tells anything, so
+// that lines are quoted which tell of no cause.
+Hang judge_lines(const std::vector<NotedLine>& lines, bool is_alone);
 
 // "rank 5 (node n2, process 4711)", with what is known of it.
 std::string process_name(const Process& process);
