@@ -39,7 +39,14 @@ expect 2 'cannot create no/such/dir/t.bin: No such file' encode --output no/such
 expect 2 'cannot create fortunes/t.bin: Not a directory' encode --output fortunes/t fortunes
 expect 2 'not the prefix' encode --output work/ fortunes
 expect 2 'no document' encode --output work/t empty
-expect 2 'NUL byte' encode --output work/t binary
+expect 2 'binary: it holds a NUL byte' encode --output work/t fortunes binary
+expect 2 'hint: .*--recursive' encode --output work/t binary
+expect 2 'binary: it holds a NUL byte' encode --output work/t --files-from <(echo binary)
+expect 2 'binary: it holds a NUL byte' train-tokenizer --vocab 300 -o t.json fortunes binary
+mkdir pictures
+cp binary pictures
+expect 2 'no document' encode --recursive --output work/t pictures
+expect 2 'binary: it holds a NUL byte' encode --recursive --output work/t pictures binary
 printf '\xfd7zXZ\0abc' >text.xz
 expect 2 'cannot read text.xz: compressed data is ' encode --output work/t text.xz
 printf 'PAR1abc' >text.parquet
@@ -47,7 +54,7 @@ expect 2 'hint: .*pyarrow' encode --output work/t fortunes text.parquet
 printf '\x28\xb5\x2f\xfdabc' >text.zst
 expect 2 'cannot read text.zst: compressed data is cut off' encode --output work/t text.zst
 printf '%%PDF-1.4\nabc\n' >paper
-expect 2 'skipped paper: it is a PDF' encode --output work/t paper
+expect 2 'paper: it is a PDF' encode --output work/t paper
 expect 2 'hint: ~, . and . are not expanded' info 'work/*'
 expect 2 "hint: use 'work/f'" info work/f.bin
 expect 2 'nowhere.idx' info nowhere
@@ -76,9 +83,9 @@ rm work/in.* work/f3.*
 [ $? -eq 74 ] || fail 'a file beyond ulimit -f does not end with 74'
 grep -q 'cannot write work/big.bin: File too large' err || fail 'no word of the limit on files'
 expect_files 'f.bin f.idx f.meta.json '
-expect 0 '2 documents' encode -o work/g page.gz fortunes binary empty
-expect 0 'skipped 1 binary' encode --force -o work/g page.gz fortunes binary empty
-expect 0 'skipped 1 empty' encode --force -o work/g page.gz fortunes binary empty
+expect 0 '2 documents' encode -r -o work/g page.gz fortunes pictures empty
+expect 0 'skipped 1 binary' encode -r --force -o work/g page.gz fortunes pictures empty
+expect 0 'skipped 1 empty' encode -r --force -o work/g page.gz fortunes pictures empty
 # What is there stays, unless it is to go.
 cp work/g.bin kept.bin
 expect 2 'work/g.bin already exists' encode -o work/g fortunes

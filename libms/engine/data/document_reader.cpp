@@ -76,7 +76,7 @@ bool DocumentReader::next(TextBatch& batch) {
     if (!input_) continue;
     const bool is_json = mode_ == Mode::json || mode_ == Mode::array;
     if (!is_json && piece_.find('\0') != std::string_view::npos) {
-      end_file(TextItem::Kind::file_skip, "it holds a NUL byte, so it is not text");
+      skip_file("it holds a NUL byte, so it is not text");
       continue;
     }
     feed(piece_);
@@ -111,7 +111,7 @@ void DocumentReader::open_file() {
   if (!begin.begun) batch_->items.push_back({.kind = TextItem::Kind::file_begin, .number = file_});
   place_ = begin.text_bytes > 0 ? Place::behind : Place::before;
   if (is_other) {
-    end_file(TextItem::Kind::file_skip, std::string(other->why));
+    skip_file(other->why);
   } else if (begin.text_bytes > 0) {
     input_.emplace(path);
     input_->skip(begin.text_bytes);
@@ -143,6 +143,14 @@ void DocumentReader::end_file(TextItem::Kind kind, std::string why) {
   piece_ = {};
   files_bytes_ += file_size_bytes(files_[static_cast<std::size_t>(file_)]);
   ++file_;
+}
+
+void DocumentReader::skip_file(std::string_view why) {
+  const std::string& path = files_[static_cast<std::size_t>(file_)];
+  if (std::ranges::find(options_.named, path) != options_.named.end())
+    throw user_error("data.input", fmt::format("{}: {}", path, why),
+                     "leave it out; of a directory, with --recursive, files that are not text are skipped");
+  end_file(TextItem::Kind::file_skip, std::string(why));
 }
 
 InputPosition DocumentReader::position() const {

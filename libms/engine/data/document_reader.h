@@ -25,6 +25,8 @@ struct ReadOptions {
   bool json_as_text = false;
   // Where the text is in JSON. Empty: in "text". Otherwise all files are JSON.
   std::vector<std::string> fields;
+  // The files that must be text: another one is an error. The others are skipped if they are not.
+  std::vector<std::string> named = {};
 };
 
 // Documents and lines that have to be in memory whole have no more bytes.
@@ -38,7 +40,7 @@ class DocumentReader {
 
   // Fills the batch with the next documents; false: there are no more. Errors of unpack::InputFile; "data.document",
   // user: a document or a line is too long; "data.json", user: an array of JSON is not sound; "data.input", user: a
-  // file has another format, which may hold text.
+  // file has another format, which may hold text, or is named and is not text.
   bool next(TextBatch& batch);
 
  private:
@@ -47,6 +49,7 @@ class DocumentReader {
 
   void open_file();
   void end_file(TextItem::Kind kind, std::string why = {});
+  void skip_file(std::string_view why);
   void feed(std::string_view piece);
   void feed_lines(std::string_view piece);
   void feed_array(std::string_view piece);

@@ -229,8 +229,8 @@ std::vector<std::string> read_list(const std::string& path) {
   return lines;
 }
 
-std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool recursive) {
-  std::vector<std::string> files;
+Inputs expand_inputs(std::span<const std::string> paths, bool recursive) {
+  Inputs inputs;
   for (const std::string& named : paths) {
     const std::string path = named == "-" ? "/dev/stdin" : named;
     std::error_code failed;
@@ -240,7 +240,8 @@ std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool 
                        fmt::format("cannot open {}: {}", path, failed ? failed.message() : errno_text(ENOENT)));
     }
     if (!fs::is_directory(status)) {
-      files.push_back(path);
+      inputs.files.push_back(path);
+      inputs.named.push_back(path);
       continue;
     }
     if (!recursive) {
@@ -255,9 +256,9 @@ std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool 
     }
     if (failed) throw Error("data.input", Blame::user, fmt::format("cannot list {}: {}", path, failed.message()));
     std::sort(below.begin(), below.end());
-    files.insert(files.end(), below.begin(), below.end());
+    inputs.files.insert(inputs.files.end(), below.begin(), below.end());
   }
-  return files;
+  return inputs;
 }
 
 EncodeReport encode(const std::string& prefix, std::span<const std::string> files, const Tokenizer& tokenizer,

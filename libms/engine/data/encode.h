@@ -34,15 +34,20 @@ struct EncodeOptions {
 // it cannot be opened.
 std::vector<std::string> read_list(const std::string& path);
 
+struct Inputs {
+  std::vector<std::string> files;
+  std::vector<std::string> named;  // those of them that are not found in a directory: ReadOptions::named
+};
 // The files that `paths` mean, in order: files as they are, "-" as standard input; with `recursive`, the regular files
 // of a directory and those below it, sorted by path. Error("data.input", user) for a path that is not there, or a
 // directory without `recursive`.
-std::vector<std::string> expand_inputs(std::span<const std::string> paths, bool recursive);
+Inputs expand_inputs(std::span<const std::string> paths, bool recursive);
 
 // Writes the documents of all files to PREFIX.bin and .idx, each in the tokenizer's frame, and
 // the note, whose counts it fills. Documents without a byte of text are left out. A text that holds a NUL byte gives
-// nothing, wherever it holds it. Errors: of DocumentReader and TokenWriter; "data.json", user: a line of JSON Lines
-// that is no JSON, or lacks a field; "data.output", user: a token file is there, or another process writes it.
+// nothing, wherever it holds it, unless it is named. Errors: of DocumentReader and TokenWriter; "data.json", user: a
+// line of JSON Lines that is no JSON, or lacks a field; "data.output", user: a token file is there, or another process
+// writes it.
 EncodeReport encode(const std::string& prefix, std::span<const std::string> files, const Tokenizer& tokenizer,
                     Note note, const EncodeOptions& options);
 

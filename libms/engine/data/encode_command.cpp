@@ -49,7 +49,8 @@ int run_encode(const Args& args) {
   std::optional<std::string> eod_token;
   if (args.has("eod")) eod_token = args.get("eod");
   const auto tokenizer = make_tokenizer(args.get("tokenizer"), eod_token, !args.has("no-template"));
-  const std::vector<std::string> files = expand_inputs(inputs, args.has("recursive"));
+  const Inputs expanded = expand_inputs(inputs, args.has("recursive"));
+  options.read.named = expanded.named;
 
   SystemClock clock;
   std::optional<Progress> progress;
@@ -58,7 +59,7 @@ int run_encode(const Args& args) {
     progress->update(done_bytes);
   };
   const EncodeReport report =
-      encode(prefix, files, *tokenizer, note_of(*tokenizer, args.get("tokenizer"), eod_token), options);
+      encode(prefix, expanded.files, *tokenizer, note_of(*tokenizer, args.get("tokenizer"), eod_token), options);
   if (progress) progress->finish();
   if (options.read.split_on && report.num_splits == 0)
     log::warn("data", "no line is '{}', the line of --split-on: each file is one document", *options.read.split_on);
@@ -118,7 +119,8 @@ Command encode_command() {
             "Number of encoding threads (default: the number of cores, at most 64). The result does not depend on it."},
            {"force", "", "Replace an existing token file. Default: leave it as it is, and do nothing."},
            {.name = "recursive",
-            .doc = "Read all files in directories and their subdirectories, sorted by path.",
+            .doc = "Read all files in directories and their subdirectories, sorted by path. Those that are not text "
+                   "are skipped and counted; one that is named is an error.",
             .letter = 'r'}},
       .run = run_encode,
       .description =

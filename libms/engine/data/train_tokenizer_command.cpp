@@ -72,9 +72,10 @@ int run_train_tokenizer(const Args& args) {
   check_user_file(output);
   ReadOptions options;
   options.fields = args.list("field");
+  const Inputs inputs = expand_inputs(args.list("FILE"), args.has("recursive"));
+  options.named = inputs.named;
   WordCounter counter(spec);
-  const std::int64_t num_documents =
-      count_words(expand_inputs(args.list("FILE"), args.has("recursive")), options, counter);
+  const std::int64_t num_documents = count_words(inputs.files, options, counter);
   if (counter.counts().empty()) throw user_error("data.input", "the files hold no text");
 
   SystemClock clock;

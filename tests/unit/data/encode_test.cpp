@@ -296,7 +296,9 @@ TEST(Encode, ExpandsDirectoriesInOrder) {
   spill(dir / "d/b", "b");
   spill(dir / "x", "x");
   const std::vector<std::string> paths{dir / "x", dir / "d"};
-  EXPECT_THAT(expand_inputs(paths, true), testing::ElementsAre(dir / "x", dir / "d/b", dir / "d/sub/a", dir / "d/z"));
+  const Inputs inputs = expand_inputs(paths, true);
+  EXPECT_THAT(inputs.files, testing::ElementsAre(dir / "x", dir / "d/b", dir / "d/sub/a", dir / "d/z"));
+  EXPECT_THAT(inputs.named, testing::ElementsAre(dir / "x"));
   const Error directory = thrown_by([&] { expand_inputs(paths, false); });
   EXPECT_EQ(directory.blame(), Blame::user);
   EXPECT_THAT(directory.hint(), testing::HasSubstr("--recursive"));
