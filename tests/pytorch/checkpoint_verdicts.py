@@ -261,6 +261,17 @@ def differences(judge):
     code, found = ask(path("fsdp-2"), path("hsdp-4"))
     differing = [t for t in found["tensors"] if t["differing"]]
     judge.expect("diff of two runs", code == 1 and differing and all(t["max_abs"] > 0 for t in differing), found)
+    judge.expect("the same values", found["num_values"] >= 7 and not found["values"], found)
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "step-2"
+        shutil.copytree(path("fsdp-2"), copy)
+        places = {}
+        edit(copy / ".metadata", lambda m: places.update({key.fqn: info for key, info in m.storage_data.items()}))
+        place = places["step"]
+        patch(copy / place.relative_path, place.offset, place.length, "data.pkl", 3, b"\x07")  # PROTO 2, BININT1
+        code, found = ask(path("fsdp-2"), copy)
+        judge.expect("diff of a value", code == 0 and found["equal"] and
+                     found["values"] == [{"name": "step", "a": "2", "b": "7"}], found)
     code, found = ask(path("even-2"), path("fsdp-2"))
     judge.expect("diff of two models",
                  code == 1 and {"name": "model.0.weight", "a": "float32 [10, 4]", "b": ""} in found["unmatched"], found)

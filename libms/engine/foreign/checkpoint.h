@@ -63,11 +63,12 @@ struct Checkpoint {
   std::vector<std::string> files;  // relative to `path`; one that is empty is `path` itself
   std::vector<Item> items;
   std::vector<Tensor> tensors;
-  std::vector<std::pair<std::string, std::uint32_t>> objects;  // that are no tensors: name, item
-  std::size_t num_values = 0;                                  // that are no tensors, in files of torch.save
-  std::vector<std::pair<std::string, std::string>> facts;      // what it says about itself
-  bool finished = true;                                        // false: the save was cut off; `problems` says so
-  std::vector<Problem> problems;                               // of what describes it
+  std::vector<std::pair<std::string, std::uint32_t>> objects;   // that are no tensors: name, item
+  std::vector<std::pair<std::string, std::uint32_t>> archives;  // files of torch.save: what stands before names, item
+  std::size_t num_values = 0;                                   // that are no tensors, in these files
+  std::vector<std::pair<std::string, std::string>> facts;       // what it says about itself
+  bool finished = true;                                         // false: the save was cut off; `problems` says so
+  std::vector<Problem> problems;                                // of what describes it
   std::vector<Problem> unread;  // what is not known here: whether it is sound cannot be told
   std::vector<Problem> doubts;  // what may be as it should
   std::shared_ptr<ReadItems> read = std::make_shared<ReadItems>();

@@ -162,7 +162,7 @@ Command diff_command() {
   command.description +=
       "\n\nOf two checkpoints of other programs (ms-ckpt verify says which), all tensors are compared by name, in "
       "whatever formats and layouts they are saved. Values that are not tensors, such as a number of steps, are "
-      "counted and not compared.";
+      "compared as well: those that differ are printed, and do not count.";
   return extended(std::move(command), "A", diff_others);
 }
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "foreign/read.h"
+#include "foreign/values.h"
 
 namespace ms::foreign {
 namespace {
@@ -38,8 +39,39 @@ void compare(const Dtype& dtype, std::span<const std::byte> a, std::span<const s
   }
 }
 
+std::string shown_value(const std::string& text) { return text.empty() ? "''" : text; }
+
 std::string form_of(const Tensor& tensor) {
   return fmt::format("{} [{}]", tensor.dtype == nullptr ? "?" : tensor.dtype->name, fmt::join(tensor.shape, ", "));
+}
+
+void compare_values(const Checkpoint& a, const Checkpoint& b, Diff& result) {
+  const Values of_a = values_of(a), of_b = values_of(b);
+  std::map<std::string, std::pair<std::string, std::string>> by_name;
+  for (const auto& [name, text] : of_a.texts) by_name[name].first = shown_value(text);
+  for (const auto& [name, text] : of_b.texts) by_name[name].second = shown_value(text);
+  result.num_values = by_name.size();
+  for (const auto& [name, pair] : by_name) {
+    if (pair.first != pair.second) result.values.push_back({name, pair.first, pair.second});
+  }
+  for (const Values* one : {&of_a, &of_b})
+    result.unread.insert(result.unread.end(), one->unread.begin(), one->unread.end());
+}
+
+// The lines of what one of the two has, or has otherwise.
+std::string unmatched_lines(const std::vector<Unmatched>& rows, bool all) {
+  std::string text;
+  for (std::size_t i = 0; i < rows.size() && (all || i < kShownUnmatched); ++i)
+    text += fmt::format("  {:<40} {} | {}\n", plain_text(rows[i].name, 200), rows[i].a.empty() ? "(none)" : rows[i].a,
+                        rows[i].b.empty() ? "(none)" : rows[i].b);
+  if (!all && rows.size() > kShownUnmatched) text += fmt::format("  and {} more\n", rows.size() - kShownUnmatched);
+  return text;
+}
+
+Json unmatched_json(const std::vector<Unmatched>& rows) {
+  Json json = Json::array();
+  for (const Unmatched& row : rows) json.push_back({{"name", row.name}, {"a", row.a}, {"b", row.b}});
+  return json;
 }
 
 }  // namespace
@@ -53,10 +85,9 @@ Diff diff(const Checkpoint& a, const Checkpoint& b, const std::function<void(std
   for (const Tensor& tensor : a.tensors) by_name[tensor.name].first = &tensor;
   for (const Tensor& tensor : b.tensors) by_name[tensor.name].second = &tensor;
   Diff result;
-  for (const Checkpoint* one : {&a, &b}) {
+  for (const Checkpoint* one : {&a, &b})
     result.unread.insert(result.unread.end(), one->unread.begin(), one->unread.end());
-    result.num_uncompared = std::max(result.num_uncompared, one->num_values + one->objects.size());
-  }
+  compare_values(a, b, result);
   std::int64_t done = 0;
   std::vector<std::byte> of_a, of_b;
   for (const auto& [name, pair] : by_name) {
@@ -82,14 +113,7 @@ Diff diff(const Checkpoint& a, const Checkpoint& b, const std::function<void(std
 }
 
 std::string diff_text(const Checkpoint& a, const Checkpoint& b, const Diff& diff, bool all) {
-  std::string text = fmt::format("a: {}\nb: {}\n", a.path, b.path);
-  for (std::size_t i = 0; i < diff.unmatched.size() && (all || i < kShownUnmatched); ++i) {
-    const Unmatched& row = diff.unmatched[i];
-    text += fmt::format("  {:<40} {} | {}\n", plain_text(row.name, 200), row.a.empty() ? "(none)" : row.a,
-                        row.b.empty() ? "(none)" : row.b);
-  }
-  if (!all && diff.unmatched.size() > kShownUnmatched)
-    text += fmt::format("  and {} more\n", diff.unmatched.size() - kShownUnmatched);
+  std::string text = fmt::format("a: {}\nb: {}\n", a.path, b.path) + unmatched_lines(diff.unmatched, all);
   TextTable table({{"tensor"}, {"elements", Align::right}, {"differing", Align::right}, {"max abs", Align::right}});
   std::size_t differing = 0;
   for (const TensorDiff& row : diff.tensors) {
@@ -102,14 +126,16 @@ std::string diff_text(const Checkpoint& a, const Checkpoint& b, const Diff& diff
   if (differing > 0 || (all && !diff.tensors.empty())) text += table.str();
   for (std::size_t i = 0; i < diff.unread.size() && (all || i < kShownUnmatched); ++i)
     text += fmt::format("  not read: {}\n", plain_text(diff.unread[i].text, 1000));
-  if (diff.num_uncompared > 0)
-    text += fmt::format("values that are not tensors, which were not compared: {}\n", diff.num_uncompared);
+  if (diff.num_values > 0)
+    text += fmt::format("{} of {} values that are not tensors equal\n", diff.num_values - diff.values.size(),
+                        diff.num_values);
+  text += unmatched_lines(diff.values, all);
   return text + fmt::format("{} of {} tensors equal, {} in one or of another form\n", diff.tensors.size() - differing,
                             diff.tensors.size(), diff.unmatched.size());
 }
 
 std::string diff_json(const Checkpoint& a, const Checkpoint& b, const Diff& diff) {
-  Json tensors = Json::array(), unmatched = Json::array();
+  Json tensors = Json::array();
   for (const TensorDiff& row : diff.tensors)
     tensors.push_back({{"name", row.name},
                        {"elements", row.elements},
@@ -117,15 +143,15 @@ std::string diff_json(const Checkpoint& a, const Checkpoint& b, const Diff& diff
                        {"max_abs", std::isfinite(row.max_abs) ? Json(row.max_abs) : Json(nullptr)}});
   Json unread = Json::array();
   for (const Problem& problem : diff.unread) unread.push_back({{"code", problem.code}, {"text", problem.text}});
-  for (const Unmatched& row : diff.unmatched) unmatched.push_back({{"name", row.name}, {"a", row.a}, {"b", row.b}});
   return Json{{"schema", 1},
               {"a", a.path},
               {"b", b.path},
               {"equal", diff.equal()},
               {"tensors", std::move(tensors)},
-              {"unmatched", std::move(unmatched)},
-              {"unread", std::move(unread)},
-              {"num_uncompared", diff.num_uncompared}}
+              {"unmatched", unmatched_json(diff.unmatched)},
+              {"num_values", diff.num_values},
+              {"values", unmatched_json(diff.values)},
+              {"unread", std::move(unread)}}
              .dump(2) +
          "\n";
 }

@@ -1,4 +1,5 @@
-// Compares the tensors of two checkpoints of other programs, by name, whatever layouts and formats hold them.
+// Compares the tensors of two checkpoints of other programs, by name, whatever layouts and formats hold them, and what
+// they hold beside these.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,18 @@ struct TensorDiff {
   double max_abs = 0;                        // of a - b, of float32 and bfloat16; NaN where it is not a number
 };
 struct Unmatched {
-  std::string name, a, b;  // type and shape; empty: it is not there
+  std::string name, a, b;  // type and shape, or a value; empty: it is not there
 };
 struct Diff {
   std::vector<TensorDiff> tensors;  // that both have, of one type and shape, by name
   std::vector<Unmatched> unmatched;
-  std::vector<Problem> unread;     // of both: tensors that are not read may differ
-  std::size_t num_uncompared = 0;  // values and objects that are no tensors, of the one that has more
-  bool equal() const;              // all that was compared
+  std::size_t num_values = 0;     // that are no tensors, of either
+  std::vector<Unmatched> values;  // those of them that differ, or that one has
+  std::vector<Problem> unread;    // of both: what is not read may differ
+  bool equal() const;             // all tensors
 };
 
-// Holds a few megabytes of a tensor at a time. Errors of TensorReader. `progress`: bytes of one side.
+// Holds a few megabytes of a tensor at a time. Errors of TensorReader and values_of(). `progress`: bytes of one side.
 Diff diff(const Checkpoint& a, const Checkpoint& b, const std::function<void(std::int64_t)>& progress);
 
 std::string diff_text(const Checkpoint& a, const Checkpoint& b, const Diff& diff, bool all);

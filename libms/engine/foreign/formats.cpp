@@ -166,6 +166,7 @@ void add_torch_file(Checkpoint& to, const std::string& name, const std::string& 
     to.files.push_back(name);
     to.num_values += file.num_values;
     to.items.push_back({.file = file_number, .begin = 0, .size_bytes = source.size_bytes()});
+    to.archives.emplace_back(prefix, item);
     for (Problem& unread : file.unread) to.unread.push_back(std::move(unread));
     for (auto& [key, text] : file.leaves) {
       if (to.facts.size() < kMostFacts) to.facts.emplace_back(prefix + key, std::move(text));
@@ -203,6 +204,7 @@ void open_in_parts(Checkpoint& to) {
       to.tensors.push_back(std::move(tensor));
     }
     for (auto& [object, item] : part.objects) to.objects.emplace_back(name + "." + object, item + first_item);
+    for (auto& [prefix, item] : part.archives) to.archives.emplace_back(name + "." + prefix, item + first_item);
     for (auto& [fact, value] : part.facts) to.facts.emplace_back(name + "." + fact, std::move(value));
     const auto take = [&](std::vector<Problem>& from, std::vector<Problem>& into) {
       for (Problem& problem : from) into.push_back({std::move(problem.code), name + ": " + problem.text});

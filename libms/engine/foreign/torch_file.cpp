@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace ms::foreign {
@@ -24,6 +25,27 @@ constexpr std::size_t kNumbersOfValue = 64;  // a list may be of a million numbe
 constexpr std::size_t kMostDims = 64;
 
 std::string shown_name(std::string_view name) { return plain_text(name, 200); }
+
+// The text of a value, as it is if it is short and plain, else its beginning and a hash.
+class LeafText {
+ public:
+  void add(std::string_view part) {
+    if (beginning_.size() < kMostLeafText) beginning_ += part.substr(0, kMostLeafText - beginning_.size());
+    size_bytes_ += part.size();
+    hasher_.update(part);
+  }
+  bool is_empty() const { return size_bytes_ == 0; }
+  std::string text() const {
+    std::string text = plain_text(beginning_, kMostLeafText);
+    if (size_bytes_ == text.size() && text == beginning_) return text;
+    return fmt::format("{} ({} bytes, XXH64 {})", text, size_bytes_, hash_hex(hasher_.digest()));
+  }
+
+ private:
+  std::string beginning_;
+  std::size_t size_bytes_ = 0;
+  Hasher hasher_;
+};
 
 // Goes through the values of a pickle, and collects tensors and leaves by their names.
 class Walk {
@@ -66,22 +88,40 @@ class Walk {
       }
     } else if (value.is_list()) {
       values_ += static_cast<std::int64_t>(value.size() / kNumbersOfValue);
+      LeafText numbers;
       for (std::size_t i = 0; i < value.size(); ++i) {
         const PickleValue item = value.item(i);
-        if (!item.integer() && !item.real())
+        const std::optional<std::string> number = number_text(item);
+        if (!number) {
           this->value(item, below(std::to_string(i)), depth + 1);
-        else
-          ++file_.num_values;
+          continue;
+        }
+        numbers.add(numbers.is_empty() ? "" : ", ");
+        numbers.add(*number);
+        ++file_.num_values;
       }
-    } else if (value.is_none()) {
-      return;
-    } else if (++file_.num_values; const auto number = value.integer()) {
-      file_.leaves.emplace_back(name, fmt::format("{}", *number));
-    } else if (const auto real = value.real()) {
-      file_.leaves.emplace_back(name, fmt::format("{}", *real));
-    } else if (const auto text = value.text(); text && text->size() <= kMostLeafText) {
-      file_.leaves.emplace_back(name, plain_text(*text, kMostLeafText));
+      if (!numbers.is_empty()) file_.leaves.emplace_back(name, fmt::format("[{}]", numbers.text()));
+    } else if (!value.is_none()) {
+      ++file_.num_values;
+      if (std::optional<std::string> text = scalar_text(value)) file_.leaves.emplace_back(name, *std::move(text));
     }
+  }
+
+  static std::optional<std::string> number_text(const PickleValue& value) {
+    if (const auto number = value.integer()) return fmt::format("{}", *number);
+    if (const auto real = value.real()) return fmt::format("{}", *real);
+    return std::nullopt;
+  }
+  static std::optional<std::string> scalar_text(const PickleValue& value) {
+    if (std::optional<std::string> number = number_text(value)) return number;
+    if (const auto is_true = value.boolean()) return *is_true ? "true" : "false";
+    if (const auto text = value.text()) {
+      LeafText leaf;
+      leaf.add(*text);
+      return leaf.text();
+    }
+    std::string global = value.global();
+    return global.empty() ? std::nullopt : std::optional(std::move(global));
   }
 
   void problem(std::string code, const std::string& name, const std::string& why) {

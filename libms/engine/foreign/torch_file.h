@@ -32,8 +32,9 @@ struct TorchFile {
   std::vector<unpack::ZipMember> members;
   std::vector<const Dtype*> types;  // of the members that are storages, else nullptr
   std::vector<SavedTensor> tensors;
-  std::vector<std::pair<std::string, std::string>> leaves;  // numbers and short texts beside the tensors
-  std::size_t num_values = 0;                               // all that are no tensors
+  // Values beside the tensors, by name: a list of numbers is one; of a long text, its beginning and a hash.
+  std::vector<std::pair<std::string, std::string>> leaves;
+  std::size_t num_values = 0;  // of these, each number of a list by itself
   std::vector<Problem> problems;
   std::vector<Problem> unread;  // what is not known here: whether it is sound cannot be told
   bool has_crcs = true;         // torch.serialization.set_crc32_options(False) leaves them out

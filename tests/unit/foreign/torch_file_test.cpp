@@ -143,21 +143,38 @@ TEST_F(TorchFiles, AnArchiveOfSeveralTensorsIsReadOnce) {
   EXPECT_EQ(one.read->find(0), nullptr);  // there may be a million such
 }
 
-TEST_F(TorchFiles, ValuesThatAreNotTensorsAreCountedAsNotCompared) {
-  const auto file = [](std::int64_t epoch) {
+TEST_F(TorchFiles, ValuesThatAreNotTensorsAreComparedByName) {
+  const auto file = [](std::int64_t epoch, const std::string& note, const std::string& is_on, std::int64_t last,
+                       const std::string& more) {
     TorchFileWriter writer;
+    std::vector<std::int64_t> numbers(1000, 7);
+    numbers.back() = last;
     return writer.file(pickled_dict({{"w", writer.tensor({1, 2}, {2})},
                                      {"epoch", pickled(epoch)},
-                                     {"note", pickled("text")},
+                                     {"note", pickled(note)},
                                      {"none", "N"},
-                                     {"betas", pickled_sizes({1, 2})}}));
+                                     {"on", is_on},
+                                     {"type", test::pickled_global("torch", "float32")},
+                                     {"betas", pickled_sizes(numbers)},
+                                     {more, pickled(1)}}));
   };
-  const Checkpoint a = made("a.pt", file(1)), b = made("b.pt", file(2));
+  const std::string yes = "\x88", no = "\x89", text(1000, 'x');
+  const Checkpoint a = made("a.pt", file(1, text + "a", yes, 1, "x")),
+                   b = made("b.pt", file(2, text + "b", no, 2, "y"));
   const Diff found = diff(a, b, [](std::int64_t) {});
-  EXPECT_TRUE(found.equal());
+  EXPECT_TRUE(found.equal()) << "tensors are";
   EXPECT_EQ(found.tensors.size(), 1U);
-  EXPECT_EQ(found.num_uncompared, 4U);
-  EXPECT_EQ(verify(a, 1, {}).num_unjudged, 4U);
+  EXPECT_EQ(found.num_values, 7U);
+  std::vector<std::string> names;
+  for (const Unmatched& row : found.values) names.push_back(row.name);
+  EXPECT_THAT(names, ElementsAre("betas", "epoch", "note", "on", "x", "y"));
+  EXPECT_EQ(found.values[1].a, "1");
+  EXPECT_EQ(found.values[1].b, "2");
+  EXPECT_EQ(found.values[3].b, "false");
+  EXPECT_EQ(found.values[4].b, "");
+  EXPECT_LT(found.values[0].a.size(), 300U);
+  EXPECT_TRUE(diff(a, a, [](std::int64_t) {}).values.empty());
+  EXPECT_EQ(verify(a, 1, {}).num_unjudged, 1005U);
 }
 
 }  // namespace
