@@ -180,11 +180,11 @@ def main():
         truth(judge, case)
         if case.startswith("buckets"):
             buckets(judge, case)
-        if case in ("tp", "small-tp", "zero-1", "zero-3", "universal-llama-3"):
+        if case in ("tp", "small-tp", "zero-1", "zero-3", "universal-llama-3", "fsdp1-2"):
             damages(judge, case)
-        if case in ("whole", "tp", "tp-pp", "small-tp", "buckets-dp", "qwen2", "qwen3", "universal-llama-3"):
+        if case in ("whole", "tp", "tp-pp", "small-tp", "buckets-dp", "qwen2", "qwen3", "universal-llama-3", "dtensor-2"):
             imports(judge, case)
-        if case in ("even-2", "fsdp-2", "tp", "dp"):
+        if case in ("even-2", "fsdp-2", "fsdp1-2", "tp", "dp"):
             one_byte(judge, case)
         if case in ("even-2", "megatron-2", "deepspeed-2", "tp"):
             refusals(judge, case)

@@ -105,6 +105,7 @@ def dcp_damages(judge, case):
     judge.damage(".metadata of something else", case,
                  lambda c: (c / ".metadata").write_bytes(pickle.dumps({"a": 1})), "metadata")
     judge.damage("a file of another save", case, lambda c: (c / "__9_0.distcp").write_bytes(b"x"), doubt="unnamed-file")
+    judge.damage("an empty file of a rank", case, lambda c: (c / "__9_0.distcp").write_bytes(b""))
     judge.damage(".metadata.tmp", case, lambda c: (c / ".metadata.tmp").write_bytes(b"x"), doubt="stale")
     judge.damage("old .metadata", case, lambda c: os.utime(c / ".metadata", (1e9, 1e9)), doubt="stale")
 

@@ -19,6 +19,7 @@ CASES = {
     "fsdp-4-async": (4, "fsdp", "async"),
     "hsdp-4": (4, "hsdp", "dcp"),
     "ddp-2": (2, "ddp", "dcp"),
+    "fsdp1-2": (2, "fsdp1", "dcp"),  # ShardedTensor, which came before DTensor
     "file-1": (1, "plain", "file"),
     "even-2": (2, "even", "dcp"),  # both files have the same layout
     "megatron-2": (2, "even", "megatron"),  # the files around it as Megatron-LM and DeepSpeed write them
@@ -62,6 +63,15 @@ def described(torch, value):
 
 
 def whole(value):
+    if hasattr(value, "local_shards"):
+        import torch
+        import torch.distributed as dist
+        parts = [None] * dist.get_world_size()
+        dist.all_gather_object(parts, [(shard.metadata.shard_offsets, shard.tensor.detach()) for shard in value.local_shards()])
+        full = torch.empty(value.size(), dtype=value.dtype)
+        for offsets, part in sum(parts, []):
+            full[tuple(slice(begin, begin + size) for begin, size in zip(offsets, part.shape))] = part
+        return full
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
@@ -82,6 +92,15 @@ def deepspeed(torch, rank, world, weights, target):
                target / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
 
 
+def train(torch, run, optimizer, seed):
+    for step in range(2):
+        torch.manual_seed(10 * step + seed)
+        tokens = torch.randint(0, 7, (2, 4))
+        torch.nn.functional.cross_entropy(run(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def rank_main(case, rank, store, directory):
     os.environ.update(GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank))
     import torch
@@ -92,7 +111,11 @@ def rank_main(case, rank, store, directory):
     os.environ["WORLD_SIZE"] = str(world)
     dist.init_process_group("cpu:gloo", rank=rank, world_size=world, store=dist.FileStore(str(store), world))
     net = model(torch, spread)
+    trains_first = False
     if spread in ("fsdp", "hsdp", "even"):
+        trains_first = not hasattr(torch.cpu.Stream, "record_event")  # FSDP2 of torch 2.6 needs a GPU to train
+        if trains_first:
+            train(torch, net, torch.optim.AdamW(net.parameters(), lr=0.01), 0)
         from torch.distributed.device_mesh import init_device_mesh
         try:
             from torch.distributed.fsdp import fully_shard
@@ -103,27 +126,27 @@ def rank_main(case, rank, store, directory):
         if spread != "even":
             fully_shard(net.output, mesh=mesh)  # of one type each
         fully_shard(net, mesh=mesh)
+    if spread == "fsdp1":
+        fsdp1 = torch.distributed.fsdp.FullyShardedDataParallel
+        net.output = fsdp1(net.output, device_id=torch.device("cpu"), use_orig_params=True)  # of one type each
+        net = fsdp1(net, device_id=torch.device("cpu"), use_orig_params=True)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
-    run = torch.nn.parallel.DistributedDataParallel(net) if spread == "ddp" else net
-    for step in range(2):
-        torch.manual_seed(10 * step + rank)
-        tokens = torch.randint(0, 7, (2, 4))
-        torch.nn.functional.cross_entropy(run(tokens).flatten(0, 1), tokens.flatten()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
-    flat = how in ("dcp", "async")
+    if not trains_first:
+        train(torch, torch.nn.parallel.DistributedDataParallel(net) if spread == "ddp" else net, optimizer, rank)
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict
+    flat = how in ("dcp", "async") and hasattr(StateDictOptions(), "flatten_optimizer_state_dict")  # since torch 2.4
     options = StateDictOptions(flatten_optimizer_state_dict=True) if flat else StateDictOptions()
-    weights, state = get_state_dict(net, optimizer, options=options)
+    # FSDP1 of torch 2.2 gathers the optimizer's state on GPUs only.
+    weights, state = (get_model_state_dict(net), {}) if spread == "fsdp1" else get_state_dict(net, optimizer, options=options)
     if flat:  # each item has a kilobyte of its own
         state = {key: value for key, value in state.items() if key.startswith("state.") or key.endswith(".lr")}
     target = directory / case / {"megatron": "iter_0000002", "deepspeed": "global_step2"}.get(how, "step-2")
     everything = {"model": weights} if spread == "even" else {"model": weights, "optimizer": state, "step": 2}
     target.parent.mkdir(parents=True, exist_ok=True)
     if how in ("dcp", "megatron"):
-        dcp.save(everything, checkpoint_id=str(target))
+        dcp.save(everything, storage_writer=dcp.FileSystemWriter(str(target)))
     elif how == "async":
-        dcp.async_save(everything, checkpoint_id=str(target)).result()
+        dcp.async_save(everything, storage_writer=dcp.FileSystemWriter(str(target))).result()
     elif how == "whole":
         full = {name: whole(value).t().contiguous().t() if value.ndim == 2 else whole(value) for name, value in weights.items()}
         if rank == 0:  # transposed in memory, which torch.save keeps
@@ -186,6 +209,37 @@ def llama_main(_, rank, store, directory):
     dist.destroy_process_group()
 
 
+def kept_llama_main(_, rank, store, directory):
+    """The Llama of checkpoints/llama as DTensors, without transformers: DIR/dtensor-2/step-2."""
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    try:
+        from torch.distributed.tensor import Shard, distribute_tensor
+    except ImportError:
+        from torch.distributed._tensor import Shard, distribute_tensor
+    dist.init_process_group("cpu:gloo", rank=rank, world_size=2, store=dist.FileStore(str(store), 2))
+    hf = Path(__file__).resolve().parent / "checkpoints/llama/hf"
+    data = (hf / "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    weights = {name: torch.frombuffer(bytearray(data[begin + info["data_offsets"][0]:begin + info["data_offsets"][1]]),
+                                      dtype=torch.float32).view(info["shape"])
+               for name, info in json.loads(data[8:begin]).items() if name != "__metadata__"}
+    mesh = init_device_mesh("cpu", (2,))
+    shards = {name: distribute_tensor(value, mesh, [Shard(0)]) for name, value in weights.items()}
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    dcp.save({"model": shards, "step": 2}, storage_writer=dcp.FileSystemWriter(str(directory / "step-2")))
+    if rank == 0:
+        truth = {name: described(torch, value) for name, value in weights.items()}
+        directory.with_suffix(".json").write_text(json.dumps({
+            "torch": torch.__version__, "config": json.loads((hf / "config.json").read_text()), "llama": truth,
+            "tensors": {"model." + name: value for name, value in truth.items()}}))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def read_main(rank, store, exported, original):
     os.environ.update(GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
     import torch
@@ -226,12 +280,13 @@ def make(directory, wanted):
     import multiprocessing
     import tempfile
     context = multiprocessing.get_context("spawn")
-    for case, world, main in [(case, row[0], rank_main) for case, row in CASES.items()] + [("llama", 2, llama_main)]:
+    others = [("llama", 2, llama_main), ("dtensor-2", 2, kept_llama_main)]
+    for case, world, main in [(case, row[0], rank_main) for case, row in CASES.items()] + others:
         if wanted and case not in wanted:
             continue
         with tempfile.TemporaryDirectory() as scratch:
             ranks = [context.Process(target=main, args=(case, rank, Path(scratch) / "store",
-                                                        directory / case if main == llama_main else directory))
+                                                        directory if main == rank_main else directory / case))
                      for rank in range(world)]
             for rank in ranks:
                 rank.start()
