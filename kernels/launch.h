@@ -54,8 +54,8 @@ void rmsnorm_bwd(Stream stream, Matrix dx, Matrix dgain, Matrix dy, Matrix x, co
                  float* amax = nullptr);  // scratch: column_sums_bytes(gain.cols, 1)
 
 // pointwise.cu. Every input is read once, every output written once.
-void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr);
-void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr);
+void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr, bool exact = false);
+void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr, bool exact = false);
 void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax = nullptr, const float* factors = nullptr);
 void swiglu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax = nullptr, const float* factors = nullptr);
 void rotary(Stream stream, Matrix x, Matrix table, std::int64_t seq, std::int64_t head_dim, bool inverse);

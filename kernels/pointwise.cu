@@ -121,32 +121,54 @@ __device__ float gelu_slope(float x) {
   return bend == 0 ? s : s + bend * 2 * kGeluA * x * (1 + 3 * kGeluB * x * x);
 }
 
-template <class T, int kL>
-struct GeluFwd {
+// The normal distribution at x and its density.
+__device__ float normal(float x) { return 0.5F * erfcf(-0.70710678F * x); }
+__device__ float density(float x) { return 0.39894228F * expf(-0.5F * x * x); }
+
+template <class T, bool kExact>
+__device__ float gelu_of(float x) {
+  return kExact ? x * normal(x) : gelu<T>(x);
+}
+template <class T, bool kExact>
+__device__ float gelu_slope_of(float x) {
+  return kExact ? normal(x) + x * density(x) : gelu_slope<T>(x);
+}
+
+template <class T, int kL, bool kExact>
+struct AnyGeluFwd {
   Rows<T> y, x;
   __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> v;
     v.load(x.at(row, col));
 #pragma unroll
-    for (int i = 0; i < kL; ++i) v.v[i] = gelu<T>(v.v[i]);
+    for (int i = 0; i < kL; ++i) v.v[i] = gelu_of<T, kExact>(v.v[i]);
     v.store(y.at(row, col));
     return v.amax(0);
   }
 };
 
-template <class T, int kL>
-struct GeluBwd {
+template <class T, int kL, bool kExact>
+struct AnyGeluBwd {
   Rows<T> dx, dy, x;
   __device__ unsigned operator()(std::int64_t row, std::int64_t col) const {
     Lanes<T, kL> v, d;
     v.load(x.at(row, col));
     d.load(dy.at(row, col));
 #pragma unroll
-    for (int i = 0; i < kL; ++i) v.v[i] = d.v[i] * gelu_slope<T>(v.v[i]);
+    for (int i = 0; i < kL; ++i) v.v[i] = d.v[i] * gelu_slope_of<T, kExact>(v.v[i]);
     v.store(dx.at(row, col));
     return v.amax(0);
   }
 };
+
+template <class T, int kL>
+using GeluFwd = AnyGeluFwd<T, kL, false>;
+template <class T, int kL>
+using GeluBwd = AnyGeluBwd<T, kL, false>;
+template <class T, int kL>
+using ExactGeluFwd = AnyGeluFwd<T, kL, true>;
+template <class T, int kL>
+using ExactGeluBwd = AnyGeluBwd<T, kL, true>;
 
 template <class T, int kL>
 struct SwigluFwd {
@@ -280,14 +302,17 @@ struct Convert {
 
 }  // namespace
 
-void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax) {
+void gelu_fwd(Stream stream, Matrix y, Matrix x, float* amax, bool exact) {
   flatten(y, x);
-  run_activation<GeluFwd>(stream, amax, x.type, is_aligned(x) && is_aligned(y), x.rows, x.cols, y, x);
+  const bool aligned = is_aligned(x) && is_aligned(y);
+  if (exact) return run_activation<ExactGeluFwd>(stream, amax, x.type, aligned, x.rows, x.cols, y, x);
+  run_activation<GeluFwd>(stream, amax, x.type, aligned, x.rows, x.cols, y, x);
 }
-void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax) {
+void gelu_bwd(Stream stream, Matrix dx, Matrix dy, Matrix x, float* amax, bool exact) {
   flatten(dx, dy, x);
-  run_activation<GeluBwd>(stream, amax, x.type, is_aligned(x) && is_aligned(dy) && is_aligned(dx), x.rows, x.cols, dx,
-                          dy, x);
+  const bool aligned = is_aligned(x) && is_aligned(dy) && is_aligned(dx);
+  if (exact) return run_activation<ExactGeluBwd>(stream, amax, x.type, aligned, x.rows, x.cols, dx, dy, x);
+  run_activation<GeluBwd>(stream, amax, x.type, aligned, x.rows, x.cols, dx, dy, x);
 }
 void swiglu_fwd(Stream stream, Matrix y, Matrix x, float* amax, const float* factors) {
   run_activation<SwigluFwd>(stream, amax, x.type, is_aligned(x) && is_aligned(y), y.rows, y.cols, y, x, y.cols,

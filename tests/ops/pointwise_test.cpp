@@ -1,6 +1,7 @@
 // Activations, rotary, sums of tensors, copies and the embedding's rows.
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "base/rng.h"
 #include "support.h"
@@ -41,25 +42,34 @@ double silu_slope(double x) {
   return s + x * s * (1 - s);
 }
 
-TEST(Pointwise, Gelu) {
-  for_each_case([](DType dtype, const Case& c) {
+double exact_gelu(double x) { return x * 0.5 * std::erfc(-x / std::numbers::sqrt2); }
+double exact_gelu_slope(double x) {
+  return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+}
+
+void expect_gelu(bool exact, double (*value)(double), double (*slope)(double)) {
+  for_each_case([&](DType dtype, const Case& c) {
     Memory m;
     const Tensor x = m.tensor(dtype, c.rows, c.cols, c.gap, 3.0), dy = m.tensor(dtype, c.rows, c.cols, c.gap);
-    const GeluFwd forward{.y = m.tensor(dtype, c.rows, c.cols, c.gap), .x = x, .amax = amax_place(m, dtype)};
-    const Mat y = map(read(x), gelu), dx = zip(read(dy), map(read(x), gelu_slope), std::multiplies<>());
+    const GeluFwd forward{
+        .y = m.tensor(dtype, c.rows, c.cols, c.gap), .x = x, .amax = amax_place(m, dtype), .exact = exact};
+    const Mat y = map(read(x), value), dx = zip(read(dy), map(read(x), slope), std::multiplies<>());
     everywhere(m, forward, [&] {
       EXPECT_TRUE(close(forward.y, y, tolerance_of(dtype, kPointwiseF32)));
       EXPECT_TRUE(is_amax(forward.amax, forward.y));
     });
-    const GeluBwd backward{.dx = forward.y, .dy = dy, .x = x, .amax = forward.amax};
+    const GeluBwd backward{.dx = forward.y, .dy = dy, .x = x, .amax = forward.amax, .exact = exact};
     everywhere(m, backward, [&] {
       EXPECT_TRUE(close(backward.dx, dx, tolerance_of(dtype, kPointwiseF32)));
       EXPECT_TRUE(is_amax(backward.amax, backward.dx));
     });
-    const GeluBwd in_place{.dx = dy, .dy = dy, .x = x};
+    const GeluBwd in_place{.dx = dy, .dy = dy, .x = x, .exact = exact};
     everywhere(m, in_place, [&] { EXPECT_TRUE(close(dy, dx, tolerance_of(dtype, kPointwiseF32))); });
   });
 }
+
+TEST(Pointwise, Gelu) { expect_gelu(false, gelu, gelu_slope); }
+TEST(Pointwise, ExactGelu) { expect_gelu(true, exact_gelu, exact_gelu_slope); }
 
 TEST(Pointwise, GeluOfLargeInputsIsIdentityOrZero) {
   Memory m;
@@ -68,16 +78,20 @@ TEST(Pointwise, GeluOfLargeInputsIsIdentityOrZero) {
     x.values = {-1e30, -50, -10, 10, 50, 1e30};
     return x;
   }();
-  const GeluFwd forward{.y = m.tensor(DType::f32, 1, 6), .x = m.of(DType::f32, far)};
-  const GeluBwd backward{.dx = m.tensor(DType::f32, 1, 6), .dy = m.tensor(DType::f32, 1, 6), .x = forward.x};
-  for (std::int64_t j = 0; j < 6; ++j) put(backward.dy, 0, j, 1);
-  everywhere(m, forward, [&] {
-    for (std::int64_t j = 0; j < 6; ++j)
-      EXPECT_NEAR(get(forward.y, 0, j), far(0, j) < 0 ? 0.0 : get(forward.x, 0, j), 1e-30);
-  });
-  everywhere(m, backward, [&] {
-    for (std::int64_t j = 0; j < 6; ++j) EXPECT_NEAR(get(backward.dx, 0, j), far(0, j) < 0 ? 0.0 : 1.0, 1e-12);
-  });
+  for (const bool exact : {false, true}) {
+    const GeluFwd forward{.y = m.tensor(DType::f32, 1, 6), .x = m.of(DType::f32, far), .exact = exact};
+    const GeluBwd backward{
+        .dx = m.tensor(DType::f32, 1, 6), .dy = m.tensor(DType::f32, 1, 6), .x = forward.x, .exact = exact};
+    for (std::int64_t j = 0; j < 6; ++j) put(backward.dy, 0, j, 1);
+    everywhere(m, forward, [&] {
+      for (std::int64_t j = 0; j < 6; ++j)
+        EXPECT_NEAR(get(forward.y, 0, j), far(0, j) < 0 ? 0.0 : get(forward.x, 0, j), exact ? 1e-21 : 1e-30);
+    });
+    everywhere(m, backward, [&] {
+      for (std::int64_t j = 0; j < 6; ++j)
+        EXPECT_NEAR(get(backward.dx, 0, j), far(0, j) < 0 ? 0.0 : 1.0, exact ? 1e-20 : 1e-12);
+    });
+  }
 }
 
 TEST(Pointwise, Swiglu) {

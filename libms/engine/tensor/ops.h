@@ -167,20 +167,21 @@ struct RmsNormBwd {  // dx may be dy, unless it accumulates
   }
 };
 
-// GELU, tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+// GELU, tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); or `exact`: 0.5 x (1 + erf(x / sqrt(2))).
 struct GeluFwd {
   MS_OP("gelu_fwd", activation)
   Tensor y, x, amax = {};
+  bool exact = false;
   void each(auto&& f) const { f(Access::read, x), f(Access::write, y), f(Access::write, amax); }
 };
 struct GeluBwd {  // dx = dy * gelu'(x); dx may be dy
   MS_OP("gelu_bwd", activation)
   Tensor dx, dy, x, amax = {};
+  bool exact = false;
   void each(auto&& f) const { f(Access::read, dy), f(Access::read, x), f(Access::write, dx), f(Access::write, amax); }
 };
 
-// y[T,F] = silu(x[:, :F]) * x[:, F:], x[T,2F] holds gate then up. If `factors`, f32 [1,T], are present, row t is
-// multiplied by the factor t.
+// y[T,F] = silu(x[:, :F]) * x[:, F:], x[T,2F] holds gate then up; times `factors`, f32 [1,T], by row, if present.
 struct SwigluFwd {
   MS_OP("swiglu_fwd", activation)
   Tensor y, x, amax = {}, factors = {};

@@ -143,10 +143,12 @@ TEST_P(Kernels, Pointwise) {
   const std::int64_t half = aligned() ? cols() / 2 : 37;
   for (float* amax : {static_cast<float*>(nullptr), unwritten(1)}) {
     const Matrix y = result(), narrow = result(kRows, half), wide = result(kRows, 2 * half);
-    gelu_fwd(kStream, y, operand(), amax);
-    expect_amax(amax, y);
-    gelu_bwd(kStream, y, operand(), operand(), amax);
-    expect_amax(amax, y);
+    for (const bool exact : {false, true}) {
+      gelu_fwd(kStream, y, operand(), amax, exact);
+      expect_amax(amax, y);
+      gelu_bwd(kStream, y, operand(), operand(), amax, exact);
+      expect_amax(amax, y);
+    }
     swiglu_fwd(kStream, narrow, operand(kRows, 2 * half), amax);
     expect_amax(amax, narrow);
     swiglu_bwd(kStream, wide, operand(kRows, half), operand(kRows, 2 * half), amax);

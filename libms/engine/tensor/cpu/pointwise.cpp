@@ -23,24 +23,49 @@ MS_INLINE Vf gelu_slope(Vf x) {
   return s + (bend == 0.0F ? Vf{} : bend * slope);
 }
 
+// The normal distribution at x, and its density.
+struct Normal {
+  Vf below, density;
+};
+// The upper tail is t p(t) exp(-x^2 / 2), t = 1 / (1 + 0.3 |x|). The polynomial p is fitted by least squares of
+// relative errors, which are below 2e-7 for |x| up to 14.
+MS_INLINE Normal normal(Vf x) {
+  const Vf t = 1.0F / (1.0F + 0.3F * (x < 0.0F ? -x : x));
+  const Vf bell = exp(-0.5F * x * x);
+  Vf p = splat(0.0362233714F);
+  p = p * t - 0.159354558F;
+  p = p * t + 0.209819637F;
+  p = p * t - 0.0566450144F;
+  p = p * t + 0.130005008F;
+  p = p * t + 0.0995135047F;
+  p = p * t + 0.120812181F;
+  p = p * t + 0.119625866F;
+  const Vf tail = t * p * bell;
+  return {x > 0.0F ? 1.0F - tail : tail, 0.398942280F * bell};
+}
+MS_INLINE Vf exact_gelu(Vf x) { return x * normal(x).below; }
+MS_INLINE Vf exact_gelu_slope(Vf x) {
+  const Normal at = normal(x);
+  return at.below + x * at.density;
+}
+
 template <class T>
-void gelu_fwd(const GeluFwd& op) {
+void gelu_fwd(const GeluFwd& op, auto&& value) {
   each_span(op.x.rows, op.x.cols, is_flat(op.x) && is_flat(op.y), [&](Index row, Index begin, Index n) {
     const T* x = row_of<T>(op.x, row) + begin;
     T* y = row_of<T>(op.y, row) + begin;
-    each_vector(n, [&](Index i, auto lanes) { store(y + i, gelu(load(x + i, lanes)), lanes); });
+    each_vector(n, [&](Index i, auto lanes) { store(y + i, value(load(x + i, lanes)), lanes); });
   });
 }
 
 template <class T>
-void gelu_bwd(const GeluBwd& op) {
+void gelu_bwd(const GeluBwd& op, auto&& slope) {
   const bool flat = is_flat(op.x) && is_flat(op.dx) && is_flat(op.dy);
   each_span(op.x.rows, op.x.cols, flat, [&](Index row, Index begin, Index n) {
     const T* x = row_of<T>(op.x, row) + begin;
     const T* dy = row_of<T>(op.dy, row) + begin;
     T* dx = row_of<T>(op.dx, row) + begin;
-    each_vector(
-        n, [&](Index i, auto lanes) { store(dx + i, load(dy + i, lanes) * gelu_slope(load(x + i, lanes)), lanes); });
+    each_vector(n, [&](Index i, auto lanes) { store(dx + i, load(dy + i, lanes) * slope(load(x + i, lanes)), lanes); });
   });
 }
 
@@ -264,10 +289,16 @@ void with_types(const Tensor& x, const Tensor& sum, Function&& function) {
 }  // namespace
 
 void run(const GeluFwd& op) {
-  with_type(op.x.dtype, [&](auto type) { gelu_fwd<decltype(type)>(op); });
+  with_type(op.x.dtype, [&]<class T>(T) {
+    if (op.exact) return gelu_fwd<T>(op, [](Vf x) { return exact_gelu(x); });
+    gelu_fwd<T>(op, [](Vf x) { return gelu(x); });
+  });
 }
 void run(const GeluBwd& op) {
-  with_type(op.x.dtype, [&](auto type) { gelu_bwd<decltype(type)>(op); });
+  with_type(op.x.dtype, [&]<class T>(T) {
+    if (op.exact) return gelu_bwd<T>(op, [](Vf x) { return exact_gelu_slope(x); });
+    gelu_bwd<T>(op, [](Vf x) { return gelu_slope(x); });
+  });
 }
 void run(const SwigluFwd& op) {
   with_type(op.x.dtype, [&](auto type) { swiglu_fwd<decltype(type)>(op); });

@@ -143,10 +143,10 @@ class CudaOps::Impl {
                          op.amax.as<float>());
   }
   void run(const GeluFwd& op, S stream, CudaScratch&) {
-    kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>());
+    kernels::gelu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>(), op.exact);
   }
   void run(const GeluBwd& op, S stream, CudaScratch&) {
-    kernels::gelu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>());
+    kernels::gelu_bwd(stream, matrix(op.dx), matrix(op.dy), matrix(op.x), op.amax.as<float>(), op.exact);
   }
   void run(const SwigluFwd& op, S stream, CudaScratch&) {
     kernels::swiglu_fwd(stream, matrix(op.y), matrix(op.x), op.amax.as<float>(), op.factors.as<float>());
