@@ -54,11 +54,20 @@ RELATIVES = {"llama3": {**BIASES, **LLAMA3},
                       "rotary_attention_factor": 1.3}}
 for number, (variant, keys) in enumerate(RELATIVES.items()):
     MODELS[variant] = {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + number}
+# GPT-NeoX: a parallel block has a norm for each branch.
+NEOX = {**MODELS["gpt"], "family": "neox", "tied": False, "rotary_base": 500.0, "hidden": 24, "ffn": 40,
+        "clip_norm": 1.2}
+MODELS["neox"] = {**NEOX, "parallel_block": True, "exact_gelu": True, "rotary_dim": 4, "seed": 20240701}
+MODELS["neox_serial"] = {**NEOX, "seed": 20240702}
 
 
 def has_bias(c, linear):
     key = "mlp_bias" if linear.startswith("mlp") else "out_bias" if linear == "attn.out" else "qkv_bias"
-    return c["family"] == "gpt" or c.get(key)
+    return c["family"] != "llama" or c.get(key)
+
+
+def norms_of(c):
+    return ("norm1",) if c.get("parallel_block") and c["family"] != "neox" else ("norm1", "norm2")
 
 
 # ------------------------------------------------------------------ parameters and tokens
@@ -68,13 +77,13 @@ def parameter_shapes(c):
     """Name -> shape, in the order the random numbers are drawn."""
     hidden, ffn = c["hidden"], c["ffn"]
     q, kv = head_dim_of(c) * c["heads"], head_dim_of(c) * c["kv_heads"]
-    gpt = c["family"] == "gpt"
+    llama = c["family"] == "llama"
     shapes = {"embed.tokens.weight": (c["vocab"], hidden)}
-    if gpt:
+    if c["family"] == "gpt":
         shapes["embed.positions.weight"] = (c["seq"], hidden)
     for i in range(c["layers"]):
         linears = {"attn.q": (q, hidden), "attn.k": (kv, hidden), "attn.v": (kv, hidden), "attn.out": (hidden, q)}
-        if not gpt:
+        if llama:
             linears["mlp.gate"] = (ffn, hidden)
         linears.update({"mlp.up": (ffn, hidden), "mlp.down": (hidden, ffn)})
         if "experts" in c:
@@ -88,9 +97,9 @@ def parameter_shapes(c):
             for e in range(c["experts"]):
                 linears.update({f"mlp.experts.{e}.gate": (width, hidden), f"mlp.experts.{e}.up": (width, hidden),
                                 f"mlp.experts.{e}.down": (hidden, width)})
-        for norm in ("norm1",) if c.get("parallel_block") else ("norm1", "norm2"):
+        for norm in norms_of(c):
             shapes[f"layers.{i}.{norm}.weight"] = (hidden,)
-            if gpt:
+            if not llama:
                 shapes[f"layers.{i}.{norm}.bias"] = (hidden,)
         for name, shape in linears.items():
             shapes[f"layers.{i}.{name}.weight"] = shape
@@ -99,7 +108,7 @@ def parameter_shapes(c):
         if c.get("qk_norm"):
             shapes.update({f"layers.{i}.attn.{which}_norm.weight": (head_dim_of(c),) for which in "qk"})
     shapes["final_norm.weight"] = (hidden,)
-    if gpt:
+    if not llama:
         shapes["final_norm.bias"] = (hidden,)
     if not c["tied"]:
         shapes["head.weight"] = (c["vocab"], hidden)
@@ -142,7 +151,7 @@ def linear(p, name, x):
 
 
 def norm(c, p, name, x):
-    if c["family"] == "gpt":
+    if c["family"] != "llama":
         return F.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], c["norm_eps"])
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["norm_eps"]) * p[name + ".weight"]
 
@@ -166,7 +175,7 @@ def attention(c, p, name, x):
     q, k, v = heads("q", c["heads"]), heads("k", c["kv_heads"]), heads("v", c["kv_heads"])
     if c.get("qk_norm"):
         q, k = norm(c, p, name + ".q_norm", q), norm(c, p, name + ".k_norm", k)
-    if c["family"] == "llama":
+    if c["family"] != "gpt":
         q, k = rotate(c, q), rotate(c, k)
     share = c["heads"] // c["kv_heads"]  # query head h reads kv head h // share
     k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
@@ -178,8 +187,8 @@ def attention(c, p, name, x):
 
 
 def mlp(c, p, name, x):
-    if c["family"] == "gpt":
-        inner = F.gelu(linear(p, name + ".up", x), approximate="tanh")
+    if c["family"] != "llama":
+        inner = F.gelu(linear(p, name + ".up", x), approximate="none" if c.get("exact_gelu") else "tanh")
     else:
         inner = F.silu(linear(p, name + ".gate", x)) * linear(p, name + ".up", x)
     return linear(p, name + ".down", inner)
@@ -212,7 +221,8 @@ def logits_of(c, p, inputs_BS, losses):
         layer = f"layers.{i}."
         normed = norm(c, p, layer + "norm1", x)
         mixed = x + attention(c, p, layer + "attn", normed)
-        normed = normed if c.get("parallel_block") else norm(c, p, layer + "norm2", mixed)
+        if "norm2" in norms_of(c):
+            normed = norm(c, p, layer + "norm2", x if c.get("parallel_block") else mixed)
         feed = moe(c, p, layer + "mlp", normed, losses) if "experts" in c else mlp(c, p, layer + "mlp", normed)
         x = mixed + feed
     x = norm(c, p, "final_norm", x)

@@ -1,5 +1,7 @@
 """The second opinion of make_golden.py: the forward pass in numpy, one token and one head at a time, without PyTorch."""
 
+import math
+
 import numpy as np
 
 
@@ -24,14 +26,14 @@ def frequencies(c):
 
 def numpy_first_loss(c, init, tokens):
     p = {n: v.astype(np.float64) for n, v in init.items()}
-    gpt = c["family"] == "gpt"
+    gpt, llama = c["family"] == "gpt", c["family"] == "llama"
     head_dim = head_dim_of(c)
 
     def affine(name, x):
         return p[name + ".weight"] @ x + p.get(name + ".bias", 0.0)
 
     def normed(name, x):
-        if gpt:
+        if not llama:
             x = x - x.mean()
             return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"] + p[name + ".bias"]
         return x / np.sqrt(np.mean(x * x) + c["norm_eps"]) * p[name + ".weight"]
@@ -73,7 +75,9 @@ def numpy_first_loss(c, init, tokens):
 
     def one_mlp(layer, n):
         up = affine(layer + ".up", n)
-        if gpt:
+        if c.get("exact_gelu"):
+            inner = np.array([value * 0.5 * math.erfc(-value / math.sqrt(2)) for value in up])
+        elif not llama:
             inner = 0.5 * up * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (up + 0.044715 * up**3)))
         else:
             gate = affine(layer + ".gate", n)
@@ -93,7 +97,7 @@ def numpy_first_loss(c, init, tokens):
                 values[i].append(affine(layer + "attn.v", n))
                 branch = attended(layer, affine(layer + "attn.q", n), keys[i], values[i], s)
                 if c.get("parallel_block"):
-                    x = x + branch + fed_forward(layer, n)
+                    x = x + branch + fed_forward(layer, normed(layer + "norm2", x) if c["family"] == "neox" else n)
                 else:
                     x = x + branch
                     x = x + fed_forward(layer, normed(layer + "norm2", x))

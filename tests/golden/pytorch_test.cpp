@@ -63,6 +63,8 @@ train::Settings settings_of(const Golden& golden) {
   settings.model.tied_embeddings = c["tied"];
   settings.model.norm_eps = c["norm_eps"];
   settings.model.parallel_block = c.value("parallel_block", false);
+  settings.model.exact_gelu = c.value("exact_gelu", false);
+  settings.model.rotary_base = c.value("rotary_base", 10000.0);
   settings.model.window = c.value("window", 0);
   settings.model.head_size = c.value("head_dim", 0);
   settings.model.qkv_bias = c.value("qkv_bias", false);
@@ -167,8 +169,9 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 }
 
 std::vector<std::string> names() {
-  std::vector<std::string> names{"llama3",     "qwen2",       "qwen3", "qwen3_parallel_window", "mixtral", "qwen3_moe",
-                                 "shared_moe", "sigmoid_moe", "yarn"};
+  std::vector<std::string> names{"llama3",  "qwen2",     "qwen3",      "qwen3_parallel_window",
+                                 "mixtral", "qwen3_moe", "shared_moe", "sigmoid_moe",
+                                 "yarn",    "neox",      "neox_serial"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

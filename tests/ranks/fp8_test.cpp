@@ -85,7 +85,7 @@ void expect_true_magnitudes(const train::Settings& settings) {
 }
 
 TEST(Fp8Amax, EqualsThatOfTheOperands) {
-  for (const std::string family : {"gpt", "llama"}) {
+  for (const std::string family : {"gpt", "llama", "neox"}) {
     for (const bool parallel_block : {false, true}) {
       for (const bool fused : {true, false}) {
         for (const char* recompute : {"none", "selective", "full"}) {

@@ -67,7 +67,7 @@ void expect_the_same(const Model& model) {
 
 TEST(Generate, KeptKeysAndValuesChangeNothing) {
   for (const Model& model : {Model{"gpt"}, Model{"llama", false, true}, Model{"gpt", true, false, true},
-                             Model{"llama", true, false, false, 5}})
+                             Model{"llama", true, false, false, 5}, Model{"neox", true}})
     expect_the_same(model);
 }
 

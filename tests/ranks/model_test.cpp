@@ -37,6 +37,8 @@ const std::vector<Model> kModels{{"gpt", true, 0},
                                  {"llama", false, 0, false, true, true},
                                  {"llama", true, 5, false, true, true},
                                  {"gpt", false, 0, false, false, false, true},
+                                 {"neox", true, 0},
+                                 {"neox", false, 5},
                                  {"llama", true, 5, false, false, true, true}};
 
 train::Settings settings_of(const Model& model) {

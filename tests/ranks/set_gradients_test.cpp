@@ -58,7 +58,7 @@ void expect_unmoved(const train::Settings& settings) {
 }
 
 TEST(SetGradients, WhateverWasThere) {
-  for (const std::string family : {"gpt", "llama", "moe"}) {
+  for (const std::string family : {"gpt", "llama", "moe", "neox"}) {
     for (const bool tied : {false, true}) {
       for (const Layout& layout :
            {Layout{1, 1, 1, 1, true, 1}, Layout{2, 1, 1, 1, true, 0}, Layout{2, 1, 1, 1, true, 2},

@@ -172,7 +172,7 @@ std::string split_name(const testing::TestParamInfo<SplitBackward::ParamType>& i
   return family + (parallel_block ? "_parallel_" : "_") + recompute;
 }
 INSTANTIATE_TEST_SUITE_P(Models, SplitBackward,
-                         testing::Combine(testing::Values("gpt", "llama"), testing::Bool(),
+                         testing::Combine(testing::Values("gpt", "llama", "neox"), testing::Bool(),
                                           testing::Values("none", "selective", "full")),
                          split_name);
 INSTANTIATE_TEST_SUITE_P(Experts, SplitBackward,

@@ -183,6 +183,7 @@ train::Settings tiny_settings(const std::string& family) {
     settings.model.shared_experts = 1, settings.model.shared_expert_gate = true;
     settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
   }
+  if (family == "neox") settings.model.exact_gelu = true, settings.model.rotary_dim = 2;
   settings.train.steps = 20;
   settings.optim.lr = 3e-3;
   settings.optim.schedule = "constant";

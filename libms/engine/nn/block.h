@@ -23,6 +23,9 @@ struct Operand {
 };
 // Returns Operand::sums of a gradient: that of the bias, if there is one and the gradient is kept rounded.
 Tensor sums_of_rounding(const Layer& layer, const Tensor& rounded, const Weight& bias);
+// The gradients of acts.up and acts.qkv, whose matmuls have a place each for these sums.
+Operand up_gradient(const Layer& layer);
+Operand qkv_gradient(const Layer& layer);
 // Where activation_forward() and activation_backward() leave the amax of acts.act and of grads.dup; absent if they do
 // not.
 Tensor activation_amax(const Layer& layer);

@@ -42,7 +42,7 @@ HeadScratch carve_head(Arena& arena, const Shape& shape) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens();
   HeadScratch head;
   head.normed = arena.take(shape.dtype, rows, shape.model->hidden);
-  if (shape.model->is_gpt()) head.mean = arena.take(DType::f32, 1, rows);
+  if (shape.model->has_layer_norm()) head.mean = arena.take(DType::f32, 1, rows);
   head.rstd = arena.take(DType::f32, 1, rows);
   head.logits = arena.take(shape.dtype, tokens, vocab_shard(shape).rows);
   head.stats = arena.take(DType::f32, 3, tokens);
@@ -114,7 +114,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     const std::string p = "layers." + std::to_string(i) + ".";
     LayerWeights layer;
     layer.norm1 = bind.norm(p + "norm1");
-    if (!shape.model->parallel_block) layer.norm2 = bind.norm(p + "norm2");
+    if (!shape.model->shares_norm()) layer.norm2 = bind.norm(p + "norm2");
     if (shape.model->qk_norm) layer.q_norm = bind.norm(p + "attn.q_norm"), layer.k_norm = bind.norm(p + "attn.k_norm");
     layer.qkv = bind.weight(p + "attn.q.weight", p + "attn.v.weight");
     layer.qkv_bias = bind.optional(p + "attn.q.bias", p + "attn.v.bias");
@@ -137,7 +137,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     }
     layer.up_bias = bind.optional(up + ".bias", p + "mlp.up.bias");
     layer.down_bias = bind.optional(p + "mlp.down.bias");
-    if (shape.model->parallel_block) {
+    if (shape.model->shares_norm()) {
       layer.in = bind.weight(p + "attn.q.weight", p + "mlp.up.weight");
       layer.in_bias = bind.optional(p + "attn.q.bias", p + "mlp.up.bias");
     }

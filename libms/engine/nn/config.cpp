@@ -29,7 +29,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     divides("model.experts", model.experts, mesh.ep, "mesh.ep");
     if (model.shared_expert_gate && model.shared_experts == 0)
       refuse("model.shared_expert_gate", "model.shared_expert_gate needs model.shared_experts");
-    if (model.is_gpt() || model.parallel_block || model.mlp_bias) {
+    if (!model.gated() || model.parallel_block || model.mlp_bias) {
       refuse("model.experts",
              "model.experts needs model.family = \"llama\", model.parallel_block = false and model.mlp_bias = false");
     }
@@ -56,13 +56,18 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   if (has_size && model.head_dim() > 256) {
     refuse(size_key, fmt::format("{} = {}, but attention takes heads of at most 256", size_name, model.head_dim()));
   }
-  if (model.is_gpt() && model.qk_norm) {
-    refuse("model.qk_norm", "model.qk_norm needs model.family = \"llama\"; gpt has no RMSNorm");
+  if (!model.gated() && model.qk_norm) {
+    refuse("model.qk_norm",
+           fmt::format("model.qk_norm needs model.family = \"llama\"; {} has no RMSNorm", model.family));
+  }
+  if (model.gated() && model.exact_gelu) {
+    refuse("model.exact_gelu", "model.exact_gelu needs model.family = \"gpt\" or \"neox\"; llama has SwiGLU, not GELU");
   }
   for (const auto& [key, is_set] : {std::pair{"model.rotary_scaling", model.rotary_scaling != "none"},
                                     std::pair{"model.rotary_dim", model.rotary_dim != 0}}) {
     if (!model.is_gpt() || !is_set) continue;
-    refuse(key, fmt::format("{} needs model.family = \"llama\"; gpt has learned positions, not rotary ones", key));
+    refuse(key, fmt::format("{} needs model.family = \"llama\" or \"neox\"; gpt has learned positions, not rotary ones",
+                            key));
   }
   const bool interpolates = model.rotary_scaling == "llama3" || model.rotary_scaling == "yarn";
   if (interpolates && model.rotary_low_freq >= model.rotary_high()) {

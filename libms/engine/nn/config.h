@@ -37,6 +37,7 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool parallel_block = false;
+  bool exact_gelu = false;
   std::int64_t window = 0;
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 2;
@@ -50,7 +51,10 @@ struct ModelConfig {
   double init_std = 0.02;
 
   bool is_gpt() const { return family == "gpt"; }
+  bool is_neox() const { return family == "neox"; }
   bool gated() const { return family == "llama"; }
+  bool has_layer_norm() const { return !gated(); }
+  bool shares_norm() const { return parallel_block && !is_neox(); }  // attention and MLP read the same
   std::int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
   std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
   std::int64_t expert_ffn() const { return expert_ffn_hidden == 0 ? ffn() : expert_ffn_hidden; }
@@ -62,17 +66,18 @@ struct ModelConfig {
     if (rotary_scaling != "yarn") return 1;
     return rotary_attention_factor > 0 ? rotary_attention_factor : 0.1 * std::log(rotary_factor) + 1;
   }
-  bool has_qkv_bias() const { return is_gpt() || qkv_bias; }
-  bool has_out_bias() const { return is_gpt() || out_bias; }
-  bool has_mlp_bias() const { return is_gpt() || mlp_bias; }
+  bool has_qkv_bias() const { return !gated() || qkv_bias; }
+  bool has_out_bias() const { return !gated() || out_bias; }
+  bool has_mlp_bias() const { return !gated() || mlp_bias; }
 };
 
 inline constexpr Field<ModelConfig> kModelFields[] = {
     {.key = "family",
      .member = &ModelConfig::family,
      .doc = "gpt: LayerNorm, biases, GELU, learned positions. llama: RMSNorm, rotary positions, SwiGLU, no biases by "
-            "default. The keys below adapt llama to Mistral, Qwen2 and Qwen3.",
-     .choices = {"gpt", "llama"}},
+            "default. The keys below adapt llama to Mistral, Qwen2 and Qwen3. neox: as gpt with rotary positions; with "
+            "rotary_dim, exact_gelu and parallel_block it is GPT-NeoX and Pythia.",
+     .choices = {"gpt", "llama", "neox"}},
     {"layers", &ModelConfig::layers, "Transformer blocks.", Unit::none, 1, 10000},
     {"hidden", &ModelConfig::hidden, "Width of the residual stream.", Unit::none, 1, 1e6},
     {"heads", &ModelConfig::heads, "Attention heads.", Unit::none, 1, 1e5},
@@ -93,12 +98,14 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      "results do not depend on the pipeline at all."},
     {"norm_eps", &ModelConfig::norm_eps, "Epsilon added to the variance in norms.", Unit::none, 0, 1},
     {"rotary_dim", &ModelConfig::rotary_dim,
-     "Rotate only the first so many elements of each head's queries and keys, as in Phi-4-mini (llama); 0: all.",
+     "Rotate only the first so many elements of each head's queries and keys, as in Phi-4-mini and Pythia (llama, "
+     "neox); "
+     "0: all.",
      Unit::none, 0, 256},
-    {"rotary_base", &ModelConfig::rotary_base, "Base of the rotary angles (llama).", Unit::none, 1, 1e12},
+    {"rotary_base", &ModelConfig::rotary_base, "Base of the rotary angles (llama, neox).", Unit::none, 1, 1e12},
     {.key = "rotary_scaling",
      .member = &ModelConfig::rotary_scaling,
-     .doc = "Scales rotary frequencies for sequences longer than in pre-training (llama). linear: divide all by "
+     .doc = "Scales rotary frequencies for sequences longer than in pre-training (llama, neox). linear: divide all by "
             "rotary_factor. llama3 (Llama 3.1): divide frequencies with fewer than rotary_low_freq turns in "
             "rotary_original_seq tokens by rotary_factor, keep those with more than rotary_high_freq turns, and "
             "interpolate between the two. yarn: the same with another interpolation; also multiply rotated queries and "
@@ -112,13 +119,15 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
     {"rotary_attention_factor", &ModelConfig::rotary_attention_factor,
      "See rotary_scaling (yarn); 0: 0.1 ln(rotary_factor) + 1.", Unit::none, 0, 1e6},
     {"qkv_bias", &ModelConfig::qkv_bias,
-     "Queries, keys and values have biases (llama), as in Qwen2. gpt always has all biases."},
+     "Queries, keys and values have biases (llama), as in Qwen2. gpt and neox always have all biases."},
     {"out_bias", &ModelConfig::out_bias, "The attention's output matrix has a bias (llama)."},
     {"mlp_bias", &ModelConfig::mlp_bias, "The MLP's matrices have biases (llama)."},
     {"qk_norm", &ModelConfig::qk_norm, "RMSNorm of each head's queries and keys before rotation, as in Qwen3 (llama)."},
     {"parallel_block", &ModelConfig::parallel_block,
      "Compute y = x + attention(norm(x)) + mlp(norm(x)) with one norm, instead of attention before mlp. This is a "
-     "different model, with half the collectives of tensor parallelism."},
+     "different model, with half the collectives of tensor parallelism. neox has a norm each for attention and mlp."},
+    {"exact_gelu", &ModelConfig::exact_gelu,
+     "Compute GELU with the error function, as in Pythia, instead of its tanh form, as in GPT-2 (gpt, neox)."},
     {"window", &ModelConfig::window,
      "Sliding window: each token attends to this many tokens, itself included; 0: to all previous tokens.", Unit::none,
      0, 1e8},

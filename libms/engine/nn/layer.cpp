@@ -16,7 +16,7 @@ void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& w
     return norm_forward(stream, model, weights, x, y, mean, rstd, {}, amax);
   }
   const auto eps = static_cast<float>(model.norm_eps);
-  if (model.is_gpt()) {
+  if (model.has_layer_norm()) {
     stream.submit(LayerNormFwd{y, mean, rstd, x, weights.gain.value, weights.bias.value, eps, residual, amax});
   } else {
     stream.submit(RmsNormFwd{y, rstd, x, weights.gain.value, eps, residual, 1, amax});
@@ -26,7 +26,7 @@ void norm_forward(Stream& stream, const ModelConfig& model, const NormWeights& w
 void norm_backward(Stream& stream, const ModelConfig& model, const NormWeights& weights, const Tensor& dx,
                    const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, bool accumulate,
                    const Tensor& amax) {
-  if (model.is_gpt()) {
+  if (model.has_layer_norm()) {
     stream.submit(LayerNormBwd{dx, weights.gain.grad, weights.bias.grad, dy, x, mean, rstd, weights.gain.value,
                                accumulate, amax});
   } else {
@@ -140,7 +140,7 @@ void activation_forward(const Layer& layer) {
   if (layer.on.shape.model->gated()) {
     layer.on.compute.submit(SwigluFwd{layer.acts.act, layer.acts.up, amax, expert_weights(layer)});
   } else {
-    layer.on.compute.submit(GeluFwd{layer.acts.act, layer.acts.up, amax});
+    layer.on.compute.submit(GeluFwd{layer.acts.act, layer.acts.up, amax, layer.on.shape.model->exact_gelu});
   }
 }
 
@@ -150,6 +150,16 @@ Tensor activation_gradient_amax(const Layer& layer) {
 
 Tensor sums_of_rounding(const Layer& layer, const Tensor& rounded, const Weight& bias) {
   return layer.on.shape.model->fused && rounded ? bias.grad : Tensor{};
+}
+
+Operand up_gradient(const Layer& layer) {
+  const Tensor& rounded = layer.acts.grads.rounded.dup;
+  return {layer.acts.grads.dup, layer.acts.amax.dup, rounded, sums_of_rounding(layer, rounded, layer.weights.up_bias)};
+}
+Operand qkv_gradient(const Layer& layer) {
+  const Tensor& rounded = layer.acts.grads.rounded.dqkv;
+  return {layer.acts.grads.dqkv, layer.acts.amax.dqkv, rounded,
+          sums_of_rounding(layer, rounded, layer.weights.qkv_bias)};
 }
 
 Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& into, bool has_amax) {
@@ -165,7 +175,7 @@ Tensor activation_backward(const Layer& layer, const Tensor& dx, const Tensor& i
   if (on.shape.model->gated()) {
     on.compute.submit(SwigluBwd{acts.grads.dup, scratch.dact, acts.up, amax});
   } else {
-    on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up, amax});
+    on.compute.submit(GeluBwd{acts.grads.dup, scratch.dact, acts.up, amax, on.shape.model->exact_gelu});
   }
   return dout;
 }

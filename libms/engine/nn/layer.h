@@ -1,6 +1,6 @@
 // One transformer block, tensor and sequence parallel: its activations, and its forward and backward as ops issued on
 // streams. model.parallel_block selects one of two kinds: attention and then the MLP, each after its norm
-// (serial_block.cpp), or both on the same normed input, summed (parallel_block.cpp).
+// (serial_block.cpp), or both on the same input, summed (parallel_block.cpp).
 //
 // The gradients of the weights can wait: nothing earlier in the model needs them. layer_backward() issues them where
 // they overlap communication, or leaves them to layer_weight_gradients().
@@ -39,9 +39,9 @@ struct ActAmaxes {
   Tensor dout, dmid, dup, dqkv, din;
 };
 struct LayerWeights {
-  NormWeights norm1, norm2;    // no norm2 in a parallel block
+  NormWeights norm1, norm2;    // no norm2 in a parallel block, except of neox
   NormWeights q_norm, k_norm;  // of a head, if model.qk_norm
-  // qkv and gate/up are blocks of adjacent parameters; in a parallel block `in` is both of them as one.
+  // qkv and gate/up are blocks of adjacent parameters; in a parallel block with one norm, `in` is both as one.
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
   Weight router;  // [E,H], if model.experts; up and down then are those of all experts, one below the other
   Weight shared_up, shared_down, shared_router;  // of the experts that every token passes; [1,H] where they are gated
@@ -93,9 +93,10 @@ struct LayerActs {
   Tensor up, act;               // [T,U], [T,F]; with experts R rows, the slots of tensor/expert_ops.h
   Routing routing;              // if model.experts
   SharedExperts shared;         // if model.shared_experts
+  // Serial block, and that of neox.
+  Tensor n2, mean2, rstd2;
   // Serial block.
   Tensor mid;  // [Ts,H] after attention
-  Tensor n2, mean2, rstd2;
   // Parallel block.
   Tensor in;  // [T,Q+U], qkv and up side by side
 

@@ -60,12 +60,13 @@ ActAmaxes carve_act_amaxes(Arena& arena, const Shape& shape) {
   ActAmaxes amax;
   if (!shape.fp8) return amax;
   take_amaxes(arena, amax.n1, amax.o, amax.act, amax.dout);
-  if (shape.model->parallel_block && shape.model->fused) {
+  if (shape.joins_inputs()) {
     take_amaxes(arena, amax.din);
   } else {
     take_amaxes(arena, amax.dup, amax.dqkv);
   }
-  if (!shape.model->parallel_block) take_amaxes(arena, amax.n2, amax.dmid);
+  if (!shape.model->shares_norm()) take_amaxes(arena, amax.n2);
+  if (!shape.model->parallel_block) take_amaxes(arena, amax.dmid);
   return amax;
 }
 
@@ -97,7 +98,7 @@ RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape) {
   RoundedWeights weights;
   weights.out = take(hidden, shape.attn_cols());
   weights.down = take(hidden, shape.ffn_cols());
-  if (shape.model->parallel_block && shape.model->fused) {
+  if (shape.joins_inputs()) {
     weights.in = take(shape.qkv_cols() + shape.up_cols(), hidden);
   } else {
     weights.qkv = take(shape.qkv_cols(), hidden);
@@ -120,6 +121,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   } else if (shape.recompute == Recompute::selective) {
     scratch.acts.n1 = arena.take(dtype, rows, hidden);
     if (!parallel) scratch.acts.n2 = scratch.acts.n1;  // never needed at once
+    if (parallel && !shape.model->shares_norm()) scratch.acts.n2 = arena.take(dtype, rows, hidden);
     scratch.acts.act = arena.take(dtype, shape.ffn_rows(), shape.ffn_cols());
     if (shape.shared_cols() > 0) scratch.acts.shared.act = arena.take(dtype, tokens, shape.shared_cols());
     take_normed_heads(arena, shape, scratch.acts);
@@ -166,7 +168,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   if (shape.recompute == Recompute::full) return acts;
 
   const auto take_statistics = [&](Tensor& mean, Tensor& rstd) {
-    if (shape.model->is_gpt()) mean = slot.take(DType::f32, 1, rows);
+    if (shape.model->has_layer_norm()) mean = slot.take(DType::f32, 1, rows);
     rstd = slot.take(DType::f32, 1, rows);
   };
   const bool keep_cheap = shape.recompute == Recompute::none;
@@ -193,12 +195,13 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   if (shape.model->parallel_block) {
     const FusedInput input = take_fused_input(slot, shape);
     acts.in = input.both, acts.qkv = input.qkv, acts.up = input.up;
-    return acts;
+    if (shape.model->shares_norm()) return acts;
+  } else {
+    acts.qkv = slot.take(dtype, tokens, shape.qkv_cols());
+    acts.up = slot.take(dtype, shape.ffn_rows(), shape.up_cols());
+    if (shape.shared_cols() > 0) acts.shared.up = slot.take(dtype, tokens, 2 * shape.shared_cols());
+    acts.mid = slot.take(dtype, rows, hidden);
   }
-  acts.qkv = slot.take(dtype, tokens, shape.qkv_cols());
-  acts.up = slot.take(dtype, shape.ffn_rows(), shape.up_cols());
-  if (shape.shared_cols() > 0) acts.shared.up = slot.take(dtype, tokens, 2 * shape.shared_cols());
-  acts.mid = slot.take(dtype, rows, hidden);
   if (keep_cheap) acts.n2 = slot.take(dtype, rows, hidden);
   take_statistics(acts.mean2, acts.rstd2);
   return acts;

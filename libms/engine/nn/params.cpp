@@ -93,7 +93,7 @@ class SpanBuilder {
 void norm(SpanBuilder& span, const ModelConfig& model, const std::string& name) {
   span.replicated_vector(name + ".weight", model.hidden, Init::ones);
   span.end_block();
-  if (model.is_gpt()) span.replicated_vector(name + ".bias", model.hidden, Init::zeros);
+  if (model.has_layer_norm()) span.replicated_vector(name + ".bias", model.hidden, Init::zeros);
   span.end_block();
 }
 
@@ -137,8 +137,8 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, int 
   const std::string prefix = "layers." + std::to_string(index) + ".";
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
 
-  // In a parallel block one matmul reads the input matrices of both branches.
-  const bool parallel = model.parallel_block;
+  // One matmul reads the input matrices of both branches of a parallel block with one norm.
+  const bool parallel = model.shares_norm();
   const auto mlp_in = [&] {
     if (model.gated()) span.matrix_by_rows(prefix + "mlp.gate.weight", model.ffn(), hidden);
     span.matrix_by_rows(prefix + "mlp.up.weight", model.ffn(), hidden);

@@ -63,15 +63,6 @@ void recompute_norm1(const Layer& layer) {
   if (layer.on.shape.recompute == Recompute::selective) norm1(layer, {});
 }
 
-Operand up_gradient(const Layer& layer) {
-  const Tensor& rounded = layer.acts.grads.rounded.dup;
-  return {layer.acts.grads.dup, layer.acts.amax.dup, rounded, sums_of_rounding(layer, rounded, layer.weights.up_bias)};
-}
-Operand qkv_gradient(const Layer& layer) {
-  const Tensor& rounded = layer.acts.grads.rounded.dqkv;
-  return {layer.acts.grads.dqkv, layer.acts.amax.dqkv, rounded,
-          sums_of_rounding(layer, rounded, layer.weights.qkv_bias)};
-}
 Operand middle_gradient(const Layer& layer, const Tensor& dmid) {
   const Tensor& rounded = layer.acts.grads.rounded.dmid;
   return {dmid, layer.acts.amax.dmid, rounded, sums_of_rounding(layer, rounded, layer.weights.out_bias)};

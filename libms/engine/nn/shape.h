@@ -73,9 +73,13 @@ struct Shape {
   }
   std::int64_t even_slots() const { return tokens() * model->experts_per_token; }
   bool drops() const { return exchanges_slots && moe_capacity > 0 && moe_capacity < ep; }
-  // Tells whether matmuls fuse the GELU that follows. They do not if overlap.tp splits them: fused into chunks, a GELU
-  // is slower unless it is free.
-  bool joins_gelu() const { return !model->gated() && model->fused && !(sequence_parallel && tp > 1); }
+  // Tells whether matmuls fuse the GELU that follows, in its tanh form. They do not if overlap.tp splits them: fused
+  // into chunks, a GELU is slower unless it is free.
+  bool joins_gelu() const {
+    return !model->gated() && !model->exact_gelu && model->fused && !(sequence_parallel && tp > 1);
+  }
+  // Tells whether one matmul reads the input of both branches of a parallel block.
+  bool joins_inputs() const { return model->shares_norm() && model->fused; }
   std::int64_t up_cols() const { return model->gated() ? 2 * ffn_cols() : ffn_cols(); }
 };
 

@@ -28,6 +28,7 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
                                           {"model.tied_embeddings", fmt::format("{}", model.tied_embeddings)},
                                           {"model.norm_eps", fmt::format("{}", model.norm_eps)},
                                           {"model.parallel_block", fmt::format("{}", model.parallel_block)},
+                                          {"model.exact_gelu", fmt::format("{}", model.exact_gelu)},
                                           {"model.window", fmt::format("{}", model.window)}};
   if (model.is_gpt()) return keys;
   keys["model.experts"] = fmt::format("{}", model.experts);
