@@ -35,6 +35,8 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
     "mixtral": ("bfloat16", 10**9),
     "qwen3_moe": ("float32", 5000),
     "qwen2_moe": ("bfloat16", 10**9),
+    "neox": ("float32", 3000),
+    "neox_serial": ("float16", 10**9),
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 6}
@@ -75,6 +77,12 @@ def config_of(kind, small):
     if kind.startswith("gpt2"):
         return GPT2Config(n_embd=size, n_layer=2, n_head=2, n_positions=9, n_inner=None if kind == "gpt2" else 3 * size,
                           layer_norm_epsilon=1e-3, tie_word_embeddings=kind == "gpt2", **common)
+    if kind.startswith("neox"):
+        keys = {"rotary_pct": 0.5} if kind == "neox" else {"rotary_pct": 1.0, "use_parallel_residual": False,
+                                                           "hidden_act": "gelu_fast", "tie_word_embeddings": True}
+        return AutoConfig.for_model("gpt_neox", hidden_size=size, num_hidden_layers=2, num_attention_heads=2 if small else 6,
+                                    intermediate_size=12 if small else 80, max_position_embeddings=9, layer_norm_eps=1e-3,
+                                    rotary_emb_base=50.0, **keys, **common)
     model_type, keys = RELATIVES[kind]
     keys = {"tie_word_embeddings": False, **keys}
     return AutoConfig.for_model(model_type, hidden_size=size, num_hidden_layers=2, num_attention_heads=2 if small else 6,

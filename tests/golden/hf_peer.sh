@@ -85,9 +85,13 @@ ours qwen3-moe model.family=llama model.kv_heads=2 model.qk_norm=true model.expe
 ours qwen2-moe model.family=llama model.kv_heads=2 model.qkv_bias=true model.experts=4 model.expert_ffn_hidden=40 \
   model.shared_experts=2 model.shared_expert_gate=true train.dtype=fp32 mesh.tp=2
 
+ours neox model.family=neox model.parallel_block=true model.exact_gelu=true model.rotary_dim=4 \
+  model.tied_embeddings=false train.dtype=bf16 mesh.tp=2 mesh.pp=2
+ours neox-serial model.family=neox model.tied_embeddings=false train.dtype=fp32 mesh.tp=2 mesh.dp=2
+
 for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32 \
   llama3:float32 llama_linear:bfloat16 llama_yarn:float32 qwen3_yarn:bfloat16 phi3:float32 phi3_partial:bfloat16 mistral:float32 qwen2:bfloat16 qwen2_window:float32 qwen3:float32 \
-  mixtral:bfloat16 qwen3_moe:float32 qwen2_moe:float32; do
+  mixtral:bfloat16 qwen3_moe:float32 qwen2_moe:float32 neox:float32 neox:bfloat16 neox_serial:float16; do
   kind=${case%:*} dtype=${case#*:}
   their make "$kind" "$dtype" "theirs-$kind-$dtype"
   same "theirs, $kind in $dtype" "theirs-$kind-$dtype" "$(take "theirs-$kind-$dtype" "ckpt-$kind-$dtype")"

@@ -35,17 +35,20 @@ constexpr std::array kOfLayer{
 // The names of a model's tensors with its head, in both layouts of a layer.
 struct Known {
   explicit Known(const nn::ModelConfig& model)
-      : prefix(prefix_of(model)), embedding(embedding_name(model)), is_tied(model.tied_embeddings) {
+      : prefix(prefix_of(model)),
+        embedding(embedding_name(model)),
+        head(head_name(model)),
+        is_tied(model.tied_embeddings) {
     const std::array layouts{Layout::separate, Layout::joined};
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       for (const Mapped& tensor : tensors_of(model, layouts[i])) of_layout[i].insert(tensor.name);
       all.insert(of_layout[i].begin(), of_layout[i].end());
     }
-    all.insert(kHeadName);
+    all.insert(head);
     for (const std::string& name : all) longest = std::max(longest, name.size());
   }
   bool has(const std::set<std::string>& found, const std::string& name) const {
-    return found.contains(name) || (is_tied && name == embedding && found.contains(kHeadName));
+    return found.contains(name) || (is_tied && name == embedding && found.contains(head));
   }
   bool is_complete(const std::set<std::string>& found) const {
     return std::ranges::any_of(of_layout, [&](const std::set<std::string>& wanted) {
@@ -63,7 +66,7 @@ struct Known {
     return naming == Naming::transformers && all.contains(prefix + name) ? std::optional(prefix + name) : std::nullopt;
   }
 
-  std::string prefix, embedding;
+  std::string prefix, embedding, head;
   bool is_tied = false;
   std::array<std::set<std::string>, 2> of_layout;
   std::set<std::string> all;
@@ -112,7 +115,7 @@ std::string_view suffix_of(Naming naming) {
 
 std::string from_titan(const std::string& name) {
   if (name == kTitanEmbedding) return "model.embed_tokens.weight";
-  if (name == "output.weight") return kHeadName;
+  if (name == "output.weight") return "lm_head.weight";
   for (const Renamed& row : kOfLayer) {
     const std::size_t at = name.find(row.titan);
     if (at == std::string::npos) continue;

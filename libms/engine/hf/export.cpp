@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -65,6 +66,18 @@ void read_part(const Parameters& from, const Part& part, DType dtype, std::span<
   convert(Dtype::f32, std::as_bytes(std::span(values)), dtype, to);
 }
 
+// The blocks of the parts in turns; parts have one size.
+std::vector<std::byte> in_blocks(const std::vector<std::byte>& bytes, const Mapped& tensor) {
+  const auto blocks = static_cast<std::size_t>(tensor.blocks);
+  const std::size_t parts = tensor.parts.size(), size = bytes.size() / parts / blocks;
+  std::vector<std::byte> turns(bytes.size());
+  for (std::size_t part = 0; part < parts; ++part) {
+    for (std::size_t b = 0; b < blocks; ++b)
+      std::memcpy(&turns[(b * parts + part) * size], &bytes[(part * blocks + b) * size], size);
+  }
+  return turns;
+}
+
 std::vector<std::byte> read_tensor(const Parameters& from, const Mapped& tensor, DType dtype) {
   const std::int64_t element = tensor::size_of(dtype);
   std::int64_t elements = 0, rows = 0;
@@ -76,6 +89,7 @@ std::vector<std::byte> read_tensor(const Parameters& from, const Mapped& tensor,
     read_part(from, part, dtype, rest.first(size));
     rest = rest.subspan(size);
   }
+  if (tensor.blocks > 1) return in_blocks(bytes, tensor);
   if (!tensor.transposed) return bytes;
   std::vector<std::byte> turned(bytes.size());
   transpose(bytes.data(), elements / rows, rows, elements / rows, element, turned.data());

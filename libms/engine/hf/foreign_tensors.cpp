@@ -207,7 +207,7 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
   std::vector<CopiesOf> all;
   for (const Naming naming :
        {Naming::transformers, Naming::universal, Naming::universal_flat, Naming::megatron, Naming::titan}) {
-    if (model.is_gpt() && (naming == Naming::megatron || naming == Naming::titan)) continue;
+    if (!model.gated() && (naming == Naming::megatron || naming == Naming::titan)) continue;
     CopiesOf of{.naming = naming,
                 .found = naming == Naming::megatron ? megatron_copies(*checkpoint) : find_copies(names, naming, model)};
     if (!of.found.copies.empty()) all.push_back(std::move(of));
@@ -223,7 +223,7 @@ std::map<std::string, TensorView> foreign_tensors(const std::string& path, const
   }
   throw user_error("hf.import",
                    fmt::format("{} has no weights under the names of transformers{}", path,
-                               model.is_gpt() ? "" : ", torchtitan or Megatron-LM"),
+                               !model.gated() ? "" : ", torchtitan or Megatron-LM"),
                    !checkpoint->unread.empty() ? "not read: " + plain_text(checkpoint->unread.front().text, 1000)
                    : checkpoint->format == "deepspeed"
                        ? "ZeRO 3 keeps parts of parameters: DeepSpeed's ds_to_universal or zero_to_fp32.py joins them"

@@ -28,17 +28,17 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 
 // The tensors by the names of a model with a head, whichever way it was saved. A tied matrix may have the head's name.
 std::map<std::string, TensorView> with_prefix(std::map<std::string, TensorView> named, const nn::ModelConfig& model) {
-  const std::string prefix = prefix_of(model), embedding = embedding_name(model);
-  const bool only_head = model.tied_embeddings && named.contains(kHeadName) && !named.contains(embedding);
+  const std::string prefix = prefix_of(model), embedding = embedding_name(model), head_is = head_name(model);
+  const bool only_head = model.tied_embeddings && named.contains(head_is) && !named.contains(embedding);
   const bool has_prefix =
       std::ranges::any_of(named, [&](const auto& tensor) { return tensor.first.starts_with(prefix); });
   if (!has_prefix && (only_head || named.contains(embedding.substr(prefix.size())))) {
     std::map<std::string, TensorView> prefixed;
-    for (const auto& [name, view] : named) prefixed.emplace(name == kHeadName ? name : prefix + name, view);
+    for (const auto& [name, view] : named) prefixed.emplace(name == head_is ? name : prefix + name, view);
     named = std::move(prefixed);
   }
-  if (model.tied_embeddings && named.contains(kHeadName) && !named.contains(embedding)) {
-    auto head = named.extract(kHeadName);
+  if (model.tied_embeddings && named.contains(head_is) && !named.contains(embedding)) {
+    auto head = named.extract(head_is);
     head.key() = embedding;
     named.insert(std::move(head));
   }
@@ -61,6 +61,7 @@ bool have_same_bytes(const TensorView& a, const TensorView& b) {
 std::vector<const TensorView*> match(const std::map<std::string, TensorView>& found, const std::vector<Mapped>& tensors,
                                      const nn::ModelConfig& model, const std::string& hf_dir) {
   Problems problems("hf.import", fmt::format("the tensors in '{}' are not those of its config.json", hf_dir));
+  const std::string head = head_name(model);
   std::vector<const TensorView*> matched;
   std::set<std::string> known = buffers_of(model);
   for (const Mapped& tensor : tensors) {
@@ -68,7 +69,7 @@ std::vector<const TensorView*> match(const std::map<std::string, TensorView>& fo
     const auto it = found.find(tensor.name);
     if (it == found.end()) {
       problems.add(fmt::format("'{}' is missing", tensor.name));
-      if (tensor.name == kHeadName && found.contains(embedding_name(model)))
+      if (tensor.name == head && found.contains(embedding_name(model)))
         problems.set_hint("tie_word_embeddings = true in config.json says that the embedding is the output head, too");
       continue;
     }
@@ -84,7 +85,7 @@ std::vector<const TensorView*> match(const std::map<std::string, TensorView>& fo
   }
   for (const auto& [name, view] : found) {
     if (known.contains(name)) continue;
-    if (name == kHeadName) {  // tied, and written out all the same
+    if (name == head) {  // tied, and written out all the same
       const auto embedding = found.find(embedding_name(model));
       if (embedding != found.end() && have_same_bytes(view, embedding->second)) continue;
       problems.add(fmt::format("'{}' differs from '{}', but tie_word_embeddings is true", name, embedding_name(model)));
@@ -106,7 +107,12 @@ void fill_part(const TensorView& view, const Mapped& tensor, std::size_t index, 
   const auto begin = static_cast<std::size_t>(before * element), size = static_cast<std::size_t>(part.size() * element);
   std::vector<std::byte> turned(size);
   if (!tensor.transposed) {
-    view.read(begin, turned);
+    // Parts have one size where they come in several blocks.
+    const std::size_t parts = tensor.parts.size(), block = size / static_cast<std::size_t>(tensor.blocks);
+    for (std::size_t b = 0; b < static_cast<std::size_t>(tensor.blocks); ++b) {
+      const std::size_t at = tensor.blocks == 1 ? begin : (b * parts + index) * block;
+      view.read(at, std::span(turned).subspan(b * block, block));
+    }
     convert(view.dtype, turned, dtype, to);
     return;
   }

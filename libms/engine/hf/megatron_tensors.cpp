@@ -55,7 +55,7 @@ class Splitter {
     if (name == kMegatronEmbedding) {
       add(tensor, tensor.shape, embedding_name(model_), all(model_.vocab));
     } else if (name == "output_layer.weight") {
-      add(tensor, tensor.shape, kHeadName, all(model_.vocab));
+      add(tensor, tensor.shape, head_name(model_), all(model_.vocab));
     } else if (name == "decoder.final_layernorm.weight") {
       add(tensor, tensor.shape, "model.norm.weight", all(INT64_MAX));
     } else if (!name.starts_with(kLayers) || !take_layers(tensor, name.substr(kLayers.size()))) {

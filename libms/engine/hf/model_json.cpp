@@ -15,17 +15,23 @@
 namespace ms::hf {
 namespace {
 
-constexpr std::string_view kSharedWidth = "shared_expert_intermediate_size";
-
-const std::vector<Required>& required_of(bool gpt) {
-  static const std::vector<Required> kGpt2 = {
-      {"activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}},  // one formula: GELU in its tanh form
+const std::vector<Required>& required_of(const Json& type) {
+  static const std::vector<Required> kOfGpt2 = {
+      {"activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", kExactGelu}},
       {"scale_attn_weights", {true}},
       {"scale_attn_by_inverse_layer_idx", {false}},
       {"add_cross_attention", {false}},
       {"is_encoder_decoder", {false}},
       {"pruned_heads", {Json::object()}},
       {"quantization_config", {}},
+      {"auto_map", {}},
+  };
+  static const std::vector<Required> kOfNeox = {
+      {"hidden_act", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", kExactGelu}},
+      {"attention_bias", {true}},
+      {"is_encoder_decoder", {false}},
+      {"quantization_config", {}},
+      {"pruned_heads", {Json::object()}},
       {"auto_map", {}},
   };
   static const std::vector<Required> kLlama = {
@@ -37,7 +43,13 @@ const std::vector<Required>& required_of(bool gpt) {
       {"mlp_only_layers", {Json::array()}},
       {"auto_map", {}},
   };
-  return gpt ? kGpt2 : kLlama;
+  return type == Json(kGpt2) ? kOfGpt2 : type == Json(kNeox.type) ? kOfNeox : kLlama;
+}
+
+// A GELU that config.json does not name is the one of the family.
+bool is_exact_gelu(Reader& read, std::string_view key, std::string_view fallback) {
+  const Json& name = read.at(key);
+  return name.is_null() ? fallback == kExactGelu : name == Json(kExactGelu);
 }
 
 nn::ModelConfig gpt2(Reader& read) {
@@ -52,6 +64,7 @@ nn::ModelConfig gpt2(Reader& read) {
   model.tied_embeddings = read.boolean("tie_word_embeddings", true);
   model.norm_eps = read.number("layer_norm_epsilon", 1e-5);
   model.init_std = read.number("initializer_range", 0.02);
+  model.exact_gelu = is_exact_gelu(read, "activation_function", "gelu_new");
   return model;
 }
 
@@ -72,13 +85,14 @@ void read_yarn(Reader& rope, nn::ModelConfig& model) {
     model.rotary_attention_factor = yarn_magnitude(model.rotary_factor, mscale, all);
 }
 
-// Reads partial_rotary_factor, a share of a head's elements, where the family has it.
-void read_partial_rotary(Reader& read, const Relative& relative, nn::ModelConfig& model, Problems& problems) {
-  if (!relative.reads_partial_rotary) return read.require({"partial_rotary_factor", {1.0}});
+// Reads a share of a head's elements, where the family has it.
+void read_partial_rotary(Reader& read, const Relative& relative, nn::ModelConfig& model, Problems& problems,
+                         std::string_view key = "partial_rotary_factor") {
+  if (!relative.reads_partial_rotary) return read.require({key, {1.0}});
   const auto size = static_cast<double>(model.head_dim());
-  const double factor = read.number("partial_rotary_factor", static_cast<double>(model.rotary()) / size);
+  const double factor = read.number(key, static_cast<double>(model.rotary()) / size);
   if (!(factor > 0 && factor <= 1))
-    return problems.add(fmt::format("partial_rotary_factor = {} is not above 0 and at most 1", factor));
+    return problems.add(fmt::format("{} = {} is not above 0 and at most 1", key, factor));
   const double elements = factor * size;
   model.rotary_dim = elements == size ? 0 : std::max<std::int64_t>(static_cast<std::int64_t>(elements), 1);
 }
@@ -113,11 +127,6 @@ void read_rotary(const Json& object, std::string_view key, const Relative& relat
 }
 
 constexpr std::int64_t kDefaultWindowLayers = 28;
-constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
-
-bool is_flagged(const Relative& relative) {
-  return relative.window == Relative::Window::flagged || relative.window == Relative::Window::flagged_alternating;
-}
 
 // The layers without a window.
 std::int64_t full_layers(Reader& read, const Relative& relative, const nn::ModelConfig& model, Problems& problems) {
@@ -197,6 +206,29 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
   return model;
 }
 
+nn::ModelConfig neox(Reader& read, Problems& problems) {
+  nn::ModelConfig model;
+  model.family = "neox";
+  model.layers = read.integer("num_hidden_layers");
+  model.hidden = read.integer("hidden_size");
+  model.heads = read.integer("num_attention_heads");
+  model.ffn_hidden = read.integer("intermediate_size");
+  model.vocab = read.integer("vocab_size");
+  model.seq = read.integer("max_position_embeddings", 2048);
+  model.tied_embeddings = read.boolean("tie_word_embeddings", false);
+  model.norm_eps = read.number("layer_norm_eps", 1e-5);
+  model.init_std = read.number("initializer_range", 0.02);
+  model.parallel_block = read.boolean("use_parallel_residual", true);
+  model.exact_gelu = is_exact_gelu(read, "hidden_act", kExactGelu);
+  model.rotary_base = read.number("rotary_emb_base", 10000);
+  if (model.heads < 1) return model;
+  model.rotary_dim = std::max<std::int64_t>(model.head_dim() / 4, 1);
+  read_partial_rotary(read, kNeox, model, problems, "rotary_pct");
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"})
+    read_rotary(read.at(key), key, kNeox, model, problems);
+  return model;
+}
+
 // The ranges of [model], as a configuration file would be held to.
 void check_ranges(const nn::ModelConfig& model, Problems& problems) {
   for (const Field<nn::ModelConfig>& field : nn::kModelFields) {
@@ -213,25 +245,6 @@ void check_ranges(const nn::ModelConfig& model, Problems& problems) {
   }
 }
 
-Json rope_scaling(const nn::ModelConfig& model) {
-  if (model.rotary_scaling == "none") return {};
-  Json rope;
-  rope["rope_type"] = model.rotary_scaling;
-  rope["factor"] = model.rotary_factor;
-  if (model.rotary_scaling == "linear") return rope;
-  if (model.rotary_scaling == "yarn") {
-    rope["beta_slow"] = model.rotary_low_freq;
-    rope["beta_fast"] = model.rotary_high();
-    rope["attention_factor"] = model.rotary_magnitude();
-    rope["original_max_position_embeddings"] = model.rotary_original_seq;
-    return rope;
-  }
-  rope["low_freq_factor"] = model.rotary_low_freq;
-  rope["high_freq_factor"] = model.rotary_high();
-  rope["original_max_position_embeddings"] = model.rotary_original_seq;
-  return rope;
-}
-
 }  // namespace
 
 nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
@@ -242,111 +255,22 @@ nn::ModelConfig parse_config(std::string_view text, const std::string& path) {
   Problems problems("hf.config", fmt::format("cannot take the model of '{}'", path));
   Reader read(*object, problems);
   const Json& type = read.at("model_type");
-  const bool gpt = type == "gpt2";
+  const bool gpt = type == Json(kGpt2), is_neox = type == Json(kNeox.type);
   const auto* relative = std::ranges::find_if(kRelatives, [&](const Relative& r) { return type == Json(r.type); });
-  if (!gpt && relative == std::end(kRelatives)) {
-    std::string known = "gpt2";
+  if (!gpt && !is_neox && relative == std::end(kRelatives)) {
+    std::string known = fmt::format("{}, {}", kGpt2, kNeox.type);
     for (const Relative& r : kRelatives) known += fmt::format(", {}", r.type);
     problems.add(fmt::format("model_type = {}; known are {}", shown(type, 80), known));
     problems.throw_if_any();
   }
-  for (const Required& rule : required_of(gpt)) read.require(rule);
-  const nn::ModelConfig model = gpt ? gpt2(read) : llama(read, *relative, problems);
+  for (const Required& rule : required_of(type)) read.require(rule);
+  const nn::ModelConfig model = gpt ? gpt2(read) : is_neox ? neox(read, problems) : llama(read, *relative, problems);
   if (problems.empty()) check_ranges(model, problems);
   if (problems.empty()) {  // rules between fields divide by them
     for (const nn::ModelProblem& problem : nn::check_model(model, {}, 1)) problems.add(problem.message);
   }
   problems.throw_if_any();
   return model;
-}
-
-std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const Json& token_ids) {
-  if (model.is_gpt() && model.kv() != model.heads) {
-    throw user_error("hf.export", fmt::format("GPT-2 has no grouped-query attention, and this model has {} heads for {}"
-                                              " of keys and values",
-                                              model.heads, model.kv()));
-  }
-  if (model.parallel_block) {
-    throw user_error("hf.export",
-                     fmt::format("{} has no parallel block, and this model has model.parallel_block = true",
-                                 model.is_gpt() ? "GPT-2" : "Llama"));
-  }
-  if (model.is_gpt() && has_window(model)) {
-    throw user_error(
-        "hf.export",
-        fmt::format("GPT-2 attends to all tokens before, and this model has model.window = {}", model.window));
-  }
-  const auto* relative = std::ranges::find_if(kRelatives, [&](const Relative& r) { return computes(r, model); });
-  if (!model.is_gpt() && relative == std::end(kRelatives)) {
-    throw user_error(
-        "hf.export",
-        fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
-                    " mlp_bias = {}, qk_norm = {}, window = {}, rotary_dim = {}, rotary_scaling = {}, experts = {},"
-                    " shared_experts = {}, router = {} and router_normalized = {}",
-                    model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window, model.rotary_dim,
-                    model.rotary_scaling, model.experts, model.shared_experts, model.router, model.router_normalized),
-        "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window), Qwen3 (qk_norm, window),"
-        " Phi-3 (rotary_dim, window), Mixtral (experts, window), Qwen2-MoE (experts, shared_expert_gate, qkv_bias, "
-        "window) or Qwen3-MoE"
-        " (experts, qk_norm, window)");
-  }
-  Json config;
-  config["architectures"] = {std::string(model.is_gpt() ? "GPT2LMHeadModel" : relative->class_name)};
-  config["model_type"] = std::string(model.is_gpt() ? "gpt2" : relative->type);
-  config["vocab_size"] = model.vocab;
-  if (model.is_gpt()) {
-    config["n_positions"] = model.seq;
-    config["n_embd"] = model.hidden;
-    config["n_layer"] = model.layers;
-    config["n_head"] = model.heads;
-    config["n_inner"] = model.ffn();
-    config["activation_function"] = "gelu_new";
-    config["layer_norm_epsilon"] = model.norm_eps;
-    for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[dropout] = 0.0;
-  } else {
-    config["hidden_size"] = model.hidden;
-    config["intermediate_size"] = model.ffn();
-    config["num_hidden_layers"] = model.layers;
-    config["num_attention_heads"] = model.heads;
-    config["num_key_value_heads"] = model.kv();
-    config["head_dim"] = model.head_dim();
-    config["max_position_embeddings"] = model.seq;
-    config["hidden_act"] = "silu";
-    config["rms_norm_eps"] = model.norm_eps;
-    config["rope_theta"] = model.rotary_base;
-    config["rope_scaling"] = rope_scaling(model);
-    if (relative->reads_partial_rotary)
-      config["partial_rotary_factor"] = static_cast<double>(model.rotary()) / static_cast<double>(model.head_dim());
-    config["attention_dropout"] = 0.0;
-    if (relative->reads_attention_bias) config["attention_bias"] = model.qkv_bias;
-    if (relative->reads_mlp_bias) config["mlp_bias"] = model.mlp_bias;
-    if (relative->window != Relative::Window::never) {
-      config["sliding_window"] = has_window(model) ? Json(model.window) : Json();
-    }
-    if (const auto& experts = relative->experts) {
-      config[std::string(experts->count_key)] = model.experts;
-      config["num_experts_per_tok"] = model.experts_per_token;
-      config[std::string(experts->width_key)] = model.expert_ffn();
-      if (experts->reads_normalized) config["norm_topk_prob"] = model.router_normalized;
-      if (experts->shared_width > 0) config[std::string(kSharedWidth)] = model.shared_ffn();
-    }
-    if (relative->window == Relative::Window::flagged_for_all) config["use_sliding_window"] = has_window(model);
-    if (is_flagged(*relative)) {
-      config["use_sliding_window"] = has_window(model);
-      config["layer_types"] = Json::array();
-      for (std::int64_t i = 0; i < model.layers; ++i)
-        config["layer_types"].push_back(std::string(has_window(model) ? kSliding : kFull));
-      config["max_window_layers"] = has_window(model) ? 0 : model.layers;
-    }
-  }
-  config["tie_word_embeddings"] = model.tied_embeddings;
-  config["initializer_range"] = model.init_std;
-  // The defaults there are ids of other people's vocabularies.
-  for (const char* token : {"bos_token_id", "eos_token_id"}) config[token] = nullptr;
-  config.update(token_ids);
-  config["torch_dtype"] = dtype == tensor::DType::bf16 ? "bfloat16" : "float32";
-  config["use_cache"] = true;
-  return config.dump(2) + "\n";
 }
 
 std::string to_toml(const nn::ModelConfig& model) {

@@ -17,9 +17,14 @@ class List {
     mapped_.push_back({prefix_ + theirs, {rows, cols}, {{ours, rows, cols}}});
   }
   // Several of our matrices as one, by rows.
-  void joined(const std::string& theirs, std::vector<Part> parts) {
-    Mapped mapped{prefix_ + theirs, {0, parts.front().cols}, std::move(parts)};
+  void joined(const std::string& theirs, std::vector<Part> parts, std::int64_t blocks = 1) {
+    Mapped mapped{prefix_ + theirs, {0, parts.front().cols}, std::move(parts), false, blocks};
     for (const Part& part : mapped.parts) mapped.shape[0] += part.rows;
+    mapped_.push_back(std::move(mapped));
+  }
+  void vectors(const std::string& theirs, std::vector<Part> parts, std::int64_t blocks) {
+    Mapped mapped{prefix_ + theirs, {0}, std::move(parts), false, blocks};
+    for (const Part& part : mapped.parts) mapped.shape[0] += part.cols;
     mapped_.push_back(std::move(mapped));
   }
   void vector(const std::string& theirs, const std::string& ours, std::int64_t size) {
@@ -38,7 +43,7 @@ class List {
   }
   void head(const nn::ModelConfig& model) {
     if (model.tied_embeddings) return;
-    mapped_.push_back({kHeadName, {model.vocab, model.hidden}, {{"head.weight", model.vocab, model.hidden}}});
+    mapped_.push_back({head_name(model), {model.vocab, model.hidden}, {{"head.weight", model.vocab, model.hidden}}});
   }
   std::vector<Mapped> finish() { return std::move(mapped_); }
 
@@ -46,6 +51,39 @@ class List {
   std::string prefix_;
   std::vector<Mapped> mapped_;
 };
+
+std::vector<Mapped> neox(const nn::ModelConfig& model) {
+  List list(prefix_of(model));
+  const auto linear = [&](const std::string& theirs, const std::vector<std::string>& ours, std::int64_t out,
+                          std::int64_t in) {
+    std::vector<Part> weights, biases;
+    for (const std::string& part : ours) {
+      weights.push_back({part + ".weight", out, in});
+      biases.push_back({part + ".bias", 1, out});
+    }
+    const std::int64_t blocks = ours.size() == 1 ? 1 : model.heads;
+    list.joined(theirs + ".weight", std::move(weights), blocks);
+    list.vectors(theirs + ".bias", std::move(biases), blocks);
+  };
+  const auto norm = [&](const std::string& theirs, const std::string& ours) {
+    list.vector(theirs + ".weight", ours + ".weight", model.hidden);
+    list.vector(theirs + ".bias", ours + ".bias", model.hidden);
+  };
+  list.matrix("embed_in.weight", "embed.tokens.weight", model.vocab, model.hidden);
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    const std::string theirs = fmt::format("layers.{}.", i), ours = fmt::format("layers.{}.", i);
+    norm(theirs + "input_layernorm", ours + "norm1");
+    linear(theirs + "attention.query_key_value", {ours + "attn.q", ours + "attn.k", ours + "attn.v"}, model.hidden,
+           model.hidden);
+    linear(theirs + "attention.dense", {ours + "attn.out"}, model.hidden, model.hidden);
+    norm(theirs + "post_attention_layernorm", ours + "norm2");
+    linear(theirs + "mlp.dense_h_to_4h", {ours + "mlp.up"}, model.ffn(), model.hidden);
+    linear(theirs + "mlp.dense_4h_to_h", {ours + "mlp.down"}, model.hidden, model.ffn());
+  }
+  norm("final_layer_norm", "final_norm");
+  list.head(model);
+  return list.finish();
+}
 
 std::vector<Mapped> gpt2(const nn::ModelConfig& model) {
   List list(prefix_of(model));
@@ -144,17 +182,23 @@ std::vector<Mapped> llama(const nn::ModelConfig& model, Layout layout) {
 }  // namespace
 
 Layout export_layout(const nn::ModelConfig& model) {
-  return !model.is_gpt() && model.rotary() != model.head_dim() ? Layout::joined : Layout::separate;
+  return model.gated() && model.rotary() != model.head_dim() ? Layout::joined : Layout::separate;
 }
 
 std::vector<Mapped> tensors_of(const nn::ModelConfig& model, Layout layout) {
-  return model.is_gpt() ? gpt2(model) : llama(model, layout);
+  return model.is_gpt() ? gpt2(model) : model.is_neox() ? neox(model) : llama(model, layout);
 }
 
-std::string prefix_of(const nn::ModelConfig& model) { return model.is_gpt() ? "transformer." : "model."; }
+std::string prefix_of(const nn::ModelConfig& model) {
+  return model.is_gpt() ? "transformer." : model.is_neox() ? "gpt_neox." : "model.";
+}
+
+std::string head_name(const nn::ModelConfig& model) { return model.is_neox() ? "embed_out.weight" : "lm_head.weight"; }
 
 std::string embedding_name(const nn::ModelConfig& model) {
-  return prefix_of(model) + (model.is_gpt() ? "wte.weight" : "embed_tokens.weight");
+  return prefix_of(model) + (model.is_gpt()    ? "wte.weight"
+                             : model.is_neox() ? "embed_in.weight"
+                                               : "embed_tokens.weight");
 }
 
 std::set<std::string> buffers_of(const nn::ModelConfig& model) {
@@ -165,6 +209,9 @@ std::set<std::string> buffers_of(const nn::ModelConfig& model) {
     if (model.is_gpt()) {
       names.insert(fmt::format("{}h.{}.attn.bias", prefix, i));
       names.insert(fmt::format("{}h.{}.attn.masked_bias", prefix, i));
+    } else if (model.is_neox()) {
+      for (const char* buffer : {"bias", "masked_bias", "rotary_emb.inv_freq"})
+        names.insert(fmt::format("{}layers.{}.attention.{}", prefix, i, buffer));
     } else {
       names.insert(fmt::format("{}layers.{}.self_attn.rotary_emb.inv_freq", prefix, i));
     }

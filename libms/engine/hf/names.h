@@ -27,6 +27,7 @@ struct Mapped {
   std::vector<std::int64_t> shape;
   std::vector<Part> parts;
   bool transposed = false;
+  std::int64_t blocks = 1;  // of each part: the first ones of all parts, then the second ones; by heads in GPT-NeoX
 };
 
 // Two ways of a layer of a Llama: a tensor each for queries, keys, values, gate and up, or, as in Phi-3, one for the
@@ -42,7 +43,7 @@ std::vector<Mapped> tensors_of(const nn::ModelConfig& model, Layout layout);
 // The prefix that a model with a head puts before all names but the head's; a model saved without its head leaves it
 // out.
 std::string prefix_of(const nn::ModelConfig& model);
-inline const std::string kHeadName = "lm_head.weight";
+std::string head_name(const nn::ModelConfig& model);
 std::string embedding_name(const nn::ModelConfig& model);
 
 // Tensors that old files carry and that hold no parameters: causal masks, rotary frequencies.

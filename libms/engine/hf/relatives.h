@@ -109,6 +109,19 @@ inline constexpr Relative kRelatives[] = {
                                   .reads_normalized = true}},
 };
 
+// Those that are not built like Llama: GPT-2, and GPT-NeoX, whose rotary positions are read as Llama's.
+inline constexpr std::string_view kGpt2 = "gpt2";
+inline constexpr Relative kNeox{.type = "gpt_neox", .class_name = "GPTNeoXForCausalLM", .reads_partial_rotary = true};
+inline constexpr std::string_view kExactGelu = "gelu";  // the others are one formula: its tanh form
+
+// Keys and values in config.json.
+inline constexpr std::string_view kSharedWidth = "shared_expert_intermediate_size";
+inline constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+
+inline bool is_flagged(const Relative& relative) {
+  return relative.window == Relative::Window::flagged || relative.window == Relative::Window::flagged_alternating;
+}
+
 inline bool has_window(const nn::ModelConfig& model) { return model.window != 0 && model.window < model.seq; }
 
 inline bool computes(const Relative& relative, const nn::ModelConfig& model) {

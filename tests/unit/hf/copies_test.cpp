@@ -121,7 +121,7 @@ TEST(Copies, AModelWithoutItsHeadAndATiedHeadAreComplete) {
   std::vector<std::string> bare, head;
   for (const std::string& name : names_behind({""}, model)) {
     bare.push_back("model." + name.substr(prefix_of(model).size()));
-    head.push_back(name == embedding_name(model) ? kHeadName : name);
+    head.push_back(name == embedding_name(model) ? head_name(model) : name);
     bare.push_back("ema." + name);
     head.push_back("ema." + name);
   }

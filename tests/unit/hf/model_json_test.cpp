@@ -203,14 +203,15 @@ TEST(ParseConfig, KnowsTheDefaultsOfTransformers) {
   EXPECT_EQ(parsed({"gpt2", "n_inner", 100, ""}).ffn(), 100);
   EXPECT_EQ(parsed({"llama", "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}, ""}).rotary_base, 7);
   EXPECT_EQ(parsed({"llama", "head_dim", 128, ""}).head_dim(), 128);
-  EXPECT_EQ(parsed({"gpt2", "activation_function", "gelu_pytorch_tanh", ""}).layers, 6);
+  EXPECT_FALSE(parsed({"gpt2", "activation_function", "gelu_pytorch_tanh", ""}).exact_gelu);
+  EXPECT_TRUE(parsed({"gpt2", "activation_function", "gelu", ""}).exact_gelu);
 }
 
 TEST(ParseConfig, RefusesWhatWeDoNotCompute) {
   const Change cases[] = {
-      {"gpt2", "model_type", "bert", R"(model_type = "bert"; known are gpt2, llama, mistral, qwen2, qwen3)"},
+      {"gpt2", "model_type", "bert", R"(model_type = "bert"; known are gpt2, gpt_neox, llama, mistral, qwen2, qwen3)"},
       {"gpt2", "model_type", nullptr, "model_type = null"},
-      {"gpt2", "activation_function", "gelu", R"(activation_function = "gelu" is not supported, only "gelu_new", )"},
+      {"gpt2", "activation_function", "swish", R"(activation_function = "swish" is not supported, only "gelu_new", )"},
       {"gpt2", "activation_function", "relu", "activation_function"},
       {"gpt2", "scale_attn_weights", false, "scale_attn_weights = false is not supported, only true"},
       {"gpt2", "scale_attn_by_inverse_layer_idx", true, "scale_attn_by_inverse_layer_idx"},
@@ -318,7 +319,7 @@ TEST(ConfigJson, ReadsBackAsTheSameModel) {
       const std::string text = config_json(model, tensor::DType::bf16);
       const nn::ModelConfig back = parse_config(text, "c");
       // Where these are not given, they follow from others.
-      model.kv_heads = model.is_gpt() ? 0 : model.kv(), model.ffn_hidden = model.ffn();
+      model.kv_heads = model.gated() ? model.kv() : 0, model.ffn_hidden = model.ffn();
       EXPECT_EQ(to_toml(back), to_toml(model)) << family;
     }
   }
@@ -334,6 +335,7 @@ TEST(ConfigJson, ReadsBackAsTheSameModel) {
   EXPECT_EQ(type("llama3"), "llama");
   EXPECT_EQ(type("yarn"), "llama");
   EXPECT_EQ(type("phi3"), "phi3");
+  EXPECT_EQ(type("neox"), "gpt_neox");
 }
 
 TEST(ConfigJson, RefusesWhatNoRelativeComputes) {

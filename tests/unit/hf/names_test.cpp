@@ -49,7 +49,7 @@ TEST(TensorsOf, CoversEveryParameterOnce) {
       EXPECT_EQ(mapped, expected) << family << tied;
       for (const std::string& buffer : buffers_of(model)) EXPECT_FALSE(theirs.contains(buffer)) << buffer;
       EXPECT_TRUE(theirs.contains(embedding_name(model)));
-      EXPECT_EQ(theirs.contains(kHeadName), !tied);
+      EXPECT_EQ(theirs.contains(head_name(model)), !tied);
     }
   }
 }
@@ -100,6 +100,33 @@ TEST(TensorsOf, NamesThemAsLlama) {
                                  "model.layers.0.mlp.up_proj.weight 20 16 layers.0.mlp.up.weight",
                                  "model.layers.0.mlp.down_proj.weight 16 20 layers.0.mlp.down.weight",
                                  "model.norm.weight 16 final_norm.weight", "lm_head.weight 11 16 head.weight"));
+}
+
+TEST(TensorsOf, NamesThemAsGptNeox) {
+  std::vector<std::string> lines;
+  for (const Mapped& tensor : named(tiny("neox", false))) {
+    if (tensor.name.find("layers.1.") == std::string::npos) lines.push_back(line_of(tensor));
+    EXPECT_EQ(tensor.blocks, tensor.parts.size() == 3 ? 4 : 1) << tensor.name;
+  }
+  EXPECT_THAT(
+      lines,
+      ElementsAre("gpt_neox.embed_in.weight 11 16 embed.tokens.weight",
+                  "gpt_neox.layers.0.input_layernorm.weight 16 layers.0.norm1.weight",
+                  "gpt_neox.layers.0.input_layernorm.bias 16 layers.0.norm1.bias",
+                  "gpt_neox.layers.0.attention.query_key_value.weight 48 16 layers.0.attn.q.weight "
+                  "layers.0.attn.k.weight layers.0.attn.v.weight",
+                  "gpt_neox.layers.0.attention.query_key_value.bias 48 layers.0.attn.q.bias layers.0.attn.k.bias "
+                  "layers.0.attn.v.bias",
+                  "gpt_neox.layers.0.attention.dense.weight 16 16 layers.0.attn.out.weight",
+                  "gpt_neox.layers.0.attention.dense.bias 16 layers.0.attn.out.bias",
+                  "gpt_neox.layers.0.post_attention_layernorm.weight 16 layers.0.norm2.weight",
+                  "gpt_neox.layers.0.post_attention_layernorm.bias 16 layers.0.norm2.bias",
+                  "gpt_neox.layers.0.mlp.dense_h_to_4h.weight 20 16 layers.0.mlp.up.weight",
+                  "gpt_neox.layers.0.mlp.dense_h_to_4h.bias 20 layers.0.mlp.up.bias",
+                  "gpt_neox.layers.0.mlp.dense_4h_to_h.weight 16 20 layers.0.mlp.down.weight",
+                  "gpt_neox.layers.0.mlp.dense_4h_to_h.bias 16 layers.0.mlp.down.bias",
+                  "gpt_neox.final_layer_norm.weight 16 final_norm.weight",
+                  "gpt_neox.final_layer_norm.bias 16 final_norm.bias", "embed_out.weight 11 16 head.weight"));
 }
 
 TEST(TensorsOf, JoinsThemAsPhi3) {

@@ -15,8 +15,8 @@ using test::spill;
 using test::TempDir;
 using test::thrown_by;
 
-inline constexpr const char* kFamilies[] = {"gpt",   "llama", "llama3",  "yarn",      "phi3",     "mistral",
-                                            "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"};
+inline constexpr const char* kFamilies[] = {"gpt",   "llama", "llama3",  "yarn",      "phi3",      "mistral",
+                                            "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "neox"};
 inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   nn::ModelConfig model;
   model.family = family;
@@ -27,7 +27,10 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   model.seq = 7;
   model.tied_embeddings = tied;
   model.norm_eps = 1e-3;
-  if (family != "gpt") {
+  if (family == "neox") {
+    model.hidden = 16, model.heads = 4, model.ffn_hidden = 20, model.rotary_dim = 2, model.rotary_base = 500;
+    model.parallel_block = model.exact_gelu = true;
+  } else if (family != "gpt") {
     model.family = "llama";
     model.hidden = 16, model.heads = 4, model.kv_heads = 2, model.ffn_hidden = 20, model.rotary_base = 500;
   }
