@@ -220,7 +220,7 @@ class IncidentReader {
     understood(name, [&] { text = read_user_file(files_.dir + "/" + name, kMostEvidence_bytes); });
     const std::optional<std::string> found = is_network ? std::nullopt : critical_finding(text);
     const char* const source = is_network ? "ms-netcheck" : "ms-diag";
-    const std::string said = !document_in(text) ? "gave no result: the node is not known to be well"
+    const std::string said = !document_in(text) ? "gave no result, which says nothing of the node"
                              : is_network       ? "measured the network"
                              : found            ? "found " + *found
                                                 : "found the node well";

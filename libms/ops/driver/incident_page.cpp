@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/html.h"
@@ -96,11 +97,23 @@ std::vector<std::string> at_fault(const Incident& it) {
   return it.attempt->suspects.size() < it.attempt->nodes.size() ? it.attempt->suspects : std::vector<std::string>();
 }
 
-std::string where_html(const Incident& it) {
+// Whether ranks on other nodes, in this attempt or in another one, said the same error.
+bool is_of_program(const Ledger& ledger, const AttemptEntry& attempt) {
+  if (attempt.cause == kMismatchCause) return true;
+  std::set<std::string> nodes;
+  for (const AttemptEntry& other : ledger.attempts)
+    if (!attempt.error.empty() && slurm::without_numbers(other.error) == slurm::without_numbers(attempt.error))
+      nodes.insert(other.said_on.begin(), other.said_on.end());
+  return nodes.size() > 1;
+}
+
+std::string where_html(const Ledger& ledger, const Incident& it) {
   const std::vector<std::string> nodes = at_fault(it);
   std::string text;
-  if (it.attempt->cause == kMismatchCause) {
+  if (is_of_program(ledger, *it.attempt)) {
     text = "<p>In no node: in the program</p>";
+  } else if (!nodes.empty() && !it.attempt->error.empty()) {
+    text = fmt::format("<p>In the program, or on {}</p>", html(slurm::fold_hostlist(nodes)));
   } else if (!nodes.empty()) {
     text = fmt::format("<p>{}</p>", html(slurm::fold_hostlist(nodes)));
   } else {
@@ -112,7 +125,9 @@ std::string where_html(const Incident& it) {
     text += fmt::format("<p>{}: {} ({:.0f} % sure)</p>", html(one.who), html(words_of_reason(one.reason)),
                         100 * one.confidence);
   }
-  if (it.attempt->rank >= 0) text += fmt::format("<p>rank {} printed the error first</p>", it.attempt->rank);
+  if (it.attempt->rank >= 0)
+    text += fmt::format("<p>rank {} printed the error first, on {}</p>", it.attempt->rank,
+                        html(slurm::fold_hostlist(it.attempt->said_on)));
   return text;
 }
 
@@ -131,7 +146,7 @@ std::string fate_html(const Ledger& ledger, const Incident& it, const std::strin
   if (excluded != ledger.excluded.end()) return "<li>" + text + "</li>";
   const auto check = std::ranges::find_if(
       it.claims, [&](const Claim& claim) { return claim.source == "ms-diag" && claim.text.starts_with(node + ": "); });
-  text += check == it.claims.end() ? "; no check of it is kept"
+  text += check == it.claims.end() ? "; there is no result of a health check of it"
                                    : "; its check " + html(std::string_view(check->text).substr(node.size() + 2));
   return "<li>" + text + "</li>";
 }
@@ -163,7 +178,7 @@ std::string answer_html(const Ledger& ledger, const Incident& it) {
     return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", title, text);
   };
   const std::string what = fmt::format("<p>{}</p><p>{}</p>", html(words_of(*it.attempt)), html(it.attempt->why));
-  return "<dl class=\"answer\">\n" + card("What broke", what) + card("Where", where_html(it)) +
+  return "<dl class=\"answer\">\n" + card("What broke", what) + card("Where", where_html(ledger, it)) +
          card("What was done", done_html(ledger, it)) + "</dl>\n";
 }
 
@@ -218,12 +233,12 @@ std::string alternatives_html(const Incident& it) {
   std::string collect = it.collect;
   const CauseRow* const row = row_of(it.attempt->cause);
   if (collect.empty() && row != nullptr && !is_sure(it)) collect = row->collect;
-  const bool names = !at_fault(it).empty();
-  std::string text = names ? "<h2>How sure, and what else it may be</h2>\n" : "<h2>What would tell more</h2>\n";
-  if (names && it.candidates.empty())
-    text += "<p>The driver's rules decided. No flight recorder or other source was kept to weigh against them.</p>\n";
-  if (!items.empty()) text += "<ol>\n" + items + "</ol>\n";
-  if (!collect.empty()) text += fmt::format("<p>To be surer, look at {}.</p>\n", html(collect));
+  std::string text;
+  if (!at_fault(it).empty() && it.candidates.empty())
+    text +=
+        "<h2>How sure</h2>\n<p>ms-driver judged by its own rules: no flight recorder or other source was kept.</p>\n";
+  if (!items.empty()) text += "<h2>What else it may be</h2>\n<ol>\n" + items + "</ol>\n";
+  if (!collect.empty()) text += fmt::format("<h2>What would tell more</h2>\n<p>Look at {}.</p>\n", html(collect));
   return text;
 }
 
