@@ -83,7 +83,7 @@ class Ras : public testing::Test {
   // Starts a rank with RAS in this mode; returns when it listens.
   void start(const std::string& mode, const std::vector<std::pair<std::string, std::string>>& more = {}) {
     std::vector<std::pair<std::string, std::string>> variables{
-        {"SLURM_JOB_ID", "77"}, {"MS_ATTEMPT", "3"}, {"SLURM_PROCID", "0"}};
+        {"SLURM_JOB_ID", std::to_string(job_)}, {"MS_ATTEMPT", "3"}, {"SLURM_PROCID", "0"}};
     variables.insert(variables.end(), more.begin(), more.end());
     fs::remove(log());
     commands_.push_back(LongCommand::start({"python3", "-B", dir_ + "/server.py", mode, log()},
@@ -92,7 +92,7 @@ class Ras : public testing::Test {
     ASSERT_TRUE(fs::exists(log())) << read_file(dir_ + "/out");
   }
   std::optional<link::Address> address(int attempt = 3) const {
-    return ras_address(root_, tasks_of(root_, 77, attempt));
+    return ras_address(root_, tasks_of(root_, job_, attempt));
   }
   RasAnswer ask(const std::string& mode, double seconds = 60) {
     start(mode);
@@ -107,6 +107,7 @@ class Ras : public testing::Test {
   std::string log() const { return dir_ + "/log"; }
 
   const std::string dir_ = fmt::format("{}/ras-{}", testing::TempDir(), getpid());
+  const int job_ = getpid();  // of another run of this test, tasks are in /proc, too
   std::list<LongCommand> commands_;
   Sysroot root_;
 };
@@ -165,12 +166,12 @@ TEST_F(Ras, OnlyAPortOfTheAttemptIsAsked) {
   EXPECT_THAT(at->str(), StartsWith("127.0.0.1:"));
   EXPECT_FALSE(address(4)) << "has no task here";
   // A task of another attempt that means the same port.
-  commands_.push_back(LongCommand::start(
-      {"sleep", "100"},
-      environment_with(
-          {{"SLURM_JOB_ID", "77"}, {"MS_ATTEMPT", "4"}, {"NCCL_RAS_ADDR", fmt::format("localhost:{}", at->port())}}),
-      dir_ + "/out2", dir_ + "/status2"));
-  while (tasks_of(root_, 77, 4).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  commands_.push_back(LongCommand::start({"sleep", "100"},
+                                         environment_with({{"SLURM_JOB_ID", std::to_string(job_)},
+                                                           {"MS_ATTEMPT", "4"},
+                                                           {"NCCL_RAS_ADDR", fmt::format("localhost:{}", at->port())}}),
+                                         dir_ + "/out2", dir_ + "/status2"));
+  while (tasks_of(root_, job_, 4).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(address(4));
 }
 
