@@ -80,6 +80,10 @@ TEST(Copies, TheOnlyCompleteOneIsTakenBesideOthersThatAreNotTheModel) {
   std::vector<std::string> incomplete = names_behind({"language_model."}, model);
   incomplete.pop_back();
   EXPECT_EQ(beside_tower(incomplete), kRefused);
+  std::vector<std::string> head_outside;  // as newer versions of LLaVA
+  for (const std::string& name : names_behind({""}, model))
+    head_outside.push_back(name == head_name(model) ? name : "model.language_model." + name.substr(6));
+  EXPECT_EQ(beside_tower(head_outside), kRefused);
 }
 
 // The name of a tensor may have megabytes, and a file a million prefixes.
