@@ -125,6 +125,14 @@ void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Ma
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,
                 const float* factor, AdamWScalars scalars);
 
+// Muon, with bf16 u, x, y and a, and f32 b; master and factor as above. Bytes moved per element, with f32 gradients
+// and bf16 parameters: muon_momentum 14, muon_apply 12, normalize 4, blend 8.
+void muon_momentum(Stream stream, Matrix u, float* m, Matrix grad, const float* factor, float momentum);
+void muon_apply(Stream stream, Matrix param, float* master, Matrix u, const float* factor, float lr, float weight_decay,
+                float scale);
+void normalize(Stream stream, Matrix y, Matrix x, const double* sum_squares, float eps);
+void blend(Stream stream, Matrix y, Matrix a, Matrix b, float alpha, float beta);
+
 // init.cu. Element (i, j) is `std` times normal number first + i * global_cols + j of (seed, key); rows from `valid` on
 // are 0. Bytes moved: x written.
 void init_normal(Stream stream, Matrix x, std::int64_t valid, std::uint64_t seed, std::uint64_t key, std::int64_t first,

@@ -1,4 +1,4 @@
-// AdamW and LAMB: each element of parameter, master, moments and gradient is read once and written once.
+// AdamW, LAMB and Muon: each element of parameter, master, moments and gradient is read once and written once.
 #include "vector.cuh"
 
 namespace ms::kernels {
@@ -129,6 +129,74 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class G, int kCount>
+__global__ void __launch_bounds__(kThreads) muon_momentum_kernel(__nv_bfloat16* u, float* m, const G* grad,
+                                                                 const float* factor, float momentum, std::int64_t n) {
+  const float scale = *factor;
+  if (scale == 0) return;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; i < n; i += step) {
+    float at_m[kCount], g[kCount];
+    load_floats(at_m, m + i);
+    load_floats(g, grad + i);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      g[j] *= scale;
+      at_m[j] += (1 - momentum) * (g[j] - at_m[j]);
+      g[j] += momentum * (at_m[j] - g[j]);
+    }
+    store_floats(m + i, at_m);
+    store_floats(u + i, g);
+  }
+}
+
+template <class P, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    muon_apply_kernel(P* param, float* master, const __nv_bfloat16* u, const float* factor, float kept, float rate,
+                      std::int64_t n) {
+  if (*factor == 0) return;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; i < n; i += step) {
+    float w[kCount], at_u[kCount];
+    float* mine = master == nullptr ? nullptr : master + i;
+    load_master(w, param + i, mine);
+    load_floats(at_u, u + i);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) w[j] = kept * w[j] - rate * at_u[j];
+    store_param(param + i, mine, w);
+  }
+}
+
+template <int kCount>
+__global__ void __launch_bounds__(kThreads)
+    muon_normalize_kernel(__nv_bfloat16* y, const __nv_bfloat16* x, const double* sum_squares, float eps,
+                          std::int64_t n) {
+  const float norm = to_float(__float2bfloat16_rn(static_cast<float>(sqrt(*sum_squares))));
+  const float divisor = norm < eps ? eps : norm;  // NaN stays
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; i < n; i += step) {
+    float at[kCount];
+    load_floats(at, x + i);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) at[j] /= divisor;
+    store_floats(y + i, at);
+  }
+}
+
+template <int kCount>
+__global__ void __launch_bounds__(kThreads) muon_blend_kernel(__nv_bfloat16* y, const __nv_bfloat16* a, const float* b,
+                                                              float alpha, float beta, std::int64_t n) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
+  for (std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCount; i < n; i += step) {
+    float at_a[kCount], at_b[kCount];
+    load_floats(at_a, a + i);
+    load_floats(at_b, b + i);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) at_a[j] = alpha * at_a[j] + beta * at_b[j];
+    store_floats(y + i, at_a);
+  }
+}
+
 template <class... P>
 bool in_fours(std::int64_t n, const P*... pointers) {
   return n % kL == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
@@ -181,6 +249,43 @@ void lamb_apply(Stream stream, Matrix param, float* master, const float* m, cons
       launch(lamb_apply_kernel<P, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<P>(param), master, m,
              v, norms, factor, scalars, n);
     });
+  });
+}
+
+void muon_momentum(Stream stream, Matrix u, float* m, Matrix grad, const float* factor, float momentum) {
+  const std::int64_t n = u.cols;
+  by_type(grad.type, [&]<class G>(G) {
+    by_count(in_fours(n, u.data, m, grad.data), [&]<int kCount>() {
+      launch(muon_momentum_kernel<G, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<__nv_bfloat16>(u),
+             m, as<G>(grad), factor, momentum, n);
+    });
+  });
+}
+
+void muon_apply(Stream stream, Matrix param, float* master, Matrix u, const float* factor, float lr, float weight_decay,
+                float scale) {
+  const std::int64_t n = param.cols;
+  by_type(param.type, [&]<class P>(P) {
+    by_count(in_fours(n, param.data, master, u.data), [&]<int kCount>() {
+      launch(muon_apply_kernel<P, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<P>(param), master,
+             as<__nv_bfloat16>(u), factor, 1 - lr * weight_decay, lr * scale, n);
+    });
+  });
+}
+
+void normalize(Stream stream, Matrix y, Matrix x, const double* sum_squares, float eps) {
+  const std::int64_t n = x.rows * x.cols;
+  by_count(in_fours(n, y.data, x.data), [&]<int kCount>() {
+    launch(muon_normalize_kernel<kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<__nv_bfloat16>(y),
+           as<__nv_bfloat16>(x), sum_squares, eps, n);
+  });
+}
+
+void blend(Stream stream, Matrix y, Matrix a, Matrix b, float alpha, float beta) {
+  const std::int64_t n = a.rows * a.cols;
+  by_count(in_fours(n, y.data, a.data, b.data), [&]<int kCount>() {
+    launch(muon_blend_kernel<kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<__nv_bfloat16>(y),
+           as<__nv_bfloat16>(a), as<float>(b), alpha, beta, n);
   });
 }
 

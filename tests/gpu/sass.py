@@ -22,7 +22,7 @@ SCALAR = [
     (r"round_kernel<", "for GPUs without fp8, where speed does not matter"),
     (r"each_vector(_amax<\w+, |<)1, |(amax_kernel|backward_kernel|column_partials|stats_kernel|reduce_vectors|lookup|sum_runs"
      r"|combine|factors_kernel"
-     r"|\w+_positions|adamw_kernel|lamb_\w+_kernel)<([\w, ]+, )?1>|norm_(fwd|bwd)<\w+, 1, ", "memory that is not aligned"),
+     r"|\w+_positions|adamw_kernel|(lamb|muon)_\w+_kernel)<([\w, ]+, )?1>|norm_(fwd|bwd)<\w+, 1, ", "memory that is not aligned"),
     (r"cub::", "of CUB"),
 ]
 # Accesses below 64 bits in vectorised kernels: the most of them, and why.
@@ -37,7 +37,7 @@ NARROW = [
     (r"quantize_columns<\w+, true>", {"STG32": 1}, "a column's sum of a tile"),
     (r"stats_kernel<", {"LDG32": 3, "LDG16": 2, "STG32": 3}, "a row's target and results, and its end"),
     (r"backward_kernel<", {"LDG32": 2}, "a row's log of the sum and target"),
-    (r"(adamw|lamb_\w+)_kernel<", {"LDG32": 1}, "the factor of clipping"),
+    (r"(adamw|lamb_\w+|muon_(momentum|apply))_kernel<", {"LDG32": 1}, "the factor of clipping"),
     (r"norm_fwd<", {"STG32": 2}, "a row's mean and rstd"),
     (r"norm_bwd<", {"LDG32": 4}, "mean and rstd of a row and of the next one"),
 ]
@@ -52,7 +52,7 @@ LOCAL = [
 BLOCKS = [
     (r"each_vector(_amax<\w+, |<)[48], |(squares_partials|reduce_vectors|lookup)<", 256, 4,
      "half of the threads hide memory's latency"),
-    (r"(adamw|lamb_\w+)_kernel<[\w, ]+, 4>", 256, 4, "likewise"),
+    (r"(adamw|(lamb|muon)_\w+)_kernel<([\w, ]+, )?4>", 256, 4, "likewise"),
     (r"column_partials<\w+, [48]>", 256, 4, "two of short rows, and of wide ones as many as fit"),
     (r"norm_bwd<__nv_bfloat16, 8, 1, ", 192, 4, "partials_of(): four, up to 1536 columns"),
     (r"norm_bwd<__nv_bfloat16, 8, 2, ", 128, 4, "partials_of(): four, up to 2048 columns"),

@@ -260,14 +260,19 @@ void check(const Rule& rule, const ClipFactor& op) {
 }
 // Parameters in their own type, with a master copy if that is not f32.
 template <class Update>
-void check_update(const Rule& rule, const Update& op) {
+void check_param(const Rule& rule, const Update& op) {
   const std::int64_t n = op.param.cols;
   rule.shape("param", op.param, 1, n);
   rule.type("param", op.param, {DType::f32, op.master ? DType::bf16 : DType::f32});
   if (op.master) rule.tensor("master", op.master, 1, n, DType::f32);
+  rule.tensor("factor", op.factor, 1, 1, DType::f32);
+}
+template <class Update>
+void check_update(const Rule& rule, const Update& op) {
+  const std::int64_t n = op.param.cols;
+  check_param(rule, op);
   rule.tensor("m", op.m, 1, n, DType::f32);
   rule.tensor("v", op.v, 1, n, DType::f32);
-  rule.tensor("factor", op.factor, 1, 1, DType::f32);
 }
 void check(const Rule& rule, const AdamW& op) {
   check_update(rule, op);
@@ -285,6 +290,29 @@ void check(const Rule& rule, const LambMoments& op) {
 void check(const Rule& rule, const LambApply& op) {
   check_update(rule, op);
   rule.tensor("norms", op.norms, 1, 2, DType::f64);
+}
+void check(const Rule& rule, const MuonMomentum& op) {
+  const std::int64_t n = op.m.cols;
+  rule.tensor("u", op.u, 1, n, DType::bf16);
+  rule.tensor("m", op.m, 1, n, DType::f32);
+  rule.accumulator("grad", op.grad, 1, n);
+  rule.tensor("factor", op.factor, 1, 1, DType::f32);
+}
+void check(const Rule& rule, const Normalize& op) {
+  rule.type("x", op.x, {DType::bf16});
+  rule.like("y", op.y, op.x);
+  rule.tensor("sum_squares", op.sum_squares, 1, 1, DType::f64);
+  MS_ASSERT(op.x.contiguous() && op.y.contiguous(), "{}: gaps between rows", rule.op);
+}
+void check(const Rule& rule, const Blend& op) {
+  rule.type("a", op.a, {DType::bf16});
+  rule.like("y", op.y, op.a);
+  rule.tensor("b", op.b, op.a.rows, op.a.cols, DType::f32);
+  MS_ASSERT(op.a.contiguous() && op.b.contiguous() && op.y.contiguous(), "{}: gaps between rows", rule.op);
+}
+void check(const Rule& rule, const MuonApply& op) {
+  check_param(rule, op);
+  rule.tensor("u", op.u, 1, op.param.cols, DType::bf16);
 }
 void check(const Rule& rule, const InitNormal& op) {
   rule.activation("x", op.x);

@@ -125,6 +125,17 @@ OpCost count(const LambApply& op) {
   return op_cost;
 }
 
+OpCost count(const MuonMomentum& op) {
+  OpCost op_cost = plain(op);
+  op_cost.bytes += bytes_of(op.m);
+  return op_cost;
+}
+OpCost count(const MuonApply& op) {
+  OpCost op_cost = plain(op);
+  op_cost.bytes += bytes_of(op.master ? op.master : op.param);
+  return op_cost;
+}
+
 template <class Row>
 OpCost count(const Row& op) {
   return plain(op);

@@ -232,6 +232,11 @@ TEST_P(Kernels, Optimizers) {
     lamb_moments(kStream, norms, m, v, master == nullptr ? param : operand(1, n, Type::f32), operand(1, n, grad),
                  floats(1), scalars, scratch(total_bytes()));
     lamb_apply(kStream, param, master, m, v, norms, floats(1), scalars);
+    const Matrix u = result(1, n, Type::bf16);
+    muon_momentum(kStream, u, m, operand(1, n, grad), floats(1), 0.9F);
+    normalize(kStream, u, u, norms, 1e-7F);
+    blend(kStream, u, u, operand(1, n, Type::f32), 2, 1);
+    muon_apply(kStream, param, master, u, floats(1), 0.1F, 0.1F, 1);
   }
   expect_clean();
 }

@@ -210,6 +210,12 @@ TEST(OpCosts, Optimizers) {
        moved(OpClass::optimizer, 18.0 * kParams + 4)},
       {"second half of lamb of f32", LambApply{weights(), none, weights(), weights(), none, factor},
        moved(OpClass::optimizer, 16.0 * kParams + 4)},
+      {"momentum of muon", MuonMomentum{bf16(1, kParams), weights(), weights(), factor},
+       moved(OpClass::optimizer, 14.0 * kParams + 4)},
+      {"normalize", Normalize{bf16(1, kParams), bf16(1, kParams), {}}, moved(OpClass::optimizer, 4.0 * kParams)},
+      {"blend", Blend{bf16(1, kParams), bf16(1, kParams), weights()}, moved(OpClass::optimizer, 8.0 * kParams)},
+      {"update of muon", MuonApply{bf16(1, kParams), weights(), bf16(1, kParams), factor},
+       moved(OpClass::optimizer, 12.0 * kParams + 4)},
   });
 }
 

@@ -226,6 +226,19 @@ class CudaOps::Impl {
     kernels::lamb_apply(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(),
                         op.norms.as<double>(), op.factor.as<float>(), scalars_of(op));
   }
+  void run(const MuonMomentum& op, S stream, CudaScratch&) {
+    kernels::muon_momentum(stream, matrix(op.u), op.m.as<float>(), matrix(op.grad), op.factor.as<float>(), op.momentum);
+  }
+  void run(const Normalize& op, S stream, CudaScratch&) {
+    kernels::normalize(stream, matrix(op.y), matrix(op.x), op.sum_squares.as<double>(), op.eps);
+  }
+  void run(const Blend& op, S stream, CudaScratch&) {
+    kernels::blend(stream, matrix(op.y), matrix(op.a), matrix(op.b), op.alpha, op.beta);
+  }
+  void run(const MuonApply& op, S stream, CudaScratch&) {
+    kernels::muon_apply(stream, matrix(op.param), op.master.as<float>(), matrix(op.u), op.factor.as<float>(), op.lr,
+                        op.weight_decay, op.scale);
+  }
   void run(const InitNormal& op, S stream, CudaScratch&) {
     kernels::init_normal(stream, matrix(op.x), op.valid_rows - op.row0, op.seed, op.key,
                          op.row0 * op.global_cols + op.col0, op.global_cols, op.std);
