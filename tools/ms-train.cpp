@@ -1,6 +1,7 @@
 // ms-train: the training engine's command line. A table of commands, each in libms/engine/train/commands.
 #include "base/man.h"
 #include "cost/cluster.h"
+#include "optim/muon.h"
 #include "slurm/launch.h"
 #include "train/commands/commands.h"
 #include "train/run/gpu_environment.h"
@@ -79,6 +80,7 @@ const Tool kTool{
            {"other bits",
             "Another layout, the overlap of tp, another instruction set or model of GPU, other choices in "
             "run.matmul_choices, and run.deterministic = false change the order of sums."}}},
+         {"MUON", optim::muon_manual()},
          {"RECOVERY", train::recovery_manual()}},
     .before_error = slurm::let_rank_0_report_first};
 

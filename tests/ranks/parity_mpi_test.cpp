@@ -23,7 +23,7 @@ struct Case {
   const char* family;
   Layout layout;
   bool tied;
-  enum { plain, waiting, everything } technique = plain;  // no overlap; every technique at once
+  enum { plain, waiting, everything, muon } technique = plain;  // no overlap; every technique at once; the optimizer
 };
 
 // Every factorisation of 8, and among them: chunks, both kinds of tp, each ZeRO stage, tied embeddings, both families.
@@ -34,6 +34,7 @@ const Case kCases[] = {{"gpt", {2, 2, 2, 2, true, 1}, false},
                        {"llama", {1, 2, 4, 2, false, 1}, true},
                        {"llama", {2, 1, 4, 2, true, 1}, true, Case::waiting},
                        {"gpt", {2, 2, 2, 1, true, 1}, false, Case::everything},
+                       {"llama", {4, 2, 1, 1, true, 2}, false, Case::muon},
                        {"gpt", {8, 1, 1, 1, true, 1}, false},
                        {"gpt", {1, 8, 1, 1, true, 1}, false},
                        {"gpt", {1, 1, 8, 1, true, 1}, false},
@@ -44,7 +45,7 @@ const Case kCases[] = {{"gpt", {2, 2, 2, 2, true, 1}, false},
                        {"gpt", {2, 1, 4, 2, true, 1}, false},
                        {"llama", {2, 4, 1, 1, true, 0}, false},
                        {"gpt", {4, 2, 1, 1, false, 1}, true}};
-constexpr std::size_t kByDay = 6;
+constexpr std::size_t kByDay = 7;
 
 void save(const Outcome& outcome, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
@@ -111,6 +112,7 @@ int run(comm::World& world, const std::string& directory, std::size_t num_cases)
       settings.mesh.schedule = "zb-h1";
       settings.optim.name = "lamb";
     }
+    if (run.technique == Case::muon) settings.optim.name = "muon";
     const train::Plan plan = train::make_plan(settings, world.size());
     tensor::MatmulCache matmuls;
     tensor::CpuPool pool(tensor::CpuPool::size_for(2, 1, world.size()));

@@ -32,7 +32,10 @@ struct Family {
   std::string family;
   bool tied;
   std::string dtype;
-  std::string name() const { return family + (tied ? "_tied_" : "_") + dtype; }
+  std::string optimizer = "adamw";
+  std::string name() const {
+    return family + (tied ? "_tied_" : "_") + dtype + (optimizer == "adamw" ? "" : "_" + optimizer);
+  }
 };
 
 void PrintTo(const Family& family, std::ostream* out) { *out << family.name(); }
@@ -48,6 +51,7 @@ train::Settings settings_of(const Family& family, const Layout& layout, const st
   settings.model.tied_embeddings = family.tied;
   settings.train.global_batch = 12;
   settings.train.dtype = family.dtype;
+  settings.optim.name = family.optimizer;
   if (layout.tp == 1) settings.overlap.dp_message = 1;  // flat arrays per layer, where the others have one per chunk
   settings.checkpoint.dir = dir;
   settings.checkpoint.every_s = 0;
@@ -65,7 +69,7 @@ struct Training {
 };
 
 // Trains to kSteps, from the checkpoint in the directory if there is one; saves step kSaved when it passes it.
-Training train_run(const train::Settings& settings) {
+Training train_run(const train::Settings& settings, bool of_equal_rows = false) {
   Training run;
   std::mutex mutex;  // ranks are threads
   on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
@@ -84,7 +88,8 @@ Training train_run(const train::Settings& settings) {
       }
       tokens.clear();
       targets.clear();
-      if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
+      if (engine.needs_input()) fill_batch(plan, step, of_equal_rows ? 0 : engine.at().dp, tokens, targets);
+      if (of_equal_rows) equal_rows(plan, tokens, targets);
       engine.issue_step(step, 3e-3, tokens, targets);
       const double loss = engine.finish_step(step).loss;
       if (step >= kSaved) losses.push_back(loss);
@@ -125,7 +130,11 @@ TEST_P(Reshard, ResumesInEveryLayout) {
   const Training saved = train_run(settings_of(family, from, dir.path()));
   ASSERT_EQ(saved.resumed_from, -1);
   ASSERT_EQ(saved.losses.size(), std::size_t{kSteps - kSaved});
+  for (const auto& [name, moments] : saved.at_save.first_moments) {
+    ASSERT_TRUE(std::any_of(moments.values.begin(), moments.values.end(), [](float x) { return x != 0; })) << name;
+  }
   for (const auto& [name, moments] : saved.at_save.second_moments) {
+    if (family.optimizer == "muon" && name.starts_with("layers.") && moments.rows > 1) continue;
     ASSERT_TRUE(std::any_of(moments.values.begin(), moments.values.end(), [](float x) { return x != 0; })) << name;
   }
   for (const Layout& to : kLayouts) {
@@ -137,11 +146,56 @@ TEST_P(Reshard, ResumesInEveryLayout) {
   }
 }
 
+// From the same gradients a run goes on with the same bits on another number of dp ranks.
+TEST(ReshardMuon, ContinuesBitByBitOnOtherDpRanks) {
+  const auto settings_for = [](int dp, int zero, const std::string& dir) {
+    train::Settings settings = settings_of({"llama", false, "fp32", "muon"}, {dp, 1, 1, 1, true, zero}, dir);
+    settings.train.global_batch = 4;
+    train_matrices_only(settings);
+    return settings;
+  };
+  const test::TempDir dir;
+  const Training saved = train_run(settings_for(2, 1, dir.path()), true);
+  for (const auto& [dp, zero] : {std::pair{1, 0}, {4, 1}, {4, 2}, {2, 0}}) {
+    SCOPED_TRACE(testing::Message() << "dp " << dp << " zero " << zero);
+    const Training loaded = train_run(settings_for(dp, zero, dir.path()), true);
+    ASSERT_EQ(loaded.resumed_from, kSaved);
+    expect_same_state(saved.at_save, loaded.at_save);
+    EXPECT_TRUE(same_bits(saved.parameters, loaded.parameters));
+  }
+}
+
+// A matrix has a momentum or two moments: neither run can go on from the other's checkpoint.
+TEST(ReshardMuon, RefusesTheStateOfAnotherOptimizer) {
+  for (const auto& [from, to] : {std::pair{"adamw", "muon"}, {"muon", "adamw"}}) {
+    const test::TempDir dir;
+    train_run(settings_of({"gpt", false, "fp32", from}, {1, 1, 1, 1, true, 1}, dir.path()));
+    const train::Settings settings = settings_of({"gpt", false, "fp32", to}, {1, 1, 1, 1, true, 1}, dir.path());
+    on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+      train::Engine engine(plan, world, device);
+      train::Checkpoints checkpoints(plan, "", world, engine, device, false);
+      try {
+        checkpoints.resume("tokens");
+        ADD_FAILURE() << "the run resumed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), "ckpt.mismatch");
+        EXPECT_EQ(error.blame(), Blame::user);
+      }
+    });
+  }
+}
+
 std::string reshard_name(const testing::TestParamInfo<Reshard::ParamType>& info) {
   return std::get<0>(info.param).name() + "_" + std::get<1>(info.param).name();
 }
 INSTANTIATE_TEST_SUITE_P(All, Reshard,
                          testing::Combine(testing::Values(Family{"gpt", true, "fp32"}), testing::ValuesIn(kLayouts)),
+                         reshard_name);
+INSTANTIATE_TEST_SUITE_P(Muon, Reshard,
+                         testing::Combine(testing::Values(Family{"gpt", true, "fp32", "muon"},
+                                                          Family{"llama", false, "bf16", "muon"}),
+                                          testing::Values(Layout{2, 1, 1, 1, true, 0}, Layout{3, 2, 1, 1, true, 2},
+                                                          Layout{2, 2, 2, 2, true, 1})),
                          reshard_name);
 // Master weights, no biases, grouped-query attention with half as many key-value heads, an untied output layer.
 INSTANTIATE_TEST_SUITE_P(Other, Reshard,

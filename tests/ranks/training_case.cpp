@@ -95,6 +95,18 @@ void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::ve
   }
 }
 
+void equal_rows(const train::Plan& plan, std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& targets) {
+  const auto seq = static_cast<std::size_t>(plan.settings.model.seq);
+  for (std::size_t i = seq; i < tokens.size(); ++i) tokens[i] = tokens[i % seq], targets[i] = targets[i % seq];
+}
+
+void train_matrices_only(train::Settings& settings) {
+  settings.optim.clip = 0;
+  settings.optim.groups.clear();
+  for (const char* pattern : {"*norm*", "*.bias", "embed.*"})
+    settings.optim.groups.push_back(std::string(pattern) + " lr=0 weight_decay=0");
+}
+
 std::vector<std::int32_t> batch_starts(const train::Plan& plan, int dp_rank) {
   std::vector<std::int32_t> starts;
   if (!plan.settings.data.reset_attention) return starts;
@@ -119,12 +131,14 @@ void collect_gradients(train::Engine& engine, Matrices& into) {
 void collect_moments(train::Engine& engine, Matrices& first, Matrices& second) {
   for (const train::ChunkTensors& chunk : engine.chunks()) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-      const optim::SpanMemory& span = chunk.spans[i];
-      const std::vector<float> m = as_floats(engine.compute(), span.states[0]);
-      const std::vector<float> v = as_floats(engine.compute(), span.states[1]);
-      const std::lock_guard lock(outcome_mutex);
-      scatter(chunk.specs[i], span.own, m.data(), first);
-      scatter(chunk.specs[i], span.own, v.data(), second);
+      const std::vector<optim::HeldState>& states = chunk.spans[i].states;
+      for (std::size_t s = 0; s < states.size(); ++s) {
+        for (const mesh::Range& part : states[s].parts) {
+          const std::vector<float> flat = as_floats(engine.compute(), states[s].of(part));
+          const std::lock_guard lock(outcome_mutex);
+          scatter(chunk.specs[i], part, flat.data(), s == 1 ? second : first);
+        }
+      }
     }
   }
 }

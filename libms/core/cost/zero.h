@@ -13,9 +13,9 @@ struct StateBytes {
 };
 
 // A bf16 parameter has an f32 master copy, an f32 one is its own.
-constexpr StateBytes state_bytes(bool bf16, bool bf16_gradients, std::size_t optimizer_states) {
-  return {bf16 ? 2.0 : 4.0, bf16_gradients ? 2.0 : 4.0,
-          (bf16 ? 4.0 : 0.0) + 4.0 * static_cast<double>(optimizer_states)};
+// `optimizer_states`: of a parameter, on average.
+constexpr StateBytes state_bytes(bool bf16, bool bf16_gradients, double optimizer_states) {
+  return {bf16 ? 2.0 : 4.0, bf16_gradients ? 2.0 : 4.0, (bf16 ? 4.0 : 0.0) + 4.0 * optimizer_states};
 }
 
 // `zero` is 0 to 2. ZeRO 2 needs one chunk's gradient buffer on top.

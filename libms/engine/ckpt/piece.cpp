@@ -10,7 +10,8 @@ namespace ms::ckpt {
 
 namespace {
 
-constexpr std::array<std::string_view, kStates> kStateNames = {"weight", "master", "exp_avg", "exp_avg_sq"};
+constexpr std::array<std::string_view, kStates> kStateNames = {"weight", "master", "exp_avg", "exp_avg_sq",
+                                                               "momentum_buffer"};
 
 constexpr std::size_t kMaxName = 512;
 // A parameter's bytes, in any type, and those of thousands of them, stay below what a signed 64-bit number counts.

@@ -20,8 +20,9 @@ enum class State : std::uint8_t {
   master,   // its f32 original; absent where the compute type is f32
   exp_avg,  // first and second moment of the optimizer, f32
   exp_avg_sq,
+  momentum_buffer,  // f32; in place of the moments where the optimizer takes a matrix whole
 };
-inline constexpr int kStates = 4;
+inline constexpr int kStates = 5;
 std::string_view to_string(State state);
 std::optional<State> state_from(std::string_view name);
 

@@ -21,9 +21,11 @@ class SpanBuilder {
 
   void matrix_by_rows(const std::string& name, std::int64_t rows, std::int64_t cols) {
     push(cut(mesh::shard_rows(name, rows, cols, tp_, tp_rank_), name), Init::normal, std_, true);
+    mark_matrix();
   }
   void matrix_by_cols(const std::string& name, std::int64_t rows, std::int64_t cols, float std) {
     push(cut(mesh::shard_cols(name, rows, cols, tp_, tp_rank_), name), Init::normal, std, true);
+    mark_matrix();
   }
   void replicated_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
     push(mesh::replicated(name, rows, cols), Init::normal, std_, true);
@@ -35,6 +37,7 @@ class SpanBuilder {
   void matrix_of_shards(const std::string& name, std::int64_t rows, std::int64_t cols) {
     replicated_matrix(name, rows, cols);
     blocks_.back().back().by_head = true;
+    mark_matrix();
   }
   // A vector that every head uses.
   void vector_of_heads(const std::string& name, std::int64_t cols) {
@@ -82,6 +85,10 @@ class SpanBuilder {
   void push(mesh::ShardSpec shard, Init init, float std, bool decay) {
     if (blocks_.empty()) blocks_.emplace_back();
     blocks_.back().push_back({.shard = std::move(shard), .decay = decay, .init = init, .init_std = std});
+  }
+  void mark_matrix() {
+    ParamSpec& param = blocks_.back().back();
+    param.matrix = std::min(param.shard.global_rows, param.shard.global_cols) > 1;
   }
 
   SpanSpec span_;
@@ -299,6 +306,14 @@ std::int64_t parameter_count(const ModelConfig& model) {
   std::int64_t count = 0;
   for (const SpanSpec& span : whole_model(model)) {
     for (const ParamSpec& param : span.params) count += param.shard.global_size();
+  }
+  return count;
+}
+
+std::int64_t matrix_parameter_count(const ModelConfig& model) {
+  std::int64_t count = 0;
+  for (const SpanSpec& span : whole_model(model)) {
+    for (const ParamSpec& param : span.params) count += param.matrix ? param.shard.global_size() : 0;
   }
   return count;
 }

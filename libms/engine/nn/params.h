@@ -30,6 +30,7 @@ struct ParamSpec {
   Init init = Init::normal;
   float init_std = 0.0F;
   bool by_head = false;  // see SpanSpec
+  bool matrix = false;   // of a layer: optimizers may take it whole. A row or column by itself is a vector
   // The gradient is scattered: a backward only adds to it, also where it sets those of other matrices
   // (TensorParallel::sets_gradients).
   bool scattered = false;
@@ -71,7 +72,9 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
 std::string expert_prefix(const std::string& mlp, std::int64_t expert);
 // Returns the names of the logical parameters of the whole model.
 std::vector<std::string> parameter_names(const ModelConfig& model);
-// Returns the number of logical parameters of the whole model, without padding.
+// Returns the number of logical parameters of the whole model, without padding, and how many of them are elements of
+// matrices of layers.
 std::int64_t parameter_count(const ModelConfig& model);
+std::int64_t matrix_parameter_count(const ModelConfig& model);
 
 }  // namespace ms::nn

@@ -23,6 +23,8 @@ struct OptimConfig {
   double weight_decay = 0.1;
   std::vector<std::string> groups;
   double clip = 1.0;
+  double muon_momentum = 0.95;
+  std::string muon_scale = "match-rms-adamw";
   std::int64_t zero = 1;
   std::string main_grads_dtype = "fp32";
 };
@@ -49,6 +51,14 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      "two or both. lr multiplies the schedule's rate. A pattern matches names as in checkpoints; * matches any text "
      "(\"embed.*\", \"*.bias\"). The first match counts."},
     {"clip", &OptimConfig::clip, "Maximum global gradient norm; 0: no clipping.", Unit::none, 0, 1e12},
+    {"muon_momentum", &OptimConfig::muon_momentum, "Momentum of muon, in Nesterov's form.", Unit::none, 0, 0.999999},
+    {.key = "muon_scale",
+     .member = &OptimConfig::muon_scale,
+     .doc = "What muon multiplies the learning rate of a matrix of m x n by, as adjust_lr_fn of torch.optim.Muon. "
+            "match-rms-adamw: 0.2 sqrt(max(m, n)), so that elements change as much as under adamw and its learning "
+            "rate and weight decay fit; original: sqrt(max(1, m / n)), for learning rates near 0.02, with a group that "
+            "lowers those of all other parameters.",
+     .choices = {"match-rms-adamw", "original"}},
     {"zero", &OptimConfig::zero,
      "ZeRO stage, the state sharded over dp. 0: none; 1: optimizer state, gradients are reduced once per step; 2: "
      "gradients too, reduced after every microbatch.",

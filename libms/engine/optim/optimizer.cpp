@@ -9,12 +9,23 @@ namespace ms::optim {
 // Each is defined in the file of its name.
 extern const OptimizerKind kAdamW;
 extern const OptimizerKind kLamb;
+extern const OptimizerKind kMuon;
 
 namespace {
 
-constexpr const OptimizerKind* kKinds[] = {&kAdamW, &kLamb};
+constexpr const OptimizerKind* kKinds[] = {&kAdamW, &kLamb, &kMuon};
 
 }  // namespace
+
+std::vector<std::string_view> state_names(const OptimizerKind& kind) {
+  std::vector<std::string_view> names(kind.states.begin(), kind.states.end());
+  names.insert(names.end(), kind.matrix_states.begin(), kind.matrix_states.end());
+  return names;
+}
+
+bool has_state(const OptimizerKind& kind, std::size_t state, bool is_matrix) {
+  return kind.matrix_states.empty() || is_matrix == (state >= kind.states.size());
+}
 
 std::span<const OptimizerKind* const> optimizer_kinds() { return kKinds; }
 

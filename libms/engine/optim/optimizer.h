@@ -36,6 +36,9 @@ struct OptimizerKind {
   std::string_view doc;  // a clause for ms.toml(5)
   // One f32 tensor each for every parameter, by the names of their states in checkpoints (ckpt::State).
   std::span<const std::string_view> states;
+  // Those of matrices of layers (ParamRange::matrix) in place of `states`, where the optimizer takes such matrices
+  // whole: matrix_updates.h updates them. Empty: it does not.
+  std::span<const std::string_view> matrix_states = {};
   // How many f64 sums over all elements of a parameter its update needs: 0, or of the parameters with weight decay so
   // many. Those parameters are updated one by one.
   int sums = 0;
@@ -43,6 +46,11 @@ struct OptimizerKind {
   void (*issue_sums)(tensor::Stream& stream, const Update& update) = nullptr;
   void (*issue_update)(tensor::Stream& stream, const Update& update);
 };
+
+// Returns the names of all states of an optimizer: `states`, then `matrix_states`.
+std::vector<std::string_view> state_names(const OptimizerKind& kind);
+// Tells whether a parameter has the state at that place of state_names().
+bool has_state(const OptimizerKind& kind, std::size_t state, bool is_matrix);
 
 std::span<const OptimizerKind* const> optimizer_kinds();
 // The name must be a registered one, which the configuration makes sure of.

@@ -11,9 +11,21 @@ using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 namespace {
 
-mesh::Range intersect(const mesh::Range& a, const mesh::Range& b) {
-  const std::int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
-  return begin < end ? mesh::Range{begin, end} : mesh::Range{begin, begin};
+// Returns the parts of `own` whose elements have a state: neighbouring parameters that have it are one part.
+std::vector<mesh::Range> parts_with(const OptimizerKind& kind, std::size_t state, const SpanLayout& layout,
+                                    const mesh::Range& own) {
+  if (kind.matrix_states.empty()) return {own};
+  std::vector<mesh::Range> parts;
+  bool continues = false;
+  for (const ParamRange& param : layout.params) {
+    const bool has = has_state(kind, state, static_cast<bool>(param.matrix));
+    if (has && continues) parts.back().end = param.end;
+    if (has && !continues) parts.push_back({param.begin, param.end});
+    continues = has;
+  }
+  for (mesh::Range& part : parts) part = intersect(part, own);
+  std::erase_if(parts, [](const mesh::Range& part) { return part.empty(); });
+  return parts;
 }
 
 }  // namespace
@@ -36,10 +48,25 @@ SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout&
     span.grad_shard = span.grads.slice_cols(span.own.begin, own);
   }
   if (dtype != DType::f32) span.master = arena.take(DType::f32, 1, own);
-  for (std::size_t i = 0; i < optimizer_kind(config.name).states.size(); ++i) {
-    span.states.push_back(arena.take(DType::f32, 1, own));
+  const OptimizerKind& kind = optimizer_kind(config.name);
+  for (std::size_t i = 0; i < state_names(kind).size(); ++i) {
+    HeldState& state = span.states.emplace_back();
+    state.parts = parts_with(kind, i, layout, span.own);
+    std::int64_t elements = 0;
+    for (const mesh::Range& held : state.parts) elements += held.size();
+    if (elements > 0) state.values = arena.take(DType::f32, 1, elements);
   }
   return span;
+}
+
+Tensor HeldState::of(const mesh::Range& elements) const {
+  std::int64_t first = 0;
+  for (const mesh::Range& part : parts) {
+    if (part.begin <= elements.begin && elements.end <= part.end)
+      return values.slice_cols(first + elements.begin - part.begin, elements.size());
+    first += part.size();
+  }
+  return {};
 }
 
 SpanMemory carve_values(Arena& arena, const SpanLayout& layout, DType dtype) {
@@ -54,6 +81,12 @@ std::int64_t parameter_sums(const OptimConfig& config, const SpanLayout& layout)
   return optimizer_kind(config.name).sums * std::ranges::count_if(layout.params, &ParamRange::decay);
 }
 
+MatrixMemory carve_matrices(Arena& arena, const OptimConfig& config, const std::vector<SpanLayout>& layouts,
+                            const MatrixPlace& place) {
+  if (optimizer_kind(config.name).matrix_states.empty()) return {};
+  return carve_matrices(arena, matrix_layout(config, layouts, place));
+}
+
 StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums) {
   return {arena.take(DType::f64, 1, 2 + StepScalars::kVotes), arena.take(DType::f32, 1, 1),
           arena.take(DType::f32, 1, 1), parameter_sums > 0 ? arena.take(DType::f64, 1, parameter_sums) : Tensor{}};
@@ -61,7 +94,7 @@ StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums) {
 
 ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLayout> layouts,
                                    std::vector<SpanMemory> memory, Stream& compute, const Groups& groups,
-                                   const StepScalars& scalars)
+                                   const StepScalars& scalars, const MatrixMemory& matrices)
     : config_(config),
       kind_(optimizer_kind(config.name)),
       layouts_(std::move(layouts)),
@@ -79,6 +112,8 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       rates.push_back(rates_of(config_, groups_of_params, param.name, param.decay));
     }
   }
+  if (!matrices.groups.empty())
+    matrices_.emplace(matrix_layout(config_, layouts_, place_in(groups_)), matrices, compute_, groups_);
 }
 
 void ShardedOptimizer::begin_step() {
@@ -157,6 +192,11 @@ void ShardedOptimizer::finish_step(std::int64_t step, double lr, float skip_abov
       ClipFactor{scalars_.factor, scalars_.norm, scalars_.sum_squares(), static_cast<float>(config_.clip), skip_above});
   if (update_after_) compute_.wait(std::exchange(update_after_, {}));
   if (scalars_.parameter_sums) find_parameter_sums();
+  if (matrices_) {
+    matrices_->issue([&](std::size_t span, std::size_t param, const mesh::Range& elements) {
+      return update_of(span, elements, rates_[span][param]);
+    });
+  }
   std::int64_t first_sum = 0;
   for (std::size_t i = 0; i < memory_.size(); ++i) first_sum = update(i, first_sum);
 }
@@ -207,7 +247,8 @@ Update ShardedOptimizer::update_of(std::size_t index, const mesh::Range& element
                 .factor = scalars_.factor,
                 .states = {},
                 .sums = {}};
-  for (const Tensor& state : span.states) update.states.push_back(own(state));
+  for (const HeldState& state : span.states)
+    if (const Tensor values = state.of(elements)) update.states.push_back(values);
   return update;
 }
 
@@ -243,12 +284,18 @@ std::int64_t ShardedOptimizer::update(std::size_t index, std::int64_t first_sum)
   const std::vector<ParamRange>& params = layouts_[index].params;
   const std::vector<Rates>& rates = rates_[index];
   const auto is_alone = [&](std::size_t i) { return params[i].decay && kind_.sums > 0; };
+  const auto is_whole = [&](std::size_t i) { return params[i].matrix && !kind_.matrix_states.empty(); };
   // One op for each run of neighbours with the same rates (gaps between parameters are zeros and stay zeros), and one
   // for each parameter that needs its own sums.
   for (std::size_t first = 0; first < params.size();) {
+    if (is_whole(first)) {  // updated by matrices_
+      ++first;
+      continue;
+    }
     const bool alone = is_alone(first);
     std::size_t last = first;
-    while (!alone && last + 1 < params.size() && rates[last + 1] == rates[first] && !is_alone(last + 1)) ++last;
+    const auto joins = [&](std::size_t i) { return rates[i] == rates[first] && !is_alone(i) && !is_whole(i); };
+    while (!alone && last + 1 < params.size() && joins(last + 1)) ++last;
     const mesh::Range mine = intersect(memory_[index].own, {params[first].begin, params[last].end});
     if (!mine.empty()) {
       Update update = update_of(index, mine, rates[first]);

@@ -5,6 +5,9 @@
 // chunk's gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy. Gradients in
 // bf16 (main_grads_dtype) take 2 bytes where these have 4.
 //
+// Matrices that the optimizer takes whole (OptimizerKind::matrix_states) have one state in place of Adam's two: 4/d
+// bytes less.
+//
 // Sums over whole parameters (OptimizerKind::sums): each rank sums its slices (tp rank 0 those that all tp ranks hold
 // whole; padding is zeros), then one small all-reduce over dp and one over tp add them for all parameters of the rank.
 // The two ends of a shared span hold the same bits and sum in the same order, so they get the same sums.
@@ -16,12 +19,15 @@
 
 #include <array>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "mesh/range.h"
 #include "optim/groups.h"
+#include "optim/matrix_updates.h"
 #include "optim/optimizer.h"
+#include "optim/span_layout.h"
 #include "tensor/stream.h"
 
 namespace ms::optim {
@@ -31,33 +37,23 @@ using tensor::DType;
 using tensor::Event;
 using tensor::Tensor;
 
-// One parameter's elements in a span.
-struct ParamRange {
-  std::string name;
-  std::int64_t begin = 0, end = 0;
-  bool decay = false;
-};
-struct SpanLayout {
-  std::vector<ParamRange> params;  // by begin
-  std::int64_t numel = 0;          // a multiple of dp * 64
-  std::int64_t replicated = 0;     // [0, replicated): held whole by every tp rank
-  std::int64_t partial = 0;        // [0, partial) of these: the gradients are partial sums over tp
-  bool experts = false;            // held by an edp group, which takes the place of dp
-  bool shared = false;             // also on another pipeline stage; gradients are summed over that pair
-  bool counts_in_norm = true;
-  // Where a backward only adds to the gradients: they are cleared before the first one. It sets the others, and what
-  // lies between parameters stays zero.
-  std::vector<mesh::Range> cleared;
+// A state of those elements of a span that have it and that this rank updates.
+struct HeldState {
+  Tensor values;  // f32 [1,n]: the elements of all parts, nothing between them; absent if there are none
+  std::vector<mesh::Range> parts;  // of the span, ascending
+
+  // Returns the state of elements of one part; absent if they do not have it.
+  Tensor of(const mesh::Range& elements) const;
 };
 
 // A span's tensors on this rank.
 struct SpanMemory {
-  Tensor values;               // [1,numel] in the compute type
-  Tensor grads;                // [1,numel] in grads_dtype(); zero 2: a view of the buffer that the rank's chunks share
-  Tensor grad_shard;           // the part this rank updates, of that type; a view of grads unless zero is 2
-  Tensor master;               // of that part, f32; absent where the compute type is f32
-  std::vector<Tensor> states;  // of that part, f32, as OptimizerKind::states
-  mesh::Range own;             // that part
+  Tensor values;      // [1,numel] in the compute type
+  Tensor grads;       // [1,numel] in grads_dtype(); zero 2: a view of the buffer that the rank's chunks share
+  Tensor grad_shard;  // the part this rank updates, of that type; a view of grads unless zero is 2
+  Tensor master;      // of that part, f32; absent where the compute type is f32
+  std::vector<HeldState> states;  // by state_names()
+  mesh::Range own;                // that part
 };
 
 // Returns the type of the gradients.
@@ -70,15 +66,6 @@ SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout&
 // The same where nothing is trained: the values only. Its gradients are addresses that must not be accessed, for layers
 // that bind them with the values.
 SpanMemory carve_values(Arena& arena, const SpanLayout& layout, DType dtype);
-
-// The groups of one rank. `pair` exists on the two ends of a shared span.
-struct Groups {
-  comm::Communicator& dp;
-  comm::Communicator& tp;
-  comm::Communicator& world;
-  comm::Communicator* pair;
-  comm::Communicator* edp = nullptr;  // of spans of experts, if there are such spans
-};
 
 // Returns how many f64 sums over whole parameters the optimizer needs for a span.
 std::int64_t parameter_sums(const OptimConfig& config, const SpanLayout& layout);
@@ -94,13 +81,18 @@ struct StepScalars {
   Tensor votes() const { return sums.slice_cols(2, kVotes); }
   static constexpr std::int64_t kVotes = 6;
 };
+// Returns what an optimizer that takes matrices whole needs for all spans of the rank; nothing for others.
+MatrixMemory carve_matrices(Arena& arena, const OptimConfig& config, const std::vector<SpanLayout>& layouts,
+                            const MatrixPlace& place);
+
 // `parameter_sums`: of all spans of the rank.
 StepScalars carve_scalars(Arena& arena, std::int64_t parameter_sums);
 
 class ShardedOptimizer {
  public:
   ShardedOptimizer(const OptimConfig& config, std::vector<SpanLayout> layouts, std::vector<SpanMemory> memory,
-                   tensor::Stream& compute, const Groups& groups, const StepScalars& scalars);
+                   tensor::Stream& compute, const Groups& groups, const StepScalars& scalars,
+                   const MatrixMemory& matrices = {});
 
   std::size_t spans() const { return layouts_.size(); }
   const SpanMemory& memory(std::size_t span) const { return memory_[span]; }
@@ -148,6 +140,7 @@ class ShardedOptimizer {
   std::vector<SpanLayout> layouts_;
   std::vector<std::vector<Rates>> rates_;  // by span and parameter
   std::vector<SpanMemory> memory_;
+  std::optional<MatrixUpdates> matrices_;
   tensor::Stream& compute_;
   Groups groups_;
   StepScalars scalars_;

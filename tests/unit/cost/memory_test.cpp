@@ -20,6 +20,7 @@ TEST(Zero, BytesPerParameter) {
       {"fp32, Adam, 0", state_bytes(false, false, 2), 0, 16, 0},
       {"fp32, Adam, 1", state_bytes(false, false, 2), 1, 8, 8},
       {"fp32, Adam, 2", state_bytes(false, false, 2), 2, 4, 12},
+      {"bf16, a state and a quarter, 1", state_bytes(true, false, 1.25), 1, 6, 9},
       {"bf16, one state, 1", state_bytes(true, false, 1), 1, 6, 8},
       {"bf16, bf16 gradients, 1", state_bytes(true, true, 2), 1, 4, 12},
       {"bf16, bf16 gradients, 2", state_bytes(true, true, 2), 2, 2, 14},

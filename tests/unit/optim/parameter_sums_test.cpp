@@ -29,10 +29,11 @@ TEST(ParameterSums, TakeNoMemoryWhereThereAreNone) {
   EXPECT_EQ(carve_scalars(measured, 10).parameter_sums.cols, 10);
 }
 
-// Every registered optimizer, on one span with and without a master copy.
+// Every registered optimizer, on one span with and without a master copy: the second half of a vector and a matrix.
 TEST(Optimizers, CarveTheirStates) {
   SpanLayout layout;
   layout.numel = 128;
+  layout.params = {{"vector", 0, 80}, {"matrix", 80, 128, true, {.rows = 6, .cols = 8}}};
   for (const OptimizerKind* kind : optimizer_kinds()) {
     OptimConfig config;
     config.name = kind->name;
@@ -40,8 +41,14 @@ TEST(Optimizers, CarveTheirStates) {
       tensor::Arena measured = tensor::Arena::measuring();
       const SpanMemory span = carve_span(measured, config, layout, dtype, 2, 1, {});
       EXPECT_EQ(span.master ? 1 : 0, dtype == DType::bf16) << kind->name;
-      ASSERT_EQ(span.states.size(), kind->states.size()) << kind->name;
-      for (const Tensor& state : span.states) EXPECT_EQ(state.cols, 64) << kind->name;
+      ASSERT_EQ(span.states.size(), state_names(*kind).size()) << kind->name;
+      const bool takes_matrices = !kind->matrix_states.empty();
+      for (std::size_t i = 0; i < span.states.size(); ++i) {
+        const std::int64_t want = !takes_matrices ? 64 : i < kind->states.size() ? 16 : 48;
+        EXPECT_EQ(span.states[i].values.cols, want) << kind->name;
+        EXPECT_EQ(static_cast<bool>(span.states[i].of({64, 80})), has_state(*kind, i, false)) << kind->name;
+        EXPECT_EQ(static_cast<bool>(span.states[i].of({80, 96})), has_state(*kind, i, true)) << kind->name;
+      }
     }
     EXPECT_EQ(kind->sums > 0, kind->issue_sums != nullptr) << kind->name;
   }

@@ -123,6 +123,11 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"overlap.pp=perhaps"}, "overlap.pp"},
       {{"optim.schedule=exponential"}, "exponential"},
       {{"optim.schedule=wsd", "optim.decay_steps=1001"}, "1001 steps of decay in a run of 1000 steps"},
+      {{"optim.muon_scale=spectral"}, "optim.muon_scale"},
+      {{"optim.name=muon", "optim.muon_momentum=1"}, "optim.muon_momentum"},
+      {{"optim.name=muon", "mesh.dp=2048", "mesh.pp=1", "train.global_batch=4096", "run.device=cuda",
+        "train.dtype=bf16"},
+       "muon takes mesh.dp up to 1024"},
       {{"optim.groups=embed.*"}, "'embed.*' is not a parameter group: it takes a pattern of names"},
       {{"optim.groups=heads.* lr=0.1"}, "no parameter is called 'heads.*'"},
       {{"train.z_loss=-1"}, "train.z_loss"},
@@ -184,6 +189,9 @@ TEST_F(Config, WarnsOfKeysWithoutEffect) {
         Case{{"optim.decay_steps=50", "optim.decay_fraction=0.5", "optim.schedule=wsd"},
              "optim.decay_fraction has no effect"},
         Case{{"optim.min_lr_ratio=0.5", "optim.schedule=constant"}, "optim.min_lr_ratio"},
+        Case{{"optim.muon_scale=original"}, "optim.muon_scale has no effect"},
+        Case{{"optim.muon_momentum=0.9"}, "optim.muon_momentum has no effect"},
+        Case{{"optim.muon_momentum=0.9", "optim.muon_scale=original", "optim.name=muon"}, nullptr},
         Case{{"checkpoint.every_steps=5"}, "checkpoint.dir is empty"},
         Case{{"checkpoint.every_steps=5", "checkpoint.dir=ck"}, nullptr}}) {
     const Loaded loaded = load(file(kSmall), c.set);

@@ -76,6 +76,25 @@ TEST(State, EveryElementIsSavedByExactlyOneRank) {
   }
 }
 
+TEST(State, MatricesOfMuonHaveTheirMomentumOnly) {
+  for (const Cut& layout : {Cut{1, 1, 1, 1, 0}, Cut{3, 2, 2, 1, 1}, Cut{2, 3, 1, 1, 2}, Cut{5, 1, 2, 1, 0}}) {
+    Settings settings = tiny("llama", false);
+    settings.optim.name = "muon";
+    settings.train.global_batch = 24 * layout.dp;
+    const auto counted = counts(settings, layout);
+    for (const ckpt::Slice& whole : model_parameters(settings.model)) {
+      const bool is_matrix = whole.global_rows > 1 && whole.name.starts_with("layers.");
+      for (const char* state : {"weight", "master", "exp_avg", "exp_avg_sq", "momentum_buffer"}) {
+        const std::string_view name = state;
+        const bool has = name == "momentum_buffer" ? is_matrix : !(is_matrix && name.starts_with("exp_avg"));
+        const auto it = counted.find(std::string(state) + " " + whole.name);
+        ASSERT_EQ(it != counted.end(), has) << state << " of " << whole.name;
+        if (has) { EXPECT_EQ(it->second, std::vector<int>(static_cast<std::size_t>(whole.size()), 1)) << it->first; }
+      }
+    }
+  }
+}
+
 TEST(State, InF32TheWeightIsItsOwnMaster) {
   Settings settings = tiny("gpt", true);
   settings.train.dtype = "fp32";

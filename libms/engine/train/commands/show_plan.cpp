@@ -1,6 +1,7 @@
 #include "train/commands/show_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -78,15 +79,23 @@ std::string bound_text(const Plan& plan, const PlanDevice& device, double bubble
 }
 
 cost::StateBytes state_of(const Plan& plan) {
+  const optim::OptimizerKind& kind = optim::optimizer_kind(plan.settings.optim.name);
+  const auto states = static_cast<double>(kind.states.size()),
+             of_matrices = static_cast<double>(kind.matrix_states.size());
+  const double matrices = kind.matrix_states.empty()
+                              ? 0
+                              : static_cast<double>(nn::matrix_parameter_count(plan.settings.model)) /
+                                    static_cast<double>(nn::parameter_count(plan.settings.model));
   return cost::state_bytes(plan.dtype == tensor::DType::bf16,
                            optim::grads_dtype(plan.settings.optim) == tensor::DType::bf16,
-                           optim::optimizer_kind(plan.settings.optim.name).states.size());
+                           (1 - matrices) * states + matrices * of_matrices);
 }
 
 // A checkpoint has the parameters, their master copies and the optimizer's state.
 std::int64_t checkpoint_bytes(const Plan& plan) {
   const cost::StateBytes state = state_of(plan);
-  return static_cast<std::int64_t>(state.parameter + state.optimizer) * nn::parameter_count(plan.settings.model);
+  return std::llround((state.parameter + state.optimizer) *
+                      static_cast<double>(nn::parameter_count(plan.settings.model)));
 }
 
 // Only what a class does much of is a number to think about.

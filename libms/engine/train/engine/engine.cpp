@@ -71,7 +71,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   optimizer_.emplace(
       plan.settings.optim, std::move(layouts), std::move(spans), compute(),
       optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get(), groups_.edp.get()},
-      tensors_.scalars);
+      tensors_.scalars, tensors_.matrices);
   executor_.emplace(plan, at_, plan.shape(at_.tp, at_.dp), tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.expert_loads) expert_loads_.emplace(plan, at_, tensors_, groups_);
@@ -294,9 +294,7 @@ void Engine::share_state() {
       const mesh::Range share = share_of(spec, plan_, at_);
       comm::Communicator& replicas = spec.experts ? *groups_.edp : *groups_.dp;
       const std::int64_t replicated = std::clamp<std::int64_t>(spec.replicated - share.begin, 0, share.size());
-      std::vector<Tensor> held{span.values, span.master};
-      held.insert(held.end(), span.states.begin(), span.states.end());
-      for (const Tensor& all : held) {
+      for (const Tensor& all : {span.values, span.master}) {
         if (!all) continue;
         const std::int64_t first = all.cols == spec.numel ? 0 : span.own.begin;
         const Tensor mine = all.slice_cols(share.begin - first, share.size());
@@ -307,6 +305,22 @@ void Engine::share_state() {
         // Parameters always; the rest where every dp rank holds all of it.
         if (replicas.size() > 1 && all.cols == spec.numel) {
           then(replicas, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
+        }
+      }
+      for (const optim::HeldState& state : span.states) {
+        for (const mesh::Range& part : state.parts) {
+          const mesh::Range mine = intersect(part, share);
+          const mesh::Range whole_on_tp = intersect(mine, {0, spec.replicated});
+          if (!whole_on_tp.empty() && mesh.tp > 1)
+            then(*groups_.tp, [&](comm::Communicator& tp) { tp.broadcast(state.of(whole_on_tp), 0); });
+          if (!mine.empty() && spec.shared)
+            then(*groups_.embedding, [&](comm::Communicator& pair) { pair.broadcast(state.of(mine), 0); });
+          for (int replica = 0; replica < replicas.size() && span.own.size() == spec.numel; ++replica) {
+            const std::int64_t size = share.size();
+            const mesh::Range theirs = intersect(part, {size * replica, size * (replica + 1)});
+            if (!theirs.empty())
+              then(replicas, [&](comm::Communicator& dp) { dp.broadcast(state.of(theirs), replica); });
+          }
         }
       }
     }

@@ -1,6 +1,7 @@
 #include "train/engine/rank_tensors.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "train/engine/module_norms.h"
 
@@ -13,7 +14,13 @@ using tensor::Tensor;
 optim::SpanLayout layout_of(const nn::SpanSpec& spec, const Plan& plan) {
   optim::SpanLayout layout;
   for (const nn::ParamSpec& param : spec.params) {
-    layout.params.push_back({param.shard.name, param.offset, param.offset + param.numel(), param.decay});
+    const mesh::ShardSpec& shard = param.shard;
+    layout.params.push_back({shard.name, param.offset, param.offset + param.numel(), param.decay});
+    if (!param.matrix) continue;
+    layout.params.back().matrix = {.rows = shard.global_rows,
+                                   .cols = shard.global_cols,
+                                   .shards = shard.replicated ? 1 : plan.mesh.tp,
+                                   .by_cols = shard.cols < shard.global_cols};
   }
   layout.numel = spec.numel;
   layout.replicated = spec.replicated;
@@ -192,6 +199,16 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     }
   }
   tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
+  if (!plan.inference) {
+    std::vector<optim::SpanLayout> layouts;
+    for (const ChunkTensors& chunk : rank.chunks)
+      std::ranges::transform(chunk.specs, std::back_inserter(layouts), layout);
+    const mesh::Mesh& mesh = plan.mesh;
+    rank.matrices =
+        optim::carve_matrices(arena, plan.settings.optim, layouts,
+                              {.dp = mesh.dp, .dp_rank = at.dp, .ep = mesh.ep, .tp = mesh.tp, .tp_rank = at.tp});
+    if (!rank.matrices.groups.empty()) tally.add("matrices as a whole");
+  }
   for (int c = 0; c < plan.chunks; ++c) {
     rank.chunks[static_cast<std::size_t>(c)].rounded = nn::carve_rounded_weights(arena, shape, plan.part(at.pp, c));
   }

@@ -33,6 +33,7 @@ struct RankTensors {
   tensor::Tensor rotary;              // of llama models
   std::vector<nn::Microbatch> input;  // [microbatches]
   optim::StepScalars scalars;
+  optim::MatrixMemory matrices;
   tensor::Tensor ignored_loss;                   // f64 [1,1]: where tp ranks other than 0 sum the loss
   tensor::Tensor module_squares;                 // f64 [1,modules]: of gradients; absent unless metrics want them
   tensor::Tensor expert_loads;                   // f64 [1,layers (experts + 1)], of the world, as LayerWeights::load

@@ -1,6 +1,7 @@
 #include "train/engine/state.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace ms::train {
 
@@ -17,35 +18,49 @@ mesh::Range share_of(const nn::SpanSpec& span, const Plan& plan, const mesh::Coo
 
 namespace {
 
-// Calls each(span index, param, range of the span, slice) for what this rank answers for, in the order of its spans.
-template <class F>
-void for_each_slice(const std::vector<nn::SpanSpec>& specs, const Plan& plan, const mesh::Coord& at, F&& each) {
+// Calls each(span index, range of the span, slice) for what this rank answers for of the parameters that `has` accepts,
+// in the order of its spans.
+template <class Has, class F>
+void for_each_slice(const std::vector<nn::SpanSpec>& specs, const Plan& plan, const mesh::Coord& at, Has&& has,
+                    F&& each) {
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const nn::SpanSpec& spec = specs[s];
     if (spec.shared && !spec.counts_in_norm) continue;
     const mesh::Range share = share_of(spec, plan, at);
     for (const nn::ParamSpec& param : spec.params) {
-      if (param.shard.replicated && at.tp != 0) continue;
+      if ((param.shard.replicated && at.tp != 0) || !has(param)) continue;
       const mesh::Range range{std::max(share.begin, param.offset), std::min(share.end, param.offset + param.numel())};
       if (range.begin >= range.end) continue;
       ckpt::Slice slice = ckpt::slice_of(param.shard, {range.begin - param.offset, range.end - param.offset});
       if (slice.size() == 0) continue;  // padding
-      each(s, range.begin, std::move(slice));
+      each(s, mesh::Range{range.begin, range.begin + slice.size()}, std::move(slice));
     }
   }
 }
 
-// Returns the states of a run, in the order in which a file holds them; those of the optimizer come last.
-std::vector<State> states_of(const Plan& plan) {
-  std::vector<State> states{State::weight};
+struct HeldStateKind {
+  State state;
+  std::optional<std::size_t> of_optimizer = {};  // its place in optim::state_names()
+};
+
+// Returns the states of a run, in the order in which a file holds them.
+std::vector<HeldStateKind> states_of(const Plan& plan) {
+  std::vector<HeldStateKind> states{{State::weight}};
   if (plan.inference) return states;
-  if (plan.dtype != DType::f32) states.push_back(State::master);
-  for (const std::string_view name : optim::optimizer_kind(plan.settings.optim.name).states) {
-    const auto state = ckpt::state_from(name);
-    MS_ASSERT(state, "checkpoints have no state {}", name);
-    states.push_back(*state);
+  if (plan.dtype != DType::f32) states.push_back({State::master});
+  const std::vector<std::string_view> names = optim::state_names(optim::optimizer_kind(plan.settings.optim.name));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto state = ckpt::state_from(names[i]);
+    MS_ASSERT(state, "checkpoints have no state {}", names[i]);
+    states.push_back({*state, i});
   }
   return states;
+}
+
+// Returns whether parameters have a state.
+auto having(const Plan& plan, const HeldStateKind& kind) {
+  return [&optimizer = optim::optimizer_kind(plan.settings.optim.name), place = kind.of_optimizer](
+             const nn::ParamSpec& param) { return !place || optim::has_state(optimizer, *place, param.matrix); };
 }
 
 DType dtype_of(const Plan& plan, State state) { return state == State::weight ? plan.dtype : DType::f32; }
@@ -56,9 +71,9 @@ std::vector<ckpt::Piece> saved_pieces(const Plan& plan, const mesh::Coord& at) {
   std::vector<ckpt::Piece> pieces;
   for (int c = 0; c < plan.chunks; ++c) {
     const std::vector<nn::SpanSpec> specs = plan.spans(at.pp, at.tp, c, at.dp);
-    for (const State state : states_of(plan)) {
-      for_each_slice(specs, plan, at, [&](std::size_t, std::int64_t, ckpt::Slice slice) {
-        pieces.push_back({state, dtype_of(plan, state), std::move(slice)});
+    for (const HeldStateKind& kind : states_of(plan)) {
+      for_each_slice(specs, plan, at, having(plan, kind), [&](std::size_t, const mesh::Range&, ckpt::Slice slice) {
+        pieces.push_back({kind.state, dtype_of(plan, kind.state), std::move(slice)});
       });
     }
   }
@@ -71,19 +86,18 @@ std::int64_t copy_bytes(const Plan& plan, const mesh::Coord& at) {
 
 std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors) {
   std::vector<ckpt::Held> held;
-  const std::vector<State> states = states_of(plan);
   for (const ChunkTensors& chunk : tensors.chunks) {
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      const State state = states[i];
-      for_each_slice(chunk.specs, plan, at, [&](std::size_t s, std::int64_t begin, ckpt::Slice slice) {
-        const optim::SpanMemory& span = chunk.spans[s];
-        const Tensor& all = state == State::weight   ? span.values
-                            : state == State::master ? span.master
-                                                     : span.states[i + span.states.size() - states.size()];
-        const std::int64_t first = state == State::weight ? 0 : span.own.begin;  // of the span, in `all`
-        const Tensor tensor = all.slice_cols(begin - first, slice.size());
-        held.push_back({{state, dtype_of(plan, state), std::move(slice)}, tensor});
-      });
+    for (const HeldStateKind& kind : states_of(plan)) {
+      const auto tensor_of = [&](const optim::SpanMemory& span, const mesh::Range& range) {
+        if (kind.of_optimizer) return span.states[*kind.of_optimizer].of(range);
+        if (kind.state == State::weight) return span.values.slice_cols(range.begin, range.size());
+        return span.master.slice_cols(range.begin - span.own.begin, range.size());
+      };
+      for_each_slice(chunk.specs, plan, at, having(plan, kind),
+                     [&](std::size_t s, const mesh::Range& range, ckpt::Slice slice) {
+                       const Tensor tensor = tensor_of(chunk.spans[s], range);
+                       held.push_back({{kind.state, dtype_of(plan, kind.state), std::move(slice)}, tensor});
+                     });
     }
   }
   return held;
@@ -92,9 +106,10 @@ std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, cons
 std::vector<HeldGradient> held_gradients(const Plan& plan, const mesh::Coord& at, const RankTensors& tensors) {
   std::vector<HeldGradient> held;
   for (const ChunkTensors& chunk : tensors.chunks) {
-    for_each_slice(chunk.specs, plan, at, [&](std::size_t s, std::int64_t begin, const ckpt::Slice& slice) {
+    const auto all = [](const nn::ParamSpec&) { return true; };
+    for_each_slice(chunk.specs, plan, at, all, [&](std::size_t s, const mesh::Range& range, const ckpt::Slice& slice) {
       const optim::SpanMemory& span = chunk.spans[s];
-      held.push_back({slice.name, span.grad_shard.slice_cols(begin - span.own.begin, slice.size())});
+      held.push_back({slice.name, span.grad_shard.slice_cols(range.begin - span.own.begin, range.size())});
     });
   }
   return held;
