@@ -163,6 +163,28 @@ TEST_P(PyTorch, AgreesOnLossGradientsAndTenSteps) {
   EXPECT_EQ(outcome.parameters.size(), golden.matrices("final").size());
 }
 
+// Two hundred steps of torch.optim.Muon beside torch.optim.AdamW (make_muon_golden.py).
+class TorchMuon : public testing::TestWithParam<std::tuple<std::string, std::tuple<int, int, int>>> {};
+
+TEST_P(TorchMuon, HasThisLossCurve) {
+  constexpr double kCurveTolerance = 1e-4;
+  const auto& [name, mesh] = GetParam();
+  const Golden golden(name);
+  train::Settings settings = settings_of(golden);
+  std::tie(settings.mesh.dp, settings.mesh.tp, settings.mesh.pp) = mesh;
+  settings.optim.name = "muon";
+  settings.optim.muon_momentum = golden.json["config"]["momentum"];
+  settings.optim.muon_scale = golden.json["config"]["muon_scale"];
+  Outcome outcome;
+  on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+    train_rank(golden, plan, world, device, outcome);
+  });
+  const auto losses = golden.json["losses"].get<std::vector<double>>();
+  ASSERT_EQ(outcome.losses.size(), losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(outcome.losses[i], losses[i], kCurveTolerance) << "step " << i;
+}
+
 std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout) {
   const auto& [dp, tp, pp] = std::get<1>(layout.param);
   return fmt::format("{}_dp{}_tp{}_pp{}", std::get<0>(layout.param), dp, tp, pp);
@@ -181,6 +203,10 @@ std::vector<std::string> names() {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PyTorch,
                          testing::Combine(testing::ValuesIn(names()),
+                                          testing::Values(std::tuple{1, 1, 1}, std::tuple{2, 2, 2})),
+                         layout_name);
+INSTANTIATE_TEST_SUITE_P(Layouts, TorchMuon,
+                         testing::Combine(testing::Values("muon_gpt", "muon_llama", "muon_original"),
                                           testing::Values(std::tuple{1, 1, 1}, std::tuple{2, 2, 2})),
                          layout_name);
 
