@@ -1,14 +1,37 @@
 #include "train/checkpoint/continuation.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "ckpt/diff.h"
+#include "optim/optimizer.h"
 #include "train/checkpoint/restore.h"
 
 namespace ms::train {
 
+namespace {
+
+// Returns whether the optimizer that the checkpoint is of takes matrices whole.
+bool has_momentum(const ckpt::Manifest& manifest) {
+  return std::ranges::any_of(manifest.files, [](const ckpt::FileEntry& file) {
+    return std::ranges::any_of(
+        file.pieces, [](const ckpt::PlacedPiece& at) { return at.piece.state == ckpt::State::momentum_buffer; });
+  });
+}
+
+}  // namespace
+
 void Continuation::check(const ckpt::Manifest& manifest, const std::string& path) const {
   check_model(settings.model, manifest, path);
+  const bool wants_momentum = !optim::optimizer_kind(settings.optim.name).matrix_states.empty();
+  if (manifest.has_optimizer && has_momentum(manifest) != wants_momentum) {
+    throw user_error(
+        "ckpt.mismatch",
+        fmt::format("{} has the state of another optimizer than optim.name = \"{}\"", path, settings.optim.name),
+        "set optim.name as that run did; to begin at step 0 with its weights only, use checkpoint.load "
+        "with checkpoint.weights_only");
+  }
   if (settings.checkpoint.data == "restart" || continues_data(manifest)) return;
   throw user_error(
       "ckpt.data",
