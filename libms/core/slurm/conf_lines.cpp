@@ -1,7 +1,10 @@
 #include "slurm/conf_lines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "base/text.h"
 
@@ -12,11 +15,23 @@ constexpr int kMaxDepth = 8;                // of includes, which may form a cir
 constexpr std::size_t kMaxLines = 1 << 20;  // of all files together, for the same reason
 constexpr int kMaxFiles = 1024;
 
-std::vector<std::string> words_in(std::string line) {
-  std::ranges::replace_if(
-      line, [](unsigned char c) { return std::isspace(c) != 0; }, ' ');
-  std::vector<std::string> words = split(line, ' ');
-  std::erase(words, "");
+bool is_blank(unsigned char c) { return std::isspace(c) != 0; }
+
+// As Slurm does, blanks around '=' and inside quotes end no word, and the quotes around a value are no part of it.
+std::vector<std::string> words_in(std::string_view line) {
+  std::vector<std::string> words;
+  bool is_quoted = false, is_ended = true;
+  for (const char c : line) {
+    if (c == '"') {
+      is_quoted = !is_quoted;
+    } else if (!is_quoted && is_blank(static_cast<unsigned char>(c))) {
+      is_ended = words.empty() || !words.back().ends_with('=');
+    } else {
+      if (is_ended && (c != '=' || words.empty())) words.emplace_back();
+      words.back() += c;
+      is_ended = false;
+    }
+  }
   return words;
 }
 

@@ -1,5 +1,6 @@
 // The lines of slurm.conf, gres.conf and topology.conf, as Slurm reads them: without comments, continued by a backslash
-// at the end, with the lines of included files in the place of "Include FILE".
+// at the end, with the lines of included files in the place of "Include FILE". A word is as in Key=value, also where it
+// was written as Key = "value".
 #pragma once
 
 #include <functional>

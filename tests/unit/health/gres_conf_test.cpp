@@ -38,6 +38,22 @@ TEST(GresConf, LinesForANode) {
   EXPECT_THAT(parse_gres_conf("", "node02").lines, IsEmpty());
 }
 
+TEST(GresConf, QuotesBlanksAndSuffixes) {
+  const std::vector<GresLine> lines = parse_gres_conf(
+                                          "Name=\"gpu\" File=\"/dev/nvidia[0-1]\" Count=\"2\"\n"
+                                          "Name = gpu File= /dev/nvidia2 Count =1\n"
+                                          "Name=bandwidth Count=4G\nName=x Count=2k\nName=gpu Count=9999999P\n",
+                                          "node02")
+                                          .lines;
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_THAT(lines[0].files, ElementsAre("/dev/nvidia0", "/dev/nvidia1"));
+  EXPECT_EQ(lines[0].count, 2);
+  EXPECT_THAT(lines[1].files, ElementsAre("/dev/nvidia2"));
+  EXPECT_EQ(lines[1].count, 1);
+  EXPECT_EQ(lines[2].count, std::int64_t{4} << 30);
+  EXPECT_EQ(lines[3].count, 2048);
+}
+
 TEST(GresConf, IncludesAndMultipleFiles) {
   FakeRoot fake;
   fake.write("/etc/slurm/gres.conf",

@@ -19,9 +19,7 @@ bool is_nvidia_device(std::string_view path) {
   return scan.literal("nvidia") && scan.number() && scan.at_end();
 }
 
-std::size_t gpus_in_gres_conf(const Evidence& evidence) {
-  const Sysroot& root = evidence.root();
-  const auto conf = read_gres_conf(root, evidence.policy().paths.gres_conf, node_name(root)).value_or(GresConf{});
+std::size_t gpus_in(const GresConf& conf) {
   std::set<std::string> devices;
   for (const GresLine& line : conf.lines) {
     if (line.name != "gpu") continue;
@@ -50,8 +48,12 @@ Expected expected_gpus(const Evidence& evidence) {
   if (evidence.policy().expect.gpus >= 0) {
     return {static_cast<std::size_t>(evidence.policy().expect.gpus), "expect.gpus", true};
   }
-  if (const std::size_t count = gpus_in_gres_conf(evidence); count > 0) return {count, "gres.conf", true};
-  return {gpus_on_bus(evidence.root()).size(), "the PCI bus"};
+  const Sysroot& root = evidence.root();
+  const auto conf = read_gres_conf(root, evidence.policy().paths.gres_conf, node_name(root)).value_or(GresConf{});
+  const std::size_t listed = gpus_in(conf), on_bus = gpus_on_bus(root).size();
+  // With AutoDetect, the lines in gres.conf add to what Slurm detects and do not bound it.
+  if (listed > 0 && (!conf.autodetect || listed > on_bus)) return {listed, "gres.conf", true};
+  return {on_bus, "the PCI bus"};
 }
 
 std::optional<Result> nothing_to_ask(Evidence& evidence) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <climits>
+#include <limits>
 #include <map>
 
 #include "slurm/hostlist.h"
@@ -48,6 +50,24 @@ bool is_for(const std::map<std::string, std::string>& line, std::string_view nod
   return nodes && std::find(nodes->begin(), nodes->end(), node) != nodes->end();
 }
 
+// "8", or "4K" for 4096. nullopt: not understood.
+std::optional<std::int64_t> parse_count(std::string_view text) {
+  constexpr std::string_view kSuffixes = "kmgtp";  // powers of 1024
+  int shift = 0;
+  if (!text.empty()) {
+    const std::size_t power = kSuffixes.find(slurm::lower_case(text.substr(text.size() - 1)));
+    if (power != std::string_view::npos) {
+      shift = 10 * (static_cast<int>(power) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  const bool fits = value >= 0 && value <= std::numeric_limits<std::int64_t>::max() >> shift;
+  return fits ? std::optional(value << shift) : std::nullopt;
+}
+
 std::optional<GresLine> parse_line(const slurm::ConfLine& words, std::string_view node) {
   auto line = fields(words);
   if (!line.contains("name") || !is_for(line, node)) return std::nullopt;
@@ -62,11 +82,8 @@ std::optional<GresLine> parse_line(const slurm::ConfLine& words, std::string_vie
   // Count= of these two is the number of shares of a GPU.
   if (is_one_of_several_files || gres.name == "mps" || gres.name == "shard") return gres;
   if (const auto count = line.find("count"); count != line.end()) {
-    const std::string& digits = count->second;
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < 0) return std::nullopt;
-    gres.count = value;
+    gres.count = parse_count(count->second);
+    if (!gres.count) return std::nullopt;
   }
   return gres;
 }
