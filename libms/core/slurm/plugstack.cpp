@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/text.h"
+#include "slurm/conf_lines.h"
 
 namespace ms::slurm {
 namespace {
@@ -44,6 +45,14 @@ std::vector<PlugstackLine> parse_plugstack(std::string_view text) {
     }
   }
   return stack;
+}
+
+std::string plugstack_path(const Config& config) {
+  const auto value_or = [&](const char* key, const char* otherwise) {
+    const auto found = config.find(key);
+    return found == config.end() || found->second.empty() ? std::string(otherwise) : found->second;
+  };
+  return included_path(value_or("SLURM_CONF", "/etc/slurm/slurm.conf"), value_or("PlugStackConfig", "plugstack.conf"));
 }
 
 std::optional<PluginLine> our_plugin(const std::vector<PlugstackLine>& stack) {

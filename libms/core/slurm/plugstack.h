@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "slurm/records.h"
+
 namespace ms::slurm {
 
 struct PlugstackLine {
@@ -18,6 +20,9 @@ struct PlugstackLine {
 
 // Lines that Slurm would ignore, with its complaint, are left out.
 std::vector<PlugstackLine> parse_plugstack(std::string_view text);
+
+// Where Slurm reads it: as PlugStackConfig says, else beside slurm.conf.
+std::string plugstack_path(const Config& config);
 
 // The time after which the caller of ms-diag in a prolog ends it, unless the plugin's line sets one (spank/settings.h).
 inline constexpr double kPluginDeadline_s = 9;

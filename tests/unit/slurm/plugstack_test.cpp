@@ -74,5 +74,13 @@ TEST(Plugstack, OurPluginIsTheFirstOfItsName) {
   }
 }
 
+TEST(Plugstack, IsBesideSlurmConfUnlessNamed) {
+  EXPECT_EQ(plugstack_path(parse_config("PlugStackConfig = (null)\nSLURM_CONF = /opt/slurm/slurm.conf\n")),
+            "/opt/slurm/plugstack.conf");
+  EXPECT_EQ(plugstack_path(parse_config("PlugStackConfig = /a/b.conf\nSLURM_CONF = /opt/slurm/slurm.conf\n")),
+            "/a/b.conf");
+  EXPECT_EQ(plugstack_path({}), "/etc/slurm/plugstack.conf");
+}
+
 }  // namespace
 }  // namespace ms::slurm

@@ -1,5 +1,6 @@
 #include "health/act/load_policy.h"
 
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
@@ -90,7 +91,7 @@ Policy load_policy(const std::string& path) {
   schema.load_file(path);
   validate(policy, schema);
   schema.throw_if_problems();
-  policy.file = path;
+  policy.file = std::filesystem::absolute(path);
   return policy;
 }
 

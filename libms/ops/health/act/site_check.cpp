@@ -105,11 +105,11 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
                          .checks_s = policy.prolog.deadline_s,
                          .longest_prolog_s = longest_prolog_s(policy.prolog),
                          .ms_version = kVersion};
-  const auto stack = facts.config.find("PlugStackConfig");
-  if (stack != facts.config.end()) facts.plugin = slurm::our_plugin(plugstack_of(stack->second, 0));
+  const std::string stack = slurm::plugstack_path(facts.config);
+  facts.plugin = slurm::our_plugin(plugstack_of(stack, 0));
   if (facts.plugin) {
     facts.plugin_version = plugin_version_of(facts.plugin->path);
-    facts.is_slurmd_older = is_slurmd_older_than(stack->second);
+    facts.is_slurmd_older = is_slurmd_older_than(stack);
     facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
   }
   const auto health = facts.config.find("HealthCheckProgram");
