@@ -18,6 +18,7 @@ class DiskErrors : public FakeNode {
     put("/sys/block/sdd/removable", "1");
     put("/sys/class/nvme/nvme0/transport", "pcie");
     put("/sys/class/nvme/nvme7/transport", "tcp");
+    make_directory("/sys/block/vda");
     make_directory("/sys/block/dm-0/slaves/nvme0n1p3");
     make_directory("/sys/block/dm-1/slaves/loop0");
     make_directory("/sys/block/dm-2/slaves/dm-0");
@@ -57,6 +58,7 @@ TEST_F(DiskErrors, KnowsWhoseDiskItIs) {
       {"nvme0c1n1", "nvme0c1n1", Severity::critical},
       {"nvme0", "nvme0", Severity::critical},
       {"nvme7n1", "nvme7n1", Severity::warning},  // across a network
+      {"nvme9n1", "nvme9n1", Severity::warning},  // gone
       {"sda", "sda", Severity::critical},
       {"sda12", "sda", Severity::critical},
       {"sdb1", "sdb", std::nullopt},      // usb
@@ -64,6 +66,7 @@ TEST_F(DiskErrors, KnowsWhoseDiskItIs) {
       {"sdd", "sdd", std::nullopt},       // removable
       {"sdz", "sdz", Severity::warning},  // gone
       {"vda1", "vda", Severity::critical},
+      {"xvdf", "xvdf", Severity::warning},  // gone
       {"md0", "md0", Severity::critical},
       {"md0p1", "md0", Severity::critical},
       {"md127", "md127", Severity::critical},
@@ -107,6 +110,8 @@ TEST_F(DiskErrors, JudgesLines) {
       {"nvme nvme0: Removing after probe failure status: -19", Outcome::critical, "nvme0"},
       {"nvme nvme0: Disabling device after reset failure: -19", Outcome::critical, "nvme0"},
       {"nvme nvme7: Device not ready; aborting reset, CSTS=0x1", Outcome::warn, "nvme7"},
+      {"nvme nvme9: Removing after probe failure status: -19", Outcome::warn, "nvme9"},
+      {"nvme nvme9: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff", Outcome::critical, "nvme9"},
       {"ata1.00: failed command: READ FPDMA QUEUED", Outcome::warn, "ata1"},
       {"md/raid1:md0: Disk failure on sda1, disabling device.\\x0amd/raid1:md0: Operation continuing on 1 devices.",
        Outcome::critical, "md0"},
@@ -120,6 +125,8 @@ TEST_F(DiskErrors, JudgesLines) {
       {"Aborting journal on device sda1-8.", Outcome::critical, "sda1"},
       {"XFS (nvme0n1p2): Metadata corruption detected at xfs_agf_read_verify+0x1/0x2 [xfs], xfs_agf block 0x1",
        Outcome::critical, "nvme0n1p2"},
+      {"XFS (sda1): Metadata I/O Error (0x1) detected at xfs_trans_read_buf_map+0x1b8/0x2f0 [xfs].  Shutting down.",
+       Outcome::critical, "sda1"},
       {"XFS (sda1): Filesystem has been shut down due to log error (0x2).", Outcome::critical, "sda1"},
       {"XFS (sda1): Corruption of in-memory data (0x8) detected at xfs_defer_finish. Shutting down filesystem.",
        Outcome::critical, "sda1"},
@@ -152,6 +159,7 @@ TEST_F(DiskErrors, HarmlessUsersAndForgedLinesAreNothing) {
       "EXT4-fs (sda1): mounted filesystem with ordered data mode. Quota mode: none.",
       "XFS (sda1): Ending clean mount",
       "XFS (sda1): User initiated shutdown received.",
+      "XFS (sda1): Metadata I/O Error (0x4) detected at xfs_fs_goingdown+0x5c/0xd0 [xfs].  Shutting down filesystem.",
       "nvme nvme0: 8/0/0 default/read/poll queues",
       "md/raid1:md0: active with 2 out of 2 mirrors",
       "BTRFS info (device sda1): using crc32c",
@@ -165,6 +173,50 @@ TEST_F(DiskErrors, HarmlessUsersAndForgedLinesAreNothing) {
       "I/O error, dev ../sda, sector 9",
   };
   for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line("disk.errors", line), Outcome::pass) << line;
+}
+
+// What the present state contradicts is a warning; without that state, or against it, the fault stays one.
+TEST_F(DiskErrors, WhatWorksAgainWarns) {
+  const std::string down = "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10";
+  const std::string member = "md/raid1:md0: Disk failure on sda1, disabling device.";
+  const std::string error = "I/O error, dev sda, sector 9 op 0x0:(READ) flags 0x0";
+  const std::string back = "device-mapper: multipath: 253:2: Reinstating path 8:0.";
+  struct Row {
+    std::vector<std::string> lines;
+    std::string state, members;
+    Outcome outcome;
+  };
+  const Row rows[] = {
+      {{down}, "live", "2/2", Outcome::warn},
+      {{down}, "resetting", "2/2", Outcome::critical},
+      {{down, down}, "live", "2/2", Outcome::critical},
+      {{member}, "live", "2/2", Outcome::warn},
+      {{member}, "live", "2/1", Outcome::critical},
+      {{error, back}, "live", "2/2", Outcome::warn},
+      {{error}, "live", "2/2", Outcome::critical},
+      {{error, "device-mapper: multipath: 253:2: Reinstating path 8:16."}, "live", "2/2", Outcome::critical},
+      {{"critical medium error, dev sda, sector 9", back}, "live", "2/2", Outcome::critical},
+  };
+  for (const Row& row : rows) {
+    put("/sys/class/nvme/nvme0/state", row.state);
+    put("/proc/mdstat", "md0 : active raid1 sdb1[1] sda1[0]\n      100 blocks super 1.2 [" + row.members + "] [UU]");
+    log(row.lines);
+    EXPECT_OUTCOME(run("disk.errors"), row.outcome) << row.lines[0] << " " << row.state << " " << row.members;
+  }
+}
+
+// A self-encrypting disk denies access until it is unlocked; a real medium error behind that counts.
+TEST_F(DiskErrors, ADiskThatDeniesAccessHasNoFault) {
+  const std::string denied = "nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Access Denied (sct 0x2 / sc 0x86) DNR ";
+  const std::string unread = "nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) DNR ";
+  const std::string medium = "critical medium error, dev nvme0n1, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1";
+  const std::string cached = "Buffer I/O error on dev nvme0n1, logical block 0, async page read";
+  log({denied, medium, cached});
+  EXPECT_OUTCOME(run("disk.errors"), Outcome::pass);
+  log({denied, medium, unread, medium, cached});
+  EXPECT_OUTCOME(run("disk.errors"), Outcome::critical);
+  log({medium, denied});
+  EXPECT_OUTCOME(run("disk.errors"), Outcome::critical);
 }
 
 TEST_F(DiskErrors, CountsAndSkips) {

@@ -342,10 +342,13 @@ TEST_F(DiskReadonly, WhatTheKernelSaidCountsWhileItIsSo) {
 
 TEST_F(DiskReadonly, DevicesAreFoundByNumberToo) {
   make_directory("/sys/block/dm-0/slaves/vda2");
+  make_directory("/sys/block/vda");
   link("/sys/dev/block/8:20", "../../devices/virtual/block/dm-0");
   log({"BTRFS info (device dm-0: state E): forced readonly"});
   mounts({{"/local", "btrfs", "/dev/mapper/vg-local", "rw", "ro"}});
   EXPECT_OUTCOME(run("disk.ro"), Outcome::critical);
+  remove("/sys/block/vda");  // detached
+  EXPECT_OUTCOME(run("disk.ro"), Outcome::warn);
 }
 
 TEST_F(DiskReadonly, TheMountAboveTheSpoolIsWatched) {

@@ -4,21 +4,29 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 
 #include "base/text.h"
 #include "health/checks/check.h"
 #include "health/evidence/disk_names.h"
 #include "health/evidence/growth.h"
+#include "health/evidence/md_arrays.h"
 #include "health/evidence/scan.h"
 
 namespace ms::health {
 namespace {
 
+constexpr std::string_view kMediumError = "medium error";
+constexpr std::string_view kOfCachedBlock = "I/O error of a cached block";
+constexpr std::string_view kIoError = "I/O error";
+constexpr std::string_view kMemberFailed = "a disk of the array failed";
+constexpr std::string_view kWentDown = "the controller went down";
+
 // block/blk-core.c, blk_errors[]. What is not here says nothing of the disk: reservations, full thin pools, resources.
 constexpr KnownLine kBlockErrors[] = {
-    {"I/O error, dev ", Severity::critical, "I/O error"},
-    {"critical medium error, dev ", Severity::critical, "medium error"},
+    {"I/O error, dev ", Severity::critical, kIoError},
+    {"critical medium error, dev ", Severity::critical, kMediumError},
     {"critical target error, dev ", Severity::critical, "the disk refused a request"},
     {"device offline error, dev ", Severity::critical, "the disk is offline"},
     {"timeout error, dev ", Severity::warning, "a request timed out"},
@@ -26,10 +34,14 @@ constexpr KnownLine kBlockErrors[] = {
     {"protection error, dev ", Severity::warning, "a checksum on the way to the disk was wrong"},
 };
 
+// A disk that was detached is removed, too; the disk is this machine's own if kNvmePcie has a line of it.
 constexpr KnownLine kNvme[] = {
-    {"controller is down; will reset", Severity::critical, "the controller went down"},
     {"Device not ready; aborting reset", Severity::critical, "the controller did not come back from a reset"},
     {"Removing after probe failure status: ", Severity::critical, "the controller was removed"},
+};
+// Only the driver of disks on PCIe prints these.
+constexpr KnownLine kNvmePcie[] = {
+    {"controller is down; will reset", Severity::critical, kWentDown},
     {"Disabling device after reset failure: ", Severity::critical, "the controller was removed after a failed reset"},
 };
 
@@ -42,6 +54,8 @@ constexpr KnownLine kXfs[] = {
     {"Log I/O ", Severity::critical, "XFS could not write its log"},
     {"log I/O error", Severity::critical, "XFS could not write its log"},
     {"metadata I/O error", Severity::critical, "XFS could not read or write metadata"},
+    {"Metadata I/O Error (0x1)", Severity::critical, "XFS shut down: it could not write metadata"},
+    {"Block device removal (0x20)", Severity::critical, "XFS shut down: its disk was removed"},
 };
 
 const KnownLine* which(Scan& scan, std::span<const KnownLine> kinds) {
@@ -53,6 +67,7 @@ struct DiskLine {
   std::string_view device;
   Severity severity = Severity::critical;
   std::string_view message;
+  bool is_own = false;  // it is a disk of this machine, also if it is gone by now
 };
 
 std::optional<DiskLine> read_block_error(Scan scan) {
@@ -62,7 +77,7 @@ std::optional<DiskLine> read_block_error(Scan scan) {
     if (!scan.literal("Buffer I/O error on dev ")) return std::nullopt;
     const std::string_view device = scan.device();
     if (!scan.literal(", logical block ") || !scan.number()) return std::nullopt;
-    return DiskLine{device, Severity::critical, "I/O error of a cached block"};
+    return DiskLine{device, Severity::critical, kOfCachedBlock};
   }
   const std::string_view device = scan.device();
   if (!scan.literal(", sector ") || !scan.number()) return std::nullopt;
@@ -76,15 +91,18 @@ std::optional<DiskLine> read_block_error(Scan scan) {
 std::optional<DiskLine> read_controller_error(Scan scan) {
   if (scan.literal("nvme ")) {
     const std::string_view device = scan.device();
-    const KnownLine* kind = scan.literal(": ") ? which(scan, kNvme) : nullptr;
-    return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
+    if (!scan.literal(": ")) return std::nullopt;
+    const KnownLine* own = which(scan, kNvmePcie);
+    const KnownLine* kind = own != nullptr ? own : which(scan, kNvme);
+    if (kind == nullptr) return std::nullopt;
+    return DiskLine{device, kind->severity, kind->message, own != nullptr};
   }
   if (scan.literal("md/raid")) {
     scan.one_of({"10", "1", ""});
     if (!scan.literal(":")) return std::nullopt;
     const std::string_view array = scan.device();
     if (!scan.literal(": Disk failure on ") || scan.device().empty()) return std::nullopt;
-    return DiskLine{array, Severity::critical, "a disk of the array failed"};
+    return DiskLine{array, Severity::critical, kMemberFailed};
   }
   return std::nullopt;
 }
@@ -169,13 +187,101 @@ class NvmeTimeouts {
   std::map<std::string, Device> devices_;
 };
 
+// NVMe disks that denied access, as a self-encrypting one does until it is unlocked. The block layer calls that a
+// medium error.
+class DeniedDisks {
+ public:
+  // "nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Access Denied (sct 0x2 / sc 0x86) DNR"
+  void read(Scan scan, double when_s) {
+    const std::string disk(scan.device());
+    if (!disk.starts_with("nvme") || !scan.literal(": ")) return;
+    constexpr std::string_view kStatus = "(sct 0x";
+    const std::size_t at = scan.rest().find(kStatus);
+    if (at == std::string_view::npos) return;
+    scan = Scan(scan.rest().substr(at + kStatus.size()));
+    const auto type = scan.hex();
+    const auto code = scan.literal(" / sc 0x") ? scan.hex() : std::nullopt;
+    if (type == 0x2 && code == 0x86) {
+      denied_s_[disk] = when_s;
+    } else {
+      denied_s_.erase(disk);
+    }
+  }
+  bool explain(const DiskLine& line, double when_s) const {
+    constexpr double kTogether_s = 10;
+    const auto denied = denied_s_.find(disk_of(line.device));
+    return denied != denied_s_.end() && when_s - denied->second < kTogether_s &&
+           (line.message == kMediumError || line.message == kOfCachedBlock);
+  }
+
+ private:
+  std::map<std::string, double> denied_s_;  // the last status of the disk
+};
+
+// Whether the state of the node now contradicts an error in the log.
+class Recovered {
+ public:
+  Recovered(const Sysroot& root, const KernelLog& log)
+      : root_(root), arrays_(read_md_arrays(root).value_or(std::vector<MdArray>())) {
+    for (const KernelLine& line : log.lines) {
+      read_multipath(Scan(line.text));
+      const auto error = read_controller_error(Scan(line.text));
+      if (error && error->message == kWentDown) ++downs_[std::string(error->device)];
+    }
+  }
+
+  // Returns the words for it; empty: it does not.
+  std::string_view contradicts(const DiskLine& line) const {
+    const std::string device(line.device);
+    if (line.message == kWentDown) {
+      const bool is_live = root_.read(fmt::format("/sys/class/nvme/{}/state", device), 64) == "live";
+      return is_live && downs_.at(device) == 1 ? ", once, and is live again" : "";
+    }
+    if (line.message == kMemberFailed) {
+      const bool is_whole = std::ranges::any_of(arrays_, [&](const MdArray& array) {
+        return array.name == device && array.wanted && *array.working >= *array.wanted;
+      });
+      return is_whole ? ", and the array is whole again" : "";
+    }
+    // An error that every path has is logged of the multipath device, too.
+    const bool may_be_path = line.message == kIoError || line.message == kOfCachedBlock;
+    return may_be_path && is_path(disk_of(device)) ? " of a path that multipath reinstated" : "";
+  }
+
+ private:
+  // "device-mapper: multipath: 253:2: Reinstating path 8:32."
+  void read_multipath(Scan scan) {
+    if (!scan.literal("device-mapper: multipath: ")) return;
+    scan.name();  // "253:2:"
+    if (!scan.literal(" Reinstating path ")) return;
+    std::string_view path = scan.name();
+    if (path.ends_with('.')) path.remove_suffix(1);
+    paths_.emplace(path);
+  }
+  bool is_path(const std::string& disk) const {
+    if (const auto number = root_.read(fmt::format("/sys/block/{}/dev", disk), 64)) return paths_.contains(*number);
+    // The first 16 SCSI disks have fixed numbers.
+    constexpr int kMajor = 8, kMinorsPerDisk = 16;
+    const bool is_known = disk.size() == 3 && disk.starts_with("sd") && disk[2] >= 'a' && disk[2] <= 'p';
+    return is_known && paths_.contains(fmt::format("{}:{}", kMajor, (disk[2] - 'a') * kMinorsPerDisk));
+  }
+
+  const Sysroot& root_;
+  std::vector<MdArray> arrays_;
+  std::map<std::string, int> downs_;  // of a controller
+  std::set<std::string> paths_;       // that work again, by device number
+};
+
 Result check_disk_errors(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   NvmeTimeouts timeouts;
+  DeniedDisks denied;
+  const Recovered recovered(evidence.root(), log);
   for (const KernelLine& line : log.lines) {
     const Scan scan(line.text);
+    denied.read(scan, line.since_boot_s);
     std::optional<DiskLine> found = read_block_error(scan);
     if (!found) found = read_controller_error(scan);
     if (!found) found = read_filesystem_error(scan);
@@ -183,9 +289,13 @@ Result check_disk_errors(Evidence& evidence) {
       if (timeouts.read(scan, line.since_boot_s) || read_ata(scan, tally)) evidence.mark_judged(line);
       continue;
     }
-    const auto severity = disk_severity(evidence.root(), found->device);
+    if (denied.explain(*found, line.since_boot_s)) continue;
+    const std::optional<Severity> severity =
+        found->is_own ? Severity::critical : disk_severity(evidence.root(), found->device);
     if (!severity) continue;
-    tally.add(std::min(*severity, found->severity), std::string(found->device), std::string(found->message));
+    const std::string_view recovery = recovered.contradicts(*found);
+    tally.add(std::min({*severity, found->severity, recovery.empty() ? Severity::critical : Severity::warning}),
+              std::string(found->device), fmt::format("{}{}", found->message, recovery));
     evidence.mark_judged(line);
   }
   std::vector<Finding> findings = tally.findings();
@@ -204,7 +314,11 @@ extern constinit const Check kDiskErrors = {
         "Looks in the kernel log for I/O and medium errors, NVMe controllers that went down or were removed, failed "
         "members of arrays, and errors of ext4, XFS and Btrfs. NVMe timeouts are a warning if the controller was "
         "reset or two came within an hour. Loop devices and USB, optical and removable drives are "
-        "ignored, since users may control them. Network disks and disks that no longer exist only cause warnings. "
+        "ignored, since users may control them. Network disks and disks that no longer exist only cause warnings, "
+        "unless an NVMe "
+        "controller on PCIe went down before. What the present state contradicts is a warning too: an NVMe controller "
+        "that went down once and is live, an array that is whole again, a path that multipath reinstated. Errors of a "
+        "disk that denies access, because it is locked, do not count. "
         "Rejected discards are not errors.",
     .remedy =
         "Query the disk (smartctl -x, nvme smart-log). If it reports a failure, or the errors recur, replace it; "

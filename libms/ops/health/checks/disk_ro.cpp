@@ -88,7 +88,8 @@ Result check_disk_ro(Evidence& evidence) {
       continue;
     } else if (access == Access::writable) {
       why = "is read-only, and expect.mounts says rw";
-    } else if (said && (watched.contains(&mount) || disk_severity(root, name) == Severity::critical)) {
+    } else if (const auto of_disk = disk_severity(root, name); said && (watched.contains(&mount) || of_disk)) {
+      if (!watched.contains(&mount)) severity = *of_disk;
       why = "the kernel made it read-only after an error";
       for (const auto& [of, line] : remounted) {
         if (of == device || of == source) evidence.mark_judged(*line);
@@ -127,7 +128,8 @@ extern constinit const Check kDiskRo = {
         "expect.mounts (\"/scratch:rw\") requires it. A read-only mount of expect.mounts without such an entry is a "
         "warning. The check concludes that the kernel made a disk file system read-only after an error if its mount is "
         "still writable, or if the kernel log reports a read-only remount that is still in effect. Mounts that are "
-        "read-only on purpose, images, and nodes without /etc/fstab are not reported.",
+        "read-only on purpose, images, and nodes without /etc/fstab are not reported. On network disks and disks that "
+        "no longer exist, other mounts than those above are only a warning.",
     .remedy = "Find the preceding error in the kernel log; check the file system before remounting it.",
     .run = check_disk_ro};
 

@@ -30,10 +30,13 @@ std::optional<Severity> scsi_severity(const Sysroot& root, const std::string& di
   return far ? Severity::warning : Severity::critical;
 }
 
-// "nvme0", "nvme0n1", "nvme0c1n1": the transport says whether it is in this machine.
-Severity nvme_severity(const Sysroot& root, std::string_view name) {
+// "nvme0", "nvme0n1", "nvme0c1n1": the transport says whether it is in this machine. A disk of several controllers
+// bears a number that need not be one of theirs.
+Severity nvme_severity(const Sysroot& root, const std::string& name) {
   const std::size_t digits = std::min(name.find_first_not_of("0123456789", 4), name.size());
-  const auto transport = root.read(fmt::format("/sys/class/nvme/{}/transport", name.substr(0, digits)), 64);
+  const std::string controller = "/sys/class/nvme/" + name.substr(0, digits);
+  if (!root.exists(controller) && !root.exists("/sys/block/" + name)) return Severity::warning;
+  const auto transport = root.read(controller + "/transport", 64);
   return transport && *transport != "pcie" ? Severity::warning : Severity::critical;
 }
 
@@ -41,7 +44,8 @@ std::optional<Severity> severity(const Sysroot& root, std::string_view device, i
   const std::string disk = disk_of(device);
   if (disk.starts_with("nvme") && disk.size() > 4 && is_digit(disk[4])) return nvme_severity(root, disk);
   if (disk.starts_with("sd")) return scsi_severity(root, disk);
-  if (disk.starts_with("vd") || disk.starts_with("xvd")) return Severity::critical;
+  if (disk.starts_with("vd") || disk.starts_with("xvd"))
+    return root.exists("/sys/block/" + disk) ? Severity::critical : Severity::warning;
   const bool md = disk.starts_with("md") && disk.size() > 2 && is_digit(disk[2]);
   const bool dm = disk.starts_with("dm-");
   if ((!md && !dm) || depth >= kMaxStack) return std::nullopt;
