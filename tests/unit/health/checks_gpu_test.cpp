@@ -268,6 +268,15 @@ TEST(GpuCount, OneIsMissing) {
          n.fake.write("/etc/slurm/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\n"), n.snapshot.gpus.resize(4);
        },
        pass, ""},
+      {"lines beside AutoDetect bound nothing",
+       [](GpuNode& n) {
+         n.fake.write("/etc/slurm/gres.conf", "AutoDetect=nvml\nName=gpu File=/dev/nvidia0\n");
+         n.snapshot.gpus.resize(4);
+       },
+       critical, "4 of 8 GPUs (by the PCI bus)"},
+      {"but count where they list more",
+       [](GpuNode& n) { n.fake.write("/etc/slurm/gres.conf", "AutoDetect=nvml\nName=gpu File=/dev/nvidia[0-8]\n"); },
+       critical, "8 of 9 GPUs (by gres.conf)"},
       {"gres.conf of another node",
        [](GpuNode& n) {
          n.fake.write("/etc/slurm/gres.conf", "NodeName=node[03-09] Name=gpu File=/dev/nvidia[0-15]\n");
@@ -323,77 +332,6 @@ TEST(GpuNvlink, BoardsWithoutOrWithSomeLinks) {
   EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::warn) << "all alike";
   node.snapshot.gpus[5].nvlinks_active = 8;
   EXPECT_EQ(node.run("gpu.nvlink").outcome, Outcome::critical) << "fewer than the others";
-}
-
-// ---- gpu.xid
-
-TEST(GpuXid, WhatSpeaksAgainstAGpu) {
-  struct Row {
-    const char* what;
-    std::vector<std::string> lines;
-    Outcome outcome;
-    std::vector<std::string> entities;
-    const char* message;
-  };
-  using enum Outcome;
-  const std::string gpu3 = "NVRM: Xid (PCI:0000:13:00): ";
-  const std::string action = "154, GPU recovery action changed from ";
-  const Row rows[] = {
-      {"nothing", {"nvme nvme0: ready", "NVRM: loading NVIDIA UNIX driver"}, pass, {}, ""},
-      {"off the bus", {gpu3 + "79, GPU has fallen off the bus."}, critical, {"gpu 3 (0000:13:00.0)"}, "Xid 79"},
-      {"twice", {gpu3 + "119, a", gpu3 + "119, b"}, critical, {"gpu 3 (0000:13:00.0)"}, "2 times"},
-      {"a warning", {gpu3 + "74, NVLink"}, warn, {"gpu 3 (0000:13:00.0)"}, "Xid 74: NVLink error"},
-      {"unknown to us", {gpu3 + "998, x"}, warn, {"gpu 3 (0000:13:00.0)"}, "not known"},
-      {"a GPU that sysfs does not have", {"NVRM: Xid (PCI:0000:ff:00): 79, x"}, critical, {"gpu 0000:ff:00.0"}, "79"},
-      {"a user's", {gpu3 + "13, x", gpu3 + "31, x", gpu3 + "43, x", gpu3 + "45, x", gpu3 + "109, x"}, pass, {}, ""},
-      {"a note", {gpu3 + "63, x"}, pass, {}, ""},
-      {"forged", {"x " + gpu3 + "79, x", "comm: " + gpu3 + "79"}, pass, {}, ""},
-      {"forged by a name", {gpu3 + "31, pid=1, name=NVRM: Xid (PCI:, Ch 8"}, pass, {}, ""},
-      {"a reset is asked for",
-       {gpu3 + action + "0x0 (None) to 0x1 (GPU Reset Required)"},
-       critical,
-       {"gpu 3 (0000:13:00.0)"},
-       "Xid 154: the driver asks for a reset"},
-      {"and was done",
-       {gpu3 + action + "0x0 (None) to 0x1 (GPU Reset Required)",
-        gpu3 + action + "0x1 (GPU Reset Required) to 0x0 (None)"},
-       pass,
-       {},
-       ""},
-      {"peer-to-peer",
-       {gpu3 + action + "0x0 (None) to 0x3 (Drain P2P)"},
-       warn,
-       {"gpu 3 (0000:13:00.0)"},
-       "peer-to-peer"},
-      {"an action we cannot read", {gpu3 + "154, something else"}, warn, {"gpu 3 (0000:13:00.0)"}, "something"},
-      {"two GPUs, the worst first",
-       {gpu3 + "74, x", "NVRM: Xid (PCI:0000:10:00): 48, x"},
-       critical,
-       {"gpu 0 (0000:10:00.0)", "gpu 3 (0000:13:00.0)"},
-       "Xid 48"},
-  };
-  for (const Row& row : rows) {
-    GpuNode node;
-    node.log(row.lines);
-    const Result result = node.run("gpu.xid");
-    EXPECT_EQ(result.outcome, row.outcome) << row.what;
-    ASSERT_EQ(entities(result), row.entities) << row.what;
-    if (row.entities.empty()) continue;
-    EXPECT_THAT(result.findings[0].message, HasSubstr(row.message)) << row.what;
-  }
-}
-
-TEST(GpuXid, ProgramsCannotWriteThem) {
-  GpuNode node;
-  node.fake.write("/dev/kmsg", "11,1,1000000,-;NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.\n");
-  EXPECT_EQ(node.run("gpu.xid").outcome, Outcome::pass);
-}
-
-TEST(GpuXid, IsSkippedWithoutTheLog) {
-  GpuNode node;
-  std::filesystem::remove(node.fake.directory() + "/dev/kmsg");
-  EXPECT_EQ(node.run("gpu.xid").outcome, Outcome::skip);
-  EXPECT_THAT(node.run("gpu.xid").note, HasSubstr("kmsg"));
 }
 
 }  // namespace

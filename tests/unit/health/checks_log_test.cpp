@@ -30,14 +30,58 @@ TEST_F(HostMce, JudgesLines) {
       {"EDAC MC2: 1 UE on mc#0csrow#2channel#0 (csrow:2 channel:0 page:0x7d41b7 offset:0x940 grain:64)",
        Outcome::critical, "memory controller 2"},
       {"EDAC MC2: 1 UE on unknown memory (page:0x0 offset:0x0 grain:64)", Outcome::critical, "memory controller 2"},
+      {"EDAC MC0: 1 UE ie31200 UE on mc#0csrow#0channel#1 (csrow:0 channel:1 page:0x0 offset:0x0 grain:8)",
+       Outcome::critical, "memory controller 0"},
+      {"Memory failure: 0x3b6d8c: Killing python3:4711 due to hardware memory corruption", Outcome::warn, "memory"},
+      {"Memory failure: 0x3b6d8c: Sending SIGBUS to a b:4711 due to hardware memory corruption", Outcome::warn,
+       "memory"},
+      {"amdgpu 0000:63:00.0: amdgpu: uncorrectable hardware errors detected in umc block", Outcome::warn,
+       "gpu 0000:63:00.0"},
+      {"amdgpu 0000:63:00.0: amdgpu: socket: 0, die: 0 1 uncorrectable hardware errors detected in total in gfx block",
+       Outcome::warn, "gpu 0000:63:00.0"},
       {"EDAC MC1: 11 CE memory scrubbing error on CPU_SrcID#1_MC#1_Chan#1_DIMM#0 (channel:1 slot:0 page:0x1 ...)",
        Outcome::warn, "memory controller 1"},
   };
   for (const LineRow& row : rows) {
-    const Result result = run_on_line("host.mce", row.line);
+    log({row.line}, 1000);
+    const Result result = run("host.mce");
     EXPECT_OUTCOME(result, row.outcome) << row.line;
     ASSERT_EQ(result.findings.size(), 1U) << row.line;
     EXPECT_EQ(result.findings[0].entity, row.entity) << row.line;
+  }
+}
+
+// Records of an earlier boot, and tests, are no fault of this boot; a record of this boot stays one.
+TEST_F(HostMce, RecordsOfAnEarlierBootAndTestsWarn) {
+  const std::string bank = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 5: bea0000000000108";
+  const std::string untimed = "mce: [Hardware Error]: TSC 0 ADDR 1ffffb51181c0 MISC d012000100000000";
+  const std::string timed = "mce: [Hardware Error]: TSC 5a3f ADDR 1ffffb51181c0";
+  const std::string fatal = "[Hardware Error]: System Fatal error.";
+  const std::string mce_inject = "mce: Machine check injector initialized";
+  const std::string einj = "EINJ: Error INJection is initialized.";
+  const std::string firmware = "{1}[Hardware Error]: event severity: recoverable";
+  const std::string memory = "{1}[Hardware Error]:   section_type: memory error";
+  struct Row {
+    std::vector<std::string> lines;
+    double first_s;
+    Outcome outcome;
+  };
+  const Row rows[] = {
+      {{bank, untimed}, 0.7, Outcome::warn},
+      {{bank, timed}, 0.7, Outcome::critical},
+      {{bank}, 0.7, Outcome::critical},
+      {{bank, untimed}, 1000, Outcome::critical},
+      {{fatal}, 5, Outcome::warn},
+      {{fatal}, 1000, Outcome::critical},
+      {{mce_inject, bank, timed}, 1000, Outcome::warn},
+      {{mce_inject, bank, timed}, 5, Outcome::critical},  // built in
+      {{einj, firmware, memory}, 1000, Outcome::warn},
+      {{einj, firmware, memory}, 5, Outcome::critical},
+      {{firmware, memory, einj}, 1000, Outcome::critical},
+  };
+  for (const Row& row : rows) {
+    log(row.lines, row.first_s);
+    EXPECT_OUTCOME(run("host.mce"), row.outcome) << row.lines[0] << " at " << row.first_s;
   }
 }
 
@@ -85,6 +129,8 @@ TEST_F(HostMce, ALineOfAnotherKindIsNothing) {
       "mce: CPU0 supports 20 MCE banks",
       "EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0: DEV 0000:3a:0a.0",
       "Memory failure: 0x12345: recovery action for dirty LRU page: Recovered",
+      "MCE: Killing uffd:4711 due to hardware memory corruption fault at 4631e000",  // a program can poison its pages
+      "amdgpu 0000:63:00.0: amdgpu: 3 correctable hardware errors detected in umc block",
       "[Hardware Error]: event severity: fatal",  // of the boot before (BERT)
       "usb 1-1: new high-speed USB device number 2 using xhci_hcd",
   };
@@ -198,6 +244,21 @@ TEST_F(HostHung, JudgesLines) {
       {"BUG: unable to handle page fault for address: ffffffffc0000000", Outcome::warn, "kernel"},
       {"kernel BUG at mm/slub.c:306!", Outcome::warn, "kernel"},
       {"Oops: 0002 [#1] PREEMPT SMP NOPTI", Outcome::warn, "kernel"},
+      {"Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP NOPTI", Outcome::warn,
+       "kernel"},
+      {"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,"
+       "task_memcg=/system.slice/munge.service,task=munged,pid=811,uid=998",
+       Outcome::warn, "munge.service"},
+      {"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,"
+       "task_memcg=/system.slice/slurmd.service,task=python3,pid=811,uid=1000",
+       Outcome::pass, ""},
+      {"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,"
+       "task_memcg=/system.slice/slurmstepd.scope/job_8/step_0/user/task_1,task=slurmd,pid=811,uid=0",
+       Outcome::pass, ""},
+      {"Oops: x[4711]: segfault at 0 ip 000055d1 sp 00007ffd error 4 in a.out[55d1000+1000]", Outcome::pass, ""},
+      {"Oops: [#1] [4711]: segfault at 0 ip 000055d1 sp 00007ffd error 4 in a [#1][55d1000+1000]", Outcome::pass, ""},
+      {"kernel BUG at x[4711]: segfault at 0 ip 0 sp 0 error 4 in a.c:1!", Outcome::pass, ""},
+      {"rcu: INFO: rcu_[4711]: segfault at 0 in stall", Outcome::pass, ""},
       {"INFO: task python3 blocked for more than 120 seconds.", Outcome::pass, ""},
       {"INFO: task python3:4711 blocked for more than 120 seconds. Or so", Outcome::pass, ""},
       {"traps: python3[4711] general protection fault ip:55 sp:7f error:0 in python3", Outcome::pass, ""},

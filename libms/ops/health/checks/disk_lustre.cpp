@@ -25,6 +25,20 @@ bool read_eviction(Scan line, LogTally& tally) {
   return true;
 }
 
+// "LustreError: 31415:0:(osc_cache.c:2290:osc_enter_cache()) LBUG", and before it "... ASSERTION( ... ) failed: ".
+bool read_bug(Scan line, LogTally& tally) {
+  if (!line.literal("LustreError: ") || !line.number() || !line.literal(":") || !line.number() || !line.literal(":("))
+    return false;
+  const std::size_t end = line.rest().find("()) ");
+  if (end == std::string_view::npos || line.rest().substr(0, end).find(' ') != std::string_view::npos) return false;
+  line = Scan(line.rest().substr(end));
+  line.literal("()) ");
+  if (!line.one_of({"ASSERTION( ", "ASSERTION("}) && line.rest() != "LBUG") return false;
+  tally.add(Severity::warning, "client", "hit a bug of its own (LBUG): I/O to Lustre hangs from then on",
+            "Reboot the node when its jobs have ended or are cancelled, and send the kernel's log to Lustre's vendor.");
+  return true;
+}
+
 // Servers whose connection was lost, by the client's own name of it ("scratch-MDT0000-mdc-ffff88").
 class LostServers {
  public:
@@ -93,7 +107,8 @@ Result check_disk_lustre(Evidence& evidence) {
   LogTally tally;
   LostServers servers;
   for (const KernelLine& line : log.lines) {
-    if (read_eviction(Scan(line.text), tally) || servers.read(Scan(line.text), line.since_boot_s))
+    if (read_eviction(Scan(line.text), tally) || read_bug(Scan(line.text), tally) ||
+        servers.read(Scan(line.text), line.since_boot_s))
       evidence.mark_judged(line);
   }
   std::vector<Finding> findings = tally.findings();
@@ -118,7 +133,8 @@ extern constinit const Check kDiskLustre = {
     .needs = "/dev/kmsg or Lustre",
     .blame = Blame::storage,
     .explain =
-        "Reads health_check of the Lustre client, and evictions and lost connections in the kernel log. An eviction "
+        "Reads health_check of the Lustre client, and evictions, lost connections and bugs of the client (LBUG) in the "
+        "kernel log. An eviction "
         "makes pending I/O fail. While the connection to a target (MDT or OST) is lost, I/O to it waits. A connection "
         "does not count if it was restored, or if its import file shows it as connected. If several clients are "
         "evicted at once, suspect the server or the network.",

@@ -26,8 +26,71 @@ constexpr std::string_view kUnnamedPart =
     "rasdaemon's (ras-mc-ctl --errors); replace the DIMM or processor that they name. Without a name, reboot the node, "
     "and have the processor and its DIMMs tested if the error recurs.";
 
+constexpr std::string_view kNamedInLog =
+    "The report in the kernel's log ([Hardware Error] lines) names the device; reseat or replace that, and reboot the "
+    "node.";
+constexpr std::string_view kPageGone =
+    "The kernel took the page out of use. rasdaemon (ras-mc-ctl --errors) or the BMC's event log (ipmitool sel list) "
+    "names the DIMM; replace it if this recurs.";
+
+constexpr double kBootEnds_s = 120;  // also on machines with hundreds of processors
+
+constexpr std::string_view kLeftBehind =
+    "The processor's banks held this record when this boot began. If the node crashed before it, find the part in the "
+    "BMC's event log (ipmitool sel list). If the record comes with each boot, the firmware leaves it there: update "
+    "that.";
+constexpr std::string_view kInjected =
+    "An injector of errors was loaded by hand before it: see who tests here. If it was no test, look for the part in "
+    "the BMC's event log (ipmitool sel list).";
+
+// How an error comes to be in the log, where that speaks against a fault of this boot.
+enum class Origin { hardware, earlier_boot, test };
+
+Severity severity_by(Origin origin) { return origin == Origin::hardware ? Severity::critical : Severity::warning; }
+std::string_view remedy_by(Origin origin, std::string_view otherwise) {
+  return origin == Origin::hardware ? otherwise : origin == Origin::test ? kInjected : kLeftBehind;
+}
+std::string_view words_of(Origin origin) {
+  return origin == Origin::hardware ? ""
+         : origin == Origin::test   ? ", after an injector was loaded"
+                                    : " of an earlier boot";
+}
+
+// Tests of error handling by mce-inject and by the firmware (EINJ). Kernels that have these built in load them at boot,
+// which is no sign of a test.
+class Injectors {
+ public:
+  void read(const KernelLine& line) {
+    const bool is_injector =
+        line.text == "mce: Machine check injector initialized" || line.text == "EINJ: Error INJection is initialized.";
+    if (is_injector && line.since_boot_s > kBootEnds_s) loaded_s_ = line.since_boot_s;
+  }
+  bool may_have_caused(double when_s) const { return loaded_s_ && when_s - *loaded_s_ < kHour_s; }
+
+ private:
+  std::optional<double> loaded_s_;
+};
+
+// Banks that are read at boot have no time stamp: "mce: [Hardware Error]: TSC 0 ADDR 1ffffb51181c0" in the next lines.
+bool has_no_time(const std::vector<KernelLine>& lines, std::size_t at) {
+  constexpr std::size_t kLines = 3;
+  for (std::size_t i = at + 1; i < std::min(at + 1 + kLines, lines.size()); ++i) {
+    Scan scan(lines[i].text);
+    if (scan.literal("mce: [Hardware Error]: TSC ")) return scan.hex() == 0;
+  }
+  return false;
+}
+
+Origin origin_of(const std::vector<KernelLine>& lines, std::size_t at, const Injectors& injectors) {
+  const double when_s = lines[at].since_boot_s;
+  if (injectors.may_have_caused(when_s)) return Origin::test;
+  // A kernel does not survive a fatal machine check of its own.
+  const bool is_left = has_no_time(lines, at) || lines[at].text == "[Hardware Error]: System Fatal error.";
+  return is_left && when_s < kBootEnds_s ? Origin::earlier_boot : Origin::hardware;
+}
+
 // "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400": one bank of a machine check.
-bool read_bank(Scan line, LogTally& tally) {
+bool read_bank(Scan line, Origin origin, LogTally& tally) {
   if (!line.literal("mce: [Hardware Error]: CPU ")) return false;
   const auto cpu = line.number();
   if (!cpu || !line.literal(": Machine Check")) return false;
@@ -38,8 +101,9 @@ bool read_bank(Scan line, LogTally& tally) {
   const auto status = line.hex();
   if (!status || !line.at_end()) return false;
   if ((*status & kStatusUncorrected) == 0) return true;
-  tally.add(Severity::critical, fmt::format("cpu {} bank {}", *cpu, *bank),
-            fmt::format("uncorrected machine check, status {:#x}", *status), kUnnamedPart);
+  tally.add(severity_by(origin), fmt::format("cpu {} bank {}", *cpu, *bank),
+            fmt::format("uncorrected machine check{}, status {:#x}", words_of(origin), *status),
+            remedy_by(origin, kUnnamedPart));
   return true;
 }
 
@@ -55,19 +119,45 @@ constexpr KnownLine kWholeLines[] = {
     {"mce: [Hardware Error]: Machine check events logged", Severity::note, {}},
 };
 
-bool read_whole_line(std::string_view text, LogTally& tally) {
+bool read_whole_line(std::string_view text, Origin origin, LogTally& tally) {
   for (const KnownLine& line : kWholeLines) {
     if (text != line.text) continue;
     if (line.severity != Severity::note)
-      tally.add(line.severity, "machine check", std::string(line.message), kUnnamedPart);
+      tally.add(std::min(line.severity, severity_by(origin)), "machine check",
+                fmt::format("{}{}", line.message, words_of(origin)), remedy_by(origin, kUnnamedPart));
     return true;
   }
   Scan scan(text);
+  if (scan.literal("Memory failure: 0x") && scan.hex() && scan.one_of({": Killing ", ": Sending SIGBUS to "}) &&
+      scan.rest().ends_with(" due to hardware memory corruption")) {
+    tally.add(Severity::warning, "memory", "a process was killed: a page of its memory was damaged", kPageGone);
+    return true;
+  }
   if (scan.literal("mce: Uncorrected hardware memory error in user-access at ") && scan.hex() && scan.at_end()) {
     tally.add(Severity::critical, "memory", "uncorrected memory error in a program's data", kUnnamedPart);
     return true;
   }
   return false;
+}
+
+// "amdgpu 0000:63:00.0: amdgpu: socket: 0, die: 0 1 uncorrectable hardware errors detected in total in umc block". Some
+// drivers print it for each query, with a wrong count.
+bool read_amdgpu(Scan line, LogTally& tally) {
+  if (!line.literal("amdgpu ")) return false;
+  const std::string_view device = line.name();
+  if (!device.ends_with(':') || !line.literal(" ")) return false;
+  constexpr std::string_view kErrors = "uncorrectable hardware errors detected in ";
+  const std::size_t at = line.rest().find(kErrors);
+  if (at == std::string_view::npos || (at > 0 && line.rest()[at - 1] != ' ')) return false;
+  Scan behind(line.rest().substr(at + kErrors.size()));
+  behind.literal("total in ");
+  const std::string_view block = behind.device();
+  if (block.empty() || !behind.literal(" block")) return false;
+  tally.add(Severity::warning, fmt::format("gpu {}", device.substr(0, device.size() - 1)),
+            fmt::format("uncorrectable errors of its {} block", printable(block)),
+            "Query the GPU (amd-smi metric --ecc, rocm-smi --showrasinfo); if its counters grew, reset it when no job "
+            "runs. Replace the GPU if the errors recur.");
+  return true;
 }
 
 constexpr std::size_t kMostPerDay = 10;  // corrected errors of one DIMM: mcelog's own limit
@@ -95,9 +185,10 @@ bool read_edac(Scan line, double when_s, LogTally& tally, Corrected& corrected) 
   const std::size_t place = line.rest().find(" (");
   if (on == std::string_view::npos || place == std::string_view::npos || place < on) return false;
   const std::string_view words = line.rest().substr(0, on);
-  // " memory read error": words only, so that a process name before "[12]: segfault" is no match.
+  // " memory read error", " ie31200 UE": words only, so that a process name before "[12]: segfault" is no match.
   if (words == " " || (!words.empty() && words[0] != ' ') ||
-      words.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -") != std::string_view::npos) {
+      words.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ -") !=
+          std::string_view::npos) {
     return false;
   }
   const std::string dimm = printable(trim(line.rest().substr(on + 4, place - on - 4)));
@@ -142,6 +233,7 @@ void judge_corrected(const Corrected& corrected, std::vector<Finding>& findings)
 // "{3}[Hardware Error]:   section_type: memory error". Those without a number tell of a boot that is over (BERT).
 struct FirmwareReport {
   std::string_view severity;
+  bool is_test = false;
   bool memory_or_processor = false;
   bool pcie = false;
 };
@@ -151,14 +243,14 @@ std::optional<std::uint64_t> firmware_number(Scan line) {
   return line.literal("}[Hardware Error]:") ? number : std::nullopt;
 }
 
-void read_firmware(Scan line, std::map<std::uint64_t, FirmwareReport>& reports) {
+void read_firmware(Scan line, bool is_test, std::map<std::uint64_t, FirmwareReport>& reports) {
   const auto number = firmware_number(line);
   if (!number) return;
   line.literal(line.rest().substr(0, line.rest().find(':') + 1));
   line.blanks();
   if (line.literal("event severity: ")) {
     for (const std::string_view severity : {"fatal", "recoverable", "corrected"}) {
-      if (line.rest() == severity) reports[*number].severity = severity;
+      if (line.rest() == severity) reports[*number] = {.severity = severity, .is_test = is_test};
     }
   } else if (line.literal("section_type: ") && reports.contains(*number)) {
     for (const std::string_view section :
@@ -176,21 +268,18 @@ std::vector<Finding> firmware_findings(const std::map<std::uint64_t, FirmwareRep
     if (report.severity == "corrected") continue;
     const bool critical =
         report.severity == "fatal" || (report.severity == "recoverable" && report.memory_or_processor);
+    const Origin origin = report.is_test ? Origin::test : Origin::hardware;
     (report.memory_or_processor ? memory_or_processor : other)
-        .add(critical ? Severity::critical : Severity::warning, "firmware",
-             fmt::format("{} hardware error{}", report.severity,
+        .add(critical ? severity_by(origin) : Severity::warning, "firmware",
+             fmt::format("{} hardware error{}{}", report.severity,
                          report.memory_or_processor ? " of memory or processor"
                          : report.pcie              ? " of a PCIe device"
-                                                    : ""));
+                                                    : "",
+                         words_of(origin)),
+             remedy_by(origin, report.memory_or_processor ? kUnnamedPart : kNamedInLog));
   }
   std::vector<Finding> findings = memory_or_processor.findings();
-  for (Finding& finding : findings) finding.remedy = kUnnamedPart;
-  for (Finding& finding : other.findings()) {
-    finding.remedy =
-        "The report in the kernel's log ([Hardware Error] lines) names the device; reseat or replace that, and reboot "
-        "the node.";
-    findings.push_back(std::move(finding));
-  }
+  for (Finding& finding : other.findings()) findings.push_back(std::move(finding));
   return findings;
 }
 
@@ -254,13 +343,17 @@ Result check_host_mce(Evidence& evidence) {
   LogTally tally;
   Corrected corrected;
   std::map<std::uint64_t, FirmwareReport> reports;
-  for (const KernelLine& line : log.lines) {
+  Injectors injectors;
+  for (std::size_t i = 0; i < log.lines.size(); ++i) {
+    const KernelLine& line = log.lines[i];
     const Scan scan(line.text);
-    if (read_bank(scan, tally) || read_whole_line(line.text, tally) ||
-        read_edac(scan, line.since_boot_s, tally, corrected)) {
+    injectors.read(line);
+    const Origin origin = origin_of(log.lines, i, injectors);
+    if (read_bank(scan, origin, tally) || read_whole_line(line.text, origin, tally) ||
+        read_edac(scan, line.since_boot_s, tally, corrected) || read_amdgpu(scan, tally)) {
       evidence.mark_judged(line);
     } else {
-      read_firmware(scan, reports);
+      read_firmware(scan, origin == Origin::test, reports);
     }
   }
   std::erase_if(reports, [](const auto& report) { return report.second.severity.empty(); });
@@ -291,6 +384,9 @@ extern constinit const Check kHostMce = {
     .explain =
         "Reads machine checks, EDAC lines and firmware (APEI) reports in the kernel log, and ue_count and ce_count of "
         "every memory controller. An uncorrected error is critical: data were lost, and the fault will recur. "
+        "It is a warning if an earlier boot left the record in the processor's banks, if it follows within an hour on "
+        "an injector of errors (mce-inject, EINJ) that was loaded by hand, if all that is known is that the kernel "
+        "killed a process and took its page out of use, or if it is one of an AMD GPU. "
         "Corrected errors are normal, also in the processor and in firmware reports. Corrected memory errors are a "
         "warning if there are more than 100 per hour of one controller, more than 10 per day of one DIMM, or two at "
         "the same page: failing DIMMs start this way. The DIMM is named if EDAC counts per DIMM; otherwise only the "

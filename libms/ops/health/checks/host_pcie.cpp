@@ -58,13 +58,29 @@ bool read_hotplug(Scan line, LogTally& tally) {
   return true;
 }
 
+// "NMI: PCI system error (SERR) for reason b1 on CPU 0."
+constexpr KnownLine kNmi[] = {
+    {"PCI system error (SERR) for reason ", Severity::warning, "a device signalled a PCI system error (SERR)"},
+    {"IOCK error (debug interrupt?) for reason ", Severity::warning, "a device signalled an I/O check error (IOCK)"},
+};
+
+bool read_nmi(Scan line, LogTally& tally) {
+  if (!line.literal("NMI: ")) return false;
+  const auto known = std::ranges::find_if(kNmi, [&](const KnownLine& row) { return line.literal(row.text); });
+  if (known == std::end(kNmi) || !line.hex() || !line.literal(" on CPU ")) return false;
+  tally.add(known->severity, "node", std::string(known->message),
+            "The BMC's event log (ipmitool sel list) names the device; reseat it, and replace it if the error recurs.");
+  return true;
+}
+
 Result check_host_pcie(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   for (const KernelLine& line : log.lines) {
     const Scan scan(line.text);
-    if (read_aer(scan, tally) || read_port(scan, tally) || read_hotplug(scan, tally)) evidence.mark_judged(line);
+    if (read_aer(scan, tally) || read_port(scan, tally) || read_hotplug(scan, tally) || read_nmi(scan, tally))
+      evidence.mark_judged(line);
   }
   return judged(tally.findings());
 }
@@ -79,7 +95,8 @@ extern constinit const Check kHostPcie = {
     .explain =
         "Reads messages of the kernel's AER, DPC and hot-plug code: uncorrected errors, fatal or not, ports that cut "
         "their device off (DPC) or whose device did not recover, and slots whose link went down or whose card is "
-        "missing. Corrected errors are ignored, since links retry.",
+        "missing; and non-maskable interrupts (NMI) by which a device signals a system error. Corrected errors are "
+        "ignored, since links retry.",
     .remedy =
         "Reseat the named device or its riser; if the error recurs, replace it. After a fatal error reboot the node.",
     .run = check_host_pcie};

@@ -1,4 +1,5 @@
-// The check net.mlx5 (check.h): network adapters whose driver complains of their firmware or health.
+// The check net.mlx5 (check.h): network adapters whose driver complains of their firmware or health, and adapters of
+// any kind that stopped sending.
 #include <fmt/format.h>
 
 #include "health/checks/check.h"
@@ -37,12 +38,35 @@ bool read_mlx5(Scan line, LogTally& tally) {
   return true;
 }
 
+// "NETDEV WATCHDOG: ens1f0 (i40e): transmit queue 3 timed out", and from kernel 6.7 on "i40e 0000:3b:00.0 ens1f0:
+// NETDEV WATCHDOG: CPU: 3: transmit queue 3 timed out 5096 ms".
+bool read_watchdog(std::string_view text, LogTally& tally) {
+  constexpr std::string_view kWatchdog = "NETDEV WATCHDOG: ";
+  const std::size_t at = text.find(kWatchdog);
+  if (at == std::string_view::npos) return false;
+  Scan behind(text.substr(at + kWatchdog.size()));
+  std::string_view device;
+  if (at == 0) {
+    device = behind.name();
+    if (!behind.literal(" (") || behind.device().empty() || !behind.literal(")")) return false;
+  } else {
+    Scan front(text.substr(0, at));
+    if (front.device().empty() || !front.literal(" ") || front.name().empty() || !front.literal(" ")) return false;
+    device = front.name();
+    if (!device.ends_with(':') || front.rest() != " " || !behind.literal("CPU: ") || !behind.number()) return false;
+    device.remove_suffix(1);
+  }
+  if (!behind.literal(": transmit queue ") || !behind.number() || !behind.literal(" timed out")) return false;
+  tally.add(Severity::warning, std::string(device), "it sent nothing for seconds: a transmit queue timed out");
+  return true;
+}
+
 Result check_net_mlx5(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   for (const KernelLine& line : log.lines) {
-    if (read_mlx5(Scan(line.text), tally)) evidence.mark_judged(line);
+    if (read_mlx5(Scan(line.text), tally) || read_watchdog(line.text, tally)) evidence.mark_judged(line);
   }
   return judged(tally.findings());
 }
@@ -52,11 +76,12 @@ Result check_net_mlx5(Evidence& evidence) {
 extern constinit const Check kNetMlx5 = {
     .code = "net.mlx5",
     .lane = Lane::kernel,
-    .summary = "mlx5 adapters with firmware or health errors",
+    .summary = "network adapters with firmware or health errors, or that stopped sending",
     .needs = "/dev/kmsg",
     .explain =
         "Reads messages of the mlx5 driver: compromised health, internal firmware errors, command timeouts, "
-        "insufficient slot power, and faulty cables or modules. Not yet seen on real hardware, so it only warns.",
+        "insufficient slot power, and faulty cables or modules; and transmit queues of any adapter that timed out. Not "
+        "yet seen on real hardware, so it only warns.",
     .remedy =
         "Reset the adapter (mlxfwreset) or power-cycle the node; compare its firmware with that of the other nodes "
         "(ms-diag fleet).",

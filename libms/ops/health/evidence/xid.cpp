@@ -12,6 +12,7 @@ namespace {
 
 constexpr bool kJob = true;
 constexpr bool kMachine = false;
+constexpr bool kOutlivesReset = true;
 constexpr Severity kNote = Severity::note;
 constexpr Severity kWarning = Severity::warning;
 constexpr Severity kCritical = Severity::critical;
@@ -40,6 +41,14 @@ std::optional<RecoveryAction> parse_action(std::string_view text) {
   return action && scan.at_end() ? std::optional(static_cast<RecoveryAction>(*action)) : std::nullopt;
 }
 
+// The catalog promotes three errors of RLW_RXPIPE to a reset of the GPU by one bit of the first register: bit 7 from
+// driver 575 on, bit 10 before. The bits below are the unit's number in each form.
+bool is_promoted(std::uint64_t info, std::uint64_t status) {
+  constexpr std::uint64_t kPromotable = 0x7;
+  const bool bit = (info & 0x7f) == 0x06 ? (info & 0x80) != 0 : (info & 0x3ff) == 0xc2 && (info & 0x400) != 0;
+  return bit && (status & kPromotable) != 0;
+}
+
 // The form changed with driver 575: "XC0 i0" was "XC 0 i 0", and the registers stood in brackets.
 std::optional<NvlinkError> parse_nvlink(int xid, Scan scan) {
   NvlinkError error{.unit = std::string(scan.device())};
@@ -53,13 +62,16 @@ std::optional<NvlinkError> parse_nvlink(int xid, Scan scan) {
     const bool is_none = scan.literal("-");
     const auto number = scan.number();
     if (!number || *number > 999) return std::nullopt;
+    if (word == "i") error.injected = *number != 0;
     error.link = is_none ? -1 : static_cast<int>(*number);
   }
   scan.blanks();
   const bool has_registers = scan.one_of({"(0x", "[0x"});
-  const auto first = has_registers ? scan.hex() : std::nullopt;
-  if (xid == 149 && error.unit.starts_with("NETIR_LINK") && first)
-    error.subcode = static_cast<int>(*first >> 20 & 0x3f);
+  const std::uint64_t info = has_registers ? scan.hex().value_or(0) : 0;
+  const std::uint64_t status = scan.literal(" 0x") ? scan.hex().value_or(0) : 0;
+  if (xid == 149 && error.unit.starts_with("NETIR_LINK") && has_registers)
+    error.subcode = static_cast<int>(info >> 20 & 0x3f);
+  error.needs_reset = xid == 145 && error.unit == "RLW_RXPIPE" && is_promoted(info, status);
   return error;
 }
 
@@ -80,17 +92,28 @@ constexpr NvlinkAdvice kSoftware = {
     kWarning,
     "Software took this link down, as at a reset or an end of the driver, or an administrator did. See what was done "
     "at that time; if a link stays down (nvidia-smi nvlink -s), reset the GPU when no job runs."};
+constexpr NvlinkAdvice kPromoted = {
+    kWarning,
+    "NVIDIA's catalog asks for a reset of the GPU after this error: reset it when no job runs. If it recurs, contact "
+    "NVIDIA's support.",
+    "promoted"};
+constexpr NvlinkAdvice kInjected = {
+    kWarning, "A test injected this error, see who runs one. Reset the GPU when no job runs, if the test did not.",
+    "injected"};
 constexpr SubcodeRow kSubcodes[] = {
     {2, 4, kSignal},     {10, 10, kSignal},   {42, 43, kSignal},  // INVESTIGATE_LINK_SI, ..._AND_CABLES
     {21, 21, kPeer},     {32, 37, kPeer},                         // INVESTIGATE_PEER_DEVICE
-    {15, 18, kReset},    {22, 22, kReset},                        // INVESTIGATE_SW_USER, after a reset
+    {16, 16, kReset},    {18, 18, kReset},                        // INVESTIGATE_SW_USER_LINK_SI
+    {15, 17, kSoftware}, {22, 22, kSoftware},                     // INVESTIGATE_SW_USER: Xid 154 asks for the reset
     {38, 38, kSoftware}, {40, 40, kSoftware},                     // no reset; INVESTIGATE_SW/USER, ..._HOST
 };
 
 }  // namespace
 
 NvlinkAdvice advice_for(const NvlinkError& error) {
-  if (!error.fatal) return {kNote, {}};
+  if (!error.fatal && !error.needs_reset) return {kNote, {}};
+  if (error.injected) return kInjected;
+  if (!error.fatal) return kPromoted;
   const auto row = std::ranges::find_if(
       kSubcodes, [&](const SubcodeRow& each) { return each.first <= error.subcode && error.subcode <= each.last; });
   return row == std::end(kSubcodes) ? kReset : row->advice;
@@ -111,13 +134,13 @@ const std::vector<XidRow>& xid_rows() {
       {45, 45, "preemptive cleanup, because of earlier errors", kWarning, kJob},
       {46, 46, "GPU stopped processing, a reset is needed", kWarning, kMachine},
       {48, 48, "double-bit ECC error", kCritical, kMachine},
-      {54, 54, "auxiliary power is not connected", kCritical, kMachine},
+      {54, 54, "auxiliary power is not connected", kCritical, kMachine, kOutlivesReset},
       {57, 58, "unstable video memory", kWarning, kMachine},
       {60, 60, "video processor exception", kWarning, kJob},
       {61, 61, "internal micro-controller breakpoint", kWarning, kMachine},
       {62, 62, "internal micro-controller halt", kCritical, kMachine},
       {63, 63, "a row remapping or page retirement was recorded", kNote, kMachine},  // gpu.remap says what is pending
-      {64, 64, "a row remapping or page retirement could not be recorded", kCritical, kMachine},
+      {64, 64, "a row remapping or page retirement could not be recorded", kCritical, kMachine, kOutlivesReset},
       {66, 67, "illegal access by the driver", kWarning, kJob},
       {68, 68, "video decoder exception", kWarning, kJob},
       {69, 69, "graphics engine class error", kWarning, kJob},
@@ -125,7 +148,7 @@ const std::vector<XidRow>& xid_rows() {
       {74, 74, "NVLink error", kWarning, kMachine},
       {75, 77, "copy engine error", kWarning, kJob},
       {78, 78, "virtual GPU start error", kWarning, kMachine},
-      {79, 79, "GPU has fallen off the bus", kCritical, kMachine},
+      {79, 79, "GPU has fallen off the bus", kCritical, kMachine, kOutlivesReset},
       {80, 80, "corrupted data sent to the GPU", kWarning, kJob},
       {82, 84, "video decoder or JPEG error", kWarning, kJob},
       {85, 85, "copy engine error", kWarning, kJob},
@@ -191,6 +214,10 @@ RecoveryAdvice advice_for(RecoveryAction action) {
       return {Severity::critical, "an end of peer-to-peer traffic with it, then a reset"};
   }
   return {Severity::warning, "an action that is not known to us"};
+}
+
+bool is_mended_by_reset(RecoveryAction action) {
+  return action == RecoveryAction::gpu_reset || action == RecoveryAction::drain_and_reset;
 }
 
 std::optional<XidLine> parse_xid(std::string_view line) {

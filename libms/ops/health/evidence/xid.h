@@ -15,8 +15,9 @@ namespace ms::health {
 struct XidRow {
   int first, last;  // numbers
   std::string_view meaning;
-  Severity severity;    // note: never a finding
-  bool user_can_cause;  // by its own program: never counted
+  Severity severity;            // note: never a finding
+  bool user_can_cause;          // by its own program: never counted
+  bool outlives_reset = false;  // a reset of the GPU does not mend it
 };
 
 const std::vector<XidRow>& xid_rows();
@@ -25,15 +26,18 @@ const XidRow* find_xid(int number);  // nullptr: not in the table
 // The NVLink error in the line of an Xid 144 to 150: "NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x026001c6 0x0 ...)".
 struct NvlinkError {
   bool fatal = false;
-  std::string unit;  // "NETIR_LINK_EVT"
-  int link = -1;     // -1: of none in particular
-  int subcode = -1;  // of Xid 149: why the link went down; -1: none
+  bool needs_reset = false;  // though nonfatal
+  bool injected = false;     // by a test
+  std::string unit;          // "NETIR_LINK_EVT"
+  int link = -1;             // -1: of none in particular
+  int subcode = -1;          // of Xid 149: why the link went down; -1: none
 };
 
 // By NVIDIA's catalog, which knows subcodes of Xid 149. remedy: empty for that of any Xid.
 struct NvlinkAdvice {
   Severity severity;
   std::string_view remedy;
+  std::string_view what = "fatal";
 };
 NvlinkAdvice advice_for(const NvlinkError& error);
 
@@ -50,6 +54,8 @@ struct RecoveryAdvice {
   std::string_view words;
 };
 RecoveryAdvice advice_for(RecoveryAction action);
+
+bool is_mended_by_reset(RecoveryAction action);
 
 // "NVRM: Xid (PCI:0000:9b:00): 79, pid=..., GPU has fallen off the bus."; nullopt: the line is none.
 std::optional<XidLine> parse_xid(std::string_view line);
