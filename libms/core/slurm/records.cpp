@@ -3,10 +3,12 @@
 #include "slurm/records.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 
 #include "base/text.h"
 
@@ -59,6 +61,14 @@ bool is_signature(std::string_view text) {
   return time == "Unknown" || (time.size() == 19 && time[4] == '-' && time[10] == 'T' && time[13] == ':');
 }
 
+// "2026-11-21T11:45:00" in local time; 0: not known.
+double wall_s_of(std::string_view text) {
+  std::tm local{};
+  local.tm_isdst = -1;
+  const char* const end = ::strptime(std::string(text).c_str(), "%Y-%m-%dT%H:%M:%S", &local);
+  return end == nullptr ? 0 : static_cast<double>(std::max<std::time_t>(0, std::mktime(&local)));
+}
+
 void read_reason(std::string_view text, Node& node) {
   std::size_t end = text.size();
   for (std::string_view key : kBehindReason) end = std::min(end, text.find(key));
@@ -68,6 +78,7 @@ void read_reason(std::string_view text, Node& node) {
     const std::string_view signature = text.substr(open + 1, text.size() - open - 2);
     if (is_signature(signature)) {
       node.reason_user = signature.substr(0, signature.find('@'));
+      node.reason_wall_s = wall_s_of(signature.substr(signature.find('@') + 1));
       text = trim(text.substr(0, open));
     }
   }

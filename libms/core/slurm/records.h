@@ -30,9 +30,10 @@ struct Node {
   std::uint32_t weight = 1;         // jobs get the nodes with the lowest first
   std::vector<std::string> states;  // "IDLE+DRAIN" -> {"IDLE", "DRAIN"}; suffixes such as '*' are removed
   std::vector<std::string> partitions;
-  int slurm_year = 0;       // 24: its slurmd is a 24.05 or a 24.11; 0: it never answered
-  std::string reason;       // without the "[root@2026-11-21T11:45:00]" that scontrol appends
-  std::string reason_user;  // "root"
+  int slurm_year = 0;        // 24: its slurmd is a 24.05 or a 24.11; 0: it never answered
+  std::string reason;        // without the "[root@2026-11-21T11:45:00]" that scontrol appends
+  std::string reason_user;   // "root"
+  double reason_wall_s = 0;  // when the reason was set, by this machine's time zone; 0: not known
 
   // Weights from here on are those that ms-diag avoid raised.
   static constexpr std::uint32_t kKeptForLast = 1'000'000;

@@ -43,7 +43,9 @@ constexpr Field<PathsConfig> kPathsFields[] = {
      "Directory accessible only to root (0700) on storage that all nodes share. It holds the drains of all nodes for "
      "ms-diag history --site. Empty: each node records only its own."},
     {"spool", &PathsConfig::spool, "Local directory for events to be sent by ms-diag notify."},
-    {"notes", &PathsConfig::notes, "Local directory for the notes shown to restarted jobs."},
+    {"notes", &PathsConfig::notes,
+     "Local directory for the notes shown to restarted jobs, and for the time of the "
+     "last undrain, which users may read."},
     {"scontrol", &PathsConfig::scontrol, "Path of Slurm's scontrol command."},
     {"slurm_conf", &PathsConfig::slurm_conf, "The slurm.conf for scontrol. Empty: Slurm's default."},
     {"gres_conf", &PathsConfig::gres_conf, "Slurm's gres.conf, which defines the number of GPUs of this node."},

@@ -196,6 +196,31 @@ TEST_F(UndrainTest, OfANodeThatIsWell) {
   EXPECT_EQ(events(), (Words{"undrain", "drain", "strike"}));
 }
 
+// A node that was drained by hand, in the words that ms-diag run prints, has no such event in the history.
+TEST_F(UndrainTest, CountsTheLogSinceTheDrainOfSlurm) {
+  results_ = {passed(), passed()};
+  results_[1].code = "gpu.ecc";
+  slurm_.nodes.at("node02").reason_wall_s = 1.75e9;
+  EXPECT_EQ(undrain(true).status, 0);
+  EXPECT_EQ(runs_.at(0).not_before_wall_s, 1.75e9);
+}
+
+// Users, whose runs of ms-diag decide for ms-driver, must not count what the undrain closed.
+TEST_F(UndrainTest, IsPublishedForUsers) {
+  undrain(false);
+  const State published = published_undrain(policy_.paths.notes);
+  EXPECT_EQ(published.last_undrain_wall_s, state().last_undrain_wall_s);
+  EXPECT_EQ(published.undrain_boot, state().undrain_boot);
+  EXPECT_TRUE(published.counters.empty());
+  const std::filesystem::path file = directory_ / "notes/undrained";
+  EXPECT_EQ(mode_of(file), 0644U);
+  // What others may have written is not believed.
+  std::filesystem::permissions(file, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  EXPECT_THROW(published_undrain(policy_.paths.notes), Error);
+  std::filesystem::remove(file);
+  EXPECT_EQ(published_undrain(policy_.paths.notes).last_undrain_wall_s, 0);
+}
+
 TEST_F(UndrainTest, OfANodeThatIsStillBad) {
   const UndrainResult result = undrain(true);
   EXPECT_EQ(result.status, 2);

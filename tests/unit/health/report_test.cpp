@@ -72,8 +72,8 @@ TEST(Report, TextPutsTheWorstFirst) {
       "n1: 2 faults, not known to be connected: fix each\n"
       "n1: unfit for jobs, drain it: scontrol update NodeName=n1 State=DRAIN Reason='ms-diag:gpu.ecc gpu 3: 4 "
       "uncorrectable errors'\n"
-      "n1: when it is fixed, log in to n1 and look again: \"ms-diag run\"; if nothing is critical, \"ms-diag undrain\" "
-      "brings it back\n"
+      "n1: when it is fixed, log in to n1 and run \"ms-diag undrain\": it looks again, without kernel messages from "
+      "before the drain, and brings the node back if nothing is critical\n"
       "n1: if that does not help, call the GPU team (gpu.ecc); the node team (host.clock)\n");
   EXPECT_THAT(as_text(kReport, true), HasSubstr("n1: skip     gpu.xid: why"));
 }

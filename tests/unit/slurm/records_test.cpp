@@ -128,6 +128,7 @@ TEST(Records, OddNodes) {
     EXPECT_EQ(nodes[0].reason, row.reason) << row.tail;
     EXPECT_EQ(nodes[0].reason_user, row.user) << row.tail;
     EXPECT_TRUE(nodes[0].has_state("DOWN"));
+    EXPECT_EQ(nodes[0].reason_wall_s > 0, row.tail.find("T11:") != std::string::npos) << row.tail;
   }
   EXPECT_TRUE(parse_nodes("").empty());
   EXPECT_TRUE(parse_nodes("Node zz not found\n").empty());

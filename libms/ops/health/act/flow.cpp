@@ -230,7 +230,7 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   Examination seen;
   if (verified) {
     // Kernel messages before the drain led to it; only later ones count.
-    const double drained_wall_s = memory.last_wall_s("drain", "").value_or(0);
+    const double drained_wall_s = std::max(memory.last_wall_s("drain", "").value_or(0), before.reason_wall_s);
     seen = look_at_node(policy, world, state, drained_wall_s <= world.clock.wall_s() ? drained_wall_s : 0);
     const std::vector<Finding> bad = draining(seen.findings, policy, nullptr);
     for (const Finding& finding : bad) text += plain_text(finding.str(), std::string::npos) + "\n";
@@ -253,6 +253,8 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
     throw Error("undrain.state", Blame::node,
                 fmt::format("{} stays drained: that it is well now cannot be kept in '{}'", node, policy.paths.state));
   }
+  world.attempt("users' runs of ms-diag still count kernel messages from before the undrain",
+                [&] { Notes(policy.paths.notes).publish_undrain(memory.state()); });
   const slurm::Node now = world.slurm->node(node);
   if (!is_ours(now) || plain_text(now.reason, kMaxReason) != reason) {
     return {.status = kWarning, .text = text + fmt::format("{} was changed in the meantime; left alone\n", node)};

@@ -7,12 +7,14 @@
 #include "base/lock_file.h"
 #include "base/safe_file.h"
 #include "base/text.h"
+#include "health/act/state_json.h"
 
 namespace ms::health {
 namespace {
 
 constexpr std::size_t kMaxNote = 500;
 constexpr const char* kDecisionLock = "decision.lock";
+constexpr const char* kUndrained = "undrained";
 
 const Refusal& refusal() {
   static const Refusal kRefusal{.kind = "notes", .blame = Blame::node};
@@ -39,6 +41,21 @@ void Notes::remove(std::uint32_t job) const {
   if (::unlinkat(directory_.get(), name_of(job).c_str(), 0) == 0 || errno == ENOENT) return;
   throw Error(refusal().kind, refusal().blame,
               fmt::format("cannot remove the note of job {}: {}", job, errno_text(errno)));
+}
+
+void Notes::publish_undrain(const State& state) const {
+  State undrain;
+  undrain.last_undrain_wall_s = state.last_undrain_wall_s;
+  undrain.last_undrain_s = state.last_undrain_s;
+  undrain.undrain_boot = state.undrain_boot;
+  write_at(directory_, kUndrained, state_to_json(undrain), 0644, refusal());
+}
+
+State published_undrain(const std::string& path) {
+  constexpr uid_t kRoot = 0;
+  const std::string file = path + "/" + kUndrained;
+  if (::access(file.c_str(), F_OK) != 0) return {};
+  return state_from_json(read_trusted_file(file, kRoot, kMaxNoteBytes, refusal()));
 }
 
 UniqueFd Notes::try_lock_decision() const { return try_lock_at(directory_, kDecisionLock, refusal()); }

@@ -1,5 +1,6 @@
-// The run-time directory (/run/ms-diag, root's, 0755): notes for jobs, which the plugin shows in the job's stderr, and
-// the lock of who decides about this node. It lies in memory, so it works on a node whose disk does not.
+// The run-time directory (/run/ms-diag, root's, 0755): notes for jobs, which the plugin shows in the job's stderr, when
+// the node was undrained, and the lock of who decides about this node. It lies in memory, so it works on a node whose
+// disk does not.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "health/act/state.h"
 
 namespace ms::health {
 
@@ -23,11 +25,18 @@ class Notes {
   void write(std::uint32_t job, const std::vector<std::string>& lines) const;
   void remove(std::uint32_t job) const;  // that there is none is fine
 
+  // Lets users see of the state when the node was undrained, and nothing else.
+  void publish_undrain(const State& state) const;
+
   // Who holds it decides about the node; an empty handle: another process does. It goes with the handle.
   UniqueFd try_lock_decision() const;
 
  private:
   UniqueFd directory_;
 };
+
+// Returns what was published in this directory; an empty state where there is nothing. Refuses a file that others than
+// root may have written.
+State published_undrain(const std::string& path);
 
 }  // namespace ms::health

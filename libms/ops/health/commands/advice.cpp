@@ -83,8 +83,10 @@ std::vector<std::string> advice_of(const std::string& node, const std::vector<Ex
     lines.emplace_back(
         "need not be drained for warnings; where a fix needs a reboot, drain it first, so that its jobs end");
   if (named) {
-    lines.push_back(fmt::format("when it is fixed, log in to {} and look again: \"ms-diag run\"{}", node,
-                                unfit ? "; if nothing is critical, \"ms-diag undrain\" brings it back" : ""));
+    lines.push_back(fmt::format("when it is fixed, log in to {} and {}", node,
+                                unfit ? "run \"ms-diag undrain\": it looks again, without kernel messages from before "
+                                        "the drain, and brings the node back if nothing is critical"
+                                      : "look again: \"ms-diag run\""));
   }
   lines.push_back(fmt::format("if that does not help, call {}", callees(findings)));
   return lines;

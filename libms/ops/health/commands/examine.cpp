@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/print.h"
 #include "health/act/load_policy.h"
+#include "health/act/notes.h"
 #include "health/act/state.h"
 #include "health/checks/registry.h"
 #include "health/commands/extension.h"
@@ -31,27 +32,31 @@ std::vector<Check> chosen(const RunRequest& request) {
 }
 
 // A state that cannot be used is no reason not to look: counters have nothing to be compared with then.
-void with_state(const Policy& policy, const std::function<void(const StateDirectory&)>& use) {
+void attempt_with_state(const std::function<void()>& use) {
   try {
-    use(StateDirectory(policy.paths.state));
+    use();
   } catch (const Error& error) {
     print_err("ms-diag: warning: {}; the state of this node is not used\n", error.message());
   }
 }
-State state_or_none(const Policy& policy) {
+// Root's own state; of it, users see when the node was undrained.
+State state_or_none(const Policy& policy, bool is_root) {
   State state;
-  with_state(policy, [&](const StateDirectory& directory) { state = directory.load(); });
+  attempt_with_state([&] {
+    if (!is_root) {
+      state = published_undrain(policy.paths.notes);
+    } else if (::access(policy.paths.state.c_str(), F_OK) == 0) {
+      state = StateDirectory(policy.paths.state).load();
+    }
+  });
   return state;
-}
-void change_state(const Policy& policy, const std::function<void(State&)>& change) {
-  with_state(policy, [&](const StateDirectory& directory) { directory.update(change); });
 }
 
 Report examine_here(const RunRequest& request, const std::vector<Check>& checks) {
   const Policy policy = policy_for(request.config);
   RunOptions options{.deadline_s = patience_s(request), .asked = request.asked, .ended = request.ended};
-  const bool has_state = ::geteuid() == 0 && ::access(policy.paths.state.c_str(), F_OK) == 0;
-  const State state = has_state ? state_or_none(policy) : State{};
+  const bool is_root = ::geteuid() == 0;
+  const State state = state_or_none(policy, is_root);
   options.before = state.counters;
   SystemClock clock;
   const double undrained_wall_s = since_undrain(state, Sysroot(policy.paths.sysroot), clock);
@@ -60,8 +65,11 @@ Report examine_here(const RunRequest& request, const std::vector<Check>& checks)
   Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
   report.wall_s = clock.now_s() - before_s;
   report.at_wall_s = clock.wall_s();
+  const bool has_state = is_root && ::access(policy.paths.state.c_str(), F_OK) == 0;
   if (has_state && request.level > 1 && report.outcome() != "unknown") {
-    change_state(policy, [&](State& kept) { kept.last_active_wall_s = clock.wall_s(); });
+    attempt_with_state([&] {
+      StateDirectory(policy.paths.state).update([&](State& kept) { kept.last_active_wall_s = clock.wall_s(); });
+    });
   }
   return report;
 }
