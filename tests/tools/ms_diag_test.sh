@@ -180,7 +180,9 @@ fails host.clock warn "" put /run/fake/adjtimex "status 64"
 fails host.clock warn "16" put /run/fake/adjtimex "maxerror 16000000"
 fails host.hung warn "" log "INFO: task python3:4711 blocked for more than 120 seconds."
 fails disk.mounts critical "/mnt/data" put /proc/self/mountinfo "21 1 8:1 / / rw - ext4 /dev/sda1 rw"
-fails disk.errors critical "nvme0" log "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"
+fails disk.errors warn "nvme0" log "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"
+fails disk.errors critical "nvme0" log "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff
+3,3,2000001,-;nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"
 fails disk.ro critical "/mnt/data" sh -c 'echo "UUID=1 /mnt/data ext4 defaults 0 0" >root/etc/fstab; sed -i "s/data rw - ext4 .* rw/data ro - ext4 \/dev\/sda2 ro/" root/proc/self/mountinfo'
 fails net.link critical "mlx5_0/1" put /sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"
 fails net.pcie critical "0000:17:00.0|mlx5_0" put /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0/current_link_width 4
