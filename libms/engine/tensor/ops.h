@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <limits>
 #include <string_view>
-#include <type_traits>
 #include <variant>
 
 #include "tensor/expert_ops.h"

@@ -95,7 +95,7 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
   task.repeats = task.repeats || names_other_host(line);
   said_usage = said_usage || is_usage(line);
   const KnownLine* known = known_line(line);
-  // What ends a traceback is the exception, whatever the name of its class.
+  // The line that ends a traceback is the exception, whatever the name of its class.
   const bool ends_traceback = own.in_traceback && is_named(line);
   own.in_traceback = has(line, "Traceback (most recent call last):") || (own.in_traceback && !ends_traceback);
   if (known == nullptr && ends_traceback && !own.in_traceback) known = slurm::any_exception();
@@ -142,7 +142,7 @@ bool Attempt::is_outlived(const Said& said) const {
   const bool is_other =
       number > said.number && known->cause != said.line.known->cause && known->says != Says::exception;
   if ((said.line.known->says == Says::mistake || is_set_up) && is_other) return true;
-  // What comes after a broken device is of how the program ends.
+  // Errors after that of a broken device are of how the program ends.
   const bool is_caught = said.of_worker->exceptions > said.exceptions && said.line.known->says != Says::proof;
   return said.of_task->signs - said.signs >= kAlive || is_caught ||
          (progress_ - said.progress >= kSteps && progress_s_ > said.line.at_s + kOutlives_s) ||

@@ -1,0 +1,30 @@
+// Reads from srun's words where it did not start tasks.
+#include <algorithm>
+#include <regex>
+
+#include "driver/judge.h"
+
+namespace ms::driver {
+
+std::string node_without_start(const AttemptEvidence& e) {
+  static const std::regex kNode("failed on node ([A-Za-z0-9._-]+)"), kTask("task ([0-9]{1,7}) launch failed");
+  std::string found;
+  for (const SaidLine& line : e.lines) {
+    if (line.known->cause != slurm::kLaunchFailed || line.rank >= 0) continue;
+    if (line.text.find("Application launch failed") != std::string::npos) continue;  // srun's last word of any
+    std::smatch match;
+    std::string node;
+    if (std::regex_search(line.text, match, kNode)) {
+      node = match[1];
+    } else if (e.tasks_per_node > 0 && std::regex_search(line.text, match, kTask)) {
+      const auto at = static_cast<std::size_t>(std::stoi(match[1]) / e.tasks_per_node);
+      if (at < e.nodes.size()) node = e.nodes[at];
+    }
+    if (node.empty() || (!found.empty() && node != found)) return {};
+    found = node;
+  }
+  const bool is_one_of_several = e.nodes.size() > 1 && std::ranges::find(e.nodes, found) != e.nodes.end();
+  return is_one_of_several ? found : std::string();
+}
+
+}  // namespace ms::driver
