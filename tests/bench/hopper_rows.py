@@ -1,6 +1,6 @@
 """Published steps on H100s beside what ms-train simulate says of them with configs/clusters/h100-8x400g.toml, to which
-nothing of them was fitted. usage: tests/bench/published_rows.py --hopper [--forecast]
-With --forecast it prints what the simulator says, alone.
+nothing of them was fitted. usage: tests/bench/published_rows.py --hopper [--plain]
+With --plain the cluster file is as it is: what the measured software does otherwise is not counted.
 
 Dense models trained from scratch, in layouts that the engine has: without context parallelism and FSDP. FP8, but for one row."""
 
@@ -101,7 +101,7 @@ def as_measured_software(model):
             f'device.classes=["norm:{NORM[model.startswith("GPT-3")]:.3f}","loss:{LOSS:.3f}"]']
 
 
-def simulate(row):
+def simulate(row, plain):
     """Seconds of a step, and what they are spent on."""
     _, model, precision, gpus, tp, pp, chunks, seq, batch, microbatch, _ = row
     family, layers, hidden, ffn, heads, kv_heads, vocab = MODELS[model]
@@ -113,7 +113,7 @@ def simulate(row):
                                         fp8=str(precision == "fp8").lower()))
         # This engine keeps gradients in fp32; whether that fits is not the question here.
         done = subprocess.run([TOOL, "simulate", config, "--json", "--cluster", CLUSTER]
-                              + [word for value in [*as_measured_software(model), "device.capacity=1TiB"]
+                              + [word for value in [*([] if plain else as_measured_software(model)), "device.capacity=1TiB"]
                                  for word in ("--set-cluster", value)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{model}: {done.stderr}")
@@ -121,26 +121,22 @@ def simulate(row):
         return got["iteration_s"], got["parts_s"]
 
 
-def main(forecast):
+def main(plain):
     with ThreadPoolExecutor(2) as pool:
-        forecasts = list(pool.map(simulate, ROWS))
+        forecasts = list(pool.map(lambda row: simulate(row, plain), ROWS))
     errors = []
-    print(f"{'source':7} {'model':16} {'':5} {'GPUs':>5} {'batch':>6} {'seconds':>8}"
-          + ("" if forecast else f" {'published':>9} {'spread':>7} {'error':>7}  of it"))
+    print(f"{'source':7} {'model':16} {'':5} {'GPUs':>5} {'batch':>6} {'seconds':>8} {'published':>9} {'spread':>7} {'error':>7}"
+          "  of it")
+    by_model = {}
     for row, (ours, parts) in zip(ROWS, forecasts):
         source, model, precision, gpus, *_, seq, batch, _, rates = row
-        line = f"{source:7} {model:16} {precision:5} {gpus:5} {batch:6} {ours:8.2f}"
-        if not forecast:
-            steps = [batch * seq / (rate * gpus) for rate in rates]
-            published = statistics.median(steps)
-            errors.append(100 * (ours / published - 1))
-            spread = 100 * (max(steps) - min(steps)) / published
-            shares = " ".join(f"{k} {100 * v / ours:.0f}%" for k, v in parts.items() if k != "world" and v > 0.005 * ours)
-            line += f" {published:9.2f} {spread:5.1f} % {errors[-1]:+5.1f} %  {shares}"
-        print(line)
-    if not forecast:
-        by_model = {}
-        for row, error in zip(ROWS, errors):
-            by_model.setdefault(row[1], []).append(error / 100)
-        print(f"\n{sum(abs(e) > 5 for e in errors)} of {len(errors)} are off by more than 5 %, at most {max(errors, key=abs):+.1f} %; "
-              f"{intervals.summary(by_model)}")
+        steps = [batch * seq / (rate * gpus) for rate in rates]
+        published = statistics.median(steps)
+        errors.append(100 * (ours / published - 1))
+        by_model.setdefault(model, []).append(errors[-1] / 100)
+        spread = 100 * (max(steps) - min(steps)) / published
+        shares = " ".join(f"{k} {100 * v / ours:.0f}%" for k, v in parts.items() if k != "world" and v > 0.005 * ours)
+        print(f"{source:7} {model:16} {precision:5} {gpus:5} {batch:6} {ours:8.2f} {published:9.2f} {spread:5.1f} % "
+              f"{errors[-1]:+5.1f} %  {shares}")
+    print(f"\n{sum(abs(e) > 5 for e in errors)} of {len(errors)} are off by more than 5 %, at most {max(errors, key=abs):+.1f} %; "
+          f"{intervals.summary(by_model)}")

@@ -5,7 +5,7 @@ Table 2 (arXiv 2402.15627), Korthikanti et al. 2022, Table 5 (arXiv 2205.05198),
 usage: tests/bench/published_rows.py                     as the cluster file is
        tests/bench/published_rows.py --cross-validate    the device's GEMMs and memory and the attention of 2021 chosen without
                                                          a model, or without a paper, which they then foretell
-       tests/bench/published_rows.py --hopper [--forecast]   hopper_rows.py: H100s and FP8"""
+       tests/bench/published_rows.py --hopper [--plain]      hopper_rows.py: H100s and FP8"""
 
 import collections
 import functools
@@ -259,8 +259,8 @@ def main():
     if sys.argv[1:] == ["--cross-validate"]:
         cross_validate()
         return
-    if sys.argv[1:2] == ["--hopper"] and sys.argv[2:] in ([], ["--forecast"]):
-        hopper_rows.main(forecast=bool(sys.argv[2:]))
+    if sys.argv[1:2] == ["--hopper"] and sys.argv[2:] in ([], ["--plain"]):
+        hopper_rows.main(plain=bool(sys.argv[2:]))
         return
     if sys.argv[1:]:
         sys.exit(__doc__)

@@ -33,7 +33,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"CUDA_ERROR_HARDWARE_STACK_ERROR", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
     // The job script, the container or the environment; or one node that is set up in another way than the others.
     {"no CUDA-capable device is detected", "gpu_missing", Blame::user, Says::hint, "CUDA"},
-    {"CUDA-capable device(s) is/are busy", "gpu_busy", Blame::user, Says::hint, "CUDA"},
+    {"CUDA-capable device(s) is/are busy", "gpu_busy", Blame::node, Says::hint, "CUDA"},
     {"CUDA driver initialization failed", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
     {"No CUDA GPUs are available", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
     {"CUDA driver version is insufficient", "gpu_driver", Blame::user, Says::hint, "CUDA"},
@@ -47,10 +47,13 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"FileNotFoundError:", "missing_file", Blame::user, Says::hint, "Python"},
     {"can't open file", "missing_file", Blame::user, Says::hint, "Python"},
     {"execve():", "missing_file", Blame::user, Says::hint, kSlurm},
-    {": command not found", "missing_command", Blame::user, Says::hint, "shells"},
     {"version `GLIBC", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
-    {"Lmod has detected the following error", "missing_module", Blame::user, Says::hint, "Lmod"},
     {"FATAL:   could not open image", "container", Blame::user, Says::hint, "Apptainer"},
+    // pyxis puts its own name before what enroot says.
+    {"error code: 429", "web_service", Blame::fabric, Says::trouble, "enroot"},
+    {"429 Too Many Requests", "web_service", Blame::fabric, Says::trouble, "a registry"},
+    {"Could not resolve host", "name_service", Blame::fabric, Says::trouble, "curl"},
+    {"curl: (28)", "web_service", Blame::fabric, Says::trouble, "curl"},
     {"error: pyxis:", "container", Blame::user, Says::hint, "pyxis"},
     {"SyntaxError:", "python_syntax", Blame::user, Says::mistake, "Python"},
     {"already completing or completed", kJobEnds, Blame::slurm, Says::mistake, kSlurm},
@@ -113,13 +116,9 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"Name or service not known", "name_service", Blame::fabric, Says::trouble, "glibc"},
     {"SSLError:", "web_service", Blame::fabric, Says::trouble, "Python"},
     {"HTTPError:", "web_service", Blame::fabric, Says::trouble, "Python"},
-    {"error code: 429", "web_service", Blame::fabric, Says::trouble, "enroot"},
-    {"429 Too Many Requests", "web_service", Blame::fabric, Says::trouble, "a registry"},
-    {"Operation timed out", "web_service", Blame::fabric, Says::trouble, "curl"},
-    {"Could not resolve host", "name_service", Blame::fabric, Says::trouble, "curl"},
     {"We couldn't connect to 'https", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
+    {"An error occurred (503)", "web_service", Blame::fabric, Says::trouble, "boto"},
     {"(SlowDown)", "web_service", Blame::fabric, Says::trouble, "S3"},
-    {"(503)", "web_service", Blame::fabric, Says::trouble, "boto"},
     {"LocalEntryNotFoundError:", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
     {"wandb.errors.CommError:", "web_service", Blame::fabric, Says::trouble, "Weights & Biases"},
     {"wandb.errors.errors.CommError:", "web_service", Blame::fabric, Says::trouble, "Weights & Biases"},
@@ -160,7 +159,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"DistNetworkError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
     {"DistStoreError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
     {"ChildFailedError:", "child_failed", Blame::peer, Says::effect, "torchrun"},
-    {"CalledProcessError:", "child_failed", Blame::peer, Says::effect, "Accelerate"},
+    {"CalledProcessError:", kChildFailed, Blame::peer, Says::effect, "Accelerate"},
     {"Engine core initialization failed", "peer_lost", Blame::peer, Says::effect, "vLLM"},
     {"SignalException:", "child_failed", Blame::peer, Says::effect, "torchrun"},
     {"KeyboardInterrupt", "child_failed", Blame::peer, Says::effect, "Python"},
@@ -225,7 +224,10 @@ void take_group(std::string_view& line) {
   line.remove_prefix(std::min(at + 2, line.size()));
 }
 
-bool is_of_slurm(std::string_view line) { return line.starts_with("srun: ") || line.starts_with("slurmstepd: "); }
+// A slurmd that may run several times on a host (--enable-multiple-slurmd) names its node: "slurmstepd-node02: ".
+bool is_of_slurm(std::string_view line) {
+  return line.starts_with("srun: ") || line.starts_with("slurmstepd: ") || line.starts_with("slurmstepd-");
+}
 
 // How sure it is that whoever writes the line speaks of itself, from what stands before the row's text: an error's own
 // line has nothing but names of an exception and of what raised it there. Lists, patterns and names of files hold the
@@ -235,7 +237,7 @@ Speaks speaker(std::string_view before) {
   constexpr std::array kSpeakers = std::to_array<std::string_view>(
       {"CUDA error: ", "CUDA driver error: ", "CUDA Error: ", "what():  ", "NVML: ", "Failed: Cuda error '",
        "CUDA failure: ", "CUDA runtime error: ", "cudaErrorECCUncorrectable: ", "results in ",
-       "NVMLError_GpuIsLost: "});
+       "NVMLError_GpuIsLost: ", "INTERNAL: "});
   if (before.find_first_not_of(' ') == before.npos || before.starts_with("NVRM: ")) return Speaks::of_itself;
   if (before.starts_with("Unable to determine the device handle")) return Speaks::of_itself;
   if (before.find("NCCL WARN ") != before.npos && before.find("uda failure") != before.npos) return Speaks::of_itself;
@@ -244,7 +246,9 @@ Speaks speaker(std::string_view before) {
   for (auto words = std::ranges::find_if(kSpeakers, speaks); words != kSpeakers.end();
        words = std::ranges::find_if(kSpeakers, speaks))
     name.remove_suffix(words->size());
-  const bool is_exception = name.ends_with(": ") && is_python_exception(name.substr(0, name.size() - 2));
+  // Behind a second colon an exception repeats what others said.
+  const bool is_exception = name.ends_with(": ") && name.find(": ") == name.size() - 2 &&
+                            is_python_exception(name.substr(0, name.size() - 2));
   if (is_exception || name.find_first_not_of(' ') == name.npos) return Speaks::of_itself;
   return name.size() == before.size() ? Speaks::of_others : Speaks::of_somebody;
 }
@@ -264,14 +268,16 @@ std::span<const KnownLine> known_lines() { return kKnownLines; }
 const KnownLine* known_line(std::string_view line) {
   take_worker(line);
   take_group(line);
-  if (is_source(line) || is_warning(line)) return nullptr;
+  if (is_source(line)) return nullptr;
+  const bool warns = is_warning(line);
   // A program that logs an exception which it caught puts other words before the name of the class.
   const bool is_exception = is_python_exception(line);
   const auto rows = std::span(kKnownLines).first(kKnownLines.size() - 1);
-  const auto found =
-      std::ranges::find_if(rows, [&](const KnownLine& known) { return matches(known, line, is_exception); });
+  const auto found = std::ranges::find_if(rows, [&](const KnownLine& known) {
+    return matches(known, line, is_exception) && (!warns || repeats_proof(known));
+  });
   if (found != rows.end()) return &*found;
-  return is_exception ? &kKnownLines.back() : nullptr;
+  return is_exception && !warns ? &kKnownLines.back() : nullptr;
 }
 
 const KnownLine* any_exception() { return &kKnownLines.back(); }

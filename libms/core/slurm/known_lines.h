@@ -35,6 +35,7 @@ inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
 inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
 inline constexpr std::string_view kLaunchFailed = "slurm_launch";
 inline constexpr std::string_view kException = "exception";
+inline constexpr std::string_view kChildFailed = "child_failed";  // a launcher says so of what it started
 
 std::span<const KnownLine> known_lines();
 // The first row whose text is in the line, or the last row if the line is an exception of Python's; nullptr: neither.

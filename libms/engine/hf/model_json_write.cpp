@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "hf/json_value.h"
@@ -12,8 +13,12 @@
 namespace ms::hf {
 namespace {
 
+// Readers cut share x head_dim to an integer, which must not fall below.
 double rotary_share(const nn::ModelConfig& model) {
-  return static_cast<double>(model.rotary()) / static_cast<double>(model.head_dim());
+  const auto rotary = static_cast<double>(model.rotary()), size = static_cast<double>(model.head_dim());
+  double share = rotary / size;
+  while (share * size < rotary) share = std::nextafter(share, 1.0);
+  return share;
 }
 
 Json rope_scaling(const nn::ModelConfig& model) {

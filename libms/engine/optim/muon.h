@@ -1,5 +1,5 @@
 // Muon (Jordan et al. 2024; Liu et al. 2025, arXiv 2502.16982), a row of optim/optimizer.h: the update of a matrix is
-// its momentum with all singular values brought near 1. torch.optim.Muon is the reference for every rounding. The other
+// its momentum with all singular values brought near 1. torch.optim.Muon is the reference, but for last bits. The other
 // parameters have AdamW. What is done with a whole matrix is here; matrix_updates.h brings the matrices together.
 #pragma once
 

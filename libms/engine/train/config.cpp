@@ -189,7 +189,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   constexpr std::int64_t kNcclCalls = 2048;  // in a group (NCCL's documentation): a send and a receive for each expert
   if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * settings.model.experts > kNcclCalls)
     add("model.experts", "an all-to-all over NCCL takes at most 1024 experts: set train.moe_dispatch = \"all_gather\"");
-  if (settings.run.device == "cuda" && settings.optim.name == "muon" && 2 * mesh.dp > kNcclCalls)
+  if (settings.run.device == "cuda" && settings.optim.name == "muon" && settings.optim.zero > 0 &&
+      2 * mesh.dp > kNcclCalls)
     add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: muon takes mesh.dp up to 1024");
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");

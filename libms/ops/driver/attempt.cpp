@@ -20,11 +20,8 @@ constexpr std::size_t kSteps = 3;               // printed by any rank: all of t
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
 
-// "step 17 loss 2.3", "Epoch: 3", "98%|#### | 98/100 [00:09<00:00, 9.8it/s]"
-bool is_progress(std::string_view line) {
-  for (const std::string_view rate : {"it/s]", "it/s,", "s/it]", "s/it,"}) {
-    if (has(line, rate)) return true;
-  }
+// "step 17 loss 2.3", "Epoch: 3"
+bool is_step(std::string_view line) {
   for (const std::string_view word : {"step", "Step", "iter", "Iter", "epoch", "Epoch"}) {
     const std::size_t at = line.find(word);
     if (at == line.npos) continue;
@@ -35,15 +32,31 @@ bool is_progress(std::string_view line) {
   return false;
 }
 
-// Ray's driver names the process and the host whose words it repeats.
-bool names_other_host(std::string_view line) { return has(line, "pid=") && has(line, "ip="); }
+// "98%|#### | 98/100 [00:09<00:00, 9.8it/s]", which may be of loading, too.
+bool is_progress(std::string_view line) {
+  for (const std::string_view rate : {"it/s]", "it/s,", "s/it]", "s/it,"}) {
+    if (has(line, rate)) return true;
+  }
+  return is_step(line);
+}
+
+// Ray's driver names the process and the host whose words it repeats: "(pid=48211, ip=10.0.0.31)".
+bool names_other_host(std::string_view line) {
+  const std::size_t pid = line.find("pid=");
+  if (pid == line.npos) return false;
+  const std::size_t end = line.find_first_not_of("0123456789", pid + 4);
+  return end != line.npos && end > pid + 4 && line.substr(end).starts_with(", ip=");
+}
 
 // "struct.error: unpack requires a buffer", "StopIteration"
 bool is_named(std::string_view line) {
   const auto is_part = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
   const auto end = static_cast<std::size_t>(std::ranges::find_if_not(line, is_part) - line.begin());
-  if (end == line.size()) return end > 0 && std::isupper(static_cast<unsigned char>(line.front())) != 0;
-  return end > 0 && line.substr(end).starts_with(": ");
+  const std::string_view name = line.substr(0, end);
+  const std::size_t dot = name.rfind('.');
+  const bool is_class = !name.empty() && std::isupper(static_cast<unsigned char>(name[dot == name.npos ? 0 : dot + 1]));
+  if (end == line.size()) return is_class;
+  return (is_class || dot != name.npos) && line.substr(end).starts_with(": ");
 }
 
 bool is_usage(std::string_view line) { return line.starts_with("usage: ") || line.starts_with("Usage: "); }
@@ -97,10 +110,11 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
   const KnownLine* known = known_line(line);
   // The line that ends a traceback is the exception, whatever the name of its class.
   const bool ends_traceback = own.in_traceback && is_named(line);
-  own.in_traceback = has(line, "Traceback (most recent call last):") || (own.in_traceback && !ends_traceback);
+  const bool is_inside = line.empty() || line.front() == ' ' || line.starts_with("File \"");
+  own.in_traceback = has(line, "Traceback (most recent call last):") || (own.in_traceback && is_inside);
   if (known == nullptr && ends_traceback && !own.in_traceback) known = slurm::any_exception();
   if (known == nullptr) {
-    if (is_progress(line) && signs_in(line, kAlive) > 0) {
+    if (is_step(line) && signs_in(line, kAlive) > 0) {
       ++progress_;
       progress_s_ = now_s;
     }
@@ -110,7 +124,11 @@ void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, dou
     return;
   }
   if (task.repeats) known = slurm::repeated(known);
-  if (known->says != Says::effect) task.last_cause = {number_, known};
+  // A launcher says so of an error that was printed before; else it is the program's own command that failed.
+  if (known->cause == slurm::kChildFailed && !task.failed && slurm::is_python_exception(line))
+    known = slurm::any_exception();
+  if (known->says != Says::effect && known->says != Says::exception) task.last_cause = {number_, known};
+  task.failed = task.failed || known->says != Says::effect;
   // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.
   const bool ends = (ends_traceback || slurm::is_python_exception(line)) && known->says != Says::trouble &&
                     known->says != Says::effect;
@@ -139,13 +157,13 @@ bool Attempt::is_outlived(const Said& said) const {
   // No program ends of its text or of what it misses, and then of something else.
   const auto& [number, known] = said.of_task->last_cause;
   const bool is_set_up = said.line.known->says == Says::hint && said.line.known->blame == Blame::user;
-  const bool is_other =
-      number > said.number && known->cause != said.line.known->cause && known->says != Says::exception;
+  const bool is_other = number > said.number && known->cause != said.line.known->cause;
   if ((said.line.known->says == Says::mistake || is_set_up) && is_other) return true;
   // Errors after that of a broken device are of how the program ends.
   const bool is_caught = said.of_worker->exceptions > said.exceptions && said.line.known->says != Says::proof;
   return said.of_task->signs - said.signs >= kAlive || is_caught ||
-         (progress_ - said.progress >= kSteps && progress_s_ > said.line.at_s + kOutlives_s) ||
+         (said.line.known->says != Says::proof && progress_ - said.progress >= kSteps &&
+          progress_s_ > said.line.at_s + kOutlives_s) ||
          (watcher && watcher->steps() >= 0 && watcher->last_progress_s() > said.line.at_s + kOutlives_s);
 }
 

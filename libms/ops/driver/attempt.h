@@ -62,6 +62,7 @@ struct Attempt {
     bool chained = false;  // Python says that the next exception comes of the one before, or is ignored
     bool repeats = false;  // words of other hosts
     bool in_traceback = false;
+    bool failed = false;                                              // it printed an error of its own
     std::pair<std::size_t, const KnownLine*> last_cause{0, nullptr};  // the number of that line, and its row
   };
   struct Said {

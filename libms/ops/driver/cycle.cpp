@@ -249,7 +249,8 @@ void Driver::finish_attempt(double now_s) {
                            .verdict = read_verdict(),
                            .writes_verdicts = is_ms_train(options_.launch.command),
                            .asked_to_stop = asked_to_stop_,
-                           .trained = entry().first_step_s != 0 || attempt_->printed_steps(),
+                           .trained = entry().first_step_s != 0,
+                           .printed_steps = attempt_->printed_steps(),
                            .said_usage = attempt_->said_usage,
                            .nodes = attempt_->nodes,
                            .tasks_per_node = tasks_in_blocks_,
@@ -373,6 +374,7 @@ void Driver::requeue() {
   queues_again_ = slurm_job_.queue_again(bad_nodes(), nodes_.gone(), SlurmJob::kPatience_s);
   if (queues_again_) return;
   publisher_.tell("run-failed", {}, fmt::format("code {}", *result_), "Slurm did not queue the job again");
+  comment(fmt::format("ended with code {}: Slurm did not queue the job again", *result_));
   publisher_.finish();
   show(clock_.now_s());
 }

@@ -125,7 +125,7 @@ std::string where_html(const Ledger& ledger, const Incident& it) {
     text += fmt::format("<p>{}: {} ({:.0f} % sure)</p>", html(one.who), html(words_of_reason(one.reason)),
                         100 * one.confidence);
   }
-  if (it.attempt->rank >= 0)
+  if (it.attempt->rank >= 0 && !it.attempt->said_on.empty())
     text += fmt::format("<p>rank {} printed the error first, on {}</p>", it.attempt->rank,
                         html(slurm::fold_hostlist(it.attempt->said_on)));
   return text;

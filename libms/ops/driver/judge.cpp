@@ -259,7 +259,7 @@ std::optional<Judgement> judge_request(const AttemptEvidence& e) {
 // srun says that it could not start tasks, and may return 0 all the same.
 bool was_not_started(const AttemptEvidence& e) {
   return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
-    return line.known->cause == slurm::kLaunchFailed && line.rank < 0 && !line.outlived;
+    return line.known->cause == slurm::kLaunchFailed && line.rank < 0;
   });
 }
 
@@ -284,7 +284,7 @@ std::optional<Judgement> judge_status(const AttemptEvidence& e) {
   if (e.writes_verdicts && status == code_of(ExitCode::storage))  // its verdict, too, found no place
     return judged(Next::again, std::string(kStorage), *status, "the command ended with 74: storage failed");
   // Programs end with 2 of much else.
-  const bool refuses = (e.writes_verdicts || e.said_usage) && !e.trained;
+  const bool refuses = (e.writes_verdicts || e.said_usage) && !e.trained && !e.printed_steps;
   if (status != code_of(ExitCode::usage) || !refuses || decisive_line(e) != nullptr) return std::nullopt;
   return judged(Next::stop, "usage", *status, "the command refuses its arguments or configuration");
 }
@@ -311,7 +311,7 @@ void add_line(const AttemptEvidence& e, const SaidLine& line, Judgement& j) {
   const bool may_pass = std::ranges::any_of(e.lines, [](const SaidLine& other) {
     return other.known->says == Says::trouble && other.known->blame == Blame::fabric && !other.outlived;
   });
-  if (says == Says::mistake || (says == Says::hint && by_user && !alone && !e.trained && !may_pass))
+  if (says == Says::mistake || (says == Says::hint && by_user && !alone && !e.trained && !e.printed_steps && !may_pass))
     j.next = Next::stop;
   if (line.known->cause == kJobEnds) j.code = e.exit_status.value_or(143);
   const bool may_be_program = by_user || line.known->blame == Blame::bug;

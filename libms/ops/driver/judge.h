@@ -57,7 +57,8 @@ struct AttemptEvidence {
   std::optional<VerdictRead> verdict;
   bool writes_verdicts = false;  // the command is ms-train: without a verdict nothing was done
   bool asked_to_stop = false;
-  bool trained = false;     // steps were done
+  bool trained = false;  // steps were done, by heartbeats
+  bool printed_steps = false;
   bool said_usage = false;  // the command printed how it is to be called
   std::vector<std::string> nodes;
   int tasks_per_node = 0;            // in blocks, in the order of the nodes; 0: where a task runs is not known

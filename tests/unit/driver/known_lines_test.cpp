@@ -57,7 +57,8 @@ TEST(KnownLines, WhoRepeatsListsOrLooksForWordsSaysNothingOfItself) {
   }
   for (const std::string_view line :
        {"gpu-c12: [rank17]: RuntimeError: CUDA error: uncorrectable ECC error encountered",
-        "[1,9]<stderr>: gpu-b07: NVML: GPU is lost"}) {
+        "RuntimeError: rank 17 on gpu-c12 reported: CUDA error: uncorrectable ECC error encountered",
+        "WARNING: CUDA error: uncorrectable ECC error encountered", "[1,9]<stderr>: gpu-b07: NVML: GPU is lost"}) {
     ASSERT_NE(known_line(line), nullptr) << line;
     EXPECT_EQ(known_line(line)->says, Says::hint) << line;
   }
@@ -65,6 +66,7 @@ TEST(KnownLines, WhoRepeatsListsOrLooksForWordsSaysNothingOfItself) {
        {"[node-watch] looking for: 'GPU has fallen off the bus', 'uncorrectable ECC error encountered'",
         "INFO excluded hosts: gpu-a11 (GPU is lost), gpu-a12 (GPU has fallen off the bus)",
         "FAILED test_faults.py::test_words[uncorrectable ECC error encountered] - AssertionError",
+        "ValueError: bad line: GPU is lost", "INFO vocabulary (503)", "job.sh: line 3: module: command not found",
         "scancel: error: Kill job error on job id 4711: Job/step already completing or completed",
         "RuntimeError: ball_query kernel launch failed : invalid configuration argument",
         "[W1120 12:00:00.123 socket.cpp:697] [c10d] The client socket cannot be initialized: Name or service not "
@@ -90,6 +92,15 @@ TEST(KnownLines, WordsOfOthersAccuseNoNode) {
     EXPECT_NE(known_line(line)->says, Says::proof) << line;
   }
   EXPECT_EQ(known_line("NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'")->says, Says::proof);
+}
+
+TEST(KnownLines, NamesBeforeALineHideNoCause) {
+  const auto cause = [](std::string_view line) { return known_line(line) == nullptr ? "" : known_line(line)->cause; };
+  EXPECT_EQ(cause("slurmstepd: error: pyxis:     [ERROR] URL https://r/v2 returned error code: 429 Too Many Requests"),
+            "web_service");
+  EXPECT_EQ(cause("slurmstepd: error: pyxis: child 4102 failed with error code: 1"), "container");
+  EXPECT_EQ(cause("slurmstepd-node02: error: Detected 1 oom_kill event in StepId=5.0."), "job_memory");
+  EXPECT_EQ(cause("RuntimeError: Operation timed out!"), kException);
 }
 
 TEST(KnownLines, TwoOccurrencesOfAnErrorAreAlikeButForNumbers) {

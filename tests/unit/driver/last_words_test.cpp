@@ -258,6 +258,28 @@ TEST(LastWords, OfTheStartAreOutlivedByStepsOfAnyRank) {
   EXPECT_FALSE(attempt.lines().back().outlived) << "what was under way when a rank ended is printed behind it";
 }
 
+TEST(LastWords, OfABrokenDeviceAreNotOutlivedByOtherRanks) {
+  Attempt attempt;
+  attempt.nodes = {"n1", "n2"};
+  attempt.take_line("RuntimeError: CUDA error: uncorrectable ECC error encountered", 1, 1, 0);
+  for (int step = 1; step < 6; ++step) attempt.take_line(fmt::format("step {}, loss 2.5", step), 0, 1, step);
+  EXPECT_FALSE(attempt.lines().front().outlived);
+}
+
+TEST(LastWords, LookLikeNoOthers) {
+  Attempt attempt;
+  attempt.nodes = {"n1"};
+  for (const char* line : {"Config(pid=41, grad_clip=1.0)", "torch.OutOfMemoryError: CUDA out of memory",
+                           "Traceback (most recent call last):", "loss: 2.31", "loss: 2.30"})
+    attempt.take_line(line, 0, 1, 0);
+  ASSERT_EQ(attempt.lines().size(), 1U) << "a rank's numbers end no traceback of another one";
+  EXPECT_FALSE(attempt.lines().front().outlived);
+  for (int i = 0; i < 9; ++i) attempt.take_line("100%|##########| 3/3 [00:10<00:00, 3.5s/it]", 0, 1, 9 + i);
+  EXPECT_FALSE(attempt.printed_steps()) << "shards are loaded in this way, too";
+  attempt.take_line("RuntimeError: CUDA error: uncorrectable ECC error encountered", 0, 1, 30);
+  EXPECT_EQ(attempt.lines().back().known->says, Says::proof) << "no other host was named";
+}
+
 TEST(LastWords, OfATaskWhoseNodeIsNotKnownAccuseNone) {
   Attempt attempt;
   attempt.nodes = {"n1", "n2"};
@@ -279,7 +301,7 @@ TEST(LastWords, OfACommandThatIsCalledWronglySayHowItIsCalled) {
   evidence.said_usage = true;
   EXPECT_EQ(judge(evidence).cause, "usage");
   EXPECT_EQ(judge(evidence).next, Next::stop);
-  evidence.trained = true;
+  evidence.printed_steps = true;
   EXPECT_EQ(judge(evidence).next, Next::again);
 }
 

@@ -64,8 +64,8 @@ Preparation::Preparation(const Plan& plan, comm::World& world, tensor::Device& d
   device_.prepare(ops_, choices_, false);
 }
 
-// Ranks of a pipeline stage compute the same forms. The first rank of each times what those of the stages before have
-// not; all take what the last one knows.
+// Ranks of a pipeline stage compute the same forms, but for those of the matrices that Muon gives each. The first rank
+// of each times what those of the stages before have not; all take what the last one knows.
 void Preparation::choose(const Plan& plan, comm::World& world, std::chrono::milliseconds deadline) {
   const std::string& path = plan.settings.run.matmul_choices;
   const std::string library = choices_.library;  // as the device has said

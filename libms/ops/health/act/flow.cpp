@@ -229,8 +229,12 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
   std::string text;
   Examination seen;
   if (verified) {
-    // Kernel messages before the drain led to it; only later ones count.
-    const double drained_wall_s = std::max(memory.last_wall_s("drain", "").value_or(0), before.reason_wall_s);
+    // Kernel messages before the drain led to it; only later ones count. Slurm sets the time of a reason anew when a
+    // node that was rebooted comes back, or when somebody writes it again: it counts only for a drain that is not ours.
+    const double drain_wall_s = memory.last_wall_s("drain", "").value_or(0);
+    const bool is_known = drain_wall_s > memory.last_wall_s("undrain", "").value_or(0);
+    const bool rebooted = before.reason.find(" : reboot") != std::string::npos;
+    const double drained_wall_s = is_known || rebooted ? drain_wall_s : std::max(drain_wall_s, before.reason_wall_s);
     seen = look_at_node(policy, world, state, drained_wall_s <= world.clock.wall_s() ? drained_wall_s : 0);
     const std::vector<Finding> bad = draining(seen.findings, policy, nullptr);
     for (const Finding& finding : bad) text += plain_text(finding.str(), std::string::npos) + "\n";
@@ -253,13 +257,13 @@ UndrainResult undrain_flow(const Policy& policy, const std::string& node, bool v
     throw Error("undrain.state", Blame::node,
                 fmt::format("{} stays drained: that it is well now cannot be kept in '{}'", node, policy.paths.state));
   }
-  world.attempt("users' runs of ms-diag still count kernel messages from before the undrain",
-                [&] { Notes(policy.paths.notes).publish_undrain(memory.state()); });
   const slurm::Node now = world.slurm->node(node);
   if (!is_ours(now) || plain_text(now.reason, kMaxReason) != reason) {
     return {.status = kWarning, .text = text + fmt::format("{} was changed in the meantime; left alone\n", node)};
   }
   world.slurm->resume(node);
+  world.attempt("users' runs of ms-diag still count kernel messages from before the undrain",
+                [&] { Notes(policy.paths.notes).publish_undrain(memory.state()); });
   world.say(Level::info, fmt::format("undrained {}{}, was: {}", node, verified ? ", verified" : "", reason));
   const std::string code = reason.substr(kReasonPrefix.size(), reason.find(' ') - kReasonPrefix.size());
   memory.remember_and_spool({.event = "undrain", .code = code, .message = reason, .strikes = state.strikes},

@@ -224,14 +224,14 @@ class Recovered {
   Recovered(const Sysroot& root, const KernelLog& log)
       : root_(root), arrays_(read_md_arrays(root).value_or(std::vector<MdArray>())) {
     for (const KernelLine& line : log.lines) {
-      read_multipath(Scan(line.text));
+      read_multipath(Scan(line.text), line.since_boot_s);
       const auto error = read_controller_error(Scan(line.text));
       if (error && error->message == kWentDown) ++downs_[std::string(error->device)];
     }
   }
 
   // Returns the words for it; empty: it does not.
-  std::string_view contradicts(const DiskLine& line) const {
+  std::string_view contradicts(const DiskLine& line, double at_s) const {
     const std::string device(line.device);
     if (line.message == kWentDown) {
       const bool is_live = root_.read(fmt::format("/sys/class/nvme/{}/state", device), 64) == "live";
@@ -245,31 +245,41 @@ class Recovered {
     }
     // An error that every path has is logged of the multipath device, too.
     const bool may_be_path = line.message == kIoError || line.message == kOfCachedBlock;
-    return may_be_path && is_path(disk_of(device)) ? " of a path that multipath reinstated" : "";
+    return may_be_path && works_since(disk_of(device)) >= at_s ? " of a path that multipath reinstated" : "";
   }
 
  private:
   // "device-mapper: multipath: 253:2: Reinstating path 8:32."
-  void read_multipath(Scan scan) {
+  void read_multipath(Scan scan, double at_s) {
     if (!scan.literal("device-mapper: multipath: ")) return;
     scan.name();  // "253:2:"
-    if (!scan.literal(" Reinstating path ")) return;
+    const bool works = scan.literal(" Reinstating path ");
+    if (!works && !scan.literal(" Failing path ")) return;
     std::string_view path = scan.name();
     if (path.ends_with('.')) path.remove_suffix(1);
-    paths_.emplace(path);
+    if (works) {
+      paths_[std::string(path)] = at_s;
+    } else {
+      paths_.erase(std::string(path));
+    }
   }
-  bool is_path(const std::string& disk) const {
-    if (const auto number = root_.read(fmt::format("/sys/block/{}/dev", disk), 64)) return paths_.contains(*number);
+  // When multipath reinstated the disk's path for the last time; -1: it did not, or the path failed again.
+  double works_since(const std::string& disk) const {
+    const auto since = [&](const std::string& number) {
+      const auto path = paths_.find(number);
+      return path == paths_.end() ? -1 : path->second;
+    };
+    if (const auto number = root_.read(fmt::format("/sys/block/{}/dev", disk), 64)) return since(*number);
     // The first 16 SCSI disks have fixed numbers.
     constexpr int kMajor = 8, kMinorsPerDisk = 16;
     const bool is_known = disk.size() == 3 && disk.starts_with("sd") && disk[2] >= 'a' && disk[2] <= 'p';
-    return is_known && paths_.contains(fmt::format("{}:{}", kMajor, (disk[2] - 'a') * kMinorsPerDisk));
+    return is_known ? since(fmt::format("{}:{}", kMajor, (disk[2] - 'a') * kMinorsPerDisk)) : -1;
   }
 
   const Sysroot& root_;
   std::vector<MdArray> arrays_;
-  std::map<std::string, int> downs_;  // of a controller
-  std::set<std::string> paths_;       // that work again, by device number
+  std::map<std::string, int> downs_;     // of a controller
+  std::map<std::string, double> paths_;  // since when they work again, by device number
 };
 
 Result check_disk_errors(Evidence& evidence) {
@@ -289,11 +299,14 @@ Result check_disk_errors(Evidence& evidence) {
       if (timeouts.read(scan, line.since_boot_s) || read_ata(scan, tally)) evidence.mark_judged(line);
       continue;
     }
-    if (denied.explain(*found, line.since_boot_s)) continue;
+    if (denied.explain(*found, line.since_boot_s)) {
+      evidence.mark_judged(line);
+      continue;
+    }
     const std::optional<Severity> severity =
         found->is_own ? Severity::critical : disk_severity(evidence.root(), found->device);
     if (!severity) continue;
-    const std::string_view recovery = recovered.contradicts(*found);
+    const std::string_view recovery = recovered.contradicts(*found, line.since_boot_s);
     tally.add(std::min({*severity, found->severity, recovery.empty() ? Severity::critical : Severity::warning}),
               std::string(found->device), fmt::format("{}{}", found->message, recovery));
     evidence.mark_judged(line);

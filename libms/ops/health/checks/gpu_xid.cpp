@@ -37,6 +37,7 @@ std::optional<DriverLine> read_without_xid(const std::vector<KernelLine>& lines,
     constexpr std::size_t kLines = 3;
     const std::string pci(scan.name().substr(0, std::string_view("0000:12:00.0").size()));
     for (std::size_t i = at; i < std::min(at + kLines, lines.size()); ++i) {
+      if (i > at && lines[i].text.starts_with("NVRM: The NVIDIA GPU ")) break;
       if (lines[i].text.find(kFallen) != std::string::npos) return DriverLine{pci, &kWithoutXid[0]};
     }
     return std::nullopt;

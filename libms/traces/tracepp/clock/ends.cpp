@@ -263,12 +263,13 @@ EndSpread spread_of(const SampledEnds& ends, const std::vector<FittedClock>& clo
 void refine(const RunTrace& trace, const RunClocks& of, const SampledEnds& ends, std::vector<FittedClock>& clocks) {
   double moved_ns = kEndFloorNs;
   std::vector<double> moved(clocks.size());  // in all
+  const auto root_clock = std::ranges::find(clocks, ClockSource::root, &FittedClock::source) - clocks.begin();
   for (int sweep = 0; sweep < kMostSweeps && moved_ns >= kEndFloorNs; ++sweep) {
     moved_ns = 0;
     const LateOf late = lateness_by_clock(ends, clocks);
-    const auto root_ends = late.of(0);
+    const auto root_ends = late.of(static_cast<std::size_t>(root_clock));
     const LateLine root = line_through(root_ends);
-    for (std::size_t c = 1; c < clocks.size(); ++c) {
+    for (std::size_t c = 0; c < clocks.size(); ++c) {
       FittedClock& clock = clocks[c];
       if (clock.source != ClockSource::probes && clock.source != ClockSource::collectives) continue;
       const auto own = late.of(c);
