@@ -22,10 +22,10 @@ holds 'set(j["mfu"]) == {"gemm", "causal", "full", "reported"} and 0.4 < j["mfu"
 holds 'abs(j["tokens_per_s"] * j["iteration_s"] - 6144 * 2048) < 1'
 holds 'abs(sum(j["parts_s"].values()) - j["iteration_s"]) < 1e-6'
 holds 'j["iteration_interval_s"][0] < j["iteration_s"] < j["iteration_interval_s"][1]'
+holds 'abs(j["days"] - 300e9 / j["tokens_per_s"] / 86400) < 1e-6'
 expect 0 '"iteration_s"' simulate "$configs/megascale/175b-megascale.toml" --cluster "$a100" --json --set-cluster noise.error=0
 holds '"iteration_interval_s" not in j'
 expect 2 'train.fp8' simulate "$configs/megascale/175b-megascale.toml" --cluster "$a100" --set train.fp8=true
-holds 'abs(j["days"] - 300e9 / j["tokens_per_s"] / 86400) < 1e-6'
 for model in 175b 530b; do
   expect 0 '"tokens_per_s"' simulate "$configs/megascale/$model-megatron.toml" --cluster "$a100" --json
   slow=$(python3 -c "import json; print(json.load(open('out'))['iteration_s'])")
