@@ -60,8 +60,8 @@ repair() { ms-diag repair --ssh-config "$CLUSTER_SSH_CONFIG" "$@"; }
 once() { status=0; repair --apply --once >>said 2>&1 || status=$?; [[ $status -le 2 ]]; }
 stage() { sed -n 's/^  "stage": "\(.*\)",$/\1/p' "/var/lib/ms-repair/$1.json"; }
 until_stage() { # NODE STAGE: passes until it is there
-  local i
-  for ((i = 0; i < 30; i++)); do
+  local end=$((SECONDS + 120))
+  while ((SECONDS < end)); do
     once
     if [[ $(stage "$1") == "$2" ]]; then return 0; fi
   done
