@@ -161,8 +161,8 @@ void Driver::alarm(Alarm found, double now_s) {
 // A task ended badly. The others have some time to say the same or more, then they are ended: by their agents, and by
 // srun where there is none. Returns whether that may go on, in which alarms would only hide it.
 bool Driver::end_failed(double now_s) {
-  if (!attempt_->failed_s || !ends_with_bad_task(options_.launch)) return false;
-  const double since_s = now_s - *attempt_->failed_s - options_.limits.ending_s;
+  if (!attempt_->words.failed_s() || !ends_with_bad_task(options_.launch)) return false;
+  const double since_s = now_s - *attempt_->words.failed_s() - options_.limits.ending_s;
   if (since_s >= 0 && !std::exchange(attempt_->ends_tasks, true)) {
     agents_.order(attempt_->nodes, {.what = "kill", .attempt = entry().number});
     attempt_->command->signal(SIGTERM);
@@ -245,13 +245,13 @@ void Driver::finish_attempt(double now_s) {
   const std::optional<HangVerdict> joint = attempt_->with_node(hang_judge_.take());  // looks at the tasks
   AttemptEvidence evidence{.alarm = attempt_->alarm,
                            .exit_status = attempt_->alarm ? std::nullopt : attempt_->command->status(),
-                           .first_exit = attempt_->alarm ? std::nullopt : attempt_->first_exit,
+                           .first_exit = attempt_->alarm ? std::nullopt : attempt_->words.first_exit(),
                            .verdict = read_verdict(),
                            .writes_verdicts = is_ms_train(options_.launch.command),
                            .asked_to_stop = asked_to_stop_,
                            .trained = entry().first_step_s != 0,
-                           .printed_steps = attempt_->printed_steps(),
-                           .said_usage = attempt_->said_usage,
+                           .printed_steps = attempt_->words.printed_steps(),
+                           .said_usage = attempt_->words.said_usage(),
                            .nodes = attempt_->nodes,
                            .tasks_per_node = tasks_in_blocks_,
                            .lost = {},

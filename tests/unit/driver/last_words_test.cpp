@@ -104,7 +104,7 @@ struct Played {
     }
     AttemptEvidence evidence;
     evidence.exit_status = words.status;
-    evidence.first_exit = attempt.first_exit;
+    evidence.first_exit = attempt.words.first_exit();
     if (!evidence.first_exit && words.status != 0)
       evidence.first_exit = TaskExit{.node = place == Place::all_nodes ? "" : attempt.nodes[1], .code = words.status};
     evidence.nodes = attempt.nodes;

@@ -15,7 +15,7 @@ TEST(OutputLines, OfTheStartAreOutlivedByStepsOfAnyRank) {
   attempt.nodes = {"n1", "n2"};
   for (int rank = 0; rank < 2; ++rank) attempt.take_line("ModuleNotFoundError: No module named 'triton'", rank, 1, 0);
   for (int step = 1; step < 6; ++step) attempt.take_line(fmt::format("step {}, loss 2.5", step), 0, 1, step);
-  EXPECT_TRUE(attempt.printed_steps());
+  EXPECT_TRUE(attempt.words.printed_steps());
   for (const SaidLine& line : attempt.lines()) EXPECT_TRUE(line.outlived) << line.rank;
   attempt.take_line("ValueError: x", 1, 1, 6);
   for (int step = 6; step < 11; ++step) attempt.take_line(fmt::format("step {}, loss 2.5", step), 0, 1, 6.1);
@@ -39,7 +39,7 @@ TEST(OutputLines, LookLikeNoOthers) {
   ASSERT_EQ(attempt.lines().size(), 1U) << "a rank's numbers end no traceback of another one";
   EXPECT_FALSE(attempt.lines().front().outlived);
   for (int i = 0; i < 9; ++i) attempt.take_line("100%|##########| 3/3 [00:10<00:00, 3.5s/it]", 0, 1, 9 + i);
-  EXPECT_FALSE(attempt.printed_steps()) << "shards are loaded in this way, too";
+  EXPECT_FALSE(attempt.words.printed_steps()) << "shards are loaded in this way, too";
   attempt.take_line("RuntimeError: CUDA error: uncorrectable ECC error encountered", 0, 1, 30);
   EXPECT_EQ(attempt.lines().back().known->says, Says::proof) << "no other host was named";
 }

@@ -1,0 +1,161 @@
+#include "driver/last_words.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+
+#include "base/text.h"
+
+namespace ms::driver {
+namespace {
+
+constexpr std::size_t kMostLaunches = 1 << 14;  // lines on tasks that were not started, beside others
+constexpr std::size_t kMostOutputs = 1 << 17;   // a program can print any number in the place of a rank's
+constexpr double kOutlives_s = 2;               // reports of what ended may come that late
+constexpr std::size_t kSteps = 3;               // printed by any rank: all of them go on
+
+bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
+
+// "step 17 loss 2.3", "Epoch: 3"
+bool is_step(std::string_view line) {
+  for (const std::string_view word : {"step", "Step", "iter", "Iter", "epoch", "Epoch"}) {
+    const std::size_t at = line.find(word);
+    if (at == line.npos) continue;
+    const std::string_view rest = line.substr(at + word.size());
+    const std::size_t digit = rest.find_first_not_of("ations:=[ ");
+    if (digit != rest.npos && rest[digit] >= '0' && rest[digit] <= '9') return true;
+  }
+  return false;
+}
+
+// "98%|#### | 98/100 [00:09<00:00, 9.8it/s]", which may be of loading, too.
+bool is_progress(std::string_view line) {
+  for (const std::string_view rate : {"it/s]", "it/s,", "s/it]", "s/it,"}) {
+    if (has(line, rate)) return true;
+  }
+  return is_step(line);
+}
+
+// Ray's driver names the process and the host whose words it repeats: "(pid=48211, ip=10.0.0.31)".
+bool names_other_host(std::string_view line) {
+  const std::size_t pid = line.find("pid=");
+  if (pid == line.npos) return false;
+  const std::size_t end = line.find_first_not_of("0123456789", pid + 4);
+  return end != line.npos && end > pid + 4 && line.substr(end).starts_with(", ip=");
+}
+
+// "struct.error: unpack requires a buffer", "StopIteration"
+bool is_named(std::string_view line) {
+  const auto is_part = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+  const auto end = static_cast<std::size_t>(std::ranges::find_if_not(line, is_part) - line.begin());
+  const std::string_view name = line.substr(0, end);
+  const std::size_t dot = name.rfind('.');
+  const bool is_class = !name.empty() && std::isupper(static_cast<unsigned char>(name[dot == name.npos ? 0 : dot + 1]));
+  if (end == line.size()) return is_class;
+  return (is_class || dot != name.npos) && line.substr(end).starts_with(": ");
+}
+
+bool is_usage(std::string_view line) { return line.starts_with("usage: ") || line.starts_with("Usage: "); }
+
+// How much a line says that its rank continues.
+int signs_in(std::string_view line, int alive) {
+  const bool may_be_error = std::ranges::any_of(
+      std::array<std::string_view, 8>{"rror", "xception", "Traceback", "FAIL", "ail", "WARN", "xit", "ignal"},
+      [&](std::string_view word) { return has(line, word); });
+  if (may_be_error || line.empty() || line.starts_with("    ") || line.starts_with("wandb:")) return 0;
+  return is_progress(line) ? alive / 2 : std::isalnum(static_cast<unsigned char>(line.front())) != 0;
+}
+
+}  // namespace
+
+void LastWords::note_exit(std::string_view line, double now_s) {
+  const std::optional<TaskExit> exit = slurm::task_exit(line);
+  if (!exit) return;
+  if (!failed_s_) failed_s_ = now_s;
+  const bool tells = exit->code != TaskExit::kUnknown;
+  if (tells && (!first_exit_ || exit->code == static_cast<int>(ExitCode::no_progress))) first_exit_ = exit;
+}
+
+void LastWords::take(std::string_view line, int rank, const std::string& node, double now_s,
+                     std::optional<double> trained_s) {
+  ++number_;
+  if (rank < 0) note_exit(line, now_s);  // a task may print what another srun says
+  int worker = slurm::take_worker(line);
+  if (outputs_.size() >= kMostOutputs && !outputs_.contains({rank, worker})) rank = worker = -1;
+  Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];
+  task.repeats = task.repeats || names_other_host(line);
+  said_usage_ = said_usage_ || is_usage(line);
+  const KnownLine* known = known_line(line);
+  // The line that ends a traceback is the exception, whatever the name of its class.
+  const bool ends_traceback = own.in_traceback && is_named(line);
+  const bool is_inside = line.empty() || line.front() == ' ' || line.starts_with("File \"");
+  own.in_traceback = has(line, "Traceback (most recent call last):") || (own.in_traceback && is_inside);
+  if (known == nullptr && ends_traceback && !own.in_traceback) known = slurm::any_exception();
+  if (known == nullptr) {
+    if (is_step(line) && signs_in(line, kAlive) > 0) {
+      ++progress_;
+      progress_s_ = now_s;
+    }
+    task.signs += signs_in(line, kAlive);
+    own.chained = own.chained || has(line, "During handling of the above exception") ||
+                  has(line, "was the direct cause of the following exception") || has(line, "Exception ignored in");
+    return;
+  }
+  if (task.repeats) known = slurm::repeated(known);
+  // A launcher says so of an error that was printed before; else it is the program's own command that failed.
+  if (known->cause == slurm::kChildFailed && !task.failed && slurm::is_python_exception(line))
+    known = slurm::any_exception();
+  if (known->says != Says::effect && known->says != Says::exception) task.last_cause = {number_, known};
+  task.failed = task.failed || known->says != Says::effect;
+  // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.
+  const bool ends = (ends_traceback || slurm::is_python_exception(line)) && known->says != Says::trouble &&
+                    known->says != Says::effect;
+  if (ends && !std::exchange(own.chained, false)) ++own.exceptions;
+  // srun names each task that it could not start in a line of its own.
+  const bool counts_all = known->cause == slurm::kLaunchFailed && rank < 0 && said_.size() < kMostLaunches;
+  const auto [said, is_new] =
+      said_.try_emplace({rank, counts_all ? -2 - static_cast<int>(said_.size()) : worker, known});
+  if (!is_new && !is_outlived(said->second, trained_s)) return;
+  said->second = {.line = {.known = known,
+                           .node = node,
+                           .rank = worker >= 0 ? worker : rank,
+                           .text = plain_text(line, 300),
+                           .at_s = now_s},
+                  .number = number_,
+                  .signs = task.signs,
+                  .progress = progress_,
+                  .exceptions = ends ? own.exceptions : std::numeric_limits<int>::max(),
+                  .of_task = &task,
+                  .of_worker = &own};
+}
+
+bool LastWords::is_outlived(const Said& said, std::optional<double> trained_s) const {
+  // No program ends of its text or of what it misses, and then of something else.
+  const auto& [number, known] = said.of_task->last_cause;
+  const bool is_set_up = said.line.known->says == Says::hint && said.line.known->blame == Blame::user;
+  const bool is_other = number > said.number && known->cause != said.line.known->cause;
+  if ((said.line.known->says == Says::mistake || is_set_up) && is_other) return true;
+  // Errors after that of a broken device are of how the program ends.
+  const bool is_caught = said.of_worker->exceptions > said.exceptions && said.line.known->says != Says::proof;
+  return said.of_task->signs - said.signs >= kAlive || is_caught ||
+         (said.line.known->says != Says::proof && progress_ - said.progress >= kSteps &&
+          progress_s_ > said.line.at_s + kOutlives_s) ||
+         (trained_s && *trained_s > said.line.at_s + kOutlives_s);
+}
+
+std::vector<SaidLine> LastWords::lines(std::optional<double> trained_s) const {
+  std::vector<Said> sorted;
+  for (const auto& [key, said] : said_) sorted.push_back(said);
+  std::ranges::sort(sorted, {}, &Said::number);
+  std::vector<SaidLine> lines;
+  for (Said& said : sorted) {
+    said.line.outlived = is_outlived(said, trained_s);
+    lines.push_back(std::move(said.line));
+  }
+  return lines;
+}
+
+bool LastWords::printed_steps() const { return progress_ >= kSteps; }
+
+}  // namespace ms::driver
