@@ -72,7 +72,7 @@ fi
 cp -r "$made/usr/include/slurm" "$build/include/" # Slurm's headers alone: the tree's C library may not be this machine's
 cmake --preset release -B "$build" -DMS_SLURM_INCLUDE="$PWD/$build/include" -DMS_SLURM=ON >"$build/configure.log"
 targets=(ms-diag ms-driver ms-prolog ms-epilog ms_spank ms_spank_wrong_abi fake_nvml hung_mount)
-if [[ -x $of/configure ]]; then targets=(all); fi
+if [[ -x $of/configure ]]; then targets=({libms,tools,spank,tests/{cluster,spank}}/all); fi
 cmake --build "$build" --target "${targets[@]}"
 CLUSTER_BUILD=$PWD/$build CLUSTER_SLURM_ROOT=$NEWER_SLURM_TREE
 export CLUSTER_BUILD CLUSTER_SLURM_ROOT
