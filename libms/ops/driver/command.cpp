@@ -25,9 +25,11 @@ extern char** environ;
 namespace ms::driver {
 namespace {
 
-// The shell only waits and writes: signals to the group end the command, not it.
+// The shell only waits and writes: signals to the group end the command, not it. What it would say of a file that it
+// cannot write would be read as the command's last words.
 constexpr const char* kScript =
-    "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"; exit $code";
+    "trap : HUP INT TERM USR1 USR2; \"$@\"; code=$?; { echo $code >\"$0.new\" && mv \"$0.new\" \"$0\"; } 2>/dev/null; "
+    "exit $code";
 
 constexpr std::size_t kMostRead_bytes = std::size_t{256} << 10, kMostLine_bytes = 8192;
 constexpr std::int64_t kMostLast_bytes = std::int64_t{4} << 20;  // read in a second, however short the lines are
