@@ -90,7 +90,7 @@ BASH
     ranks_are_where_the_order_says twice twice.order'
   grep -q '^switches  none known (scontrol: error: No topology information available)' flat
   [[ $(sort -u few.order | wc -l) -eq 2 ]]
-  grep -q -e ' -N 2 -n 4 ' few
+  grep -q 'SLURM_JOB_NUM_NODES=2 .* -n 4 ' few
   [[ $(uniq twice.order | wc -l) -gt 3 ]]
 BASH
 }

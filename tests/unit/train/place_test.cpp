@@ -32,7 +32,8 @@ TEST(Place, SaysWhoGoesWhereAndWhy) {
         "dp    4 groups of 4  all under one leaf switch      all over 2 levels of switches\n",
         "pp    8 edges        all over 2 levels of switches  all under one leaf switch\n",
         "  4-7  n3    leaf1   0   2-3  0-1\n", " 8-11  n2    leaf2   1   0-1  0-1\n",
-        "SLURM_HOSTFILE=order srun --mpi=pmix --distribution=arbitrary -N 4 -n 16 ms-train run c.toml\n"}) {
+        "SLURM_HOSTFILE=order SLURM_JOB_NUM_NODES=4 srun --mpi=pmix --distribution=arbitrary -n 16 ms-train run "
+        "c.toml\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_EQ(order_text(there), "n1\nn1\nn1\nn1\nn3\nn3\nn3\nn3\nn2\nn2\nn2\nn2\nn4\nn4\nn4\nn4\n");

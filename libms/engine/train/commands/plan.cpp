@@ -74,7 +74,8 @@ Command plan_command() {
               "data parallel group under as few and as low switches as possible, and the pipeline over the remaining "
               "switches. The output compares the placement with the order of the hosts in the file. If Slurm reports "
               "no switches, one flat network is assumed. Inside a job, set SLURM_HOSTFILE to the file that --order "
-              "writes, and run srun with --distribution=arbitrary and with the -N and -n that the output shows."};
+              "writes, and run srun as the output shows: newer versions of Slurm refuse --nodes beside "
+              "--distribution=arbitrary, so the number of nodes is a variable."};
 }
 
 }  // namespace ms::train

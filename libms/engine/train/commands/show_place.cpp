@@ -208,7 +208,8 @@ std::string placed_text(const Placed& placed, const std::string& config, const s
     out += "\n--order FILE writes the order for srun.\n";
   } else {
     out += fmt::format(
-        "\nIn the job:\n  SLURM_HOSTFILE={} srun --mpi=pmix --distribution=arbitrary -N {} -n {} ms-train run {}\n",
+        "\nIn the job:\n  SLURM_HOSTFILE={} SLURM_JOB_NUM_NODES={} srun --mpi=pmix --distribution=arbitrary -n {} "
+        "ms-train run {}\n",
         order, used, mesh.size(), config);
   }
   return out;
