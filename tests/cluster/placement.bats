@@ -88,7 +88,7 @@ BASH
     ranks_are_where_the_order_says few few.order
     echo "node[01-03]:2" | ms-train plan c.toml --hostfile - --topology "$switches" --set mesh.tp=1 --set mesh.dp=3 --order twice.order >twice
     ranks_are_where_the_order_says twice twice.order'
-  grep -q '^switches  none known (scontrol: error: No topology information available)' flat
+  grep -q '^switches  none known (' flat # the reason is Slurm's, in words that differ by version
   [[ $(sort -u few.order | wc -l) -eq 2 ]]
   grep -q 'SLURM_JOB_NUM_NODES=2 .* -n 4 ' few
   [[ $(uniq twice.order | wc -l) -gt 3 ]]
