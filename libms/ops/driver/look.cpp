@@ -38,21 +38,18 @@ double began_s(const Sysroot& root, int pid) {
 // Copies a file that tells of a rank to DIR/dumps. Where that fails, the rest of the node still tells: `missing` says
 // why.
 template <class F>
-bool copy_to_dumps(const std::string& path, const std::string& dir, std::vector<std::string>& missing, F&& copy) {
+void copy_to_dumps(const std::string& path, const std::string& dir, std::vector<std::string>& missing, F&& copy) {
   try {
     make_directories(dir + "/dumps");
     copy(dir + "/dumps/" + path.substr(path.rfind('/') + 1));
-    return true;
-  } catch (const Error& error) {
-    missing.push_back(plain_text("a copy of " + path + ": " + error.message(), 200));
-    return false;
-  }
+  } catch (const Error& error) { missing.push_back(plain_text("a copy of " + path + ": " + error.message(), 200)); }
 }
 
 // Copies the files of the ranks' flight recorders that were written since the ranks began: of a file that is too large
-// the beginning, which ms-tracepp takes for the dump that is cut off which it is. Returns how many.
+// the beginning, which ms-tracepp takes for the dump that is cut off which it is. Returns how many there are; those
+// that cannot be copied are named in `missing`.
 int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks, std::vector<std::string>& missing) {
-  std::set<std::string> copied, cut;
+  std::set<std::string> found, cut;
   for (const Task& task : tasks) {
     const std::string prefix = flight_prefix([&, value = std::string()](const char* name) mutable {
       value = variable_of(options.root, task.pid, name).value_or("");
@@ -61,19 +58,18 @@ int copy_dumps(const LookOptions& options, const std::vector<Task>& tasks, std::
     if (prefix.empty() || task.rank < 0) continue;
     const std::string path = fmt::format("{}{}", prefix, task.rank);
     const std::vector<std::string> files = flight_files(path, began_s(options.root, task.pid));
-    if (std::ranges::count(files, path) == 0 || copied.contains(path)) continue;
-    const bool is_there = copy_to_dumps(path, options.dir, missing, [&](const std::string& copy) {
+    if (std::ranges::count(files, path) == 0 || !found.insert(path).second) continue;
+    copy_to_dumps(path, options.dir, missing, [&](const std::string& copy) {
       const std::string dump = read_user_file_end(path, options.most_dump_bytes + 1, options.most_dump_bytes + 1);
       const bool is_cut = std::ssize(dump) > options.most_dump_bytes;
       write_file_atomic(copy, std::string_view(dump).substr(0, dump.size() - (is_cut ? 1 : 0)));
       if (is_cut) cut.insert(path);
     });
-    if (is_there) copied.insert(path);
   }
   if (!cut.empty())
     missing.push_back(fmt::format("flight recorders: all but the first {} of {}",
                                   format_size(static_cast<double>(options.most_dump_bytes)), fmt::join(cut, ", ")));
-  return static_cast<int>(copied.size());
+  return static_cast<int>(found.size());
 }
 
 // Copies the newest records that NCCL's Inspector wrote for these tasks, if it is on: a long run has any number.
