@@ -2,9 +2,13 @@
 // what slurmd really writes satisfies; nothing is kept as free text.
 #include "slurm/job_env.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <climits>
+#include <cstdlib>
 
 #include "slurm/hostlist.h"
 
@@ -94,6 +98,15 @@ std::optional<Preflight> parse_preflight(std::string_view text) {
 bool JobEnv::is_batch_host() const {
   const auto hosts = expand_hostlist(nodes);
   return hosts && !hosts->empty() && hosts->front() == node;
+}
+
+std::string this_node() {
+  const char* const named = std::getenv(kNode);
+  if (named != nullptr && is_host_name(named)) return named;
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::string name = host.data();
+  return name.substr(0, name.find('.'));
 }
 
 std::optional<JobEnv> read_job_env(const Getenv& getenv) {

@@ -32,6 +32,10 @@ struct JobEnv {
 
 using Getenv = std::function<const char*(const char*)>;  // std::getenv, or a table in tests
 
+// The name by which Slurm knows this node: SLURMD_NODENAME where slurmd gave it, otherwise the host's up to the first
+// dot.
+std::string this_node();
+
 // Malformed values count as absent. nullopt: there is no job id or no node name.
 std::optional<JobEnv> read_job_env(const Getenv& getenv);
 

@@ -10,6 +10,7 @@
 #include "health/checks/check.h"
 #include "health/evidence/busy.h"
 #include "slurm/commands.h"
+#include "slurm/job_env.h"
 
 namespace ms::diag {
 namespace {
@@ -37,13 +38,7 @@ health::Result ask_slurm(health::Evidence& evidence) {
   // to ask of slurmctld.
   const char* const task = std::getenv("SLURM_PROCID");
   const bool asks_for_all = task == nullptr || std::string_view(task) == "0";
-  const char* const job_name = std::getenv("SLURMD_NODENAME");
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  const std::string name =
-      job_name != nullptr
-          ? job_name
-          : std::string(host, std::min(std::string_view(host).find('.'), std::string_view(host).size()));
+  const std::string name = slurm::this_node();
   const health::Result unknown_here = health::skipped(fmt::format("Slurm knows no node {}", printable(name, 64)));
   std::vector<slurm::Node> nodes;
   try {

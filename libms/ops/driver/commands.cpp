@@ -23,6 +23,7 @@
 #include "net/agents/agent.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 
 namespace ms::driver {
 namespace {
@@ -57,7 +58,7 @@ int drive(const Args& args) {
 }
 
 int be_agent(const Args& args) {
-  const std::string node = net::node_name();
+  const std::string node = slurm::this_node();
   const int job = static_cast<int>(args.get_int("job", 1));
   const bool was_told = run_agent({.drivers = split(args.get("connect"), ','),
                                    .node = node,

@@ -21,6 +21,7 @@
 #include "slurm/beside.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 
 namespace ms::driver {
 namespace {
@@ -135,7 +136,7 @@ int look(const Args& args) {
   LookOptions options{.job = static_cast<int>(args.get_int("job", 1, 0x7fffffff)),
                       .own_step = own_step.empty() ? -1 : std::atoi(own_step.c_str()),
                       .step = std::nullopt,
-                      .node = net::node_name(),
+                      .node = slurm::this_node(),
                       .dir = args.get("into"),
                       .diag = args.get("diag"),
                       .root = Sysroot()};

@@ -73,7 +73,6 @@ TEST(GresConf, IncludesAndMultipleFiles) {
 
 TEST(GresConf, TheNodesNameIsShort) {
   FakeRoot fake;
-  EXPECT_FALSE(node_name(fake.root()).empty()) << "the machine's own";
   fake.write("/proc/sys/kernel/hostname", "node02.cluster\n");
   EXPECT_EQ(node_name(fake.root()), "node02");
 }

@@ -10,6 +10,7 @@
 #include "health/commands/examine.h"
 #include "health/commands/telemetry_report.h"
 #include "health/telemetry/store.h"
+#include "slurm/job_env.h"
 
 namespace ms::health {
 namespace {
@@ -35,10 +36,10 @@ int collect_command(const Args& args) {
   for (const std::string& missing : sample.missing) print_err("ms-diag: warning: missing are {}\n", missing);
   if (sample.values.empty()) throw Error("collect.nothing", Blame::node, "nothing could be read: no sample is kept");
   if (!keeps) {
-    write_out(args.has("json") ? sample_json(this_node(), sample) : sample_text(sample));
+    write_out(args.has("json") ? sample_json(slurm::this_node(), sample) : sample_text(sample));
     return 0;
   }
-  const KeptSample kept = keep_sample(policy.telemetry.directory, this_node(), sample, policy.telemetry);
+  const KeptSample kept = keep_sample(policy.telemetry.directory, slurm::this_node(), sample, policy.telemetry);
   if (kept.dropped_bytes > 0) {
     print_err("ms-diag: warning: {}: {} bytes that an earlier writer did not finish were cut off\n", kept.file,
               kept.dropped_bytes);

@@ -26,6 +26,7 @@
 #include "health/commands/report.h"
 #include "health/commands/site_history.h"
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 #include "slurm/reach.h"
 #include "slurm/requeue.h"
 
@@ -226,7 +227,7 @@ int undrain_command(const Args& args) {
     if (args.has("verified")) words.emplace_back("--verified");
     return on_nodes(args, words, kPatience_s);
   }
-  return run_undrain(policy_of(args), args.has("node") ? args.get("node") : this_node(), args.has("verified"));
+  return run_undrain(policy_of(args), args.has("node") ? args.get("node") : slurm::this_node(), args.has("verified"));
 }
 
 // Refuses, before anything is done to the job, nodes that Slurm does not know. Warns of so many of them that the job
@@ -295,10 +296,6 @@ int predict_command(const Args& args) { return load_extension().predict(args); }
 int prolog_command(const Args& args) { return around_job(args, run_prolog); }
 int epilog_command(const Args& args) { return around_job(args, run_epilog); }
 
-int health_command(const Args& args) {
-  const char* named = std::getenv("SLURMD_NODENAME");
-  const bool is_name = named != nullptr && slurm::is_host_name(named);
-  return run_health(args.get("config"), is_name ? named : this_node());
-}
+int health_command(const Args& args) { return run_health(args.get("config"), slurm::this_node()); }
 
 }  // namespace ms::health

@@ -14,6 +14,7 @@
 #include "health/commands/extension.h"
 #include "health/commands/remote.h"
 #include "health/run/runner.h"
+#include "slurm/job_env.h"
 
 namespace ms::health {
 namespace {
@@ -62,7 +63,7 @@ Report examine_here(const RunRequest& request, const std::vector<Check>& checks)
   const double undrained_wall_s = since_undrain(state, Sysroot(policy.paths.sysroot), clock);
   options.not_before_wall_s = std::max(undrained_wall_s, request.since_wall_s);
   const double before_s = clock.now_s();
-  Report report{.node = this_node(), .results = run_checks(checks, policy, options)};
+  Report report{.node = slurm::this_node(), .results = run_checks(checks, policy, options)};
   report.wall_s = clock.now_s() - before_s;
   report.at_wall_s = clock.wall_s();
   const bool has_state = is_root && ::access(policy.paths.state.c_str(), F_OK) == 0;
@@ -79,14 +80,6 @@ Report examine_here(const RunRequest& request, const std::vector<Check>& checks)
 Policy policy_for(const std::string& config) {
   if (!config.empty()) return load_policy(config);
   return ::access(kPolicyPath, F_OK) == 0 ? load_policy(kPolicyPath) : Policy{};
-}
-
-std::string this_node() {
-  if (const char* name = std::getenv("SLURMD_NODENAME")) return name;
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  const std::string name = host;
-  return name.substr(0, name.find('.'));
 }
 
 std::size_t num_chosen(const RunRequest& request) { return chosen(request).size(); }

@@ -26,9 +26,6 @@ struct RunRequest {
 // The policy that a person's command runs under: the file that is named, else the site's, else the defaults.
 Policy policy_for(const std::string& config);
 
-// This node's name: as slurmd calls it where it tells, else the host's, without its domain.
-std::string this_node();
-
 // How many checks are meant; what examine() throws where none is.
 std::size_t num_chosen(const RunRequest& request);
 

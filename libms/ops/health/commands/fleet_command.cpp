@@ -18,6 +18,7 @@
 #include "health/commands/remote.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 
 namespace ms::health {
 namespace {
@@ -39,7 +40,7 @@ int drains_since(const std::vector<HistoryEntry>& history, double since_wall_s) 
 NodeFacts facts_here(const std::string& config) {
   const Policy policy = policy_for(config);
   const double now_wall_s = SystemClock().wall_s();
-  NodeFacts node{.node = this_node(), .state_known = ::geteuid() == 0};
+  NodeFacts node{.node = slurm::this_node(), .state_known = ::geteuid() == 0};
   if (node.state_known && ::access(policy.paths.state.c_str(), F_OK) == 0) {
     const StateDirectory directory(policy.paths.state);
     node.last_active_wall_s = directory.load().last_active_wall_s;

@@ -6,6 +6,7 @@
 #include "health/commands/examine.h"
 #include "health/commands/golden.h"
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 
 namespace ms::health {
 namespace {
@@ -31,7 +32,7 @@ int golden_command(const Args& args) {
                                                       : action + " needs a FILE");
   }
   const std::vector<std::string> nodes = args.has("nodelist") ? slurm::expand_hostlist_or_throw(args.get("nodelist"))
-                                                              : std::vector<std::string>{this_node()};
+                                                              : std::vector<std::string>{slurm::this_node()};
   if (nodes.empty()) throw user_error("check.nodes", "the list of nodes is empty");
   const Measure measure = measure_of(args);
   if (action == "capture") {

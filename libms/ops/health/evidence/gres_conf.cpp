@@ -1,15 +1,12 @@
 #include "health/evidence/gres_conf.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <climits>
 #include <limits>
 #include <map>
 
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 
 namespace ms::health {
 namespace {
@@ -109,11 +106,8 @@ GresConf parse_gres_conf(std::string_view text, std::string_view node, const slu
 }
 
 std::string node_name(const Sysroot& root) {
-  std::string name = root.read("/proc/sys/kernel/hostname").value_or("");
-  if (name.empty()) {
-    std::array<char, HOST_NAME_MAX + 1> host{};
-    if (::gethostname(host.data(), host.size() - 1) == 0) name = host.data();
-  }
+  if (root.is_real()) return slurm::this_node();
+  const std::string name = root.read("/proc/sys/kernel/hostname").value_or("");
   return name.substr(0, name.find('.'));
 }
 

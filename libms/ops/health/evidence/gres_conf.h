@@ -30,7 +30,7 @@ GresConf parse_gres_conf(std::string_view text, std::string_view node, const slu
 // nullopt: there is no readable file. Included files that cannot be read have no lines.
 std::optional<GresConf> read_gres_conf(const Sysroot& root, const std::string& path, std::string_view node);
 
-// The node's name up to the first dot.
+// Slurm's name of the node, or of another root's host the name up to the first dot.
 std::string node_name(const Sysroot& root);
 
 }  // namespace ms::health

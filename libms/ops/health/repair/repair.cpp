@@ -30,6 +30,7 @@
 #include "health/repair/local.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
+#include "slurm/job_env.h"
 
 namespace ms::health {
 namespace {
@@ -381,7 +382,7 @@ int repair_command(const Args& args) {
   const Policy policy = as_root && has_file ? load_policy_as_root(file) : policy_for(args.get("config"));
   if (args.has("here")) {
     if (args.has("apply") || args.has("once")) throw user_error("repair.form", "--here takes no --apply and no --once");
-    return use_remedy_here(policy, args.has("node") ? args.get("node") : this_node(), args.get("here"));
+    return use_remedy_here(policy, args.has("node") ? args.get("node") : slurm::this_node(), args.get("here"));
   }
   if (args.has("node")) throw user_error("repair.form", "--node goes with --here");
   RepairSite site(args, policy);

@@ -25,6 +25,7 @@
 #include "net/measure/fabric_config.h"
 #include "net/measure/facts_json.h"
 #include "net/measure/interface.h"
+#include "slurm/job_env.h"
 
 namespace ms::net {
 namespace {
@@ -96,13 +97,6 @@ class Threads {
 
 }  // namespace
 
-std::string node_name() {
-  if (const char* name = std::getenv("SLURMD_NODENAME"); name != nullptr && *name != 0) return name;
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
-
 void run_agent(const AgentOptions& options) {
   const Invitation& invitation = options.invitation;
   Self self{.secret = invitation.secret, .address = {}, .interface = {}, .root = Sysroot(options.root)};
@@ -113,14 +107,14 @@ void run_agent(const AgentOptions& options) {
       const std::vector<Interface> fitting = interfaces(invitation.interface);
       if (fitting.empty()) {
         throw Error("net.interface", Blame::node,
-                    fmt::format("{} has no interface {}* that is up", node_name(), invitation.interface));
+                    fmt::format("{} has no interface {}* that is up", slurm::this_node(), invitation.interface));
       }
       self.address = fitting.front().address;
     }
     self.interface = interface_of(self.address);
     listening.emplace(self.address);
     self.port = listening->port();
-    Member me{.node = invitation.node.empty() ? node_name() : invitation.node,
+    Member me{.node = invitation.node.empty() ? slurm::this_node() : invitation.node,
               .address = self.address.with_port(listening->port()),
               .interface = self.interface,
               .mtu = mtu_of(self.root, self.interface)};
@@ -184,7 +178,7 @@ void run_agent(const AgentOptions& options) {
     });
     if (!taken) {
       TestAnswer answer{.id = order.id};
-      answer.result.error = fmt::format("{} has too much to do", node_name());
+      answer.result.error = fmt::format("{} has too much to do", slurm::this_node());
       std::lock_guard lock(answering);
       control.send_line(to_json(answer), link::in_seconds(kWelcome_s));
     }

@@ -15,7 +15,4 @@ struct AgentOptions {
 // Returns when the coordinator is gone. Throws Error("net.peer") where it cannot be reached, Error("net.secret").
 void run_agent(const AgentOptions& options);
 
-// Returns Slurm's name of this node, else its host name.
-std::string node_name();
-
 }  // namespace ms::net

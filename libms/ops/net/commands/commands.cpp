@@ -20,6 +20,7 @@
 #include "net/report/collectives_report.h"
 #include "net/report/report.h"
 #include "net/report/report_json.h"
+#include "slurm/job_env.h"
 
 namespace ms::net {
 namespace {
@@ -108,12 +109,12 @@ class Snapshots {
       SystemClock clock;
       const double end_s = clock.now_s() + seconds;
       while (true) {
-        look(node_name(), reader_.read(clock.wall_s()));
+        look(slurm::this_node(), reader_.read(clock.wall_s()));
         if (clock.now_s() >= end_s) break;
         clock.sleep_s(std::min(interval_s, end_s - clock.now_s()));
       }
       Checked checked;
-      checked.nodes = {node_name()};
+      checked.nodes = {slurm::this_node()};
       return checked;
     }
     return ask_all(args_, "counters", seconds, interval_s,
@@ -155,7 +156,7 @@ int config(const Args& args) {
       facts.push_back({node, read_facts(told)});
     });
   } else {
-    facts.push_back({node_name(), gather_facts(Sysroot(args.get("root")), environ)});
+    facts.push_back({slurm::this_node(), gather_facts(Sysroot(args.get("root")), environ)});
   }
   std::vector<Finding> found = findings(checked);
   std::ranges::move(judge_config(facts, args.get_seconds("flap")), std::back_inserter(found));
