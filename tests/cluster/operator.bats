@@ -190,8 +190,8 @@ TEXT
 @test "HealthCheckProgram drains a bad node under a job, which goes on, and leaves another's drain alone" {
   printf '%s\n' "HealthCheckProgram=$(realpath "$build")/libexec/ms/ms-health" HealthCheckInterval=1 >"$BATS_TEST_TMPDIR/conf"
   inside 3 --conf "$BATS_TEST_TMPDIR/conf" <<'TEXT'
+all_gpus # before the policy, under which every node without them is drained within a second
 policy </dev/null
-all_gpus
 scontrol update nodename=node03 state=drain reason=mine
 mkfifo gate
 job=$(sbatch --parsable -w node02 --wrap 'cat gate')
