@@ -25,6 +25,13 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, Says::hint, "CUDA"},
     {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, Says::hint, "the NVIDIA driver"},
     {"GPU is lost", "gpu_lost", Blame::gpu, Says::hint, "NVML"},
+    {"reason :ECC", "gpu_ecc", Blame::gpu, Says::hint, "ROCm"},
+    {"GPU requires reset", "gpu_reset", Blame::gpu, Says::hint, "NVML"},
+    {"(cudaErrorContained)", "gpu_contained", Blame::gpu, Says::hint, "CUDA"},
+    {"DEVICE_LOST)", "gpu_lost", Blame::gpu, Says::hint, "SYCL"},
+    {"HW Exception by GPU", "gpu_hardware", Blame::bug, Says::hint, "ROCm"},
+    {"[Device reset]", "gpu_reset", Blame::gpu, Says::hint, "SynapseAI"},
+    {"[Device not found]", "gpu_missing", Blame::user, Says::hint, "SynapseAI"},
     // A program on the other end of the link, or one that overruns its stack, can cause these.
     {"uncorrectable NVLink error", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
     {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
@@ -48,6 +55,10 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"can't open file", "missing_file", Blame::user, Says::hint, "Python"},
     {"execve():", "missing_file", Blame::user, Says::hint, kSlurm},
     {"version `GLIBC", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
+    {"no socket interface found", "network_interface", Blame::user, Says::hint, "NCCL"},
+    {"IMEX channel configuration", "gpu_imex", Blame::node, Says::hint, "NCCL"},
+    {"Call to ibv_reg_mr", "ib_memory", Blame::node, Says::hint, "NCCL"},
+    {"cgroup.procs", "cgroup", Blame::node, Says::hint, kSlurm},
     {"FATAL:   could not open image", "container", Blame::user, Says::hint, "Apptainer"},
     // pyxis puts its own name before what enroot says.
     {"error code: 429", "web_service", Blame::fabric, Says::trouble, "enroot"},
@@ -62,14 +73,19 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"insufficient shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
     {"unable to open shared memory object", "shared_memory", Blame::user, Says::error, "PyTorch"},
     {"unable to write to file </torch_", "shared_memory", Blame::user, Says::error, "PyTorch"},
+    {"to extend /dev/shm/nccl-", "shared_memory", Blame::user, Says::error, "NCCL"},
     {"creating shared memory segment", "shared_memory", Blame::user, Says::error, "NCCL"},
     {"No space left on device: '/dev/shm", "shared_memory", Blame::user, Says::error, "Python"},
+    // Another process has the memory: one that was left behind, or another rank of the program.
+    {"is free. Process ", "gpu_shared", Blame::node, Says::hint, "PyTorch"},
     {"CUDA out of memory", "gpu_memory", Blame::user, Says::error, "PyTorch"},
     {"CUDA error: out of memory", "gpu_memory", Blame::user, Says::error, "PyTorch"},
     {"torch.OutOfMemoryError", "gpu_memory", Blame::user, Says::error, "PyTorch"},
     {"torch.cuda.OutOfMemoryError", "gpu_memory", Blame::user, Says::error, "PyTorch"},
     {"CUDA_ERROR_OUT_OF_MEMORY", "gpu_memory", Blame::user, Says::error, "CUDA"},
     {"RESOURCE_EXHAUSTED: Out of memory", "gpu_memory", Blame::user, Says::error, "JAX"},
+    {"Out of GPU memory", "gpu_memory", Blame::user, Says::error, "CUDA.jl"},
+    {"OUT_OF_DEVICE_MEMORY)", "gpu_memory", Blame::user, Says::error, "SYCL"},
     {"'out of memory'", "gpu_memory", Blame::user, Says::error, "NCCL"},
     {"Failed to CUDA calloc", "gpu_memory", Blame::user, Says::error, "NCCL"},
     {"oom-kill event", "job_memory", Blame::user, Says::error, kSlurm},
@@ -92,6 +108,8 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"Cuda failure", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
     {"unhandled cuda error", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
     {"ncclUnhandledCudaError", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
+    // Before the words of file systems, which these repeat.
+    {"OFI poll failed", "ofi", Blame::fabric, Says::hint, "MPICH"},
     // The file systems; where one node alone says so, its mount may be at fault.
     {"Input/output error", "storage_io", Blame::storage, Says::hint, "Linux"},
     {"Remote I/O error", "storage_io", Blame::storage, Says::hint, "Linux"},
@@ -114,6 +132,10 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"No route to host", "network", Blame::fabric, Says::trouble, "Linux"},
     {"Temporary failure in name resolution", "name_service", Blame::fabric, Says::trouble, "glibc"},
     {"Name or service not known", "name_service", Blame::fabric, Says::trouble, "glibc"},
+    {"404 Client Error", "web_address", Blame::user, Says::error, "Python"},
+    {"HTTP Error 404", "web_address", Blame::user, Says::error, "Python"},
+    {"HTTPSConnectionPool(", "web_service", Blame::fabric, Says::trouble, "Python"},
+    {"ServiceUnavailable: 503", "web_service", Blame::fabric, Says::trouble, "Google Cloud"},
     {"SSLError:", "web_service", Blame::fabric, Says::trouble, "Python"},
     {"HTTPError:", "web_service", Blame::fabric, Says::trouble, "Python"},
     {"We couldn't connect to 'https", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
@@ -140,6 +162,10 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"in store based barrier", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
     {"Socket Timeout", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
     {"Timed out waiting", "peer_timeout", Blame::peer, Says::effect, "Gloo"},
+    {"mapping of buffer object failed", "peer_lost", Blame::peer, Says::effect, "CUDA"},
+    {"connectFullMesh failed", "peer_lost", Blame::peer, Says::effect, "Gloo"},
+    {"DeepEP error: timeout", "peer_timeout", Blame::peer, Says::effect, "DeepEP"},
+    {"DeepEP error: CPU recv timeout", "peer_timeout", Blame::peer, Says::effect, "DeepEP"},
     {"ncclRemoteError", "nccl_peer", Blame::peer, Says::effect, "NCCL"},
     {"ncclSystemError", "nccl_system", Blame::peer, Says::effect, "NCCL"},
     {"unhandled system error", "nccl_system", Blame::peer, Says::effect, "NCCL"},
@@ -160,7 +186,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"DistStoreError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
     {"ChildFailedError:", "child_failed", Blame::peer, Says::effect, "torchrun"},
     {"CalledProcessError:", kChildFailed, Blame::peer, Says::effect, "Accelerate"},
-    {"Engine core initialization failed", "peer_lost", Blame::peer, Says::effect, "vLLM"},
+    {"Engine core initialization failed", kChildFailed, Blame::peer, Says::effect, "vLLM"},
     {"SignalException:", "child_failed", Blame::peer, Says::effect, "torchrun"},
     {"KeyboardInterrupt", "child_failed", Blame::peer, Says::effect, "Python"},
     {"comm.peer_lost", "peer_lost", Blame::peer, Says::effect, "ms"},
@@ -186,6 +212,17 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"panicked at", kException, Blame::bug, Says::exception, "Rust"},
     {"Check failed: ", kException, Blame::bug, Says::exception, "glog"},
     {"(SIGSEGV)", kException, Blame::bug, Says::exception, "torchrun"},
+    {"(SIGBUS)", kException, Blame::bug, Says::exception, "torchrun"},
+    {"(SIGABRT)", kException, Blame::bug, Says::exception, "torchrun"},
+    {"OutOfResources: ", kException, Blame::bug, Says::exception, "Triton"},
+    {"pure virtual method called", kException, Blame::bug, Says::exception, "C++"},
+    {"Fortran runtime error: ", kException, Blame::bug, Says::exception, "gfortran"},
+    {"ERROR STOP ", kException, Blame::bug, Says::exception, "gfortran"},
+    {"PETSC ERROR: Caught signal", kException, Blame::bug, Says::exception, "PETSc"},
+    {"Accelerator Fatal Error: ", kException, Blame::bug, Says::exception, "OpenACC"},
+    {"Could not override '", kException, Blame::bug, Says::exception, "Hydra"},
+    {"MPI_ERRORS_ARE_FATAL", kException, Blame::bug, Says::exception, "Open MPI"},
+    {"ERROR: LoadError: ", kException, Blame::bug, Says::exception, "Julia"},
     {"exits with return code = -11", kException, Blame::bug, Says::exception, "DeepSpeed"},
     {"Memory access fault by GPU", kException, Blame::bug, Says::exception, "ROCm"},
     {"Fatal error in PMPI_", kException, Blame::bug, Says::exception, "MPICH"},
@@ -214,7 +251,11 @@ bool is_source(std::string_view line) {
 // "[W1120 12:00:00.123 socket.cpp:697] [c10d] ...", as C++ libraries log, and what others print of what they survive.
 bool is_warning(std::string_view line) {
   const bool is_glog = line.starts_with("[W") && line.size() > 2 && !std::isalpha(static_cast<unsigned char>(line[2]));
-  return is_glog || line.starts_with("WARN") || line.starts_with("wandb: ") || line.find(": warning: ") != line.npos;
+  constexpr std::array kSurvived = std::to_array<std::string_view>(
+      {"WARN", "wandb: ", "sudo: ", "fusermount", "shell-init: ", "job-working-directory: ", "Matplotlib created"});
+  return is_glog || std::ranges::any_of(kSurvived, [&](std::string_view start) { return line.starts_with(start); }) ||
+         line.find(": warning: ") != line.npos || line.find("UserWarning: ") != line.npos ||
+         line.find("gds_ds12_lock") != line.npos;  // PMIx's store, which has another way
 }
 
 // Python draws a line beside the exceptions of a group.
@@ -235,10 +276,11 @@ bool is_of_slurm(std::string_view line) {
 enum class Speaks { of_others, of_somebody, of_itself };
 Speaks speaker(std::string_view before) {
   constexpr std::array kSpeakers = std::to_array<std::string_view>(
-      {"CUDA error: ", "CUDA driver error: ", "CUDA Error: ", "what():  ", "NVML: ", "Failed: Cuda error '",
-       "CUDA failure: ", "CUDA runtime error: ", "cudaErrorECCUncorrectable: ", "results in ",
-       "NVMLError_GpuIsLost: ", "INTERNAL: "});
-  if (before.find_first_not_of(' ') == before.npos || before.starts_with("NVRM: ")) return Speaks::of_itself;
+      {"CUDA error: ", "CUDA driver error: ", "CUDA Error: ", "HIP error: ", "cuda runtime error (39) : ",
+       "ERROR: LoadError: ", "error( cudaErrorECCUncorrectable): ", "cudaDeviceSynchronize() ", "returned error 214 (",
+       "what():  ", "NVML: ", "Failed: Cuda error '", "CUDA failure: ", "CUDA runtime error: ",
+       "cudaErrorECCUncorrectable: ", "results in ", "NVMLError_GpuIsLost: ", "INTERNAL: "});
+  if (before.find_first_not_of(' ') == before.npos) return Speaks::of_itself;
   if (before.starts_with("Unable to determine the device handle")) return Speaks::of_itself;
   if (before.find("NCCL WARN ") != before.npos && before.find("uda failure") != before.npos) return Speaks::of_itself;
   std::string_view name = before;
@@ -334,6 +376,11 @@ std::optional<TaskExit> task_exit(std::string_view line) {
 
 int take_worker(std::string_view& line) {
   int worker = -1;
+  // "(EngineCore_0 pid=4711) ValueError: ...": a process of the same host.
+  const std::size_t pid = line.find(" pid="), closed = line.find(") ");
+  if (line.starts_with('(') && closed != line.npos && pid < closed &&
+      line.substr(0, closed).find_first_not_of("0123456789", pid + 5) == line.npos)
+    line.remove_prefix(closed + 2);
   for (const std::string_view start : {"[rank", "[default"}) {
     const std::size_t end = line.find("]:");
     if (!line.starts_with(start) || end == line.npos) continue;

@@ -14,7 +14,7 @@ namespace ms::slurm {
 // Kinds of what a line says of the end of an attempt. Of several the first one decides; an exception and trouble are
 // equals, of which the earlier decides.
 enum class Says {
-  proof,      // the hardware itself says that it is broken, which no program can cause
+  proof,      // the hardware itself says that it is broken, if the words are the rank's own
   mistake,    // another attempt would end in the same way
   error,      // of the program, on whatever node
   hint,       // of its node, where no other says the same; otherwise of `blame`
@@ -29,6 +29,9 @@ struct KnownLine {
   Blame blame;
   Says says;
   std::string_view source;  // what prints it
+
+  // What a program misses, and may do without.
+  bool is_set_up() const { return says == Says::hint && blame == Blame::user; }
 };
 
 inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
@@ -59,8 +62,8 @@ struct TaskExit {
 };
 std::optional<TaskExit> task_exit(std::string_view line);
 
-// PyTorch puts "[rank12]: " before a worker's exception, torchrun "[default12]:" before its lines. Returns that number
-// of PyTorch's, or -1; removes either from the line.
+// PyTorch puts "[rank12]: " before a worker's exception, torchrun "[default12]:" before its lines, vLLM and Ray
+// "(NAME pid=4711) ". Returns that number of PyTorch's, or -1; removes any of them from the line.
 int take_worker(std::string_view& line);
 
 // srun --label puts "12: " before a task's lines. Returns the task, or -1; removes it from the line.

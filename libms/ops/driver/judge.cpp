@@ -74,12 +74,14 @@ const SaidLine* decisive_line(const AttemptEvidence& e) {
   const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
   const auto order = [](const SaidLine& line) {
     if (line.known->says == Says::proof && line.outlived) return Says::hint;
+    // The tasks that were started print on; the job ends of the one that was not.
+    if (line.known->cause == slurm::kLaunchFailed && line.rank < 0) return Says::error;
     return line.known->says == Says::exception ? Says::trouble : line.known->says;
   };
   const SaidLine* first = nullptr;
   for (const SaidLine& line : e.lines) {
     if (line.outlived && line.known->says != Says::proof) continue;
-    if (was_killed && line.known->says == Says::effect) continue;
+    if (was_killed && (line.known->says == Says::effect || line.known->is_set_up())) continue;
     if (first == nullptr || order(line) < order(*first)) first = &line;
   }
   return first;
@@ -223,7 +225,8 @@ std::optional<Judgement> judge_alarm(const AttemptEvidence& e) {
   return j;
 }
 
-// The hardware of one node says that it is broken.
+// The hardware of one node says that it is broken, in words that a program can repeat of another node or of another
+// day: the node is looked at before it is left out, and has no strike.
 std::optional<Judgement> judge_proof(const AttemptEvidence& e) {
   const SaidLine* line = decisive_line(e);
   if (line == nullptr || line->known->says != Says::proof || line->outlived || line->node.empty() ||
@@ -231,7 +234,7 @@ std::optional<Judgement> judge_proof(const AttemptEvidence& e) {
     return std::nullopt;
   Judgement j = judged(Next::again, std::string(line->known->cause), code_of(ExitCode::node_fault), line->text);
   j.suspects = {line->node};
-  j.certain = true;
+  j.accuses = false;
   return j;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <limits>
+#include <set>
 
 #include "base/text.h"
 
@@ -13,7 +14,8 @@ namespace {
 constexpr std::size_t kMostLaunches = 1 << 14;  // lines on tasks that were not started, beside others
 constexpr std::size_t kMostOutputs = 1 << 17;   // a program can print any number in the place of a rank's
 constexpr double kOutlives_s = 2;               // reports of what ended may come that late
-constexpr std::size_t kSteps = 3;               // printed by any rank: all of them go on
+constexpr std::string_view kMpiAbort = "mpi_abort";
+constexpr std::size_t kSteps = 3;  // printed by any rank: all of them go on
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
 
@@ -37,8 +39,12 @@ bool is_progress(std::string_view line) {
   return is_step(line);
 }
 
-// Ray's driver names the process and the host whose words it repeats: "(pid=48211, ip=10.0.0.31)".
+// Ray's driver names the process and the host whose words it repeats: "(pid=48211, ip=10.0.0.31)". Others say that they
+// repeat what another process said.
 bool names_other_host(std::string_view line) {
+  for (const std::string_view repeats : {"Error Snippet]", "RemoteTraceback", "On WorkerInfo("}) {
+    if (has(line, repeats)) return true;
+  }
   const std::size_t pid = line.find("pid=");
   if (pid == line.npos) return false;
   const std::size_t end = line.find_first_not_of("0123456789", pid + 4);
@@ -107,6 +113,9 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
   if (known->cause == slurm::kChildFailed && !task.failed && slurm::is_python_exception(line))
     known = slurm::any_exception();
   if (known->says != Says::effect && known->says != Says::exception) task.last_cause = {number_, known};
+  if (known->cause.starts_with("ib_")) own.last_link = number_;
+  const bool of_launcher = known->cause == slurm::kChildFailed || known->cause == kMpiAbort;
+  if (!of_launcher && !own.chained) task.last_end = {number_, known};
   task.failed = task.failed || known->says != Says::effect;
   // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.
   const bool ends = (ends_traceback || slurm::is_python_exception(line)) && known->says != Says::trouble &&
@@ -132,10 +141,15 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
 
 bool LastWords::is_outlived(const Said& said, std::optional<double> trained_s) const {
   // No program ends of its text or of what it misses, and then of something else.
-  const auto& [number, known] = said.of_task->last_cause;
-  const bool is_set_up = said.line.known->says == Says::hint && said.line.known->blame == Blame::user;
-  const bool is_other = number > said.number && known->cause != said.line.known->cause;
-  if ((said.line.known->says == Says::mistake || is_set_up) && is_other) return true;
+  const auto is_other = [&](const std::pair<std::size_t, const KnownLine*>& later) {
+    return later.first > said.number && later.second->cause != said.line.known->cause;
+  };
+  if (said.line.known->says == Says::mistake && is_other(said.of_task->last_cause)) return true;
+  if (said.line.known->is_set_up() && is_other(said.of_task->last_end)) return true;
+  // A rank that had no memory, and then sends, had caught that.
+  if (said.line.known->says == Says::error && said.line.known->blame == Blame::user &&
+      said.of_worker->last_link > said.number)
+    return true;
   // Errors after that of a broken device are of how the program ends.
   const bool is_caught = said.of_worker->exceptions > said.exceptions && said.line.known->says != Says::proof;
   return said.of_task->signs - said.signs >= kAlive || is_caught ||
@@ -148,9 +162,17 @@ std::vector<SaidLine> LastWords::lines(std::optional<double> trained_s) const {
   std::vector<Said> sorted;
   for (const auto& [key, said] : said_) sorted.push_back(said);
   std::ranges::sort(sorted, {}, &Said::number);
-  std::vector<SaidLine> lines;
+  // What one rank did without, the others did not end of.
+  std::set<std::pair<const KnownLine*, std::string>> missed;
   for (Said& said : sorted) {
     said.line.outlived = is_outlived(said, trained_s);
+    if (said.line.outlived && said.line.known->is_set_up())
+      missed.emplace(said.line.known, slurm::without_numbers(said.line.text));
+  }
+  std::vector<SaidLine> lines;
+  for (Said& said : sorted) {
+    said.line.outlived =
+        said.line.outlived || missed.contains({said.line.known, slurm::without_numbers(said.line.text)});
     lines.push_back(std::move(said.line));
   }
   return lines;

@@ -41,8 +41,10 @@ class LastWords {
     bool chained = false;  // Python says that the next exception comes of the one before, or is ignored
     bool repeats = false;  // words of other hosts
     bool in_traceback = false;
-    bool failed = false;                                              // it printed an error of its own
-    std::pair<std::size_t, const KnownLine*> last_cause{0, nullptr};  // the number of that line, and its row
+    bool failed = false;  // it printed an error of its own
+    // The number of a line, and its row: of the last that tells of a cause, and of the last that may be of the end.
+    std::pair<std::size_t, const KnownLine*> last_cause{0, nullptr}, last_end{0, nullptr};
+    std::size_t last_link = 0;  // the number of the last line of InfiniBand's
   };
   struct Said {
     SaidLine line;

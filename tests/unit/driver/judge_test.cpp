@@ -281,7 +281,7 @@ TEST(Judge, ByTheTable) {
        "gpu_ecc",
        69,
        {"n2"},
-       true},
+       false},
       {"a GPU error that may be ours accuses nobody",
        with(ended(1, {}, false),
             [](AttemptEvidence& e) { e.lines = {said("CUDA error: an illegal memory access was encountered")}; }),

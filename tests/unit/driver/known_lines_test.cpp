@@ -50,7 +50,7 @@ TEST(KnownLines, WhoRepeatsListsOrLooksForWordsSaysNothingOfItself) {
         "  what():  CUDA error: uncorrectable ECC error encountered",
         "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered",
         "node02:31:77 [1] NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'",
-        "NVRM: Xid (PCI:0000:17:00): 79, pid=1234, GPU has fallen off the bus."}) {
+        "RuntimeError: HIP error: uncorrectable ECC error encountered"}) {
     ASSERT_NE(known_line(line), nullptr) << line;
     EXPECT_EQ(known_line(line)->says, Says::proof) << line;
     EXPECT_EQ(repeated(known_line(line))->says, Says::hint) << line;

@@ -130,7 +130,7 @@ TEST(LastWords, NeverHurtAHealthyNodeAndNameTheProgram) {
       const bool named = run.end && run.end->code != 0;
       if (words.kind == "hardware" && !everywhere) {
         EXPECT_EQ(first.suspects, std::vector<std::string>{"node02"});
-        EXPECT_TRUE(first.certain);
+        EXPECT_FALSE(first.certain) << "a program can print all of it: ms-diag looks";
         EXPECT_FALSE(run.end);
         continue;
       }
@@ -236,7 +236,7 @@ TEST(LastWords, AreFoundBehindAnyNoise) {
   };
   const Judgement ecc = last_of({"RuntimeError: CUDA error: uncorrectable ECC error encountered"});
   EXPECT_EQ(ecc.cause, "gpu_ecc");
-  EXPECT_TRUE(ecc.certain);
+  EXPECT_THAT(ecc.suspects, ElementsAre("node02"));
   EXPECT_EQ(last_of({"step 3 loss 2", "step 4 loss 2", "ValueError: x"}).cause, kException)
       << "its rank outlived what it warned of";
   const Judgement survived =
