@@ -69,6 +69,32 @@ SH
 BASH
 }
 
+@test "who says that its GPU is broken is looked at before it works again: found well it does, at fault it stays out" {
+  inside 2 0 <<'BASH'
+  . ./preflight.sh
+  policy </dev/null
+  all_gpus
+  cat >says.sh <<'SH'
+[ "$MS_ATTEMPT" = 1 ] || exit 0
+[ "$SLURM_PROCID" = 1 ] || exec sleep 1000
+echo "RuntimeError: CUDA error: uncorrectable ECC error encountered" >&2
+exit 1
+SH
+  drive --diagnose 1 -- bash says.sh
+  ends_with 0
+  [ "$(attempt 1 cause) $(attempt 1 suspects) $(attempt 1 excluded)" = '"gpu_ecc" ["node02"] []' ]
+  grep -q 'node02 is found well: a spare' job.log
+  python3 -c 'import json; assert not json.load(open("r/driver/ledger.json"))["strikes"]'
+  rm -r r job.log
+  gpus node02 'gpu 3 ecc_uncorrectable=4'
+  drive --diagnose 1 -- bash says.sh
+  wait-until 120 ended
+  grep -q 'node02 is left out: .*gpu.ecc' job.log
+  [ "$(attempt 1 cause)" = '"gpu_ecc"' ]
+  [[ $(python3 -c 'import json; print(len(json.load(open("r/driver/ledger.json"))["attempts"]))') == 1 ]]
+BASH
+}
+
 @test "scontrol that hangs before the driver begins delays it, and no more" {
   inside 1 1 <<'BASH'
   driven_config train.steps=20

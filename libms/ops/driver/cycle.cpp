@@ -325,9 +325,11 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
   if (all && options_.diagnose_level > 0) nodes_.check_network(now_s);
   wait_until_s_ = now_s + wait_s;
-  phase_ = Phase::waiting;
+  const bool looks_first = judgement.says_broken && nodes_.check_irreplaceable(attempt_->nodes.size());
+  phase_ = looks_first ? Phase::checking : Phase::waiting;
   phase_s_ = now_s;
   save();
+  if (looks_first) return;
   if (wait_s == 0 && !nodes_.waits_for_network()) begin_attempt();
 }
 

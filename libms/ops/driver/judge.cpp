@@ -235,6 +235,7 @@ std::optional<Judgement> judge_proof(const AttemptEvidence& e) {
   Judgement j = judged(Next::again, std::string(line->known->cause), code_of(ExitCode::node_fault), line->text);
   j.suspects = {line->node};
   j.accuses = false;
+  j.says_broken = true;
   return j;
 }
 

@@ -77,9 +77,10 @@ struct Judgement {
   std::string cause;
   int code = 0;  // that the driver ends with, unless it goes on
   std::vector<std::string> suspects;
-  bool certain = false;  // of the suspects: left out without a second look
-  bool network = false;  // of the suspects: what lies between nodes may have made them look so
-  bool accuses = true;   // the suspects; otherwise they are only looked at
+  bool certain = false;      // of the suspects: left out without a second look
+  bool network = false;      // of the suspects: what lies between nodes may have made them look so
+  bool accuses = true;       // the suspects; otherwise they are only looked at
+  bool says_broken = false;  // the output does of the suspects: they do not work before they were looked at
   std::string why;
   // An error that may be of the program: its line, the rank that said it first, and all nodes on which ranks did.
   std::string error = {};

@@ -67,6 +67,16 @@ void Nodes::check_spares() {
   }
 }
 
+bool Nodes::check_irreplaceable(std::size_t working) {
+  if (options_.diagnose_level == 0 ||
+      pool_.with(NodeRole::works).size() + pool_.with(NodeRole::spare).size() >= working)
+    return false;
+  for (const std::string& node : pool_.with(NodeRole::suspect)) {
+    if (agents_.has(node)) suspects_.look(node, options_.diagnose_level);
+  }
+  return suspects_.busy();
+}
+
 void Nodes::ask_slurm(AttemptEvidence& evidence) {
   const bool refused = std::ranges::any_of(
       evidence.lines, [](const SaidLine& line) { return line.known->cause.starts_with(kSlurmCauses); });

@@ -67,6 +67,8 @@ class Nodes {
 
   // Before the first attempt: spares too, because all are, and a bad one is better found here than when it is needed.
   void check_spares();
+  // Looks at suspects whose work no other node can take over. Returns whether there are some.
+  bool check_irreplaceable(std::size_t working);
   bool checks() const { return suspects_.busy(); }
   // Where no node stands out, the network between them may be at fault, and an attempt with any of them would end the
   // same way: the next one waits for what ms-netcheck finds.
