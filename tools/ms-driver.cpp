@@ -169,10 +169,17 @@ const std::vector<ManSection> kSections{
        "value. The driver writes to RUN_DIR/driver; all other files are the command's. checkpoint.dir is not changed."},
       {"ledger.json",
        "Every attempt with cause, nodes, suspects and times, and notes: clocks that jumped, drained nodes, slow steps, "
-       "slow nodes that stay. "
+       "slow nodes that stay. time_s has the wall time in the types of Google's ml-goodput-measurement, which add up "
+       "to it: productive steps, tpu_initialization (checks before the first attempt), program_startup (until the "
+       "first "
+       "step), wasted_progress_from_disruption (steps that were done again), infrastructure_recovery_from_disruption "
+       "(from a fault to the next attempt), custom_badput_events (lost to slow steps), elastic_reinitialization, and "
+       "other. Waits for data and checkpoints are not told from the steps that have them. "
        "ms-driver report prints it. While it cannot be written, the driver continues, and the job's comment has the "
        "reason why attempts do not begin or why the run ended, unless you set a comment of your own."},
-      {"status.json, metrics.prom", "Current state, for ms-driver status and for Prometheus's textfile collector."},
+      {"status.json, metrics.prom",
+       "Current state, for ms-driver status and for Prometheus's textfile collector; "
+       "ms_driver_time_seconds{type} is time_s of the ledger."},
       {"attempt-N.log, attempt-N.evidence.json, attempt-N.hang.json, attempt-N.NODE.stacks, attempt-N.NODE.devices, "
        "attempt-N.ras.NODE.M, attempt-N.heartbeats.json, attempt-N.hang.input.log",
        "Output of an attempt; the evidence for its verdict; what ms-tracepp hang printed of all that a hang left; "

@@ -14,6 +14,7 @@
 #include "base/utc.h"
 #include "driver/incident.h"
 #include "driver/judge.h"
+#include "driver/time_spent.h"
 #include "slurm/hostlist.h"
 
 namespace ms {
@@ -333,7 +334,8 @@ std::string incident_page(const Ledger& ledger, const std::vector<Incident>& inc
       "<h1>{}</h1>\n<p><b>{}</b></p>\n<p class=\"quiet\">{} in {}. Useful training time: {:.1f} %, the rest is start, "
       "faults and repeated steps. Written {}.</p>\n",
       html(name), outcome_html(ledger), plural(ledger.attempts.size(), "attempt"),
-      format_duration(std::max(0.0, last_s - ledger.began_s)), 100 * ledger.effective(last_s), utc_text(now_s));
+      format_duration(std::max(0.0, last_s - ledger.began_s)), 100 * time_spent(ledger, last_s).effective(),
+      utc_text(now_s));
   if (incidents.empty()) body += "<p>Nothing broke: no attempt ended other than well.</p>\n";
   for (std::size_t i = 0; i < incidents.size(); ++i) {
     const std::string text = incident_html(ledger, incidents[i], now_s);

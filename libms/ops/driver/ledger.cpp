@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "driver/judge.h"
+#include "driver/time_spent.h"
 #include "slurm/known_lines.h"
 
 namespace ms::driver {
@@ -141,26 +142,6 @@ Ledger::SameError Ledger::same_error() const {
   return same;
 }
 
-double Ledger::effective(double now_s) const {
-  double kept_s = 0;
-  for (std::size_t i = 0; i < attempts.size(); ++i) {
-    const AttemptEntry& a = attempts[i];
-    const std::int64_t steps = a.to_step - a.from_step;
-    if (a.first_step_s == 0 || steps <= 0) continue;
-    // Steps behind the place where a later attempt resumed were trained again.
-    std::int64_t kept_to = a.to_step;
-    for (std::size_t later = i + 1; later < attempts.size(); ++later) {
-      if (attempts[later].from_step >= 0) kept_to = std::min(kept_to, attempts[later].from_step);
-    }
-    const double trained_s = (a.ended_s == 0 ? now_s : a.ended_s) - a.first_step_s;
-    const double share =
-        static_cast<double>(std::max<std::int64_t>(0, kept_to - a.from_step)) / static_cast<double>(steps);
-    kept_s += std::max(0.0, trained_s) * share;
-  }
-  const double wall_s = now_s - began_s;
-  return wall_s > 0 ? std::min(1.0, kept_s / wall_s) : 0;
-}
-
 std::string to_json(const Ledger& ledger, double now_s) {
   Json attempts = Json::array();
   for (const AttemptEntry& attempt : ledger.attempts) {
@@ -170,7 +151,9 @@ std::string to_json(const Ledger& ledger, double now_s) {
     attempts.push_back(std::move(entry));
   }
   Json json{{"schema", 1}, {"command", ledger.command}, {"began_s", ledger.began_s}};
-  json["effective"] = ledger.effective(now_s);
+  const TimeSpent spent = time_spent(ledger, now_s);
+  json["effective"] = spent.effective();
+  for (const auto& [kind, name] : kSpent) json["time_s"][std::string(name)] = spent[kind];
   json["strikes"] = ledger.strikes;
   json["excluded"] = ledger.excluded;
   json["unheard"] = ledger.unheard;

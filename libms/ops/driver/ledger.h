@@ -94,9 +94,6 @@ struct Ledger {
     std::set<std::string> nodes = {};
   };
   SameError same_error() const;
-  // Share of the wall time up to `now_s` in which steps were trained that were kept: a later attempt began behind them,
-  // or they are the last. 0 where no heartbeats tell of steps.
-  double effective(double now_s) const;
 };
 
 std::string to_json(const Ledger& ledger, double now_s);

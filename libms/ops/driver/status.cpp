@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utc.h"
+#include "driver/time_spent.h"
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
@@ -53,7 +54,7 @@ std::string status_json(const Status& s, double wall_s, double now_s) {
   }
   Json json{{"schema", 1}, {"phase", s.phase}, {"job", s.job}, {"job_id", s.job_id}, {"written_s", wall_s}};
   json["attempt"] = s.ledger.attempts.empty() ? 0 : s.ledger.attempts.back().number;
-  json["effective"] = s.ledger.effective(wall_s);
+  json["effective"] = time_spent(s.ledger, wall_s).effective();
   json["nodes"] = std::move(nodes);
   if (s.slow != nullptr) {
     json["slow"] = {{"usual_s", s.slow->usual_s},
@@ -90,7 +91,12 @@ std::string status_metrics(const Status& s, double wall_s, double now_s) {
         fmt::format("# HELP ms_driver_{0} {1}\n# TYPE ms_driver_{0} gauge\nms_driver_{0} {2:.9g}\n", name, help, value);
   };
   gauge("attempts", "Attempts so far.", static_cast<double>(s.ledger.attempts.size()));
-  gauge("effective", "Share of the wall time that trained steps which were kept.", s.ledger.effective(wall_s));
+  gauge("effective", "Share of the wall time that trained steps which were kept.",
+        time_spent(s.ledger, wall_s).effective());
+  text += "# HELP ms_driver_time_seconds Wall time by what it went into.\n# TYPE ms_driver_time_seconds gauge\n";
+  const TimeSpent spent = time_spent(s.ledger, wall_s);
+  for (const auto& [kind, name] : kSpent)
+    text += fmt::format("ms_driver_time_seconds{{type=\"{}\"}} {:.3f}\n", name, spent[kind]);
   gauge("training", "1 while an attempt runs.", s.phase == "trains" ? 1 : 0);
   text += "# HELP ms_driver_nodes Nodes by role.\n# TYPE ms_driver_nodes gauge\n";
   for (const NodeRole role :
@@ -194,10 +200,14 @@ std::string report_text(const Ledger& ledger, double wall_s) {
   std::string text = table.str();
   const bool has_ended = !ledger.attempts.empty() && ledger.attempts.back().ended_s != 0;
   const double last_s = std::max(ledger.began_s, has_ended ? ledger.attempts.back().ended_s : wall_s);
+  const TimeSpent spent = time_spent(ledger, last_s);
   text += fmt::format("\n{} in {}; {:.1f} % of it went into steps that were kept; {} went to faults and recovery{}\n",
                       plural(ledger.attempts.size(), "attempt"), format_duration(last_s - ledger.began_s),
-                      100 * ledger.effective(last_s), format_duration(lost_s),
+                      100 * spent.effective(), format_duration(lost_s),
                       slow_s > 0 ? fmt::format(", {} to slow steps", format_duration(slow_s)) : "");
+  for (const auto& [kind, name] : kSpent) {
+    if (spent[kind] > 0) text += fmt::format("  {:<40} {}\n", name, format_duration(spent[kind]));
+  }
   for (const AttemptEntry& a : ledger.attempts) {
     if (!a.why.empty() && a.cause != "done") text += fmt::format("attempt {}: {}\n", a.number, plain_text(a.why, 300));
   }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "driver/clock_jumps.h"
@@ -10,6 +12,7 @@
 #include "driver/pool.h"
 #include "driver/state.h"
 #include "driver/status.h"
+#include "driver/time_spent.h"
 
 namespace ms::driver {
 namespace {
@@ -45,13 +48,56 @@ TEST(Ledger, LongAttemptsOfACommandWithoutHeartbeatsAreProgress) {
 TEST(Ledger, SaysWhichShareOfTheTimeWasOfUse) {
   Ledger ledger;
   ledger.began_s = 1000;
-  EXPECT_EQ(ledger.effective(1100), 0);
+  EXPECT_EQ(time_spent(ledger, 1100).effective(), 0);
   // 10 s of start, 40 s for steps 0 to 40, of which 30 are kept; again 10 s and 40 s for 30 to 70.
   ledger.attempts = {attempt(0, 40, 1000, 1010, 1050), attempt(30, 70, 1050, 1060, 1100)};
-  EXPECT_DOUBLE_EQ(ledger.effective(1100), (30 + 40) / 100.0);
+  EXPECT_DOUBLE_EQ(time_spent(ledger, 1100).effective(), (30 + 40) / 100.0);
   // One that came to nothing and went back further takes more.
   ledger.attempts.push_back(attempt(50, 50, 1100, 0, 1110));
-  EXPECT_DOUBLE_EQ(ledger.effective(1110), (30 + 20) / 110.0);
+  EXPECT_DOUBLE_EQ(time_spent(ledger, 1110).effective(), (30 + 20) / 110.0);
+}
+
+TEST(Ledger, TimeIsOfOneKindEach) {
+  Ledger ledger;
+  ledger.began_s = 990;
+  // 10 s of checks; 10 s of start and 40 s of steps, 30 s of them kept, 4 s lost to a slow node; 5 s until an alarm, 10
+  // s until the next attempt; 10 s of start; 35 s of steps; then the run has another size.
+  ledger.attempts = {attempt(0, 40, 1000, 1010, 1055), attempt(30, 65, 1065, 1075, 1110),
+                     attempt(65, -1, 1120, 0, 1130)};
+  ledger.attempts[0].detect_s = 5;
+  ledger.attempts[0].slow_s = 4;
+  ledger.attempts[1].cause = kResizesCause;
+  const TimeSpent spent = time_spent(ledger, 1130);
+  EXPECT_THAT(spent.seconds, testing::ElementsAre(26 + 35, 10, 10 + 10, 10, 5 + 10, 4, 10, 10));
+}
+
+TEST(Ledger, KindsOfTimeAddUpToTheWallClock) {
+  std::mt19937 random(1);
+  const auto one_of = [&](double least, double most) { return std::uniform_real_distribution(least, most)(random); };
+  for (int run = 0; run < 200; ++run) {
+    Ledger ledger;
+    ledger.began_s = 1000;
+    double at_s = 1000;
+    for (int i = 0; i < run % 20;
+         ++i) {  // a driver that was killed, and clocks that were set, leave times out of order
+      const double began_s = at_s + one_of(-5, 60), first_s = began_s + one_of(0, 30),
+                   ended_s = first_s + one_of(-3, 900);
+      const auto from = static_cast<std::int64_t>(one_of(-1, 50));
+      ledger.attempts.push_back(attempt(from, from + static_cast<std::int64_t>(one_of(0, 90)), began_s,
+                                        one_of(0, 1) < 0.3 ? 0 : first_s, ended_s));
+      ledger.attempts.back().detect_s = one_of(0, 40);
+      ledger.attempts.back().slow_s = one_of(0, 40);
+      at_s = ended_s;
+    }
+    const double now_s = std::max(at_s + one_of(-10, 100), 1000.0);
+    const TimeSpent spent = time_spent(ledger, now_s);
+    double all_s = 0;
+    for (const double kind_s : spent.seconds) {
+      EXPECT_GE(kind_s, -1e-9);
+      all_s += kind_s;
+    }
+    EXPECT_NEAR(all_s, now_s - 1000, 1e-6);
+  }
 }
 
 TEST(Ledger, CountsAttemptsThatCameNoFurther) {
@@ -384,10 +430,10 @@ TEST(Clocks, ThatJumpMakeNoTimesNegative) {
   Ledger ledger;
   ledger.began_s = 5000;
   ledger.attempts = {attempt(0, 40, 5000, 5010, 0)};
-  const double before = ledger.effective(5100);
+  const double before = time_spent(ledger, 5100).effective();
   ledger.shift(-3600);
   EXPECT_EQ(ledger.attempts[0].ended_s, 0) << "it runs";
-  EXPECT_EQ(ledger.effective(1500), before);
+  EXPECT_EQ(time_spent(ledger, 1500).effective(), before);
   EXPECT_THAT(report_text(ledger, 1500), HasSubstr("1 attempt in 1m40s"));
   EXPECT_THAT(report_text(ledger, 100), Not(HasSubstr("in -"))) << "read where the clock is behind";
 }
