@@ -11,234 +11,10 @@
 namespace ms::slurm {
 namespace {
 
-constexpr std::string_view kSlurm = "Slurm";  // its programs put their names before what they say
-
-// The first match wins: what tells more stands before what tells less.
-constexpr std::array kKnownLines = std::to_array<KnownLine>({
-    // The device says that it is broken.
-    {"uncorrectable ECC error encountered", "gpu_ecc", Blame::gpu, Says::proof, "CUDA"},
-    {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, Says::proof, "CUDA"},
-    {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, Says::proof, "the NVIDIA driver"},
-    {"GPU is lost", "gpu_lost", Blame::gpu, Says::proof, "NVML"},
-    // Another host may have said so, whose words this one repeats.
-    {"uncorrectable ECC error encountered", "gpu_ecc", Blame::gpu, Says::hint, "CUDA"},
-    {"CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_ecc", Blame::gpu, Says::hint, "CUDA"},
-    {"GPU has fallen off the bus", "gpu_lost", Blame::gpu, Says::hint, "the NVIDIA driver"},
-    {"GPU is lost", "gpu_lost", Blame::gpu, Says::hint, "NVML"},
-    {"reason :ECC", "gpu_ecc", Blame::gpu, Says::hint, "ROCm"},
-    {"GPU requires reset", "gpu_reset", Blame::gpu, Says::hint, "NVML"},
-    {"(cudaErrorContained)", "gpu_contained", Blame::gpu, Says::hint, "CUDA"},
-    {"DEVICE_LOST)", "gpu_lost", Blame::gpu, Says::hint, "SYCL"},
-    {"HW Exception by GPU", "gpu_hardware", Blame::bug, Says::hint, "ROCm"},
-    {"[Device reset]", "gpu_reset", Blame::gpu, Says::hint, "SynapseAI"},
-    {"[Device not found]", "gpu_missing", Blame::user, Says::hint, "SynapseAI"},
-    // A program on the other end of the link, or one that overruns its stack, can cause these.
-    {"uncorrectable NVLink error", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
-    {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
-    {"Invalid access of peer GPU memory over nvlink", "gpu_nvlink", Blame::fabric, Says::hint, "CUDA"},
-    {"hardware stack error", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
-    {"CUDA_ERROR_HARDWARE_STACK_ERROR", "gpu_hardware", Blame::bug, Says::hint, "CUDA"},
-    // The job script, the container or the environment; or one node that is set up in another way than the others.
-    {"no CUDA-capable device is detected", "gpu_missing", Blame::user, Says::hint, "CUDA"},
-    {"CUDA-capable device(s) is/are busy", "gpu_busy", Blame::node, Says::hint, "CUDA"},
-    {"CUDA driver initialization failed", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
-    {"No CUDA GPUs are available", "gpu_missing", Blame::user, Says::hint, "PyTorch"},
-    {"CUDA driver version is insufficient", "gpu_driver", Blame::user, Says::hint, "CUDA"},
-    {"The NVIDIA driver on your system is too old", "gpu_driver", Blame::user, Says::hint, "PyTorch"},
-    {"Found no NVIDIA driver on your system", "gpu_driver", Blame::user, Says::hint, "PyTorch"},
-    {"system not yet initialized", "gpu_fabric_manager", Blame::node, Says::hint, "CUDA"},
-    {"no kernel image is available", "gpu_architecture", Blame::user, Says::hint, "CUDA"},
-    {"invalid device ordinal", "gpu_count", Blame::user, Says::hint, "CUDA"},
-    {"ModuleNotFoundError:", "python_module", Blame::user, Says::hint, "Python"},
-    {"cannot open shared object file", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
-    {"FileNotFoundError:", "missing_file", Blame::user, Says::hint, "Python"},
-    {"can't open file", "missing_file", Blame::user, Says::hint, "Python"},
-    {"execve():", "missing_file", Blame::user, Says::hint, kSlurm},
-    {"version `GLIBC", "missing_library", Blame::user, Says::hint, "the dynamic linker"},
-    {"no socket interface found", "network_interface", Blame::user, Says::hint, "NCCL"},
-    {"IMEX channel configuration", "gpu_imex", Blame::node, Says::hint, "NCCL"},
-    {"Call to ibv_reg_mr", "ib_memory", Blame::node, Says::hint, "NCCL"},
-    {"cgroup.procs", "cgroup", Blame::node, Says::hint, kSlurm},
-    {"FATAL:   could not open image", "container", Blame::user, Says::hint, "Apptainer"},
-    // pyxis puts its own name before what enroot says.
-    {"error code: 429", "web_service", Blame::fabric, Says::trouble, "enroot"},
-    {"429 Too Many Requests", "web_service", Blame::fabric, Says::trouble, "a registry"},
-    {"Could not resolve host", "name_service", Blame::fabric, Says::trouble, "curl"},
-    {"curl: (28)", "web_service", Blame::fabric, Says::trouble, "curl"},
-    {"error: pyxis:", "container", Blame::user, Says::hint, "pyxis"},
-    {"SyntaxError:", "python_syntax", Blame::user, Says::mistake, "Python"},
-    {"already completing or completed", kJobEnds, Blame::slurm, Says::mistake, kSlurm},
-    // Memory that the program asks for.
-    {"out of shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
-    {"insufficient shared memory", "shared_memory", Blame::user, Says::error, "PyTorch"},
-    {"unable to open shared memory object", "shared_memory", Blame::user, Says::error, "PyTorch"},
-    {"unable to write to file </torch_", "shared_memory", Blame::user, Says::error, "PyTorch"},
-    {"to extend /dev/shm/nccl-", "shared_memory", Blame::user, Says::error, "NCCL"},
-    {"creating shared memory segment", "shared_memory", Blame::user, Says::error, "NCCL"},
-    {"No space left on device: '/dev/shm", "shared_memory", Blame::user, Says::error, "Python"},
-    // Another process has the memory: one that was left behind, or another rank of the program.
-    {"is free. Process ", "gpu_shared", Blame::node, Says::hint, "PyTorch"},
-    {"CUDA out of memory", "gpu_memory", Blame::user, Says::error, "PyTorch"},
-    {"CUDA error: out of memory", "gpu_memory", Blame::user, Says::error, "PyTorch"},
-    {"torch.OutOfMemoryError", "gpu_memory", Blame::user, Says::error, "PyTorch"},
-    {"torch.cuda.OutOfMemoryError", "gpu_memory", Blame::user, Says::error, "PyTorch"},
-    {"CUDA_ERROR_OUT_OF_MEMORY", "gpu_memory", Blame::user, Says::error, "CUDA"},
-    {"RESOURCE_EXHAUSTED: Out of memory", "gpu_memory", Blame::user, Says::error, "JAX"},
-    {"Out of GPU memory", "gpu_memory", Blame::user, Says::error, "CUDA.jl"},
-    {"OUT_OF_DEVICE_MEMORY)", "gpu_memory", Blame::user, Says::error, "SYCL"},
-    {"'out of memory'", "gpu_memory", Blame::user, Says::error, "NCCL"},
-    {"Failed to CUDA calloc", "gpu_memory", Blame::user, Says::error, "NCCL"},
-    {"oom-kill event", "job_memory", Blame::user, Says::error, kSlurm},
-    {"oom_kill event", "job_memory", Blame::user, Says::error, kSlurm},
-    {": Out Of Memory", "job_memory", Blame::user, Says::error, kSlurm},
-    {"MemoryError", "host_memory", Blame::user, Says::error, "Python"},
-    {"std::bad_alloc", "host_memory", Blame::user, Says::error, "C++"},
-    // The program's own errors, on whatever node.
-    {"an illegal memory access was encountered", "gpu_illegal_address", Blame::bug, Says::error, "CUDA"},
-    {"misaligned address", "gpu_illegal_address", Blame::bug, Says::error, "CUDA"},
-    {"device-side assert triggered", "gpu_assert", Blame::user, Says::error, "CUDA"},
-    // May be the hardware or not: looked at before a node is accused.
-    {"unspecified launch failure", "gpu_launch", Blame::bug, Says::hint, "CUDA"},
-    {"CUDA error: unknown error", "gpu_unknown", Blame::gpu, Says::hint, "CUDA"},
-    {"CUDA_ERROR_UNKNOWN", "gpu_unknown", Blame::gpu, Says::hint, "CUDA"},
-    {"CUBLAS_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::bug, Says::hint, "cuBLAS"},
-    {"CUDNN_STATUS_EXECUTION_FAILED", "gpu_launch", Blame::bug, Says::hint, "cuDNN"},
-    {"Unable to determine the device handle", "gpu_lost", Blame::gpu, Says::hint, "nvidia-smi"},
-    {"Out of memory: Killed process", "host_memory", Blame::node, Says::hint, "Linux"},
-    {"Cuda failure", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
-    {"unhandled cuda error", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
-    {"ncclUnhandledCudaError", "nccl_cuda", Blame::gpu, Says::hint, "NCCL"},
-    // Before the words of file systems, which these repeat.
-    {"OFI poll failed", "ofi", Blame::fabric, Says::hint, "MPICH"},
-    // The file systems; where one node alone says so, its mount may be at fault.
-    {"Input/output error", "storage_io", Blame::storage, Says::hint, "Linux"},
-    {"Remote I/O error", "storage_io", Blame::storage, Says::hint, "Linux"},
-    {"Structure needs cleaning", "storage_damaged", Blame::storage, Says::hint, "Linux"},
-    {"Stale file handle", "storage_stale", Blame::storage, Says::hint, "Linux"},
-    {"Read-only file system", "storage_read_only", Blame::storage, Says::hint, "Linux"},
-    {"Transport endpoint is not connected", "storage_lost", Blame::storage, Says::hint, "Linux"},
-    {"Cannot send after transport endpoint shutdown", "storage_lost", Blame::storage, Says::hint, "Lustre"},
-    {"No space left on device", "storage_full", Blame::storage, Says::trouble, "Linux"},
-    {"Disk quota exceeded", "storage_quota", Blame::storage, Says::trouble, "Linux"},
-    // The fabric, or the peer behind it.
-    {"NET/IB : Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL before 2.27"},
-    {"NET/IB: Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL"},
-    {"NET/IBP:Got completion", "ib_completion", Blame::fabric, Says::trouble, "NCCL with a plugin"},
-    {"IBV_WC_RETRY_EXC_ERR", "ib_retry", Blame::fabric, Says::trouble, "libibverbs"},
-    {"Call to ibv_modify_qp failed", "ib_qp", Blame::fabric, Says::trouble, "NCCL"},
-    {"Network is unreachable", "network", Blame::fabric, Says::trouble, "Linux"},
-    {"Host is down", "network", Blame::fabric, Says::trouble, "Linux"},
-    {"Communication error on send", "network", Blame::fabric, Says::trouble, "Linux"},
-    {"No route to host", "network", Blame::fabric, Says::trouble, "Linux"},
-    {"Temporary failure in name resolution", "name_service", Blame::fabric, Says::trouble, "glibc"},
-    {"Name or service not known", "name_service", Blame::fabric, Says::trouble, "glibc"},
-    {"404 Client Error", "web_address", Blame::user, Says::error, "Python"},
-    {"HTTP Error 404", "web_address", Blame::user, Says::error, "Python"},
-    {"HTTPSConnectionPool(", "web_service", Blame::fabric, Says::trouble, "Python"},
-    {"ServiceUnavailable: 503", "web_service", Blame::fabric, Says::trouble, "Google Cloud"},
-    {"SSLError:", "web_service", Blame::fabric, Says::trouble, "Python"},
-    {"HTTPError:", "web_service", Blame::fabric, Says::trouble, "Python"},
-    {"We couldn't connect to 'https", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
-    {"An error occurred (503)", "web_service", Blame::fabric, Says::trouble, "boto"},
-    {"(SlowDown)", "web_service", Blame::fabric, Says::trouble, "S3"},
-    {"LocalEntryNotFoundError:", "web_service", Blame::fabric, Says::trouble, "Hugging Face"},
-    {"wandb.errors.CommError:", "web_service", Blame::fabric, Says::trouble, "Weights & Biases"},
-    {"wandb.errors.errors.CommError:", "web_service", Blame::fabric, Says::trouble, "Weights & Biases"},
-    {"PMIX ERROR", "pmix", Blame::slurm, Says::trouble, "PMIx"},
-    {"Requested node configuration is not available", "slurm_nodes", Blame::slurm, Says::trouble, kSlurm},
-    {"Node failure on", "slurm_node_failure", Blame::slurm, Says::trouble, kSlurm},
-    // "*** STEP 7.0 ON node1 CANCELLED AT ...": the node is the step's first, whatever happened where.
-    {"DUE TO TIME LIMIT", "time_limit", Blame::slurm, Says::trouble, kSlurm},
-    {"DUE TO PREEMPTION", "preempted", Blame::slurm, Says::trouble, kSlurm},
-    {"DUE TO JOB REQUEUE", "requeued", Blame::slurm, Says::trouble, kSlurm},
-    {"DUE TO NODE FAILURE", "slurm_node_failure", Blame::slurm, Says::trouble, kSlurm},
-    {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, kSlurm},
-    {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, kSlurm},
-    {"launch failed", kLaunchFailed, Blame::slurm, Says::trouble, kSlurm},
-    {"Task launch for StepId", kLaunchFailed, Blame::slurm, Says::trouble, kSlurm},
-    // The words of ranks that still run when another one ended or hangs.
-    {"Watchdog caught collective operation timeout", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
-    {"Some NCCL operations have failed or timed out", kCollectiveTimeout, Blame::peer, Says::effect, "PyTorch"},
-    {"in store based barrier", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
-    {"Socket Timeout", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
-    {"Timed out waiting", "peer_timeout", Blame::peer, Says::effect, "Gloo"},
-    {"mapping of buffer object failed", "peer_lost", Blame::peer, Says::effect, "CUDA"},
-    {"connectFullMesh failed", "peer_lost", Blame::peer, Says::effect, "Gloo"},
-    {"DeepEP error: timeout", "peer_timeout", Blame::peer, Says::effect, "DeepEP"},
-    {"DeepEP error: CPU recv timeout", "peer_timeout", Blame::peer, Says::effect, "DeepEP"},
-    {"ncclRemoteError", "nccl_peer", Blame::peer, Says::effect, "NCCL"},
-    {"ncclSystemError", "nccl_system", Blame::peer, Says::effect, "NCCL"},
-    {"unhandled system error", "nccl_system", Blame::peer, Says::effect, "NCCL"},
-    {"NCCL communicator was aborted", "nccl_peer", Blame::peer, Says::effect, "PyTorch"},
-    {"Connection reset by peer", "peer_closed", Blame::peer, Says::effect, "Linux"},
-    {"Connection closed by peer", "peer_closed", Blame::peer, Says::effect, "Gloo"},
-    {"Connection closed by remote peer", "peer_closed", Blame::peer, Says::effect, "NCCL"},
-    {"Connection refused", "peer_closed", Blame::peer, Says::effect, "Linux"},
-    {"Connection timed out", "peer_closed", Blame::peer, Says::effect, "Linux"},
-    {"Broken pipe", "peer_closed", Blame::peer, Says::effect, "Linux"},
-    {"ConnectionError:", "peer_closed", Blame::peer, Says::effect, "Python"},
-    {"RendezvousClosedError", "peer_lost", Blame::peer, Says::effect, "torchrun"},
-    {"RendezvousConnectionError", "peer_lost", Blame::peer, Says::effect, "torchrun"},
-    {"RendezvousTimeoutError", "peer_timeout", Blame::peer, Says::effect, "torchrun"},
-    {"TimeoutError", "peer_timeout", Blame::peer, Says::effect, "Python"},
-    {"DistBackendError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
-    {"DistNetworkError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
-    {"DistStoreError:", "peer_lost", Blame::peer, Says::effect, "PyTorch"},
-    {"ChildFailedError:", "child_failed", Blame::peer, Says::effect, "torchrun"},
-    {"CalledProcessError:", kChildFailed, Blame::peer, Says::effect, "Accelerate"},
-    {"Engine core initialization failed", kChildFailed, Blame::peer, Says::effect, "vLLM"},
-    {"SignalException:", "child_failed", Blame::peer, Says::effect, "torchrun"},
-    {"KeyboardInterrupt", "child_failed", Blame::peer, Says::effect, "Python"},
-    {"comm.peer_lost", "peer_lost", Blame::peer, Says::effect, "ms"},
-    {"timeout caused pair closure", "peer_timeout", Blame::peer, Says::effect, "Gloo"},
-    {"monitoredBarrier", "peer_timeout", Blame::peer, Says::effect, "PyTorch"},
-    {"Horovod has been shut down", "peer_lost", Blame::peer, Says::effect, "Horovod"},
-    {"HorovodInternalError", "peer_lost", Blame::peer, Says::effect, "Horovod"},
-    {"ActorDiedError", "peer_lost", Blame::peer, Says::effect, "Ray"},
-    {"WorkerCrashedError", "peer_lost", Blame::peer, Says::effect, "Ray"},
-    {"NodeDiedError", "peer_lost", Blame::peer, Says::effect, "Ray"},
-    {"EngineDeadError", "peer_lost", Blame::peer, Says::effect, "vLLM"},
-    {"UnavailableError:", "peer_lost", Blame::peer, Says::effect, "TensorFlow"},
-    {"UNAVAILABLE: ", "peer_lost", Blame::peer, Says::effect, "JAX"},
-    {"ABORTED: ", "peer_lost", Blame::peer, Says::effect, "JAX"},
-    {"DEADLINE_EXCEEDED: ", "peer_timeout", Blame::peer, Says::effect, "JAX"},
-    {"coordination service", "peer_lost", Blame::peer, Says::effect, "JAX"},
-    {"MPI_ERR_PROC_FAILED", "peer_lost", Blame::peer, Says::effect, "MPI"},
-    {"MPI_ABORT was invoked", "mpi_abort", Blame::peer, Says::effect, "Open MPI"},
-    // The program's words for an error that has no other row.
-    {"what():  ", kException, Blame::bug, Says::exception, "C++"},
-    {"Assertion `", kException, Blame::bug, Says::exception, "glibc"},
-    {"Fatal Python error:", kException, Blame::bug, Says::exception, "Python"},
-    {"panicked at", kException, Blame::bug, Says::exception, "Rust"},
-    {"Check failed: ", kException, Blame::bug, Says::exception, "glog"},
-    {"(SIGSEGV)", kException, Blame::bug, Says::exception, "torchrun"},
-    {"(SIGBUS)", kException, Blame::bug, Says::exception, "torchrun"},
-    {"(SIGABRT)", kException, Blame::bug, Says::exception, "torchrun"},
-    {"OutOfResources: ", kException, Blame::bug, Says::exception, "Triton"},
-    {"pure virtual method called", kException, Blame::bug, Says::exception, "C++"},
-    {"Fortran runtime error: ", kException, Blame::bug, Says::exception, "gfortran"},
-    {"ERROR STOP ", kException, Blame::bug, Says::exception, "gfortran"},
-    {"PETSC ERROR: Caught signal", kException, Blame::bug, Says::exception, "PETSc"},
-    {"Accelerator Fatal Error: ", kException, Blame::bug, Says::exception, "OpenACC"},
-    {"Could not override '", kException, Blame::bug, Says::exception, "Hydra"},
-    {"MPI_ERRORS_ARE_FATAL", kException, Blame::bug, Says::exception, "Open MPI"},
-    {"ERROR: LoadError: ", kException, Blame::bug, Says::exception, "Julia"},
-    {"exits with return code = -11", kException, Blame::bug, Says::exception, "DeepSpeed"},
-    {"Memory access fault by GPU", kException, Blame::bug, Says::exception, "ROCm"},
-    {"Fatal error in PMPI_", kException, Blame::bug, Says::exception, "MPICH"},
-    {"Duplicate GPU detected", kException, Blame::bug, Says::exception, "NCCL"},
-    {"forrtl: severe", kException, Blame::bug, Says::exception, "Intel Fortran"},
-    {": unbound variable", kException, Blame::bug, Says::exception, "shells"},
-    {"double free or corruption", kException, Blame::bug, Says::exception, "glibc"},
-    {"free(): invalid", kException, Blame::bug, Says::exception, "glibc"},
-    {"stack smashing detected", kException, Blame::bug, Says::exception, "glibc"},
-    {"Exception: ", kException, Blame::bug, Says::exception, "Python, for any class of exceptions"},
-});
-
 const KnownLine* proof_of(const KnownLine& known) {
   const auto found = std::ranges::find_if(
-      kKnownLines, [&](const KnownLine& row) { return row.says == Says::proof && row.text == known.text; });
-  return found == kKnownLines.end() ? nullptr : found;
+      known_lines(), [&](const KnownLine& row) { return row.says == Says::proof && row.text == known.text; });
+  return found == known_lines().end() ? nullptr : &*found;
 }
 bool repeats_proof(const KnownLine& known) { return known.says == Says::hint && proof_of(known) != nullptr; }
 
@@ -298,14 +74,12 @@ Speaks speaker(std::string_view before) {
 bool matches(const KnownLine& known, std::string_view line, bool is_exception) {
   const std::size_t at = line.find(known.text);
   if (at == line.npos || (!is_exception && known.text.ends_with("Error:"))) return false;
-  if (known.source == kSlurm) return is_of_slurm(line);
+  if (known.source == kSlurmSays) return is_of_slurm(line);
   if (known.says != Says::proof && !repeats_proof(known)) return true;
   return speaker(line.substr(0, at)) >= (known.says == Says::proof ? Speaks::of_itself : Speaks::of_somebody);
 }
 
 }  // namespace
-
-std::span<const KnownLine> known_lines() { return kKnownLines; }
 
 const KnownLine* known_line(std::string_view line) {
   take_worker(line);
@@ -314,20 +88,20 @@ const KnownLine* known_line(std::string_view line) {
   const bool warns = is_warning(line);
   // A program that logs an exception which it caught puts other words before the name of the class.
   const bool is_exception = is_python_exception(line);
-  const auto rows = std::span(kKnownLines).first(kKnownLines.size() - 1);
+  const auto rows = known_lines().first(known_lines().size() - 1);
   const auto found = std::ranges::find_if(rows, [&](const KnownLine& known) {
     return matches(known, line, is_exception) && (!warns || repeats_proof(known));
   });
   if (found != rows.end()) return &*found;
-  return is_exception && !warns ? &kKnownLines.back() : nullptr;
+  return is_exception && !warns ? &known_lines().back() : nullptr;
 }
 
-const KnownLine* any_exception() { return &kKnownLines.back(); }
+const KnownLine* any_exception() { return &known_lines().back(); }
 
 const KnownLine* repeated(const KnownLine* known) {
   const auto found = std::ranges::find_if(
-      kKnownLines, [&](const KnownLine& row) { return row.says == Says::hint && row.text == known->text; });
-  return known->says != Says::proof || found == kKnownLines.end() ? known : found;
+      known_lines(), [&](const KnownLine& row) { return row.says == Says::hint && row.text == known->text; });
+  return known->says != Says::proof || found == known_lines().end() ? known : &*found;
 }
 
 bool is_python_exception(std::string_view line) {

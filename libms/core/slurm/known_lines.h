@@ -30,10 +30,11 @@ struct KnownLine {
   Says says;
   std::string_view source;  // what prints it
 
-  // What a program misses, and may do without.
+  // The program misses something that it may do without.
   bool is_set_up() const { return says == Says::hint && blame == Blame::user; }
 };
 
+inline constexpr std::string_view kSlurmSays = "Slurm";  // a source: its programs put their names before what they say
 inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
 inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
 inline constexpr std::string_view kLaunchFailed = "slurm_launch";

@@ -162,7 +162,7 @@ std::vector<SaidLine> LastWords::lines(std::optional<double> trained_s) const {
   std::vector<Said> sorted;
   for (const auto& [key, said] : said_) sorted.push_back(said);
   std::ranges::sort(sorted, {}, &Said::number);
-  // What one rank did without, the others did not end of.
+  // If one rank did without it, the others did not end of it.
   std::set<std::pair<const KnownLine*, std::string>> missed;
   for (Said& said : sorted) {
     said.line.outlived = is_outlived(said, trained_s);

@@ -1,4 +1,4 @@
-// What the ranks of an attempt print, reduced to the lines that tell how it ended: whose words each line is, which
+// Reads what the ranks of an attempt print, and keeps the lines that tell how it ended: whose words each is, which
 // known line it is, and whether its rank continued after it.
 #pragma once
 
