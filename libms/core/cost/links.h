@@ -19,6 +19,8 @@ struct Path {
   // The rate of a ring over the members, in one direction. Between nodes the ring uses one network card for each member
   // on a node. The node with the fewest members limits the rate, or the links inside the nodes if those are slower.
   double bytes_per_s = 0;
+  // The rate at which a member sends its pieces of an all-to-all. Those to other nodes pass the member's own card.
+  double pieces_per_s = 0;
 };
 // Throws Error("cluster.link", user) where the cluster has no link for a group; `what` names it there.
 Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what);
@@ -41,6 +43,7 @@ enum class Collective : std::uint8_t {
 struct Traffic {
   double bytes = 0;
   double latency_s = 0;
+  double transfer_s = 0;  // of the bytes, if no other collective uses the links
 };
 Traffic traffic_of(Collective kind, double bytes, int members, const Path& path);
 

@@ -282,15 +282,15 @@ class Solver {
     const cost::Collective kind = collective_of(operation.kind);
     const cost::Traffic traffic =
         cost::traffic_of(kind, static_cast<double>(operation.size_bytes), group.size, group.path);
-    const double transfer_s = traffic.bytes / group.path.bytes_per_s;
     if (!shares_processors_ || group.path.meet != cost::Meet::node)
-      return start(begin_s + traffic.latency_s, transfer_s, group.links, {.sent = keep(std::move(operation), 1)});
+      return start(begin_s + traffic.latency_s, traffic.transfer_s, group.links,
+                   {.sent = keep(std::move(operation), 1)});
     const std::size_t members = operation.arrived.size();
     const std::uint32_t sent = keep(std::move(operation), members);
     for (const SimGroup::Arrival& arrival : sent_[sent].operation.arrived) {
       StreamState& stream = ranks_[arrival.rank].streams[arrival.stream];
       stream.copies = sent;
-      stream.copies_s = traffic.latency_s + (arrival.copies ? transfer_s : 0);
+      stream.copies_s = traffic.latency_s + (arrival.copies ? traffic.transfer_s : 0);
       make_ready(arrival.rank, arrival.stream);
     }
   }

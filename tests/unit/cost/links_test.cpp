@@ -54,6 +54,28 @@ TEST(Paths, OfTheLongestHop) {
   }
 }
 
+// Pieces to other nodes pass a member's own card, whatever other members' cards carry.
+TEST(Paths, OfTheMostPiecesThroughACard) {
+  struct Case {
+    std::vector<int> ranks;
+    double gb_s;
+  };
+  const Case cases[] = {
+      {{0, 1, 2, 3}, 50},
+      {{3, 4}, 20},
+      {{0, 1, 4, 5}, 3 * 20 / 2.0},              // two of three other pieces leave the node
+      {{0, 1, 2, 4}, 20},                        // of the member that is alone on its node all do
+      {{0, 1, 2, 3, 4, 5, 6, 7}, 7 * 20 / 4.0},  // four of seven
+      {{0, 1, 2, 3, 8, 9, 10, 11}, 7 * 10 / 4.0},
+  };
+  for (const Case& c : cases)
+    EXPECT_DOUBLE_EQ(path_of(cluster(), c.ranks, "a group").pieces_per_s, c.gb_s * 1e9)
+        << testing::PrintToString(c.ranks);
+  Cluster slow_inside = cluster();
+  slow_inside.node.gb_s = 10;
+  EXPECT_DOUBLE_EQ(path_of(slow_inside, std::vector{0, 1, 2, 3, 4, 5, 6, 7}, "a group").pieces_per_s, 1e10 * 7 / 3);
+}
+
 TEST(Paths, OneLeafSwitchForAllHasNoSpine) {
   Cluster flat = cluster();
   flat.network.nodes_per_leaf = 0;
@@ -101,7 +123,7 @@ TEST(Paths, RefusalsNameTheMissingLink) {
 }
 
 constexpr double kHop = 1e-6;
-constexpr Path kPath{.meet = Meet::leaf, .hop_s = kHop, .bytes_per_s = 1e9};
+constexpr Path kPath{.meet = Meet::leaf, .hop_s = kHop, .bytes_per_s = 1e9, .pieces_per_s = 5e8};
 
 TEST(Traffic, OfARing) {
   // Large: a part of it is far more than a hop's worth of bytes, a thousand.
@@ -123,6 +145,8 @@ TEST(Traffic, OfARing) {
       const Traffic traffic = traffic_of(c.kind, bytes, n, kPath);
       EXPECT_NEAR(traffic.bytes / c.bytes, 1, 1e-12) << n << " " << static_cast<int>(c.kind);
       EXPECT_NEAR(traffic.latency_s, c.hops * kHop, 1e-15) << n << " " << static_cast<int>(c.kind);
+      const double rate = c.kind == Collective::all_to_all ? 5e8 : 1e9;
+      EXPECT_NEAR(traffic.transfer_s / (c.bytes / rate), 1, 1e-12) << n << " " << static_cast<int>(c.kind);
     }
   }
 }
