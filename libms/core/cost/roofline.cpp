@@ -100,9 +100,9 @@ double Roofline::arithmetic_s(const OpCost& op) const {
   if (op.op_class != OpClass::matmul) return 0;
   if (op.fp8) {
     MS_ASSERT(peak_fp8_ > 0, "the cluster file has no rate of FP8 GEMMs");
-    return op.flops / (peak_fp8_ * gemm_fp8_.at(op.flops));
+    return op.flops / (peak_fp8_ * gemm_fp8_.at(op.flops / op.gemms));
   }
-  return op.flops / (peak_flops(op.half) * gemm_.at(op.flops));
+  return op.flops / (peak_flops(op.half) * gemm_.at(op.flops / op.gemms));
 }
 
 double Roofline::memory_s(double bytes, OpClass op_class) const {
@@ -111,7 +111,7 @@ double Roofline::memory_s(double bytes, OpClass op_class) const {
 
 double Roofline::seconds(const OpCost& op) const {
   const double cast_s = op.cast_bytes > 0 ? launch_s_ + memory_s(op.cast_bytes, OpClass::elementwise) : 0;
-  return cast_s + launch_s_ + std::max(arithmetic_s(op), memory_s(op.bytes - op.cast_bytes, op.op_class));
+  return cast_s + op.gemms * launch_s_ + std::max(arithmetic_s(op), memory_s(op.bytes - op.cast_bytes, op.op_class));
 }
 
 double slowest_deviations(double n, double place, double of) {

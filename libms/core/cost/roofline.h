@@ -31,6 +31,7 @@ struct OpCost {
   bool fp8 = false;   // they are rounded to 8 bits first
   // GEMMs and attention only. A multiply-add counts twice; attention counts the pairs that the mask leaves.
   double flops = 0;
+  double gemms = 1;       // GEMMs, one after the other, that share the FLOPs evenly
   double bytes = 0;       // each element read once and written once; what is added into, both
   double cast_bytes = 0;  // those among them that are moved before the GEMM itself, to round its operands to FP8
   bool operator==(const OpCost&) const = default;

@@ -38,13 +38,18 @@ OpCost count(const Matmul& op) {
   return op_cost;
 }
 
-// Every slot is multiplied by one expert's matrix, and every expert's is read: as if none had no slots.
+// Every used slot is multiplied by one expert's matrix, and every expert's is read: as if none had no slots.
 OpCost count(const GroupedMatmul& op) {
   OpCost op_cost = plain(op);
+  const auto of_slots = [&op](const Tensor& tensor) {
+    return bytes_of(op.range.count > 0 ? op.range.rows_of(tensor, op.experts()) : tensor);
+  };
+  op_cost.bytes -= (1 - op.used) * (of_slots(op.a) + of_slots(op.transpose_a ? op.b : op.c));
+  op_cost.gemms = static_cast<double>(op.range.of(op.experts()));
   op_cost.half = op.a.dtype == DType::bf16;
   const Tensor& weights = op.transpose_a ? op.c : op.b;
   op_cost.flops = 2.0 * static_cast<double>(op.slots()) * static_cast<double>(weights.numel() / op.experts()) *
-                  op.used * static_cast<double>(op.range.of(op.experts())) / static_cast<double>(op.experts());
+                  op.used * op_cost.gemms / static_cast<double>(op.experts());
   if (op.accumulate) op_cost.bytes += bytes_of(op.c);
   return op_cost;
 }

@@ -27,6 +27,7 @@ void expect_costs(const std::vector<CostRow>& rows) {
     EXPECT_EQ(to_string(cost.op_class), to_string(row.cost.op_class)) << row.what;
     EXPECT_EQ(cost.half, row.cost.half) << row.what;
     EXPECT_DOUBLE_EQ(cost.flops, row.cost.flops) << row.what;
+    EXPECT_EQ(cost.gemms, row.cost.gemms) << row.what;
     EXPECT_DOUBLE_EQ(cost.bytes, row.cost.bytes) << row.what;
   }
 }
@@ -40,13 +41,24 @@ OpCost moved(OpClass op_class, double bytes) { return {.op_class = op_class, .by
 TEST(OpCosts, GroupedMatmuls) {
   const Tensor offsets = i32(1, 4);
   const double flops = 2 * 7 * 5 * 7, weights = 3 * 5 * 7, by_slot = 7 * 5 + 7 * 7, at = 4 * 4;
+  const auto three = [](bool half, double of, double bytes) {
+    OpCost cost = matmul_cost(half, of, bytes);
+    cost.gemms = 3;
+    return cost;
+  };
+  GroupedMatmul sparse{bf16(7, 5), bf16(7, 7), bf16(15, 7), offsets, false, true};
+  sparse.used = 2 / 7.0;
+  GroupedMatmul part{bf16(6, 5), bf16(6, 7), bf16(15, 7), offsets, false, true};
+  part.range = {.first = 1, .count = 1}, part.used = 0.5;
   expect_costs({
       {"forward", GroupedMatmul{bf16(7, 5), bf16(7, 7), bf16(15, 7), offsets, false, true},
-       matmul_cost(true, flops, 2 * (weights + by_slot) + at)},
+       three(true, flops, 2 * (weights + by_slot) + at)},
       {"input's gradient", GroupedMatmul{f32(7, 7), f32(7, 5), f32(15, 7), offsets},
-       matmul_cost(false, flops, 4 * (weights + by_slot) + at)},
+       three(false, flops, 4 * (weights + by_slot) + at)},
       {"weights' gradient", GroupedMatmul{f32(15, 7), bf16(7, 5), bf16(7, 7), offsets, true, false, true},
-       matmul_cost(true, flops, 2 * by_slot + 2 * 4 * weights + at)},
+       three(true, flops, 2 * by_slot + 2 * 4 * weights + at)},
+      {"two of seven slots used", sparse, three(true, flops * 2 / 7, 2 * (weights + by_slot * 2 / 7) + at)},
+      {"one expert, one of its two slots used", part, matmul_cost(true, 2 * 5 * 7, 2 * (5 * 7 + 5 + 7) + at)},
   });
 }
 
