@@ -36,6 +36,15 @@ for config in "$configs"/*.toml; do
   expect 0 '^memory of a rank' plan "$config"
   expect 0 '^iteration' simulate "$config" --cluster "$configs/clusters/h100-8x400g.toml"
 done
+moe=(simulate "$configs/moe-small.toml" --cluster "$configs/clusters/h100-8x400g.toml" --set mesh.dp=8 --set mesh.ep=8
+  --set-cluster node.step=0 --set train.global_batch=32)
+expect 0 '"iteration_s"' "${moe[@]}" --json
+even=$(python3 -c "import json; print(json.load(open('out'))['iteration_s'])")
+expect 0 '"iteration_s"' "${moe[@]}" --json --expert-load zipf=1
+holds "j['iteration_s'] > 1.05 * $even and j['stages'][0]['expert_load'] > 2"
+expect 0 'even share of the rows' "${moe[@]}"
+expect 2 'no line of' "${moe[@]}" --expert-load "$a100"
+expect 2 'has no experts' simulate "$configs/tiny-3d.toml" --cluster "$a100" --expert-load uniform
 expect 0 'of the stage that computes longest' simulate "$configs/tiny-3d.toml" --cluster "$a100"
 for tokens in 0 -1 1e30; do
   expect 2 'tokens: must be 1 to 1e.18' simulate "$configs/tiny-3d.toml" --cluster "$a100" --tokens=$tokens

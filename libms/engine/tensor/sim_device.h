@@ -21,6 +21,9 @@ class SimDevice final : public Device {
   // Zeros: the solver computes times.
   std::vector<double> op_seconds() override { return std::vector<double>(kOpClasses, 0.0); }
 
+  // Grouped matmuls of experts have so many times the slots that an even load would use.
+  void set_expert_load(double times) { expert_load_ = times; }
+
   // Takes the program and leaves an empty one; streams and events remain valid. Events recorded before count as
   // reached.
   SimProgram take_program();
@@ -34,6 +37,7 @@ class SimDevice final : public Device {
 
   SimProgram program_;
   std::unordered_map<OpCost, std::uint32_t, CostHash> known_;
+  double expert_load_ = 1;
   std::uint32_t first_event_ = 0;  // of the program
   std::uint32_t next_event_ = 0;
 };

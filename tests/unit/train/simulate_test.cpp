@@ -124,6 +124,38 @@ TEST(Simulate, ExchangesOfExpertsAreTheirPart) {
   EXPECT_LT(exposed_s[1], 0.8 * exposed_s[0]);
 }
 
+// Only grouped matmuls take time, or only all-to-alls: both are as much longer as the busiest rank has more rows.
+TEST(Simulate, TheBusiestExpertsDelayAStep) {
+  Settings settings = settings_of(4, 2, 1, 1, 4);
+  settings.model = {.family = "llama", .layers = 4, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32};
+  settings.model.experts = 8, settings.model.experts_per_token = 2;
+  settings.mesh.ep = 4;
+  settings.overlap.ep = false;
+  const Plan plan = plan_of(settings);
+  cost::Cluster cluster = free_cluster();
+  SimulateOptions options;
+  const auto experts_s = [&](double first_stage, double second_stage) {
+    options.busiest_ranks = {first_stage, first_stage, second_stage, second_stage};
+    options.seconds = [](const tensor::OpCost& op) { return op.gemms > 1 ? 1e-9 * op.flops : 0; };
+    return simulate(plan, cluster, options);
+  };
+  const double even_s = experts_s(1, 1).stages[1].busy_s;
+  const Simulation uneven = experts_s(1, 1.75);
+  EXPECT_NEAR(uneven.stages[0].busy_s, even_s, 1e-9 * even_s);
+  EXPECT_NEAR(uneven.stages[1].busy_s, 1.75 * even_s, 1e-9 * even_s);
+  EXPECT_EQ(uneven.stages[0].expert_load, 1);
+  EXPECT_EQ(uneven.stages[1].expert_load, 1.75);
+
+  cluster.node.gb_s = 1e-3;
+  options.seconds = [](const tensor::OpCost&) { return 0.0; };
+  const auto exposed_s = [&](double busiest) {
+    options.busiest_ranks.assign(4, busiest);
+    return simulate(plan, cluster, options).parts.ep_s;
+  };
+  const double of_offsets = 2 * exposed_s(1) - exposed_s(2);  // gathers of them, which depend on no load
+  EXPECT_NEAR(exposed_s(4) - of_offsets, 4 * (exposed_s(1) - of_offsets), 1e-3 * exposed_s(4));
+}
+
 TEST(Simulate, PartsAddUpAndMfuFollowsFromTheRate) {
   cost::Cluster cluster = free_cluster();
   cluster.node.gb_s = 50;

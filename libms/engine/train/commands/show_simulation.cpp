@@ -1,5 +1,7 @@
 #include "train/commands/show_simulation.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/text.h"
 
@@ -16,6 +18,14 @@ struct Interval {
 };
 Interval interval_of(const Simulation& simulation, const cost::Cluster& cluster) {
   return {simulation.iteration_s / (1 + cluster.noise.error), simulation.iteration_s / (1 - cluster.noise.error)};
+}
+
+std::string expert_load_text(const Simulation& simulation) {
+  const auto [least, most] = std::ranges::minmax(simulation.stages, {}, &SimulatedStage::expert_load);
+  if (most.expert_load == 1) return "every rank of ep has an even share of the rows (--expert-load)";
+  const std::string by_stage =
+      least.expert_load == most.expert_load ? "" : fmt::format("{:.3g} to ", least.expert_load);
+  return fmt::format("the busiest rank of ep has {}{:.3g} even shares of the rows", by_stage, most.expert_load);
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -51,6 +61,7 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
                               plural((ranks + a_node - 1) / a_node, "node"), a_node));
   line("mesh", fmt::format("tp {} x dp {} x pp {}, {} chunks a rank, {} microbatches of {}", plan.mesh.tp, plan.mesh.dp,
                            plan.mesh.pp, plan.chunks, plan.microbatches, plan.settings.train.microbatch));
+  if (plan.mesh.ep > 1) line("experts", expert_load_text(simulation));
   const Interval interval = interval_of(simulation, cluster);
   line("iteration", fmt::format("{:.4g} s{}", simulation.iteration_s,
                                 cluster.noise.error == 0 ? ""
@@ -105,6 +116,7 @@ std::string simulation_json(const Plan& plan, const cost::Cluster& cluster, cons
   json["stages"] = Json::array();
   for (const SimulatedStage& stage : simulation.stages) {
     Json row{{"memory_bytes", stage.memory_bytes}, {"busy_s", stage.busy_s}};
+    if (plan.mesh.ep > 1) row["expert_load"] = stage.expert_load;
     for (std::size_t c = 0; c < stage.class_seconds.size(); ++c) {
       const auto op_class = static_cast<tensor::OpClass>(c);
       if (stage.class_seconds[c] > 0) row["seconds"][std::string(to_string(op_class))] = stage.class_seconds[c];

@@ -11,7 +11,8 @@ namespace ms::train {
 std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, const Simulation& simulation,
                             double tokens);
 // {"schema":1,"world":..,"iteration_s":..,"tokens_per_s":..,"mfu":{"gemm":..,"causal":..,"full":..,"reported":..},
-//  "parts_s":{..},"bubble":..,"stages":[{"memory_bytes":..,"busy_s":..,"seconds":{..}}],"days":..}
+//  "parts_s":{..},"bubble":..,"stages":[{"memory_bytes":..,"busy_s":..,"expert_load":..,"seconds":{..}}],
+//  "days":..}
 std::string simulation_json(const Plan& plan, const cost::Cluster& cluster, const Simulation& simulation,
                             double tokens);
 

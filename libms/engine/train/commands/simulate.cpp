@@ -10,6 +10,7 @@
 #include "train/commands/show_failures.h"
 #include "train/commands/show_simulation.h"
 #include "train/elastic.h"
+#include "train/simulate/expert_load.h"
 #include "train/simulate/failure_study.h"
 #include "train/simulate/speed_up.h"
 
@@ -19,6 +20,10 @@ namespace {
 constexpr std::array kStepOptions{"slow", "every-rank", "trace", "steps", "tokens"};
 constexpr std::array kJobOptions{"days",     "spares",         "seeds",           "trace-nodes",
                                  "recovery", "without-driver", "storage-outages", "shrink"};
+
+std::vector<double> busiest_ranks_of(const Args& args, const Plan& plan) {
+  return args.has("expert-load") ? busiest_ranks(args.get("expert-load"), plan) : std::vector<double>{};
+}
 
 // The sizes that a run has fewer nodes with, whole ones, and its steps take longer; from large to small.
 std::vector<SmallerSize> smaller_sizes(const Plan& plan, const cost::Cluster& cluster, double iteration_s) {
@@ -59,7 +64,8 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
                  .least_timeout_s = settings.run.least_timeout_s,
                  .recovery = load_recovery(args.list("recovery"))};
   if (!settings.checkpoint.async) job.recovery.stall_s = job.recovery.write_s;
-  job.iteration_s = simulate(plan, cluster, {.parts = false}).iteration_s;
+  job.iteration_s =
+      simulate(plan, cluster, {.parts = false, .busiest_ranks = busiest_ranks_of(args, plan)}).iteration_s;
   StorageOutages storage;
   if (args.has("storage-outages")) storage = parse_outages(args.get("storage-outages"));
   if (args.has("shrink") && !job.driver)
@@ -72,7 +78,7 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
 }
 
 int simulate_sizes(const Args& args, const Loaded& loaded, const cost::Cluster& cluster) {
-  for (const char* option : {"tokens", "slow", "every-rank", "trace", "steps", "failures"}) {
+  for (const char* option : {"tokens", "slow", "every-rank", "expert-load", "trace", "steps", "failures"}) {
     if (args.has(option))
       throw user_error("cli.value", fmt::format("--{} is about one layout, and mesh.dp is \"auto\"", option),
                        fmt::format("choose one: --set mesh.dp={}", loaded.dp_sizes.back()));
@@ -101,6 +107,7 @@ int run_simulate(const Args& args) {
   options.slow = parse_slow(args.list("slow"), made.mesh, cluster);
   options.every_rank = args.has("every-rank");
   options.trace_dir = args.get("trace");
+  options.busiest_ranks = busiest_ranks_of(args, made);
   if (args.has("steps") && !args.has("trace")) throw user_error("cli.value", "--steps needs --trace");
   if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
   constexpr double kMostTokens = 1e18;
@@ -136,6 +143,11 @@ Command simulate_command() {
                    "Implies --every-rank.",
             .many = true},
            {"every-rank", "", "Simulate every rank, with its own random speed, instead of one rank per stage."},
+           {"expert-load", "uniform|zipf=S|FILE",
+            "How unevenly tokens choose experts (model.experts). zipf=S: the n-th most chosen one in proportion to "
+            "n^-S, in a random order. FILE: as in the last line of this metrics.jsonl with metrics.expert_load_every. "
+            "The mesh.ep rank whose experts have most rows delays the others.",
+            "uniform"},
            {"trace", "DIR", "Write a trace of every rank to DIR, for ms-tracepp(1)."},
            {"steps", "N", "Number of steps in the traces.", "3"},
            {"failures", "FILE|RATE",

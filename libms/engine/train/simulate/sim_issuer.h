@@ -10,8 +10,9 @@ namespace ms::train {
 
 class SimIssuer {
  public:
-  // The plan and the recorder, where there is one, outlive it.
-  SimIssuer(const Plan& plan, int ranks_on_node, int rank, trace::Recorder* recorder = nullptr);
+  // The plan and the recorder, where there is one, outlive it. `expert_load`: the rows of the rank's experts, and so
+  // of its all-to-alls, as a multiple of an even share.
+  SimIssuer(const Plan& plan, int ranks_on_node, int rank, trace::Recorder* recorder = nullptr, double expert_load = 1);
 
   // Sets the observer of every op that is issued; it outlives this.
   void set_observer(tensor::OpObserver* observer) { device_.set_observer(observer); }
@@ -24,6 +25,7 @@ class SimIssuer {
   tensor::SimDevice device_;
   comm::SimWorld world_;
   std::unique_ptr<Engine> engine_;
+  double expert_load_;
   std::vector<std::int32_t> tokens_;  // zeros: nobody looks at them
 };
 

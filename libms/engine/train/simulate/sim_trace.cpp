@@ -57,7 +57,8 @@ void write_traces(const Plan& plan, const comm::SimSetup& setup, double peak_flo
                                    .peak_flops = peak_flops};
     recorders.push_back(std::make_unique<trace::Recorder>(options.trace_dir, identity, config.max_bytes, level,
                                                           slots_for(*rank.recording, level)));
-    issuers.push_back(std::make_unique<SimIssuer>(plan, per_node, rank.rank, recorders.back().get()));
+    issuers.push_back(std::make_unique<SimIssuer>(plan, per_node, rank.rank, recorders.back().get(),
+                                                  expert_load_of(plan, options, plan.mesh.coord(rank.rank).pp)));
   }
   comm::SimSetup traced = setup;
   traced.moved = nullptr;

@@ -115,6 +115,18 @@ std::vector<comm::SimResult> solve_without(const comm::SimSetup& setup, const st
 
 }  // namespace
 
+double expert_load_of(const Plan& plan, const SimulateOptions& options, int pp_rank) {
+  if (options.busiest_ranks.empty()) return 1;
+  double sum = 0;
+  std::int64_t layers = 0;
+  for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+    const nn::ChunkPart part = plan.part(pp_rank, chunk);
+    for (std::int64_t layer = part.layer_begin; layer < part.layer_end; ++layer, ++layers)
+      sum += options.busiest_ranks[static_cast<std::size_t>(layer)];
+  }
+  return layers > 0 ? sum / static_cast<double>(layers) : 1;
+}
+
 std::vector<Slow> parse_slow(const std::vector<std::string>& texts, const mesh::Mesh& mesh, const Cluster& cluster) {
   std::vector<Slow> slow;
   for (const std::string& text : texts) {
@@ -168,7 +180,7 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
 
   std::vector<comm::SimRecording> recordings;  // of each stage
   for (const int rank : ranks_there(mesh, false)) {
-    SimIssuer issuer(plan, per_node, rank);
+    SimIssuer issuer(plan, per_node, rank, nullptr, expert_load_of(plan, options, mesh.coord(rank).pp));
     issuer.step(0);
     recordings.push_back(issuer.step(1));
   }
@@ -225,7 +237,8 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
     }();
     simulation.stages.push_back({.memory_bytes = rank_memory(plan, {.dp = 0, .pp = p, .tp = 0}).total_bytes,
                                  .busy_s = longest->busy_s(),
-                                 .class_seconds = longest->class_seconds});
+                                 .class_seconds = longest->class_seconds,
+                                 .expert_load = expert_load_of(plan, options, p)});
     simulation.parts.compute_s = std::max(simulation.parts.compute_s, longest->busy_s());
   }
   if (shares_processors) {  // which compute for longer than any rank does

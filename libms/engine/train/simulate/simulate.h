@@ -36,6 +36,8 @@ struct SimulateOptions {
   bool every_rank = false;     // even where none is slow on purpose
   std::string trace_dir = {};  // each rank writes its trace there; empty: none
   int trace_steps = 3;         // that are in it
+  // The rows of the ep rank with the most, by layer, as a multiple of an even share (expert_load.h); empty: 1.
+  std::vector<double> busiest_ranks = {};
   // Seconds of an operation, for tests; absent: what the cluster file says.
   std::function<double(const tensor::OpCost&)> seconds = {};
 };
@@ -54,7 +56,10 @@ struct SimulatedStage {
   std::int64_t memory_bytes = 0;  // of a rank
   double busy_s = 0;
   std::vector<double> class_seconds;  // by tensor::OpClass
+  double expert_load = 1;             // mean of SimulateOptions::busiest_ranks of its layers
 };
+// That of a pp rank.
+double expert_load_of(const Plan& plan, const SimulateOptions& options, int pp_rank);
 
 struct Simulation {
   double iteration_s = 0;
