@@ -18,6 +18,7 @@ import intervals
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ.get("MS_TRAIN", ROOT / "build/release/bin/ms-train")
 CLUSTER = ROOT / "configs/clusters/h100-8x400g.toml"
+FILE = tomllib.loads(CLUSTER.read_text())
 
 # family, layers, hidden, FFN, heads, kv heads, vocabulary. Squared ReLU (Nemotron) counts as GELU: it has the same GEMMs.
 MODELS = {
@@ -95,7 +96,7 @@ train = ["text"]
 
 def as_measured_software(model):
     """What of the cluster file differs by it."""
-    points = (point.split(":") for point in tomllib.loads(CLUSTER.read_text())["device"]["attention"])
+    points = (point.split(":") for point in FILE["device"]["attention"])
     curve = ",".join(f'"{size}:{ATTENTION * float(share):.4f}"' for size, share in points)
     return [f"device.attention=[{curve}]",
             f'device.classes=["norm:{NORM[model.startswith("GPT-3")]:.3f}","loss:{LOSS:.3f}"]']

@@ -5,7 +5,8 @@ Table 2 (arXiv 2402.15627), Korthikanti et al. 2022, Table 5 (arXiv 2205.05198),
 usage: tests/bench/published_rows.py                     as the cluster file is
        tests/bench/published_rows.py --cross-validate    the device's GEMMs and memory and the attention of 2021 chosen without
                                                          a model, or without a paper, which they then foretell
-       tests/bench/published_rows.py --hopper [--plain]      hopper_rows.py: H100s and FP8"""
+       tests/bench/published_rows.py --hopper [--plain]      hopper_rows.py: H100s and FP8
+       tests/bench/published_rows.py --moe [--forecast]      moe_rows.py: mixtures of experts on H100s and H800s"""
 
 import collections
 import functools
@@ -23,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 import hopper_rows
 import intervals
 import megascale_tables
+import moe_rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ.get("MS_TRAIN", ROOT / "build/release/bin/ms-train")
@@ -261,6 +263,9 @@ def main():
         return
     if sys.argv[1:2] == ["--hopper"] and sys.argv[2:] in ([], ["--plain"]):
         hopper_rows.main(plain=bool(sys.argv[2:]))
+        return
+    if sys.argv[1:2] == ["--moe"] and sys.argv[2:] in ([], ["--forecast"]):
+        moe_rows.main(forecast_only=bool(sys.argv[2:]))
         return
     if sys.argv[1:]:
         sys.exit(__doc__)
