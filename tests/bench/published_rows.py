@@ -6,7 +6,7 @@ usage: tests/bench/published_rows.py                     as the cluster file is
        tests/bench/published_rows.py --cross-validate    the device's GEMMs and memory and the attention of 2021 chosen without
                                                          a model, or without a paper, which they then foretell
        tests/bench/published_rows.py --hopper [--plain]      hopper_rows.py: H100s and FP8
-       tests/bench/published_rows.py --moe [--forecast]      moe_rows.py: mixtures of experts on H100s and H800s"""
+       tests/bench/published_rows.py --moe [--forecast | --why]      moe_rows.py: mixtures of experts"""
 
 import collections
 import functools
@@ -266,6 +266,9 @@ def main():
         return
     if sys.argv[1:2] == ["--moe"] and sys.argv[2:] in ([], ["--forecast"]):
         moe_rows.main(forecast_only=bool(sys.argv[2:]))
+        return
+    if sys.argv[1:] == ["--moe", "--why"]:
+        moe_rows.explain()
         return
     if sys.argv[1:]:
         sys.exit(__doc__)
