@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "trace/expert_loads.h"
 #include "train/simulate/memory.h"
 
 namespace ms::train {
@@ -69,7 +70,7 @@ void Reporter::step(const StepReport& report) {
 
 void Reporter::warn_of_experts(const StepReport& report) {
   if (report.result.expert_loads.empty()) return;
-  const std::string warning = starving_experts(expert_shares(report.result, facts_.experts));
+  const std::string warning = trace::starving_experts(expert_shares(report.result, facts_.experts));
   if (!warning.empty() && !starves_) log::warn("train", "{}", warning);
   starves_ = !warning.empty();
   constexpr double kMany = 0.01;

@@ -81,24 +81,6 @@ std::vector<std::vector<double>> expert_shares(const StepResult& result, std::in
   return layers;
 }
 
-std::string starving_experts(const std::vector<std::vector<double>>& shares) {
-  constexpr double kStarving = 0.1;
-  std::size_t starving = 0, experts = 0, of_layer = 0, at_expert = 0;
-  double least = kStarving;
-  for (std::size_t layer = 0; layer < shares.size(); ++layer) {
-    for (std::size_t expert = 0; expert < shares[layer].size(); ++expert, ++experts) {
-      const double share = shares[layer][expert];
-      if (share < kStarving) ++starving;
-      if (share < least) least = share, of_layer = layer, at_expert = expert;
-    }
-  }
-  if (starving == 0) return {};
-  return fmt::format(
-      "{} of {} had less than a tenth of an even share of the tokens: the least, {:.1f} %, expert {} of"
-      " layer {}; train.moe_aux_loss evens the load",
-      starving, plural(experts, "expert"), 100 * least, at_expert, of_layer);
-}
-
 Json step_metrics(const StepReport& report, const RunFacts& run) {
   const double rate = report.tokens_per_s();
   Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},

@@ -53,8 +53,6 @@ struct RunFacts {
 
 // Returns the loads by layer and expert, 1 being an even share; empty in a step without.
 std::vector<std::vector<double>> expert_shares(const StepResult& result, std::int64_t experts);
-// Returns a warning of experts that tokens hardly choose; empty if there are none.
-std::string starving_experts(const std::vector<std::vector<double>>& shares);
 
 Json step_metrics(const StepReport& report, const RunFacts& run);
 

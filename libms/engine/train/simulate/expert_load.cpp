@@ -4,12 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/rng.h"
 #include "base/user_path.h"
+#include "trace/expert_loads.h"
 
 namespace ms::train {
 namespace {
@@ -64,46 +63,22 @@ std::vector<Loads> loads_of_zipf(std::string_view exponent_text, const Plan& pla
   return layers;
 }
 
-// Empty: the line has none, or has not been written whole.
-std::vector<Loads> loads_of_line(std::string_view line) {
-  const std::optional<Json> json = Json::try_parse(line);
-  const Json* const load = json ? json->find("expert_load") : nullptr;
-  const Json* const by_layer = load != nullptr ? load->find("layers") : nullptr;
-  if (by_layer == nullptr || !by_layer->is_array()) return {};
-  std::vector<Loads> layers;
-  for (const Json& layer : *by_layer) {
-    if (!layer.is_array() || !std::ranges::all_of(layer, &Json::is_number)) return {};
-    layers.push_back(layer.get<Loads>());
-  }
-  return layers;
-}
-
-std::vector<Loads> last_loads(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t newline = text.rfind('\n');  // npos + 1 is 0
-    if (std::vector<Loads> layers = loads_of_line(text.substr(newline + 1)); !layers.empty()) return layers;
-    text = text.substr(0, newline == std::string_view::npos ? 0 : newline);
-  }
-  return {};
-}
-
 std::vector<Loads> loads_of_file(const std::string& path, const nn::ModelConfig& model) {
   constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-  std::vector<Loads> layers = last_loads(read_user_file_end(path, kMostBytes));
-  if (layers.empty()) {
+  const auto read = trace::last_expert_loads(read_user_file_end(path, kMostBytes));
+  if (!read) {
     throw user_error("cli.value", fmt::format("--expert-load: no line of '{}' has the load of experts", path),
                      "ms-train run writes it into metrics.jsonl with metrics.expert_load_every");
   }
-  for (const Loads& loads : layers) {
-    if (std::ssize(layers) == model.layers && std::ssize(loads) == model.experts && std::ranges::min(loads) >= 0 &&
-        std::ranges::max(loads) > 0)
-      continue;
+  const auto has_none = [](const Loads& loads) { return std::ranges::max(loads) == 0; };
+  if (static_cast<std::int64_t>(read->layers()) != model.layers ||
+      static_cast<std::int64_t>(read->experts()) != model.experts || std::ranges::any_of(read->by_layer, has_none)) {
     throw user_error("cli.value",
                      fmt::format("--expert-load: '{}' does not have loads of {} layers of {} experts each, as the "
                                  "model has",
                                  path, model.layers, model.experts));
   }
-  return layers;
+  return read->by_layer;
 }
 
 double busiest_rank(const Loads& loads, std::int64_t ranks) {
