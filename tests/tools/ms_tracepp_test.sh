@@ -106,7 +106,13 @@ on_terminal TERM=xterm-256color NO_COLOR=1 || fail "heatmap without colours"
 grep -q "$(printf '\033')" screen && fail "colours although NO_COLOR is set"
 [ "$(wc -l <screen)" -lt 24 ] || fail "the map is higher than the terminal"
 awk 'length > 70' screen | grep -q . && fail "the map is wider than the terminal"
-expect 2 "by 'host' is not known: rank, mesh" heatmap --by host a/trace
+expect 2 "by 'host' is not known: rank, mesh, experts" heatmap --by host a/trace
+mkdir -p moe/trace
+cp "$here/expert_loads.jsonl" moe/metrics.jsonl
+expect 0 '^Experts by layer: tokens in step 10' heatmap --by experts moe
+expect 0 '^13 of 32 experts had less than a tenth' heatmap --by experts moe/trace
+expect 2 'no metrics.jsonl with the load of experts' heatmap --by experts a/trace
+expect 2 'no metrics.jsonl with the load of experts' heatmap --by experts nowhere
 echo '{"traceEvents": [{"ph": "X", "name": "a", "pid": 0, "tid": 0, "ts": 1, "dur": 5}]}' >few.json
 expect 0 'one rank was traced: nothing to compare it with' heatmap few.json
 expect 2 'does not say how ranks lie' heatmap --by mesh few.json

@@ -3,6 +3,7 @@ slow rank 5, each RUN has a metrics.jsonl, and SCREENSHOTS is a folder for pictu
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -211,6 +212,31 @@ def look_at_job(tool, directory, name, screenshots):
         window.close()
 
 
+def look_at_experts(tool, directory, run, screenshots):
+    """The load of experts that a run's metrics.jsonl has."""
+    copy = os.path.join(directory, "experts")
+    shutil.copytree(run, copy)
+    shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), "expert_loads.jsonl"), os.path.join(copy, "metrics.jsonl"))
+    page = os.path.join(directory, "experts.html")
+    make_page(tool, [copy], page)
+    for dark in (False, True):
+        window, *_ = opened(page, dark)
+        theme = "dark" if dark else "light"
+        is_quiet(window, page)
+        check(window.evaluate(CONTRAST) == [], f"experts, {theme}: contrast of {window.evaluate(CONTRAST)}")
+        check(said(window, "experts") == "layer 0, expert 0: 1.11 of an even share of the tokens", f"experts: {said(window, 'experts')}")
+        warning = window.evaluate("document.querySelector('#experts ~ p.bad').textContent")
+        check(warning.startswith("13 of 32 experts"), f"experts: warns of {warning}")
+        window.evaluate("document.querySelector('#experts canvas').focus()")
+        for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
+            window.key(key)
+        check(said(window, "experts").startswith("layer 2, expert 1: "), f"experts: {said(window, 'experts')}")
+        window.screenshot(os.path.join(screenshots, f"experts-{theme}.png"), "#experts")
+        if not dark:
+            walk(window, ("steps", "curves", "experts", "mesh", "ranks", "grid", "timeline"))
+        window.close()
+
+
 def main():
     tool, *paths, screenshots = sys.argv[1:]
     os.makedirs(screenshots, exist_ok=True)
@@ -220,6 +246,7 @@ def main():
         for dark in (False, True):
             look(page, screenshots, dark)
         attack(tool, directory)
+        look_at_experts(tool, directory, paths[1], screenshots)
         for name in JOBS:
             look_at_job(tool, directory, name, screenshots)
     sys.exit(1 if failures else 0)

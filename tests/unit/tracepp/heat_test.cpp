@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <sstream>
 
@@ -128,6 +129,22 @@ TEST(HeatLevel, LeavesOutRowsThatDifferLess) {
   const HeatLevel joined = level_of(map, 2, 2);
   EXPECT_THAT(joined.map.grids.front().rows, ElementsAre("a", "c"));
   EXPECT_EQ(joined.map.grids.front().at(0, 0), -0.5F);
+}
+
+TEST(HeatMap, OfExpertsIsAgainstAnEvenShare) {
+  const HeatMap map = expert_map({.step = 7, .dropped = 0.25, .by_layer = {{1, 2, 0.5, 0.5}, {4, 0, 0, 0}}});
+  const HeatGrid& grid = map.grids.front();
+  EXPECT_THAT(grid.rows, ElementsAre("layer 0", "layer 1"));
+  EXPECT_THAT(grid.columns, ElementsAre(0, 1, 2, 3));
+  for (std::size_t expert = 0; expert < 4; ++expert) {
+    EXPECT_EQ(grid.part(0, expert), (std::array{0.0F, 0.5F, -0.5F, -0.5F})[expert]) << expert;
+    EXPECT_EQ(grid.part(1, expert), expert == 0 ? 1 : -1) << expert;
+  }
+  EXPECT_THAT(map.notes, ElementsAre(HasSubstr("3 of 8 experts"), HasSubstr("25.0 % of the rows were dropped")));
+  const std::vector<std::string> notes = notes_of(level_of(map, 1, 2));
+  EXPECT_THAT(notes.front(), HasSubstr("2 experts by 2 layers, and shows the one furthest from an even share"));
+  EXPECT_THAT(plain(map, {}), HasSubstr("9 is 4 times an even share"));
+  EXPECT_THAT(expert_map({.by_layer = {{1, 1}}}).notes, ElementsAre(HasSubstr("every expert")));
 }
 
 TEST(HeatTerminal, IsReadWithoutColours) {

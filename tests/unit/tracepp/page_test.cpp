@@ -54,6 +54,17 @@ TEST(Page, AHealthyRunHasNoMark) {
   EXPECT_EQ(data_of(page_of(trace)).at("marks").size(), 0U);
 }
 
+TEST(Page, HasTheLoadOfExperts) {
+  RunTrace trace = make_run({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 3});
+  const Analysis analysis = analyse(trace);
+  EXPECT_FALSE(data_of(report_page(trace, analysis, {})).contains("experts"));
+  const std::string page = report_page(
+      trace, analysis, {}, {.expert_loads = trace::ExpertLoads{.step = 7, .by_layer = {{2, 1, 0}, {1, 1, 1}}}});
+  EXPECT_EQ(data_of(page).at("experts").dump(), R"({"layers":2,"experts":3})");
+  EXPECT_EQ(data_of(page).at("columns").at("experts").get<int>("count"), 6);
+  EXPECT_THAT(page, HasSubstr("1 of 6 experts had less than a tenth"));
+}
+
 TEST(Page, TextOfATraceIsText) {
   RunTrace trace = make_run({.mesh = {.dp = 2, .pp = 2, .tp = 1}, .steps = 3});
   const std::string attack = "</script><script>alert(1)</script>\"'\x1b[2J\xe2\x80\xae<!--";

@@ -13,6 +13,7 @@
 #include "tracepp/heat/draw.h"
 #include "tracepp/heat/measures.h"
 #include "tracepp/read/command.h"
+#include "tracepp/read/run_metrics.h"
 #include "tracepp/steps/effective.h"
 
 namespace ms::tracepp {
@@ -42,14 +43,30 @@ std::string problems_note(const RunTrace& trace) {
                      plain_text(most->first, 200));
 }
 
-int heatmap(const Args& args) {
-  const std::string by = args.get("by");
-  if (by != "rank" && by != "mesh")
-    throw user_error("cli.value", fmt::format("--by '{}' is not known: rank, mesh", by));
-  RunTrace trace = read_with_progress(args.list("PATH"));
+HeatMap map_of_traces(const std::string& by, const std::vector<std::string>& paths) {
+  RunTrace trace = read_with_progress(paths);
   align(trace, match_operations(trace));
   HeatMap map = map_of(by, trace);
   if (std::string note = problems_note(trace); !note.empty()) map.notes.push_back(std::move(note));
+  return map;
+}
+
+HeatMap map_of_experts(const std::string& run) {
+  const auto loads = newest_expert_loads(run);
+  if (!loads) {
+    throw user_error("trace.shape",
+                     fmt::format("{} has no metrics.jsonl with the load of experts", plain_text(run, 200)),
+                     "pass the run.dir of a run with metrics.expert_load_every");
+  }
+  return expert_map(*loads);
+}
+
+int heatmap(const Args& args) {
+  const std::string by = args.get("by");
+  if (by != "rank" && by != "mesh" && by != "experts")
+    throw user_error("cli.value", fmt::format("--by '{}' is not known: rank, mesh, experts", by));
+  const HeatMap map =
+      by == "experts" ? map_of_experts(args.list("PATH").front()) : map_of_traces(by, args.list("PATH"));
   const Screen screen = output_screen();
   write_painted(terminal_map(map, screen), screen.colours);
   return 0;
@@ -61,9 +78,10 @@ Command heatmap_command() {
   return {.name = "heatmap",
           .summary = "show the heat maps of the report in the terminal",
           .positionals = {paths_argument()},
-          .options = {{"by", "rank|mesh",
+          .options = {{"by", "rank|mesh|experts",
                        "rank: ranks by kind of work, relative to the median rank of the stage. mesh: dp by pp, in "
-                       "seconds of forward, backward and waiting.",
+                       "seconds of forward, backward and waiting. experts: the load of experts by layer, the newest "
+                       "in the metrics.jsonl of a run.dir (metrics.expert_load_every).",
                        "rank"}},
           .run = heatmap,
           .description =

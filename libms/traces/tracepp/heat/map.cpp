@@ -150,6 +150,7 @@ HeatMap mesh_map(const RunTrace& trace, const std::vector<Measure>& measures) {
   }
   HeatMap map{.title = "Stages and replicas: seconds of a step, the slowest tp rank of each dp and pp",
               .column_name = "dp",
+              .column_thing = "dp rank",
               .may_join_rows = true,
               .notes = {"furthest above the median cell; where others wait, the slow one is below it:"}};
   for (MeshMap& of : mesh_maps(trace, measures)) {
@@ -175,10 +176,32 @@ HeatMap mesh_map(const RunTrace& trace, const std::vector<Measure>& measures) {
   return map;
 }
 
+HeatMap expert_map(const trace::ExpertLoads& loads) {
+  constexpr float kMost = 2, kLeastLoad = 1e-3F;  // full at a quarter and at four times an even share
+  HeatMap map{.title = fmt::format("Experts by layer: tokens in step {}, against an even share", loads.step),
+              .column_name = "expert",
+              .column_thing = "expert",
+              .row_thing = "layer",
+              .middle = "an even share",
+              .full = "4 times an even share, i is a quarter",
+              .may_join_rows = true};
+  HeatGrid& grid = map.grids.emplace_back();
+  grid.full = kMost;
+  for (std::size_t expert = 0; expert < loads.experts(); ++expert) grid.columns.push_back(static_cast<int>(expert));
+  for (std::size_t layer = 0; layer < loads.layers(); ++layer) {
+    grid.rows.push_back(fmt::format("layer {}", layer));
+    for (const double load : loads.by_layer[layer])
+      grid.values.push_back(std::log2(std::max(kLeastLoad, static_cast<float>(load))));
+  }
+  const std::string warning = trace::starving_experts(loads.by_layer);
+  map.notes.push_back(warning.empty() ? "every expert had at least a tenth of an even share" : warning);
+  if (loads.dropped > 0) map.notes.push_back(fmt::format("{:.1f} % of the rows were dropped", 100 * loads.dropped));
+  return map;
+}
+
 HeatLevel level_of(const HeatMap& map, std::size_t most_rows, std::size_t most_columns) {
-  HeatLevel level{
-      .map = {
-          .title = map.title, .column_name = map.column_name, .may_join_rows = map.may_join_rows, .notes = map.notes}};
+  HeatLevel level{.map = map};
+  level.map.grids.clear();
   if (map.grids.empty()) return level;
   const std::size_t rows = map.grids.front().rows.size(), columns = map.grids.front().columns.size();
   const std::vector<std::size_t> column_cuts = cuts_of(columns, most_columns);
@@ -223,10 +246,9 @@ std::vector<std::string> notes_of(const HeatLevel& level) {
   std::vector<std::string> notes;
   const bool joins_columns = level.columns_a_cell > 1, joins_rows = level.rows_a_cell > 1;
   if (joins_columns || joins_rows) {
-    std::string held = joins_columns ? plural(level.columns_a_cell, level.map.column_name + " rank") : "";
-    if (level.map.column_name == "rank") held = plural(level.columns_a_cell, "rank");
-    if (joins_rows) held += (joins_columns ? " by " : "") + plural(level.rows_a_cell, "stage");
-    notes.push_back(fmt::format("a cell holds up to {}, and shows the one furthest from the median", held));
+    std::string held = joins_columns ? plural(level.columns_a_cell, level.map.column_thing) : "";
+    if (joins_rows) held += (joins_columns ? " by " : "") + plural(level.rows_a_cell, level.map.row_thing);
+    notes.push_back(fmt::format("a cell holds up to {}, and shows the one furthest from {}", held, level.map.middle));
   }
   if (level.rows_left_out > 0)
     notes.push_back(

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trace/expert_loads.h"
 #include "tracepp/heat/measures.h"
 
 namespace ms::tracepp {
@@ -24,9 +25,11 @@ struct HeatGrid {
 
 struct HeatMap {
   std::string title = {};
-  std::string column_name = {};         // "rank", "dp"
-  std::vector<HeatGrid> grids = {};     // beside each other, with the same rows and columns
-  bool may_join_rows = false;           // rows are numbers in order; else each is a thing of its own
+  std::string column_name = {};  // "rank", "dp", "expert"
+  std::string column_thing = "rank", row_thing = "stage";
+  std::string middle = "the median", full = {};  // what cells without and with the full colour have; empty: the seconds
+  std::vector<HeatGrid> grids = {};              // beside each other, with the same rows and columns
+  bool may_join_rows = false;                    // rows are numbers in order; else each is a thing of its own
   std::vector<std::string> notes = {};  // beneath: the cells that are most above the middle, and what is not known
 };
 
@@ -34,6 +37,9 @@ struct HeatMap {
 HeatMap rank_map(const RunTrace& trace, const std::vector<Measure>& measures, double usual_step_s);
 // Three grids of stages by replicas. Throws Error("trace.shape", user) if the mesh is not known, or has one cell only.
 HeatMap mesh_map(const RunTrace& trace, const std::vector<Measure>& measures);
+
+// Rows are layers, columns are experts; values are powers of two of an even share of the tokens.
+HeatMap expert_map(const trace::ExpertLoads& loads);
 
 // A level of detail: at most so many rows and columns. Where a cell holds several, it is the one that is furthest from
 // the middle: a mean would hide a slow rank. Rows that may not be joined are left out instead, those that differ least

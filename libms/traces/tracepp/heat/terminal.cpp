@@ -118,9 +118,11 @@ std::vector<Painted> legend(const HeatMap& map, std::size_t width) {
     float ground;
     std::string text;
   };
-  const std::string more = map.grids.size() == 1 ? "more, 9 is " + difference_text(map.grids.front().full) : "more";
+  std::string more = "more";
+  if (map.grids.size() == 1)
+    more += ", 9 is " + (map.full.empty() ? difference_text(map.grids.front().full) : map.full);
   const Meaning signs[] = {{"1-9", 1, more}, {"a-i", -1, "less"}};
-  const std::string rest = ". like the median, blank: no trace";
+  const std::string rest = fmt::format(". like {}, blank: no trace", map.middle);
   std::string line;
   for (const Meaning& meaning : signs) line += fmt::format("{} {}; ", meaning.sign, meaning.text);
   const bool is_wide = line.size() + rest.size() <= width;

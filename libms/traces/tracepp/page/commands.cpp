@@ -20,6 +20,7 @@
 #include "tracepp/page/page.h"
 #include "tracepp/read/command.h"
 #include "tracepp/read/read.h"
+#include "tracepp/read/run_metrics.h"
 #include "tracepp/report/json.h"
 
 namespace ms::tracepp {
@@ -33,12 +34,23 @@ std::optional<Expected> expected_of(const Args& args, const std::vector<std::str
   return compare_with_expected(paths, args.get("expected"), trace, analysis);
 }
 
+// Warns of experts that starve; empty: none does.
+std::string expert_loads_text(const trace::ExpertLoads& loads) {
+  const std::string warning = trace::starving_experts(loads.by_layer);
+  return warning.empty() ? "" : fmt::format("\nload of experts in step {}: {}\n", loads.step, warning);
+}
+
 // Takes the peak of the devices that the user gave.
 void take_peak(const Args& args, RunTrace& trace) {
   if (!args.has("peak-tflops")) return;
   const double tflops = args.get_double("peak-tflops");
   if (!(tflops > 0 && tflops < 1e6)) throw user_error("cli.value", "--peak-tflops: a number above 0 is needed");
   trace.peak_flops = 1e12 * tflops;
+}
+
+// Those of the first path's run.
+std::optional<trace::ExpertLoads> expert_loads_of(const NamedRuns& named) {
+  return newest_expert_loads(named.traces.front());
 }
 
 // Writes the page, and prints its first sentences.
@@ -52,8 +64,10 @@ int write_page(const Args& args) {
   take_peak(args, trace);
   const Analysis analysis = analyse(trace, SystemClock().wall_s());
   const std::optional<Expected> expected = expected_of(args, named.traces, trace, analysis);
-  const std::string page =
-      report_page(trace, analysis, asked, read_curves(named.runs), expected ? expected_html(*expected) : "");
+  const std::string page = report_page(trace, analysis, asked,
+                                       {.curves = read_curves(named.runs),
+                                        .expert_loads = expert_loads_of(named),
+                                        .sections = expected ? expected_html(*expected) : ""});
   if (path == "-") {
     write_bytes(page);
     return kDone;
@@ -113,6 +127,7 @@ int report(const Args& args) {
   } else {
     write_out(report_text(trace, analysis, args.has("all")));
     if (expected) write_out("\n" + expected_text(*expected));
+    if (const auto loads = expert_loads_of(named)) write_out(expert_loads_text(*loads));
     if (named.runs.size() > 1) write_out("\n" + curves_text(read_curves(named.runs)));
   }
   return kDone;
@@ -181,7 +196,9 @@ Command report_command() {
           "types "
           "too. MFU is a lower bound if shapes are missing for more than 5 % of the time of such kernels, and withheld "
           "if for more than 80 %. If you pass several run.dir, the traces are those of the first. "
-          "The page plots the loss, step time and tokens per second of all of them, from their metrics.jsonl."};
+          "The page plots the loss, step time and tokens per second of all of them, from their metrics.jsonl, and the "
+          "load "
+          "of the first one's experts, by layer (metrics.expert_load_every)."};
 }
 
 }  // namespace ms::tracepp

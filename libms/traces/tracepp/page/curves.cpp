@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "base/file.h"
 #include "base/html.h"
 #include "base/text.h"
+#include "tracepp/read/run_metrics.h"
 #include "tracepp/robust.h"
 
 namespace ms::tracepp {
@@ -63,14 +63,6 @@ std::array<std::string, 4> cells_of_run(const Curve& curve) {
 }
 
 }  // namespace
-
-std::string metrics_of_run(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::path directory = (std::filesystem::path(path) / "").parent_path();  // without a slash at its end
-  if (directory.filename() == "trace") directory = directory.parent_path();
-  const std::filesystem::path file = directory / "metrics.jsonl";
-  return std::filesystem::is_regular_file(file, ignored) ? file.string() : "";
-}
 
 NamedRuns named_runs(const std::vector<std::string>& paths) {
   NamedRuns named;

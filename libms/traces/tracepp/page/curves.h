@@ -30,9 +30,6 @@ struct NamedRuns {
 // Takes the traces of the first path, and of others that are no run.dir; the curves of every path that is one, or its
 // trace directory.
 NamedRuns named_runs(const std::vector<std::string>& paths);
-// Returns the metrics.jsonl of a run.dir, or of its trace directory; empty where it has none.
-std::string metrics_of_run(const std::string& path);
-
 // Throws Error("file.*") where metrics.jsonl cannot be read.
 std::vector<Curve> read_curves(const std::vector<std::string>& runs);
 

@@ -37,6 +37,7 @@ function drawRun(run) {
   const selection = new Selection(run);
   stepsView(run);
   curvesView(run);
+  expertsView(run);
   rankMap(run, selection);
   meshMaps(run, selection);
   gridView(run, selection);

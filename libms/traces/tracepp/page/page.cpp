@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <ranges>
+#include <span>
 
 #include "base/escape.h"
 #include "base/html.h"
@@ -17,8 +18,8 @@ namespace ms {
 
 // The files beside this one.
 extern const PagePart kReportStyle, kReportDataScript, kReportCanvasScript, kReportStepsScript, kReportCurvesScript,
-    kReportHeatScript, kReportIdleScript, kReportFlameScript, kReportTimelineScript, kReportGridScript,
-    kReportMainScript;
+    kReportExpertsScript, kReportHeatScript, kReportIdleScript, kReportFlameScript, kReportTimelineScript,
+    kReportGridScript, kReportMainScript;
 
 namespace tracepp {
 namespace {
@@ -50,6 +51,11 @@ constexpr ViewOf kCurvesView{"curves", "Loss and speed",
                              "What metrics.jsonl of each run says, by step as ms-train counts them, from 1; of a long "
                              "run means of several steps.",
                              "Left and right choose a step, up and down a run. "};
+constexpr ViewOf kExpertsView{
+    "experts", "Load of experts",
+    "Tokens of each expert of a layer, as a multiple of an even share: red is more, blue less. "
+    "An expert that few tokens choose is trained little.",
+    "Arrows choose a layer and an expert. "};
 constexpr ViewOf kMeshView{
     "mesh", "Stages and replicas",
     "Seconds of a step, the slowest tp rank of each dp and pp: red is more than the median cell, blue "
@@ -151,6 +157,23 @@ std::string axes_html(const Breakdown& breakdown) {
          "</table>\n";
 }
 
+std::string experts_html(const trace::ExpertLoads& loads) {
+  std::string text = fmt::format("In step {}, of {} with {} each.", loads.step, plural(loads.layers(), "layer"),
+                                 plural(loads.experts(), "expert"));
+  if (loads.dropped > 0) text += fmt::format(" {:.1f} % of the rows were dropped.", 100 * loads.dropped);
+  std::string html = view_html(kExpertsView, true) + fmt::format("<p class=\"quiet\">{}</p>\n", text);
+  if (const std::string warning = trace::starving_experts(loads.by_layer); !warning.empty())
+    html += fmt::format("<p class=\"bad\">{}.</p>\n", safe_html(warning));
+  return html;
+}
+
+Json experts_data(const trace::ExpertLoads& loads, Columns& columns) {
+  std::vector<float> values;
+  for (const std::vector<double>& layer : loads.by_layer) values.insert(values.end(), layer.begin(), layer.end());
+  columns.add("experts", std::span<const float>(values));
+  return {{"layers", loads.layers()}, {"experts", loads.experts()}};
+}
+
 std::string tables_html(const RunTrace& trace, const Analysis& analysis) {
   const std::string text = info_text(trace) + clocks_text(analysis.clocks) + "\n" + effective_text(analysis.effective) +
                            "\n" + breakdown_text(trace, analysis.breakdown, true) + "\n" +
@@ -185,7 +208,7 @@ Json steps_data(const Analysis& analysis) {
 }  // namespace
 
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::vector<Curve>& curves, const std::string& sections) {
+                        const PageExtras& extras) {
   const std::vector<Mark> marks = marks_of(analysis);
   Columns columns;
   Json run = measures_data(trace, analysis, columns);
@@ -194,7 +217,8 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
   run["knows_mesh"] = trace.has_mesh;
   run["usual_step_s"] = analysis.effective.median_step_s;
   run["steps"] = steps_data(analysis);
-  run["curves"] = curves_data(curves, columns);
+  run["curves"] = curves_data(extras.curves, columns);
+  if (extras.expert_loads) run["experts"] = experts_data(*extras.expert_loads, columns);
   run["idle"] = idle_data(analysis.idle, columns);
   const ExportOptions shown = choose_timeline(trace, marks, asked);
   run["flame"] = flame_data(trace, shown, columns);
@@ -218,19 +242,21 @@ std::string report_page(const RunTrace& trace, const Analysis& analysis, const E
           "<button>select in all charts</button></form>\n";
   if (hangs) body += view_html(kHangGridView, false);
   body += view_html(kStepsView, true);
-  if (!curves.empty()) body += view_html(kCurvesView, true) + curves_html(curves);
+  if (!extras.curves.empty()) body += view_html(kCurvesView, true) + curves_html(extras.curves);
+  if (extras.expert_loads) body += experts_html(*extras.expert_loads);
   if (trace.has_mesh) body += view_html(kMeshView, false);
   body += view_html(kRanksView, true);
   if (!hangs && trace.has_mesh) body += view_html(kGridView, false);
-  body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + sections + view_html(kIdleView, false) +
-          kernels_html(trace, analysis.kernels) + view_html(kTimelineView, true) + view_html(kFlameView, true);
+  body += parts_html(analysis.breakdown) + axes_html(analysis.breakdown) + extras.sections +
+          view_html(kIdleView, false) + kernels_html(trace, analysis.kernels) + view_html(kTimelineView, true) +
+          view_html(kFlameView, true);
   body += tables_html(trace, analysis) + page_data("run", run) + page_bytes("numbers", gzip(columns.bytes()));
   return html_page({.title = "ms-tracepp report " + plain_text(trace.run, 100),
                     .body = std::move(body),
                     .styles = {&kReportStyle},
                     .scripts = {&kReportDataScript, &kReportCanvasScript, &kReportStepsScript, &kReportCurvesScript,
-                                &kReportHeatScript, &kReportIdleScript, &kReportFlameScript, &kReportTimelineScript,
-                                &kReportGridScript, &kReportMainScript},
+                                &kReportExpertsScript, &kReportHeatScript, &kReportIdleScript, &kReportFlameScript,
+                                &kReportTimelineScript, &kReportGridScript, &kReportMainScript},
                     .late = page_bytes("events", gzip(events.bytes()))});
 }
 

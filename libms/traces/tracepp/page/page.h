@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trace/expert_loads.h"
 #include "tracepp/export/export.h"
 #include "tracepp/page/columns.h"
 #include "tracepp/page/curves.h"
@@ -42,9 +44,14 @@ Json flame_data(const RunTrace& trace, const ExportOptions& shown, Columns& colu
 // A section with the longest kernels and operators; empty: not recorded.
 std::string kernels_html(const RunTrace& trace, const std::vector<RankKernels>& ranks);
 
-// `asked`: the ranks and steps of the timeline that the user chose. `curves`: of this run and of others. `sections`:
-// HTML of further sections.
+// Parts of a page that are not of the traces.
+struct PageExtras {
+  std::vector<Curve> curves = {};                       // of this run and of others
+  std::optional<trace::ExpertLoads> expert_loads = {};  // of this run
+  std::string sections = {};                            // HTML
+};
+// `asked`: the ranks and steps of the timeline that the user chose.
 std::string report_page(const RunTrace& trace, const Analysis& analysis, const ExportOptions& asked,
-                        const std::vector<Curve>& curves = {}, const std::string& sections = "");
+                        const PageExtras& extras = {});
 
 }  // namespace ms::tracepp
