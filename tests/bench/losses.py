@@ -1,7 +1,9 @@
 """The runs of losses.sh as tables and plots.
 
-losses.py best WORK VARIANT SEED    prints the learning rate with the lowest final validation loss
-losses.py report WORK OUT           writes runs.csv, curves.csv, summary.csv, optimizers.svg, blocks.svg and experts.svg
+losses.py best WORK OUT VARIANT SEED    prints the learning rate with the lowest final validation loss
+losses.py report WORK OUT               writes runs.csv, curves.csv, summary.csv, optimizers.svg, blocks.svg and experts.svg
+
+Runs that WORK does not have are those in OUT's CSV.
 """
 
 import csv
@@ -21,20 +23,46 @@ COLOURS = ["#1b6ca8", "#c8553d", "#588157", "#8338ec"]
 
 
 class Run:
-    def __init__(self, path):
-        self.variant, self.rate, seed = path.name.split("_")
-        self.seed = int(seed)
+    """One of WORK, or, of a row of runs.csv with the rows of curves.csv, one of OUT."""
+
+    def __init__(self, variant, rate, seed):
+        self.variant, self.rate, self.seed = variant, rate, int(seed)
+        self.steps = self.tokens = self.train = self.valid = None
+        self.curve = []
+
+    def key(self):
+        return self.variant, float(self.rate), self.seed
+
+    def read_work(self, path):
         rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="ascii").splitlines()]
         self.steps, self.tokens = rows[-1]["step"], rows[-1]["tokens"]
         self.curve = [(row["tokens"], row["valid_loss"]) for row in rows if "valid_loss" in row]
         self.valid = self.curve[-1][1]
         last = rows[-max(1, len(rows) // 20):]
         self.train = sum(row["loss"] for row in last) / len(last)
+        return self
+
+    def read_kept(self, row, curves):
+        self.steps, self.tokens = int(row["steps"]), int(row["tokens"])
+        self.train, self.valid = float(row["train_loss"]), float(row["valid_loss"])
+        self.curve = [(int(point["tokens"]), float(point["valid_loss"])) for point in curves
+                      if (point["variant"], point["learning_rate"], point["seed"]) == (self.variant, self.rate, row["seed"])]
+        return self
 
 
-def runs_of(work):
-    runs = [Run(done.parent) for done in sorted(pathlib.Path(work).glob("*_*_*/done"))]
-    return sorted(runs, key=lambda run: (run.variant, float(run.rate), run.seed))
+def rows_of(path):
+    if not path.exists():
+        return []
+    with open(path, encoding="ascii", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def runs_of(work, out):
+    curves = rows_of(pathlib.Path(out) / "curves.csv")
+    kept = [Run(row["variant"], row["learning_rate"], row["seed"]).read_kept(row, curves)
+            for row in rows_of(pathlib.Path(out) / "runs.csv")]
+    new = [Run(*done.parent.name.split("_")).read_work(done.parent) for done in pathlib.Path(work).glob("*_*_*/done")]
+    return sorted({run.key(): run for run in kept + new}.values(), key=Run.key)
 
 
 def mean(values):
@@ -137,7 +165,7 @@ def rates_plot(left, variants, runs):
 
 def report(work, out):
     out = pathlib.Path(out)
-    runs = runs_of(work)
+    runs = runs_of(work, out)
     write(out / "runs.csv", ["variant", "learning_rate", "seed", "steps", "tokens", "train_loss", "valid_loss"],
           [[r.variant, r.rate, r.seed, r.steps, r.tokens, f"{r.train:.4f}", f"{r.valid:.4f}"] for r in runs])
     write(out / "curves.csv", ["variant", "learning_rate", "seed", "tokens", "valid_loss"],
@@ -165,8 +193,8 @@ def report(work, out):
 
 
 def main():
-    if len(sys.argv) == 5 and sys.argv[1] == "best":
-        print(best_rate(runs_of(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+    if len(sys.argv) == 6 and sys.argv[1] == "best":
+        print(best_rate(runs_of(*sys.argv[2:4]), sys.argv[4], int(sys.argv[5])))
     elif len(sys.argv) == 4 and sys.argv[1] == "report":
         report(sys.argv[2], sys.argv[3])
     else:

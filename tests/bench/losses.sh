@@ -6,13 +6,16 @@
 #   blocks      the parallel block, the sliding window of a quarter of the sequence, and both, against the serial block
 #               with full attention, at the learning rate that suits that
 #   experts     eight experts of half the width, of which a token passes two: the same work, against one MLP
-# The numbers (CSV) and the plots (SVG) go to OUT; what is already there of WORK is not run again.
-# usage: tests/bench/losses.sh [WORK [OUT]], WORK build/losses, OUT tests/bench/losses. About an hour on two cores.
+# The numbers (CSV) and the plots (SVG) go to OUT; what is already there of WORK is not run again. With `experts`, only the
+# runs of experts: what they are compared with, and its learning rate, are those that OUT has.
+# usage: tests/bench/losses.sh [all|experts [WORK [OUT]]], WORK build/losses, OUT tests/bench/losses. About an hour on two
+# cores, for experts alone ten minutes.
 # BUILD, TEXT (a prefix of token files), JOBS (runs at once, each on a core of its own) may be set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-work=${1:-build/losses}
-out=${2:-tests/bench/losses}
+what=${1:-all}
+work=${2:-build/losses}
+out=${3:-tests/bench/losses}
 build=${BUILD:-build/release}
 text=${TEXT:-build/demo/text}
 jobs=${JOBS:-$(nproc)}
@@ -22,6 +25,10 @@ tokens=3276800
 seq=128
 batch=2 # sequences: 1x
 
+if [[ $what != all && $what != experts ]]; then
+  echo "losses.sh: '$what' is not known: all, experts" >&2
+  exit 2
+fi
 if [[ ! -e $text.idx ]]; then
   echo "losses.sh: there is no $text.idx: run ./bootstrap demo first, or set TEXT" >&2
   exit 2
@@ -95,14 +102,18 @@ declare -A options=(
 options[both]="${options[parallel]} ${options[window]}"
 optimizers=(adamw-1x adamw-4x lamb-4x)
 
-for rate in "${rates[@]}"; do
-  for variant in "${optimizers[@]}"; do echo "${variant}_${rate}_${seeds[0]} ${options[$variant]}"; done
-done | run_all
-best() { /usr/bin/env python3 -B tests/bench/losses.py best "$work" "$1" "${seeds[0]}"; }
-for variant in "${optimizers[@]}"; do
-  for seed in "${seeds[@]:1}"; do echo "${variant}_$(best "$variant")_${seed} ${options[$variant]}"; done
-done | run_all
-for variant in parallel window both experts; do # at the learning rate that suits what they are compared with
+best() { /usr/bin/env python3 -B tests/bench/losses.py best "$work" "$out" "$1" "${seeds[0]}"; }
+variants=(experts)
+if [[ $what == all ]]; then
+  for rate in "${rates[@]}"; do
+    for variant in "${optimizers[@]}"; do echo "${variant}_${rate}_${seeds[0]} ${options[$variant]}"; done
+  done | run_all
+  for variant in "${optimizers[@]}"; do
+    for seed in "${seeds[@]:1}"; do echo "${variant}_$(best "$variant")_${seed} ${options[$variant]}"; done
+  done | run_all
+  variants=(parallel window both experts)
+fi
+for variant in "${variants[@]}"; do # at the learning rate that suits what they are compared with
   for seed in "${seeds[@]}"; do echo "${variant}_$(best adamw-1x)_${seed} ${options[$variant]}"; done
 done | run_all
 /usr/bin/env python3 -B tests/bench/losses.py report "$work" "$out"
