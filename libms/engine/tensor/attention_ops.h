@@ -1,0 +1,42 @@
+// The ops of attention, a part of the op list (tensor/ops.h, which tells what is common to all).
+#pragma once
+
+#include "tensor/op.h"
+
+namespace ms::tensor {
+
+// Causal attention without the s x s matrix. q[T, heads*head_dim], k, v[T, kv_heads*head_dim] (views with their own
+// ld), o like q. Query i of a sequence sees keys j with j <= i and, if window > 0, j > i - window. Query head h reads
+// key/value head h / (heads / kv_heads). If starts, i32 [1,T], is present, query i also sees only keys j >= starts[i],
+// positions in its sequence that are at most i and do not decrease. lse f32 [batch*heads, seq]: log of the sum of
+// exp(scale * q.k). In bf16, probabilities and gradients of scores may be rounded to bf16 as operands of matmuls. q, o
+// and lse may have the queries of positions first, .. only, as many of each sequence: on the CPU with the same bits.
+struct AttentionFwd {
+  MS_OP("attention_fwd", attention)
+  Tensor o, lse, q, k, v;
+  std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
+  float scale = 1.0F;
+  Tensor starts = {};
+  std::int64_t first = 0;
+  std::int64_t queries() const { return q.rows / batch; }  // of a sequence
+  void each(auto&& f) const {
+    f(Access::read, q), f(Access::read, k), f(Access::read, v), f(Access::read, starts);
+    f(Access::write, o), f(Access::write, lse);
+  }
+};
+
+// Gradients of AttentionFwd: dq, dk, dv are overwritten. delta f32 [batch*heads, seq] is scratch: rowsum(dout * o).
+struct AttentionBwd {
+  MS_OP("attention_bwd", attention)
+  Tensor dq, dk, dv, dout, o, lse, q, k, v, delta;
+  std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
+  float scale = 1.0F;
+  Tensor starts = {};
+  void each(auto&& f) const {
+    f(Access::read, dout), f(Access::read, o), f(Access::read, lse), f(Access::read, q), f(Access::read, k);
+    f(Access::read, v), f(Access::read, starts), f(Access::write, dq), f(Access::write, dk), f(Access::write, dv),
+        f(Access::write, delta);
+  }
+};
+
+}  // namespace ms::tensor
