@@ -13,6 +13,7 @@ std::string_view to_string(Axis axis) {
     case Axis::pp: return "pp";
     case Axis::ep: return "ep";
     case Axis::edp: return "edp";
+    case Axis::cp: return "cp";
   }
   return "?";
 }
@@ -24,6 +25,7 @@ int Mesh::size(Axis axis) const {
     case Axis::pp: return pp;
     case Axis::ep: return ep;
     case Axis::edp: return edp();
+    case Axis::cp: return cp;
   }
   return 0;
 }
@@ -40,29 +42,36 @@ std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
       case Axis::pp: member.pp = i; break;
       case Axis::ep: member.dp = at.dp / ep * ep + i; break;
       case Axis::edp: member.dp = at.dp % ep + i * ep; break;
+      case Axis::cp: member.dp = at.dp / cp * cp + i; break;
     }
     ranks.push_back(rank(member));
   }
   return ranks;
 }
 
-Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep) {
-  constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps dp * pp * tp and every group id inside an int
-  for (const auto& [name, value] : {std::pair{"dp", dp}, {"pp", pp}, {"tp", tp}}) {
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep,
+               std::int64_t cp) {
+  constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps their number and every group id inside an int
+  for (const auto& [name, value] : {std::pair{"dp", dp}, {"pp", pp}, {"tp", tp}, {"cp", cp}}) {
     if (value < 1 || value > kMaxRanks) {
       throw user_error("mesh.size", fmt::format("mesh.{} is {}, it must be from 1 to {}", name, value, kMaxRanks));
     }
   }
-  // Division: dp * pp * tp could overflow.
-  if (world < 1 || world > kMaxRanks || world % (dp * pp) != 0 || world / (dp * pp) != tp) {
+  // Division: dp * pp * tp * cp could overflow.
+  if (world < 1 || world > kMaxRanks || world % (dp * pp) != 0 || world / (dp * pp) % tp != 0 ||
+      world / (dp * pp) / tp != cp) {
     throw user_error("mesh.size",
-                     fmt::format("dp {} x pp {} x tp {} does not equal the number of ranks, {}", dp, pp, tp, world),
+                     fmt::format("dp {} x pp {} x tp {}{} does not equal the number of ranks, {}", dp, pp, tp,
+                                 cp > 1 ? fmt::format(" x cp {}", cp) : "", world),
                      "change [mesh] or the number of ranks");
   }
   if (ep < 1 || dp % ep != 0)
     throw user_error("mesh.size", fmt::format("mesh.ep = {} does not divide mesh.dp = {}", ep, dp));
-  return {
-      .dp = static_cast<int>(dp), .pp = static_cast<int>(pp), .tp = static_cast<int>(tp), .ep = static_cast<int>(ep)};
+  return {.dp = static_cast<int>(dp * cp),
+          .pp = static_cast<int>(pp),
+          .tp = static_cast<int>(tp),
+          .ep = static_cast<int>(ep),
+          .cp = static_cast<int>(cp)};
 }
 
 Groups::Groups(Mesh mesh, int chunks, bool tied_embeddings)
@@ -80,6 +89,7 @@ int Groups::first_id(Axis axis) const {
     case Axis::pp: return 1 + tp_groups + dp_groups;
     case Axis::ep: return first_ep_id();
     case Axis::edp: return first_ep_id() + mesh_.size() / mesh_.ep;
+    case Axis::cp: return first_cp_id();
   }
   return 0;
 }
@@ -94,14 +104,23 @@ int Groups::first_ring_id() const {
   return first_embedding_id() + (pairs ? columns() : 0);
 }
 
-int Groups::count() const {
+int Groups::first_cp_id() const {
   return first_ep_id() + (mesh_.ep > 1 ? mesh_.size() / mesh_.ep + mesh_.size() / mesh_.edp() : 0);
 }
+
+int Groups::count() const { return first_cp_id() + (mesh_.cp > 1 ? mesh_.size() / mesh_.cp : 0); }
 
 GroupSpec Groups::world() const {
   GroupSpec group{.name = "world", .id = 0, .ranks = {}};
   for (int rank = 0; rank < mesh_.size(); ++rank) group.ranks.push_back(rank);
   return group;
+}
+
+GroupSpec Groups::neighbours(std::string_view kind, int first_id, int size, const Coord& at) const {
+  const int block = at.dp / size, blocks = mesh_.dp / size;
+  return {.name = fmt::format("{}[dp {}-{} pp {} tp {}]", kind, block * size, (block + 1) * size - 1, at.pp, at.tp),
+          .id = first_id + (at.pp * blocks + block) * mesh_.tp + at.tp,
+          .ranks = {}};
 }
 
 GroupSpec Groups::along(Axis axis, int rank) const {
@@ -120,11 +139,11 @@ GroupSpec Groups::along(Axis axis, int rank) const {
       group.name = fmt::format("pp[dp {} tp {}]", at.dp, at.tp);
       group.id += at.dp * mesh_.tp + at.tp;
       break;
-    case Axis::ep: {
-      const int block = at.dp / mesh_.ep;
-      group.name = fmt::format("ep[dp {}-{} pp {} tp {}]", block * mesh_.ep, (block + 1) * mesh_.ep - 1, at.pp, at.tp);
-      group.id += (at.pp * mesh_.edp() + block) * mesh_.tp + at.tp;
-      break;
+    case Axis::ep:
+    case Axis::cp: {
+      GroupSpec named = neighbours(to_string(axis), group.id, mesh_.size(axis), at);
+      named.ranks = std::move(group.ranks);
+      return named;
     }
     case Axis::edp:
       group.name = fmt::format("edp[ep {} pp {} tp {}]", at.dp % mesh_.ep, at.pp, at.tp);
@@ -202,6 +221,7 @@ std::vector<GroupSpec> Groups::of(int rank) const {
     groups.push_back(along(Axis::ep, rank));
     groups.push_back(along(Axis::edp, rank));
   }
+  if (mesh_.cp > 1) groups.push_back(along(Axis::cp, rank));
   return groups;
 }
 
@@ -229,6 +249,7 @@ std::vector<GroupSpec> Groups::all() const {
     add_axis(Axis::ep);
     add_axis(Axis::edp);
   }
+  if (mesh_.cp > 1) add_axis(Axis::cp);
   return groups;
 }
 

@@ -2,6 +2,9 @@
 // integers; room comm opens what is listed here. The axis tp runs fastest, then dp, then pp, so a TP group stays inside
 // a node and DP groups lie closer together than pipelines. Every rank computes the same list of groups with the same
 // ids.
+//
+// Context parallelism folds into dp, as ranks of both hold the same parameters: the mesh's dp is mesh.dp x mesh.cp of
+// the configuration. Gradients, the optimizer's shards and checkpoints know that dp alone.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +21,17 @@ struct Coord {
 };
 
 // ep and edp divide dp, for the experts of a mixture: ep groups are neighbours on dp, which share the experts; an edp
-// group holds the same ones.
-enum class Axis : std::uint8_t { tp, dp, pp, ep, edp };
+// group holds the same ones. cp groups are neighbours on dp, which share sequences.
+enum class Axis : std::uint8_t { tp, dp, pp, ep, edp, cp };
 std::string_view to_string(Axis axis);
 
 struct Mesh {
   int dp = 1, pp = 1, tp = 1;
-  int ep = 1;  // a divisor of dp
+  int ep = 1, cp = 1;  // divisors of dp
 
   int edp() const { return dp / ep; }
+  int batch_parts() const { return dp / cp; }  // in which a batch is cut: mesh.dp of the configuration
+  int batch_part(int dp_rank) const { return dp_rank / cp; }
   int size() const { return dp * pp * tp; }
   int size(Axis axis) const;
   int rank(const Coord& coord) const { return (coord.pp * dp + coord.dp) * tp + coord.tp; }
@@ -36,8 +41,10 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-// Throws Error("mesh.size", user) unless all axes are at least 1 and fill `world` ranks exactly.
-Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep = 1);
+// `dp` is that of the configuration. Throws Error("mesh.size", user) unless all axes are at least 1 and fill `world`
+// ranks exactly.
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep = 1,
+               std::int64_t cp = 1);
 
 // The pipeline channels as one rank sees them: the values of sched::Row::channel. Activations come in from the previous
 // pp rank and go out to the next, gradients the other way round. With chunks the pipeline closes to a ring.
@@ -52,8 +59,8 @@ struct GroupSpec {
 };
 
 // All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
-// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if ep is above 1; within a kind by edge or
-// pp, then dp, then tp.
+// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if ep is above 1; cp groups, if cp is
+// above 1; within a kind by edge or pp, then dp, then tp.
 class Groups {
  public:
   // `chunks` > 1 adds the wrap-around from the last pp rank to the first; `tied_embeddings` adds the pairs of first and
@@ -84,6 +91,9 @@ class Groups {
   int first_channel_id(bool forward) const;
   int first_ring_id() const;
   int first_ep_id() const { return first_ring_id() + (mesh_.tp > 1 ? mesh_.size() : 0); }
+  int first_cp_id() const;
+  // The name and id of a group of `size` neighbours on dp.
+  GroupSpec neighbours(std::string_view kind, int first_id, int size, const Coord& at) const;
   GroupSpec ring_channel(int rank) const;  // from this rank to the next of its tp group
   int first_embedding_id() const { return first_channel_id(false) + edges() * columns(); }
   GroupSpec edge_channel(bool forward, int edge, const Coord& at) const;

@@ -114,6 +114,24 @@ TEST(Groups, ExpertsDivideDp) {
   EXPECT_THROW(make_mesh(4, 1, 1, 4, 3), Error);
 }
 
+TEST(Groups, ContextFoldsIntoDp) {
+  const Mesh mesh = make_mesh(2, 2, 2, 16, 1, 2);
+  EXPECT_EQ(mesh, (Mesh{.dp = 4, .pp = 2, .tp = 2, .cp = 2}));
+  EXPECT_EQ(mesh.batch_parts(), 2);
+  EXPECT_EQ(mesh.batch_part(3), 1);
+  const Groups groups(mesh, 1, false), without({.dp = 4, .pp = 2, .tp = 2}, 1, false);
+  const std::vector<GroupSpec> all = groups.all(), dense = without.all();
+  ASSERT_EQ(std::ssize(all), groups.count());
+  EXPECT_EQ(groups.count(), without.count() + 8);
+  for (int i = 0; i < groups.count(); ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].id, i);
+  EXPECT_TRUE(std::equal(dense.begin(), dense.end(), all.begin())) << "the other groups are as they were";
+  EXPECT_EQ(groups.along(Axis::cp, 13).name, "cp[dp 2-3 pp 1 tp 1]");
+  EXPECT_THAT(groups.along(Axis::cp, 13).ranks, ElementsAre(13, 15));
+  EXPECT_EQ(groups.of(13).back(), groups.along(Axis::cp, 13));
+  for (const auto& [world, cp] : {std::pair{8, 2}, {16, 3}, {16, 0}})
+    EXPECT_THROW(make_mesh(2, 2, 2, world, 1, cp), Error);
+}
+
 TEST(Groups, TpRanksStandInARing) {
   EXPECT_FALSE(Groups({.dp = 2, .pp = 2, .tp = 1}, 1, false).tp_ring(0));
   const Groups groups({.dp = 2, .pp = 2, .tp = 3}, 1, true);
