@@ -278,6 +278,42 @@ TEST(Attention, Backward) {
   });
 }
 
+// Two parts of the queries, one after the other: the gradients of queries have the bits that they have among all of
+// them, and those of keys and values are sums of both parts'.
+TEST(Attention, BackwardOfSomeQueries) {
+  for (const DType dtype : activation_types()) {
+    for (const AttentionCase& c : kAttentionCases) {
+      if (c.batch > 1 || c.seq == 1) continue;
+      SCOPED_TRACE(testing::Message() << to_string(dtype) << " seq " << c.seq << " of " << c.head_dim << " window "
+                                      << c.window << " documents of " << c.document);
+      Memory m;
+      const AttentionBwd whole = backward_op(m, dtype, c);
+      const Heads sums = cut(make_qkv(m, dtype, c), c);
+      // In bf16 both parts are rounded, their sum, and that of all.
+      const double tolerance = 4 * (dtype == DType::f32 ? kAttentionF32 : kBf16Tolerance);
+      for (const CpuKernels* kernels : variants()) {
+        kernels->run(whole);
+        for (const auto& [first, count] : {std::pair{c.seq / 3, c.seq - c.seq / 3}, {std::int64_t{0}, c.seq / 3}}) {
+          if (count == 0) continue;
+          AttentionBwd part = whole;
+          for (Tensor AttentionBwd::*x : {&AttentionBwd::q, &AttentionBwd::o, &AttentionBwd::dout})
+            part.*x = (whole.*x).slice_rows(first, count);
+          part.dq = sums.q.slice_rows(first, count), part.dk = sums.k, part.dv = sums.v;
+          part.lse = whole.lse.slice_cols(first, count);
+          part.delta = m.tensor(DType::f32, c.heads, count);
+          part.first = first, part.adds = first == 0;
+          kernels->run(part);
+          EXPECT_TRUE(close(part.dq, read(whole.dq.slice_rows(first, count)), 0)) << to_string(kernels->isa);
+          EXPECT_TRUE(close(part.delta, read(whole.delta.slice_cols(first, count)), 0)) << to_string(kernels->isa);
+        }
+        EXPECT_TRUE(close(sums.k, read(whole.dk), tolerance)) << to_string(kernels->isa);
+        EXPECT_TRUE(close(sums.v, read(whole.dv), tolerance)) << to_string(kernels->isa);
+      }
+      EXPECT_TRUE(m.guards_intact());
+    }
+  }
+}
+
 TEST(Attention, OneKeyGivesItsValueAndNoGradientOfScores) {
   const AttentionCase c{1, 40, 2, 1, 8, 1};
   Memory m;

@@ -198,6 +198,8 @@ TEST(Bits, RotaryTableIsExactAtLargePositions) {
         }
       }
     });
+    const RotaryTable later{.table = m.tensor(DType::f32, 3, head_dim), .base = 10000.0F, .first = 70};
+    everywhere(m, later, [&] { EXPECT_TRUE(close(later.table, read(op.table.slice_rows(70, 3)), 0)); });
   }
 }
 

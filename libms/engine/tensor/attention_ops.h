@@ -25,13 +25,17 @@ struct AttentionFwd {
   }
 };
 
-// Gradients of AttentionFwd: dq, dk, dv are overwritten. delta f32 [batch*heads, seq] is scratch: rowsum(dout * o).
+// Gradients of AttentionFwd: dq is overwritten, and so are dk and dv unless `adds` adds to them. delta, like lse, is
+// scratch: rowsum(dout * o). dq, dout and o have the queries that q has.
 struct AttentionBwd {
   MS_OP("attention_bwd", attention)
   Tensor dq, dk, dv, dout, o, lse, q, k, v, delta;
   std::int64_t batch = 1, seq = 0, heads = 0, kv_heads = 0, head_dim = 0, window = 0;
   float scale = 1.0F;
   Tensor starts = {};
+  std::int64_t first = 0;
+  bool adds = false;
+  std::int64_t queries() const { return q.rows / batch; }  // of a sequence
   void each(auto&& f) const {
     f(Access::read, dout), f(Access::read, o), f(Access::read, lse), f(Access::read, q), f(Access::read, k);
     f(Access::read, v), f(Access::read, starts), f(Access::write, dq), f(Access::write, dk), f(Access::write, dv),

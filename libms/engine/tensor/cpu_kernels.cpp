@@ -68,7 +68,7 @@ void compute(const RotaryTable& op) {
     float* row = op.table.as<float>() + position * op.table.ld;
     for (std::int64_t i = 0; i < half; ++i) {
       // In f64: position * frequency is large, and its error would be the angle's.
-      const double angle = static_cast<double>(position) * frequency_of(i, half, op);
+      const double angle = static_cast<double>(op.first + position) * frequency_of(i, half, op);
       row[i] = static_cast<float>(op.scaling.magnitude * std::cos(angle));
       row[half + i] = static_cast<float>(op.scaling.magnitude * std::sin(angle));
     }

@@ -62,12 +62,9 @@ void check_attention(const Rule& rule, const Attention& op) {
   MS_ASSERT(op.head_dim > 0 && op.batch > 0 && op.seq > 0 && op.window >= 0, "{}: batch {} seq {} head {} window {}",
             rule.op, op.batch, op.seq, op.head_dim, op.window);
   const std::int64_t tokens = op.batch * op.seq;
-  std::int64_t queries = op.seq;
-  if constexpr (requires { op.first; }) {
-    queries = op.queries();
-    MS_ASSERT(op.first >= 0 && op.first + queries <= op.seq, "{}: queries {}+{} of {}", rule.op, op.first, queries,
-              op.seq);
-  }
+  const std::int64_t queries = op.queries();
+  MS_ASSERT(op.first >= 0 && op.first + queries <= op.seq, "{}: queries {}+{} of {}", rule.op, op.first, queries,
+            op.seq);
   rule.activation("q", op.q);
   rule.tensor("q", op.q, op.batch * queries, op.heads * op.head_dim, op.q.dtype);
   rule.tensor("k", op.k, tokens, op.kv_heads * op.head_dim, op.q.dtype);

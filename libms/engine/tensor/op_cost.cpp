@@ -68,15 +68,18 @@ template <class Row>
 OpCost attention(const Row& op, double matmuls) {
   OpCost op_cost = plain(op);
   op_cost.half = op.q.dtype == DType::bf16;
-  std::int64_t seen = cost::causal_pairs(op.seq, op.window);
-  if constexpr (requires { op.first; })
-    seen = cost::causal_pairs(op.first + op.queries(), op.window) - cost::causal_pairs(op.first, op.window);
+  const std::int64_t seen =
+      cost::causal_pairs(op.first + op.queries(), op.window) - cost::causal_pairs(op.first, op.window);
   const auto pairs = static_cast<double>(seen * op.batch * op.heads);
   op_cost.flops = matmuls * 2.0 * pairs * static_cast<double>(op.head_dim);
   return op_cost;
 }
 OpCost count(const AttentionFwd& op) { return attention(op, 2); }
-OpCost count(const AttentionBwd& op) { return attention(op, 5); }
+OpCost count(const AttentionBwd& op) {
+  OpCost op_cost = attention(op, 5);
+  if (op.adds) op_cost.bytes += bytes_of(op.dk) + bytes_of(op.dv);
+  return op_cost;
+}
 
 OpCost count(const LayerNormBwd& op) {
   OpCost op_cost = plain(op);

@@ -165,12 +165,13 @@ struct SwigluBwd {  // dx[T,2F] and dfactors, like factors, are overwritten
   }
 };
 
-// table f32 [seq, R]: cos(pos * base^(-2i/R)), scaled, for i < R/2, then the sines.
+// table f32 [seq, R]: cos(pos * base^(-2i/R)), scaled, for i < R/2, then the sines. pos is `first` in the first row.
 struct RotaryTable {
   MS_OP("rotary_table", init)
   Tensor table;
   float base = 10000.0F;
   RotaryScaling scaling = {};
+  std::int64_t first = 0;
   void each(auto&& f) const { f(Access::write, table); }
 };
 // In place on the first R elements of each head of x[T, heads*head_dim], R = table.cols <= head_dim:

@@ -182,10 +182,11 @@ void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, con
 }
 
 template <class T>
-void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index q0,
+void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index tile,
                    const BackwardMemory& at) {
-  const Index d = shape.d, dp = shape.d_padded, br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
-  const Index row = b * shape.seq + q0, statistics = b * shape.heads + head;
+  const auto [q0, br] = shape.of_tile(tile);
+  const Index d = shape.d, dp = shape.d_padded, columns = whole_vectors(br);
+  const Index query = q0 - shape.first, row = b * shape.queries + query, statistics = b * shape.heads + head;
   const T* q = head_rows<T>(op.q, row, head, d);
   const T* dout = head_rows<T>(op.dout, row, head, d);
   const T* o = head_rows<T>(op.o, row, head, d);
@@ -197,7 +198,7 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   alignas(64) float lse[kQueries], delta[kQueries], scale[kQueries];
   for (Index r = 0; r < columns; ++r) {
     // A query beyond the end gets probability 0 everywhere.
-    lse[r] = r < br ? row_of<float>(op.lse, statistics)[q0 + r] * kLog2e : __builtin_inff();
+    lse[r] = r < br ? row_of<float>(op.lse, statistics)[query + r] * kLog2e : __builtin_inff();
     delta[r] = 0;
     scale[r] = op.scale;
   }
@@ -207,12 +208,12 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
       total += load(dout + r * op.dout.ld + k, lanes) * load(o + r * op.o.ld + k, lanes);
     });
     delta[r] = sum(total);
-    row_of<float>(op.delta, statistics)[q0 + r] = delta[r];
+    row_of<float>(op.delta, statistics)[query + r] = delta[r];
   }
 
   TileStarts starts;
   const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
-  const Index first = mask.first_key(q0), end = q0 + br;
+  const Index first = mask.first_key(q0 / kQueries * kQueries), end = q0 + br;
   for (Index c0 = first; c0 < end; c0 += kKeys) {
     const Index bc = least(kKeys, end - c0);
     const Operand keys{at.keys + c0 * dp, dp}, values{at.values + c0 * dp, dp};
@@ -243,15 +244,13 @@ void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b,
   copy_rows(at.values, dp, head_rows<T>(op.v, row0, kv_head, d), op.v.ld, shape.seq, d);
   __builtin_memset(at.dkeys, 0, static_cast<std::size_t>(2 * shape.seq * dp) * 4);  // dvalues follow
   for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile<T>(op, shape, b, head, tile * kQueries, at);
+    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile<T>(op, shape, b, head, tile, at);
   }
   for (Index i = 0; i < shape.seq; ++i) {
     T* dk = const_cast<T*>(head_rows<T>(op.dk, row0 + i, kv_head, d));
     T* dv = const_cast<T*>(head_rows<T>(op.dv, row0 + i, kv_head, d));
-    each_vector(d, [&](Index k, auto lanes) {
-      store(dk + k, op.scale * load(at.dkeys + i * dp + k), lanes);
-      store(dv + k, load(at.dvalues + i * dp + k), lanes);
-    });
+    add_or_store(dk, op.scale, at.dkeys + i * dp, d, op.adds);
+    add_or_store(dv, 1.0F, at.dvalues + i * dp, d, op.adds);
   }
 }
 

@@ -44,7 +44,7 @@ struct AttentionShape {
   explicit AttentionShape(const Attention& op)
       : batch(op.batch),
         seq(op.seq),
-        first(first_of(op)),
+        first(op.first),
         queries(op.q.rows / op.batch),
         heads(op.heads),
         kv_heads(op.kv_heads),
@@ -55,11 +55,6 @@ struct AttentionShape {
         score_scale(op.scale * kLog2e) {}
   Index work() const {
     return batch * heads * queries * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d;
-  }
-  template <class Attention>
-  static Index first_of(const Attention& op) {
-    if constexpr (requires { op.first; }) return op.first;
-    return 0;
   }
   // The queries of a tile that are there: all of them but in the first and the last one. Tiles begin at multiples of
   // kQueries whatever is there, so that each query meets the same tiles of keys.
@@ -90,6 +85,15 @@ Mask mask_of(const Attention& op, const Mask& mask, Index b, Index q0, Index br,
   const std::int32_t *all = row_of<std::int32_t>(op.starts, 0) + b * op.seq, *of_tile = all + q0;
   for (Index r = 0; r < kQueries; ++r) starts.values[r] = of_tile[least(r, br - 1)] - static_cast<std::int32_t>(q0);
   return {mask.window, starts.values, all[q0 / kQueries * kQueries], of_tile[br - 1]};
+}
+
+// x[0..d) = scale * sum, or that is added.
+template <class T>
+void add_or_store(T* x, float scale, const float* sum, Index d, bool adds) {
+  each_vector(d, [&](Index k, auto lanes) {
+    const Vf value = scale * load(sum + k);
+    store(x + k, adds ? load(x + k, lanes) + value : value, lanes);
+  });
 }
 
 #if defined(__AVX512BF16__)

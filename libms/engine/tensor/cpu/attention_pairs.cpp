@@ -275,10 +275,11 @@ void softmax_gradient_tile(const BackwardMemory& at, const Tile& tile, Index col
   }
 }
 
-void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index q0,
+void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index tile_of_queries,
                    const BackwardMemory& at) {
-  const Index d = padded(shape.d), br = least(kQueries, shape.seq - q0), columns = whole_vectors(br);
-  const Index row = b * shape.seq + q0, statistics = b * shape.heads + head;
+  const auto [q0, br] = shape.of_tile(tile_of_queries);
+  const Index d = padded(shape.d), columns = whole_vectors(br);
+  const Index query = q0 - shape.first, row = b * shape.queries + query, statistics = b * shape.heads + head;
   copy_rows(at.q, d, head_rows<bfloat16>(op.q, row, head, shape.d), op.q.ld, br, shape.d);
   copy_rows(at.dout, d, head_rows<bfloat16>(op.dout, row, head, shape.d), op.dout.ld, br, shape.d);
   pair_columns(at.q_t, at.q, br, d);
@@ -292,7 +293,7 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
   const bfloat16* o = head_rows<bfloat16>(op.o, row, head, shape.d);
   for (Index r = 0; r < columns; ++r) {
     // A query beyond the end gets probability 0 everywhere.
-    constants.lse[r] = r < br ? row_of<float>(op.lse, statistics)[q0 + r] * kLog2e : __builtin_inff();
+    constants.lse[r] = r < br ? row_of<float>(op.lse, statistics)[query + r] * kLog2e : __builtin_inff();
     constants.delta[r] = 0;
   }
   for (Index r = 0; r < br; ++r) {
@@ -301,7 +302,7 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
       total += load(at.dout + r * d + k, lanes) * load(o + r * op.o.ld + k, lanes);
     });
     constants.delta[r] = sum(total);
-    row_of<float>(op.delta, statistics)[q0 + r] = constants.delta[r];
+    row_of<float>(op.delta, statistics)[query + r] = constants.delta[r];
   }
 
   TileStarts starts;
@@ -357,15 +358,13 @@ void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b,
   __builtin_memset(at.dvalues, 0, bytes);
   const Session session;
   for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile(op, shape, b, head, tile * kQueries, at);
+    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile(op, shape, b, head, tile, at);
   }
   for (Index i = 0; i < shape.seq; ++i) {
     auto* dk = const_cast<bfloat16*>(head_rows<bfloat16>(op.dk, row0 + i, kv_head, shape.d));
     auto* dv = const_cast<bfloat16*>(head_rows<bfloat16>(op.dv, row0 + i, kv_head, shape.d));
-    each_vector(shape.d, [&](Index k, auto lanes) {
-      store(dk + k, op.scale * load(at.dkeys + i * d + k), lanes);
-      store(dv + k, load(at.dvalues + i * d + k), lanes);
-    });
+    add_or_store(dk, op.scale, at.dkeys + i * d, shape.d, op.adds);
+    add_or_store(dv, 1.0F, at.dvalues + i * d, shape.d, op.adds);
   }
 }
 

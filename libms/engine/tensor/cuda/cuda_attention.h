@@ -126,6 +126,7 @@ class CudaAttention final : public SharedPlans::Plans {
     return forward_.try_emplace(key, key, handle_.get()).first->second;
   }
   const Planned<AttentionBackward>& planned(const AttentionBwd& op) {
+    MS_ASSERT(op.queries() == op.seq && !op.adds, "gradients of {} queries of {} on a GPU", op.queries(), op.seq);
     AttentionKey key = key_of(op);
     key.deterministic = deterministic_;
     key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
