@@ -77,7 +77,7 @@ std::vector<float> logits_of(const ckpt::Parameters& from, nn::ModelConfig model
   const auto tp_stream = device.make_stream("tp", tensor::StreamKind::comm);
   const auto tp = world->open({"tp", 1, {0}}, *tp_stream);
   const nn::TensorParallel on{*compute, *tp, shape};
-  if (tensors.rotary) compute->submit(nn::rotary_table(tensors.rotary, model));
+  for (const tensor::RotaryTable& table : nn::rotary_tables(tensors.rotary, shape)) compute->submit(table);
   const nn::Chunk chunk(shape, part, tensors.spans, tensors.rotary);
   chunk.forward(on, tensors.slot, input, tensors.scratch);
   chunk.head_logits(on, tensors.slot, tensors.scratch, tensors.head);

@@ -218,6 +218,26 @@ TEST(ReshardExperts, Resumes) {
   }
 }
 
+// From every number of ranks that share sequences to every other one, and to none.
+TEST(ReshardContext, Resumes) {
+  const auto over = [](int cp, Layout layout) {
+    layout.cp = cp;
+    return layout;
+  };
+  const Layout layouts[] = {over(2, {1, 1, 1, 1, true, 1}), over(1, {1, 1, 1, 1, true, 1}),
+                            over(3, {1, 1, 2, 1, true, 2}), over(2, {2, 2, 1, 1, true, 0}),
+                            over(1, {3, 2, 1, 1, true, 1})};
+  for (const Layout& from : {layouts[0], layouts[1], layouts[3]}) {
+    const test::TempDir dir;
+    const Training saved = train_run(settings_of({"llama", false, "fp32"}, from, dir.path()));
+    for (const Layout& to : layouts) {
+      SCOPED_TRACE(from.name() + " to " + to.name());
+      expect_goes_on(saved, train_run(settings_of({"llama", false, "fp32"}, to, dir.path())), to.name() == from.name(),
+                     kLossTolerance);
+    }
+  }
+}
+
 // The compute type may change, too: values that are exact in it stay exact.
 TEST(ReshardType, ResumesInAnotherType) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"bf16", "fp32"}, {"fp32", "bf16"}}) {

@@ -64,8 +64,9 @@ std::mutex outcome_mutex;  // ranks are threads here
 }  // namespace
 
 std::string Layout::name() const {
-  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
-                     ep > 1 ? fmt::format("_ep{}", ep) : "", gathers_tokens ? "_gathered" : "");
+  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
+                     ep > 1 ? fmt::format("_ep{}", ep) : "", gathers_tokens ? "_gathered" : "",
+                     cp > 1 ? fmt::format("_cp{}_{}", cp, cp_type == "all-to-all" ? "exchanged" : "gathered") : "");
 }
 
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
@@ -75,6 +76,8 @@ train::Settings with(train::Settings settings, const Layout& layout) {
   settings.mesh.tp = layout.tp;
   settings.mesh.pp = layout.pp;
   settings.mesh.ep = layout.ep;
+  settings.mesh.cp = layout.cp;
+  settings.mesh.cp_type = layout.cp_type;
   if (layout.ep > 1) settings.train.moe_dispatch = layout.gathers_tokens ? "all_gather" : "all_to_all";
   settings.mesh.chunks = layout.chunks;
   settings.mesh.sequence_parallel = layout.sequence_parallel;
@@ -84,10 +87,11 @@ train::Settings with(train::Settings settings, const Layout& layout) {
 
 void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::vector<std::int32_t>& tokens,
                 std::vector<std::int32_t>& targets) {
-  const std::int64_t rows = plan.batch.batch(step) / plan.mesh.dp, seq = plan.settings.model.seq;
+  const std::int64_t rows = plan.batch.batch(step) / plan.mesh.batch_parts(), seq = plan.settings.model.seq;
+  const int part = plan.mesh.batch_part(dp_rank);
   tokens.clear();
   targets.clear();
-  for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
+  for (std::int64_t row = rows * part; row < rows * (part + 1); ++row) {
     for (std::int64_t t = 0; t < seq; ++t) {
       tokens.push_back(token_at(plan.settings.model.vocab, step, row, t));
       targets.push_back(token_at(plan.settings.model.vocab, step, row, t + 1));
@@ -110,8 +114,9 @@ void train_matrices_only(train::Settings& settings) {
 std::vector<std::int32_t> batch_starts(const train::Plan& plan, int dp_rank) {
   std::vector<std::int32_t> starts;
   if (!plan.settings.data.reset_attention) return starts;
-  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
-  for (std::int64_t row = rows * dp_rank; row < rows * (dp_rank + 1); ++row) {
+  const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.batch_parts(), seq = plan.settings.model.seq;
+  const int part = plan.mesh.batch_part(dp_rank);
+  for (std::int64_t row = rows * part; row < rows * (part + 1); ++row) {
     const std::int64_t length = row + 1 == plan.settings.train.global_batch ? seq : row % 5 + 2;
     for (std::int64_t t = 0; t < seq; ++t) starts.push_back(static_cast<std::int32_t>(t / length * length));
   }
@@ -240,7 +245,7 @@ void observe_step(const train::Plan& plan, comm::World& world, tensor::Device& d
 }
 
 void on_threads(const train::Settings& settings, const Body& body, const Devices& devices) {
-  const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
+  const int ranks = static_cast<int>(settings.mesh.ranks());
   const train::Plan plan = train::make_plan(settings, ranks);
   tensor::MatmulCache matmuls;
   tensor::CpuPool pool(tensor::CpuPool::size_for(2, ranks, ranks));

@@ -39,6 +39,8 @@ struct Layout {
   int zero = 1;
   int ep = 1;
   bool gathers_tokens = false;  // of all ep ranks; else these exchange slots
+  int cp = 1;
+  std::string cp_type = "all-gather";
   std::string name() const;
 };
 void PrintTo(const Layout& layout, std::ostream* out);

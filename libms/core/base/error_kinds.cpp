@@ -209,8 +209,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"log.filter", "MS_LOG is not valid. It is a level, then levels of modules, as in info,comm:debug."},
     {"mesh.layers", "The layers cannot be divided over the mesh. Change mesh.pp, mesh.chunks or model.layers."},
     {"mesh.size",
-     "The mesh does not fit the number of ranks. mesh.dp x mesh.pp x mesh.tp must equal the number of processes that "
-     "srun or mpirun starts."},
+     "The mesh does not fit the number of ranks. mesh.dp x mesh.pp x mesh.tp x mesh.cp must equal the number of "
+     "processes that srun or mpirun starts."},
     {"mesh.slots", "The slots of the hosts do not fit the mesh. Change the mesh, or --nodes and --ntasks-per-node."},
     {"net.interface", "No local network interface has a route to the peer. Name one with --interface."},
     {"optim.group", "A parameter group in [optim] is not valid. ms.toml(5) shows the form."},

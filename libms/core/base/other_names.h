@@ -50,6 +50,8 @@ inline constexpr OtherNames kOtherNames[] = {
     {"mesh.dp", "data_parallel data_parallel_size dp_size"},
     {"mesh.pp", "pipeline pipeline_parallel pipeline_model_parallel_size pp_size"},
     {"mesh.tp", "tensor tensor_parallel tensor_model_parallel_size model_parallel_size tp_size"},
+    {"mesh.cp", "context_parallel context_parallel_size context_parallel_degree cp_size"},
+    {"mesh.cp_type", "cp_comm_type context_parallel_rotate_method"},
     {"mesh.ep", "expert_model_parallel_size expert_parallel expert_parallel_size ep_size"},
     {"mesh.chunks", "virtual_pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank"},
     {"mesh.schedule", "pipeline_schedule"},

@@ -10,10 +10,14 @@ namespace ms::mesh {
 
 struct MeshConfig {
   std::int64_t dp = 1, dp_min = 1, dp_max = 0;
-  std::int64_t pp = 1, tp = 1, ep = 1;
+  std::int64_t pp = 1, tp = 1, cp = 1, ep = 1;
+  std::string cp_type = "auto";
   std::int64_t chunks = 1;
   bool sequence_parallel = true;
   std::string schedule = "1f1b";
+
+  std::int64_t replica_ranks() const { return pp * tp * cp; }
+  std::int64_t ranks() const { return dp * replica_ranks(); }
 };
 
 inline constexpr Field<MeshConfig> kMeshFields[] = {
@@ -32,6 +36,20 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
      Unit::none, 0, 1 << 24},
     {"pp", &MeshConfig::pp, "Pipeline stages, each with some of the layers.", Unit::none, 1, 65536},
     {"tp", &MeshConfig::tp, "Tensor-parallel ranks, which share every layer.", Unit::none, 1, 65536},
+    {"cp", &MeshConfig::cp,
+     "Context-parallel ranks, which share every sequence: each has 1 / cp of its tokens, in two pieces whose causal "
+     "attention together is as much work as that of any other rank. They hold the same parameters, and so count as "
+     "data-parallel ranks for gradients and optim.zero. 2 x cp divides model.seq.",
+     Unit::none, 1, 65536},
+    {.key = "cp_type",
+     .member = &MeshConfig::cp_type,
+     .doc =
+         "How attention sees the tokens of other context-parallel ranks. all-gather: every rank gathers the keys and "
+         "values of all, and attends with its own queries; not on GPUs. all-to-all: ranks exchange tokens for heads, "
+         "and attend with their heads to whole sequences; cp divides the key-value heads of a tp rank. auto: of those "
+         "that are possible, what moves fewer bytes. Both give the forward the bits of one rank on a CPU; gradients "
+         "are summed in another order.",
+     .choices = {"auto", "all-gather", "all-to-all"}},
     {"ep", &MeshConfig::ep,
      "Expert-parallel ranks, which share the experts of every layer (model.experts). They are neighbors on dp, so ep "
      "divides dp; what is not an expert is replicated over them. Each of them computes its experts for the tokens of "

@@ -53,19 +53,30 @@ HeadScratch carve_head(Arena& arena, const Shape& shape) {
 }
 
 Tensor carve_rotary(Arena& arena, const Shape& shape) {
-  return shape.model->is_gpt() ? Tensor{} : arena.take(DType::f32, shape.model->seq, shape.model->rotary());
+  if (shape.model->is_gpt()) return {};
+  return arena.take(DType::f32, shape.cp > 1 ? shape.queries() : shape.model->seq, shape.model->rotary());
 }
 
-RotaryTable rotary_table(const Tensor& table, const ModelConfig& model) {
+std::vector<RotaryTable> rotary_tables(const Tensor& table, const Shape& shape) {
+  const ModelConfig& model = *shape.model;
   using Kind = RotaryScaling::Kind;
   const Kind kind = model.rotary_scaling == "llama3"   ? Kind::llama3
                     : model.rotary_scaling == "linear" ? Kind::linear
                     : model.rotary_scaling == "yarn"   ? Kind::yarn
                                                        : Kind::none;
-  return {table,
-          static_cast<float>(model.rotary_base),
-          {kind, model.rotary_factor, model.rotary_low_freq, model.rotary_high(), model.rotary_original_seq,
-           model.rotary_magnitude()}};
+  const RotaryScaling scaling{kind,
+                              model.rotary_factor,
+                              model.rotary_low_freq,
+                              model.rotary_high(),
+                              model.rotary_original_seq,
+                              model.rotary_magnitude()};
+  std::vector<RotaryTable> tables;
+  if (!table) return tables;
+  const std::int64_t rows = table.rows / shape.pieces();
+  for (int i = 0; i < shape.pieces(); ++i)
+    tables.push_back(
+        {table.slice_rows(i * rows, rows), static_cast<float>(model.rotary_base), scaling, shape.first_of_piece(i)});
+  return tables;
 }
 
 namespace {

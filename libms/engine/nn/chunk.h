@@ -42,11 +42,12 @@ std::vector<RoundedWeights> carve_rounded_weights(Arena& arena, const Shape& sha
 ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
 HeadScratch carve_head(Arena& arena, const Shape& shape);
 Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model has none
-tensor::RotaryTable rotary_table(const Tensor& table, const ModelConfig& model);
+// The ops that fill it, for the pieces of a sequence that the rank has.
+std::vector<tensor::RotaryTable> rotary_tables(const Tensor& table, const Shape& shape);
 
 // One microbatch's input: token ids and the ids that follow them, i32 [1,T]. Tokens are needed on the first stage,
-// targets on the last. If attention stays within documents, `starts` (AttentionFwd::starts) are needed on all, and
-// `positions` in the documents on the first.
+// targets on the last. If attention stays within documents, `starts` (AttentionFwd::starts) of whole sequences are
+// needed on all, and `positions` in the documents on the first; so are these with mesh.cp, whatever a document is.
 struct Microbatch {
   Tensor tokens, targets;
   Tensor starts = {}, positions = {};

@@ -36,11 +36,19 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   }
   if (mesh.ep > 1 && model.experts == 0) refuse("mesh.ep", "mesh.ep shares experts, and model.experts is 0");
   divides("mesh.dp", mesh.dp, mesh.ep, "mesh.ep");
-  if (mesh.sequence_parallel && microbatch * model.seq % mesh.tp != 0) {
+  if (mesh.cp > 1) divides("model.seq", model.seq, 2 * mesh.cp, "2 x mesh.cp");
+  if (mesh.cp > 1 && mesh.cp_type == "all-to-all" && model.kv() % (mesh.tp * mesh.cp) != 0) {
+    refuse(
+        "mesh.cp_type",
+        fmt::format("all-to-all shares the {} key-value heads over mesh.tp x mesh.cp = {} x {} ranks, which does not "
+                    "divide: set mesh.cp_type = \"all-gather\"",
+                    model.kv(), mesh.tp, mesh.cp));
+  }
+  if (mesh.sequence_parallel && microbatch * (model.seq / mesh.cp) % mesh.tp != 0) {
     refuse("model.seq",
-           fmt::format("sequence_parallel splits train.microbatch x model.seq = {} x {} tokens over mesh.tp = {},"
+           fmt::format("sequence_parallel splits train.microbatch x model.seq = {} x {} tokens{} over mesh.tp = {},"
                        " which does not divide; or set mesh.sequence_parallel = false",
-                       microbatch, model.seq, mesh.tp));
+                       microbatch, model.seq, mesh.cp > 1 ? fmt::format(" / mesh.cp = {}", mesh.cp) : "", mesh.tp));
   }
   const bool derived = model.head_size == 0;
   const char* const size_key = derived ? "model.heads" : "model.head_dim";

@@ -6,8 +6,8 @@
 // they overlap communication, or leaves them to layer_weight_gradients().
 //
 // Legend. T tokens of a microbatch, Ts = T / tp under sequence parallelism and T without; H hidden; Q the tp rank's
-// (heads + 2 kv_heads) * head_dim; A its heads * head_dim; F its shard of the feed-forward width; U = F, or 2F for a
-// gated one; R the rows of the rank's experts, shape.ffn_rows().
+// (heads + 2 kv_heads) * head_dim; A its heads * head_dim; K its kv_heads * head_dim; F its shard of the feed-forward
+// width; U = F, or 2F for a gated one; R the rows of the rank's experts, shape.ffn_rows().
 #pragma once
 
 #include "nn/params.h"
@@ -87,7 +87,7 @@ struct SharedExperts {
 struct LayerActs {
   Tensor x;                 // [Ts,H] the layer's input
   Tensor n1, mean1, rstd1;  // [Ts,H], [1,Ts]
-  Tensor qkv, o, lse;       // [T,Q], [T,A], [batch*heads, seq]
+  Tensor qkv, o, lse;       // [T,Q], [T,A], [batch*heads, seq] of the heads and queries of a rank's attention
   // Normed queries and keys, which are rotated in place of those in qkv; if model.qk_norm.
   Tensor q, k, rstd_q, rstd_k;  // [T,A], [T,kv_heads*head_dim], [1,T*heads], [1,T*kv_heads]
   Tensor up, act;               // [T,U], [T,F]; with experts R rows, the slots of tensor/expert_ops.h
@@ -102,6 +102,16 @@ struct LayerActs {
 
   LayerGrads grads;
   ActAmaxes amax;  // always the layer's own
+};
+
+// Temporary tensors of attention over ranks of cp. S = cp T tokens of whole sequences, in their order; "by rank" are
+// the rows of each rank of cp, one rank's below another's.
+struct ContextScratch {
+  // Keys and values gathered: own ones, or sums of their gradients [T,2K]; all by rank, those of all in order, and
+  // their gradients [S,2K]. Heads exchanged: elements that are sent, and that are received, by rank; [S,Q/cp] and
+  // [S,2A/cp] in order, and the gradients of the former.
+  Tensor own, by_rank, all, dall, outputs;
+  Tensor offsets;  // i32 [cp,cp+1] of an exchange: exchange_offsets()
 };
 
 // Temporary tensors of the compute stream, shared by the layers and the head of a rank.
@@ -122,13 +132,17 @@ struct LayerScratch {
   Tensor routed, routed_dout, routed_partial;
   Tensor dshared_act, dshared_weights;  // like SharedExperts::act and its gate's weights
   Tensor dattn;                         // [T,A]
-  Tensor delta;                         // [batch*heads, seq]
+  Tensor delta;                         // like LayerActs::lse
+  ContextScratch context;               // if mesh.cp
   Tensor out_biases;                    // [1,H] sum of a parallel block's two output biases
 };
 
 // All carve from arenas, real or measuring.
 RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape);  // if shape.fp8
 LayerScratch carve_scratch(Arena& arena, const Shape& shape);
+// Returns what ContextScratch::offsets must hold before the first layer runs: a rank has as many rows for each other
+// one.
+std::vector<std::int32_t> exchange_offsets(const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
 
 // Computes y = norm(x). If `residual` is not empty, x first becomes its sum. `amax` receives that of y, or of dx, if it
@@ -143,7 +157,7 @@ void norm_backward(tensor::Stream& stream, const ModelConfig& model, const NormW
 // The positions that attention knows.
 struct Positions {
   Tensor rotary;  // the rows of shape.queries() positions of the table of tensor::RotaryTable (llama)
-  Tensor starts;  // i32 [1,T], AttentionFwd::starts; absent if a sequence is one document
+  Tensor starts;  // i32 [1,S], AttentionFwd::starts; absent if a sequence is one document
   Tensor cache;   // [seq, 2 kv_heads*head_dim] of one sequence, keys and values of every position; absent unless kept
 };
 

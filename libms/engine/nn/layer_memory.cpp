@@ -82,10 +82,34 @@ Routing carve_routing(Arena& arena, std::int64_t tokens, std::int64_t experts, s
           .received_weights = {}};
 }
 
+// A number for each query and head of attention.
+Tensor take_statistics(Arena& arena, const Shape& shape) {
+  const std::int64_t queries = shape.exchanges_heads ? shape.model->seq : shape.queries();
+  return arena.take(DType::f32, shape.batch * shape.attended_heads(), queries);
+}
+
 void take_normed_heads(Arena& arena, const Shape& shape, LayerActs& acts) {
   if (!shape.model->qk_norm) return;
   acts.q = arena.take(shape.dtype, shape.tokens(), shape.attn_cols());
   acts.k = arena.take(shape.dtype, shape.tokens(), shape.kv_cols());
+}
+
+ContextScratch carve_context(Arena& arena, const Shape& shape) {
+  ContextScratch context;
+  if (shape.cp == 1) return context;
+  const std::int64_t tokens = shape.tokens(), all = tokens * shape.cp;
+  if (!shape.exchanges_heads) {
+    const std::int64_t cols = 2 * shape.kv_cols();
+    context.own = arena.take(shape.dtype, tokens, cols);
+    for (Tensor* x : {&context.by_rank, &context.all, &context.dall}) *x = arena.take(shape.dtype, all, cols);
+    return context;
+  }
+  const std::int64_t qkv = shape.qkv_cols() / shape.cp, outputs = 2 * shape.attn_cols() / shape.cp;
+  for (Tensor* x : {&context.own, &context.by_rank}) *x = arena.take(shape.dtype, 1, all * std::max(qkv, outputs));
+  for (Tensor* x : {&context.all, &context.dall}) *x = arena.take(shape.dtype, all, qkv);
+  context.outputs = arena.take(shape.dtype, all, outputs);
+  context.offsets = arena.take(DType::i32, shape.cp, shape.cp + 1);
+  return context;
 }
 
 }  // namespace
@@ -153,7 +177,8 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   }
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
-  scratch.delta = arena.take(DType::f32, shape.batch * shape.heads(), shape.queries());
+  scratch.delta = take_statistics(arena, shape);
+  scratch.context = carve_context(arena, shape);
   if (parallel && shape.model->has_out_bias()) scratch.out_biases = arena.take(dtype, 1, hidden);
   return scratch;
 }
@@ -167,7 +192,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
   acts.x = slot.take(dtype, rows, hidden);
   if (shape.recompute == Recompute::full) return acts;
 
-  const auto take_statistics = [&](Tensor& mean, Tensor& rstd) {
+  const auto take_norm = [&](Tensor& mean, Tensor& rstd) {
     if (shape.model->has_layer_norm()) mean = slot.take(DType::f32, 1, rows);
     rstd = slot.take(DType::f32, 1, rows);
   };
@@ -189,9 +214,9 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
     acts.rstd_q = slot.take(DType::f32, 1, tokens * shape.heads());
     acts.rstd_k = slot.take(DType::f32, 1, tokens * shape.kv_heads());
   }
-  take_statistics(acts.mean1, acts.rstd1);
+  take_norm(acts.mean1, acts.rstd1);
   acts.o = slot.take(dtype, tokens, shape.attn_cols());
-  acts.lse = slot.take(DType::f32, shape.batch * shape.heads(), shape.queries());
+  acts.lse = take_statistics(slot, shape);
   if (shape.model->parallel_block) {
     const FusedInput input = take_fused_input(slot, shape);
     acts.in = input.both, acts.qkv = input.qkv, acts.up = input.up;
@@ -203,7 +228,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
     acts.mid = slot.take(dtype, rows, hidden);
   }
   if (keep_cheap) acts.n2 = slot.take(dtype, rows, hidden);
-  take_statistics(acts.mean2, acts.rstd2);
+  take_norm(acts.mean2, acts.rstd2);
   return acts;
 }
 

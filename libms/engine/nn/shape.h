@@ -31,7 +31,12 @@ struct Shape {
   const ModelConfig* model = nullptr;
   std::int64_t batch = 0;  // sequences in a microbatch
   int tp = 1, tp_rank = 0;
-  int ep = 1, ep_rank = 0;  // ranks that share the experts
+  // Ranks that share each sequence. A rank has two pieces of each: of the 2 cp that a sequence is cut in, its first
+  // ones forwards and its last ones backwards, so that causal attention is as much work for each rank. Its rows are
+  // those of the first piece of all sequences, and then those of the second.
+  int cp = 1, cp_rank = 0;
+  bool exchanges_heads = false;  // ranks of cp exchange tokens for heads; else they gather all keys and values
+  int ep = 1, ep_rank = 0;       // ranks that share the experts
   // Ranks of ep send each other the rows of experts' slots; else they gather each other's tokens.
   bool exchanges_slots = false;
   double moe_capacity = 0;  // what a rank's experts have room for, in even shares of the slots; 0: for all
@@ -48,11 +53,20 @@ struct Shape {
   // (Positions::cache); no rows: all of them.
   std::int64_t first = 0, rows = 0;
 
-  std::int64_t queries() const { return rows > 0 ? rows : model->seq; }  // of a sequence
+  std::int64_t queries() const { return rows > 0 ? rows : model->seq / cp; }  // of a sequence
+  int pieces() const { return cp > 1 ? 2 : 1; }
+  std::int64_t piece() const { return queries() / pieces(); }  // positions of one
+  std::int64_t first_of_piece(int i) const { return first_of_piece(i, cp_rank); }
+  std::int64_t first_of_piece(int i, int of_rank) const {
+    return cp == 1 ? first : piece() * (i == 0 ? of_rank : 2 * cp - 1 - of_rank);
+  }
   std::int64_t tokens() const { return batch * queries(); }
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t heads() const { return model->heads / tp; }
   std::int64_t kv_heads() const { return model->kv() / tp; }
+  // Heads, and key-value heads, of attention: those of the ranks of cp together are a tp rank's, if they exchange them.
+  std::int64_t attended_heads() const { return exchanges_heads ? heads() / cp : heads(); }
+  std::int64_t attended_kv_heads() const { return exchanges_heads ? kv_heads() / cp : kv_heads(); }
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
   std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
   std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }

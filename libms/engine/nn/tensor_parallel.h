@@ -35,6 +35,7 @@ struct TensorParallel {
   // The backward sets the gradients of matmuls' weights and of biases, and does not add to them: the first one of those
   // that are summed there. Norms and tables always add.
   bool sets_gradients = false;
+  comm::Communicator* cp = nullptr;  // the ranks that share sequences; null if shape.cp is 1
   comm::Communicator* ep = nullptr;  // the ranks that share the experts; null if shape.ep is 1
   // Overlaps the rows that ranks of ep exchange with compute, some experts' after others'; else compute waits for each
   // exchange where it is issued.

@@ -161,7 +161,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   if (problems.empty()) {
     for (std::string& problem : group_problems(settings)) add("optim.groups", std::move(problem));
   }
-  const std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;  // each below 2^25
+  std::int64_t ranks = mesh.dp * mesh.pp * mesh.tp;  // each below 2^25
+  if (ranks <= kMaxRanks) ranks *= mesh.cp;
   if (ranks > kMaxRanks) add("mesh.dp", fmt::format("{} ranks, at most {} are possible", ranks, kMaxRanks));
   if (train.global_batch / unit > kMaxMicrobatches) {
     add("train.global_batch",
@@ -186,12 +187,24 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.ep do not compute the same");
     if (!settings.checkpoint.memory_dir.empty()) add("checkpoint.memory_dir", "copies in memory do not know mesh.ep");
   }
+  if (mesh.cp > 1) {
+    if (mesh.ep > 1) add("mesh.ep", "ranks of mesh.ep have whole sequences: set mesh.cp = 1 or mesh.ep = 1");
+    if (settings.model.experts > 0 && train.moe_aux_loss > 0)
+      add("train.moe_aux_loss", "the balance of experts is that of whole sequences: set it to 0, or mesh.cp = 1");
+    if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.cp do not compute the same");
+    if (settings.run.sample_tokens > 0)
+      add("run.sample_tokens", "ranks of mesh.cp do not generate: set it to 0, and use ms-train generate");
+    if (settings.run.device == "cuda" && !exchanges_heads(settings))
+      add("mesh.cp_type",
+          "a GPU attends to whole sequences: set mesh.cp_type = \"all-to-all\", with a mesh.cp that divides "
+          "model.kv_heads / mesh.tp");
+  }
   constexpr std::int64_t kNcclCalls = 2048;  // in a group (NCCL's documentation): a send and a receive for each expert
   if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * settings.model.experts > kNcclCalls)
     add("model.experts", "an all-to-all over NCCL takes at most 1024 experts: set train.moe_dispatch = \"all_gather\"");
   if (settings.run.device == "cuda" && settings.optim.name == "muon" && settings.optim.zero > 0 &&
-      2 * mesh.dp > kNcclCalls)
-    add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: muon takes mesh.dp up to 1024");
+      2 * mesh.dp * mesh.cp > kNcclCalls)
+    add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: muon takes mesh.dp x mesh.cp up to 1024");
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
@@ -237,6 +250,7 @@ struct Idle {
 };
 constexpr Idle kIdle[] = {
     {"train.moe_dispatch", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
+    {"mesh.cp_type", [](const Settings& s) { return s.mesh.cp == 1; }, "mesh.cp is 1"},
     {"train.moe_capacity", [](const Settings& s) { return s.train.moe_capacity >= static_cast<double>(s.mesh.ep); },
      "all rows together are mesh.ep even shares"},
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},
@@ -325,6 +339,19 @@ bool exchanges_slots(const Settings& settings) {
   const std::string& dispatch = settings.train.moe_dispatch;
   if (settings.mesh.ep == 1 || dispatch == "all_gather") return false;
   return dispatch == "all_to_all" || settings.model.experts_per_token <= settings.mesh.ep;
+}
+
+// Compares what a rank moves for each of its tokens, in heads and times cp / (cp - 1), forward and backward: keys and
+// values are gathered twice, and their gradients reduced; queries, keys and values are exchanged twice, their gradients
+// once, outputs twice and their gradients once.
+bool exchanges_heads(const Settings& settings) {
+  const mesh::MeshConfig& mesh = settings.mesh;
+  const std::int64_t heads = settings.model.heads, kv_heads = settings.model.kv();
+  if (mesh.cp == 1 || mesh.cp_type == "all-gather") return false;
+  if (mesh.cp_type == "all-to-all") return true;
+  if (kv_heads % (mesh.tp * mesh.cp) != 0) return false;
+  const std::int64_t gathered = 3 * 2 * kv_heads * mesh.cp, exchanged = 3 * (heads + 2 * kv_heads) + 3 * heads;
+  return exchanged <= gathered || settings.run.device == "cuda";
 }
 
 data::BatchShape batch_of(const Settings& settings) {

@@ -55,7 +55,7 @@ std::vector<std::int64_t> choose_dp(Settings& settings) {
 }
 
 void take_ranks(mesh::MeshConfig& mesh, const std::vector<std::int64_t>& sizes, std::int64_t world) {
-  const std::int64_t replica = mesh.pp * mesh.tp;
+  const std::int64_t replica = mesh.replica_ranks();
   const auto above = std::ranges::upper_bound(sizes, world / replica);
   if (above != sizes.begin() && *(above - 1) * replica == world) {
     mesh.dp = *(above - 1);
@@ -66,11 +66,12 @@ void take_ranks(mesh::MeshConfig& mesh, const std::vector<std::int64_t>& sizes, 
     const std::int64_t ranks = *(above - 1) * replica;
     hint = fmt::format("start {} ranks, which leaves {} over; ms-driver chooses nodes by itself", ranks, world - ranks);
   }
-  throw user_error("mesh.size",
-                   fmt::format("mesh.dp = \"auto\" may be {}, with {} of mesh.pp x mesh.tp = {} each, and there are {}",
-                               sizes_text(sizes), plural(static_cast<std::size_t>(replica), "rank"), replica,
-                               plural(static_cast<std::size_t>(world), "rank")),
-                   hint);
+  throw user_error(
+      "mesh.size",
+      fmt::format("mesh.dp = \"auto\" may be {}, with {} of mesh.pp x mesh.tp{} = {} each, and there are {}",
+                  sizes_text(sizes), plural(static_cast<std::size_t>(replica), "rank"), mesh.cp > 1 ? " x mesh.cp" : "",
+                  replica, plural(static_cast<std::size_t>(world), "rank")),
+      hint);
 }
 
 std::string sizes_text(const std::vector<std::int64_t>& sizes) {

@@ -37,6 +37,9 @@ sched::Report prove(const sched::Schedule& schedule, const Settings& settings) {
   return report;
 }
 
+// Samples of a microbatch, over all parts of a batch.
+std::int64_t rows_of(const Settings& settings) { return settings.mesh.dp * settings.train.microbatch; }
+
 bool splits_backward(const sched::Schedule& schedule) {
   const auto splits = [](const std::vector<sched::Row>& rows) {
     return std::any_of(rows.begin(), rows.end(),
@@ -52,6 +55,9 @@ nn::Shape Plan::shape(int tp_rank, int dp_rank) const {
           .batch = settings.train.microbatch,
           .tp = mesh.tp,
           .tp_rank = tp_rank,
+          .cp = mesh.cp,
+          .cp_rank = dp_rank % mesh.cp,
+          .exchanges_heads = exchanges_heads(settings),
           .ep = mesh.ep,
           .ep_rank = dp_rank % mesh.ep,
           .exchanges_slots = exchanges_slots(settings),
@@ -74,7 +80,7 @@ nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
 bool Plan::sets_gradients() const { return settings.optim.zero != 2 || (chunks == 1 && !splits_backward(training)); }
 
 const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
-  const std::int64_t rows = mesh.dp * settings.train.microbatch;
+  const std::int64_t rows = rows_of(settings);
   const auto found = ramp.find(static_cast<int>(batch.batch(step) / rows));
   return found == ramp.end() ? training : found->second;
 }
@@ -113,14 +119,12 @@ cost::ModelShape Plan::model_shape() const {
 
 namespace {
 
-// Samples of a microbatch, over all dp ranks.
-std::int64_t rows_of(const Settings& settings) { return settings.mesh.dp * settings.train.microbatch; }
-
 // All of a plan but how it trains.
 Plan forward_plan(const Settings& settings, int world) {
   Plan plan;
   plan.settings = settings;
-  plan.mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world, settings.mesh.ep);
+  plan.mesh =
+      mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world, settings.mesh.ep, settings.mesh.cp);
   plan.chunks = static_cast<int>(settings.mesh.chunks);
   plan.batch = batch_of(settings);
   plan.microbatches = static_cast<int>(settings.train.global_batch / rows_of(settings));

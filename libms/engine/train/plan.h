@@ -22,7 +22,7 @@ struct Plan {
   mesh::Mesh mesh;
   int chunks = 1;
   data::BatchShape batch{};
-  int microbatches = 1;  // of a step, on every dp rank, after the ramp-up
+  int microbatches = 1;  // of a step, on every rank, after the ramp-up
   tensor::DType dtype = tensor::DType::f32;
   sched::Schedule training, evaluation, single;  // single: one microbatch forward, to generate text
   std::map<int, sched::Schedule> ramp;           // of the ramp-up's steps, by microbatches
@@ -36,6 +36,8 @@ struct Plan {
   nn::ChunkPart part(int pp_rank, int chunk) const;
   std::vector<nn::SpanSpec> spans(int pp_rank, int tp_rank, int chunk, int dp_rank = 0) const;
   bool holds_head(int pp_rank) const { return pp_rank == mesh.pp - 1; }
+  // Ranks of mesh.cp need positions to embed tokens, and where documents begin, of whole sequences.
+  bool takes_positions() const { return settings.data.reset_attention || mesh.cp > 1; }
   // Whether the ranks of a stage take tokens: the first embeds them, the last has their targets, and all mask
   // attention by where documents begin.
   bool needs_tokens(int pp_rank) const { return pp_rank == 0 || holds_head(pp_rank) || settings.data.reset_attention; }

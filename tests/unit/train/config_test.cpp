@@ -32,7 +32,7 @@ class Config : public ::testing::Test {
   Error refusal(const std::string& text, const std::vector<std::string>& set) const {
     try {
       const Settings settings = load(file(text), set).settings;
-      make_plan(settings, static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp));
+      make_plan(settings, static_cast<int>(settings.mesh.ranks()));
     } catch (const Error& error) { return error; }
     return Error("none", Blame::bug, "it was accepted");
   }
@@ -70,7 +70,7 @@ TEST(ShippedConfigs, LoadAndPlan) {
     ++count;
     const Settings settings = load(entry.path().string(), {}).settings;
     const mesh::MeshConfig& mesh = settings.mesh;
-    const Plan plan = make_plan(settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp));
+    const Plan plan = make_plan(settings, static_cast<int>(mesh.ranks()));
     EXPECT_EQ(plan.training.rows.size(), static_cast<std::size_t>(mesh.pp)) << entry.path();
     EXPECT_EQ(plan.microbatches * mesh.dp * settings.train.microbatch, settings.train.global_batch) << entry.path();
   }
@@ -127,7 +127,18 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"optim.name=muon", "optim.muon_momentum=1"}, "optim.muon_momentum"},
       {{"optim.name=muon", "mesh.dp=2048", "mesh.pp=1", "train.global_batch=4096", "run.device=cuda",
         "train.dtype=bf16"},
-       "muon takes mesh.dp up to 1024"},
+       "muon takes mesh.dp x mesh.cp up to 1024"},
+      {{"mesh.cp=3"}, "model.seq = 32 is not divisible by 2 x mesh.cp = 6"},
+      {{"mesh.cp=2", "mesh.cp_type=ring"}, "mesh.cp_type"},
+      {{"mesh.cp=4", "mesh.cp_type=all-to-all"},
+       "all-to-all shares the 4 key-value heads over mesh.tp x mesh.cp = 2 x 4"},
+      {{"mesh.cp=4", "run.device=cuda", "train.dtype=bf16", "model.head_dim=16"}, "a GPU attends to whole sequences"},
+      {{"mesh.cp=2", "run.device=cuda", "train.dtype=bf16", "model.head_dim=16", "mesh.cp_type=all-gather"},
+       "a GPU attends to whole sequences"},
+      {{"mesh.cp=2", "guard.replay_every=10"}, "guard.replay_every"},
+      {{"mesh.cp=2", "run.sample_tokens=10"}, "run.sample_tokens"},
+      {{"mesh.cp=2", "mesh.ep=2", "model.family=llama", "model.experts=4"}, "mesh.ep"},
+      {{"mesh.cp=2", "model.family=llama", "model.experts=4", "train.moe_aux_loss=0.01"}, "train.moe_aux_loss"},
       {{"optim.groups=embed.*"}, "'embed.*' is not a parameter group: it takes a pattern of names"},
       {{"optim.groups=heads.* lr=0.1"}, "no parameter is called 'heads.*'"},
       {{"train.z_loss=-1"}, "train.z_loss"},

@@ -32,9 +32,7 @@ Settings settings_of(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int
   return settings;
 }
 
-Plan plan_for(const Settings& settings) {
-  return make_plan(settings, static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp));
-}
+Plan plan_for(const Settings& settings) { return make_plan(settings, static_cast<int>(settings.mesh.ranks())); }
 
 std::int64_t bytes_of(const RankMemory& memory, std::string_view what) {
   const auto row =
@@ -377,8 +375,8 @@ TEST(ShowPlan, JsonHasTheFigures) {
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("parameters"), nn::parameter_count(plan.settings.model));
   EXPECT_EQ(json.at("mesh"),
-            (nlohmann::json{
-                {"world", 8}, {"dp", 2}, {"pp", 2}, {"tp", 2}, {"ep", 1}, {"chunks", 2}, {"sequence_parallel", true}}));
+            nlohmann::json::parse(R"({"world":8, "dp":2, "pp":2, "tp":2, "cp":1, "cp_type":null, "ep":1,
+                                                       "chunks":2, "sequence_parallel":true})"));
   EXPECT_EQ(json.at("batch").at("tokens_per_step"), 512);
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
   EXPECT_EQ(json.at("flops_per_token").at("reported"), flops.reported);

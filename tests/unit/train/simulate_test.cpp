@@ -31,9 +31,7 @@ Settings settings_of(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int
   settings.train.microbatch = 1;
   return settings;
 }
-Plan plan_of(const Settings& settings) {
-  return make_plan(settings, static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp));
-}
+Plan plan_of(const Settings& settings) { return make_plan(settings, static_cast<int>(settings.mesh.ranks())); }
 
 // Only attention takes time, so that every stage takes the same: `forward` a layer, and `backward`.
 std::function<double(const tensor::OpCost&)> layers_alone(const Settings& settings, double forward, double backward) {

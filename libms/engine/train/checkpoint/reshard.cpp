@@ -25,7 +25,7 @@ std::vector<ckpt::Piece> available(std::vector<ckpt::Piece> pieces, const ckpt::
 Resharded reshard(const std::string& checkpoint, const ckpt::Manifest& from, const Loaded& target, int threads) {
   const mesh::MeshConfig& mesh = target.settings.mesh;
   check_model(target.settings.model, from, checkpoint);
-  const Plan plan = make_plan(target.settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp));
+  const Plan plan = make_plan(target.settings, static_cast<int>(mesh.ranks()));
   const ckpt::PieceIndex index(from);
 
   Resharded result;
@@ -50,9 +50,9 @@ Resharded reshard(const std::string& checkpoint, const ckpt::Manifest& from, con
   result.manifest.files.clear();
   result.manifest.version = kVersion;
   result.manifest.config = target.resolved;
-  result.manifest.dp = static_cast<int>(mesh.dp);
-  result.manifest.pp = static_cast<int>(mesh.pp);
-  result.manifest.tp = static_cast<int>(mesh.tp);
+  result.manifest.dp = plan.mesh.dp;
+  result.manifest.pp = plan.mesh.pp;
+  result.manifest.tp = plan.mesh.tp;
   result.manifest.chunks = static_cast<int>(mesh.chunks);
   result.manifest.zero = static_cast<int>(target.settings.optim.zero);
   return result;

@@ -22,7 +22,7 @@ int run_check(const Args& args) {
     Json json{{"schema", 1},
               {"dp", mesh.dp},
               {"auto", !loaded.dp_sizes.empty()},
-              {"replica_ranks", mesh.pp * mesh.tp},
+              {"replica_ranks", mesh.replica_ranks()},
               {"allowed_dp", Json::array()}};
     const std::vector<std::int64_t> sizes = allowed_dp(loaded.settings);
     for (const std::int64_t dp : sizes) json["allowed_dp"].push_back(dp);

@@ -44,6 +44,6 @@ cost::Cluster load_cluster(const Args& args) {
   return cost::load_cluster(args.get("cluster"), args.list("set-cluster"));
 }
 
-std::int64_t ranks_of(const Settings& settings) { return settings.mesh.dp * settings.mesh.pp * settings.mesh.tp; }
+std::int64_t ranks_of(const Settings& settings) { return settings.mesh.ranks(); }
 
 }  // namespace ms::train

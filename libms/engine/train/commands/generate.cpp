@@ -127,7 +127,7 @@ int run_generate(const Args& args) {
   const ckpt::Found found = ckpt::choose_complete(args.get("PATH"));
   KnownTokenizer known;
   std::vector<std::int32_t> prompt;
-  std::vector<std::string> settings{"mesh.dp=1"};
+  std::vector<std::string> settings{"mesh.dp=1", "mesh.cp=1"};
   for (const std::string& setting : args.list("set")) settings.push_back(setting);
   const Loaded loaded = load_for_inference(found, settings, [&](Settings& adjusted) {
     known = tokenizer_of(args, found, adjusted);

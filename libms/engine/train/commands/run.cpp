@@ -57,8 +57,9 @@ int run_run(const Args& args) {
   const std::int64_t ranks = ranks_of(loaded.settings);
   if (args.has("ranks") && args.get_int("ranks", 1) != ranks) {
     throw user_error("mesh.size",
-                     fmt::format("--ranks {}, but mesh.dp x mesh.pp x mesh.tp = {} x {} x {} = {}",
-                                 args.get_int("ranks"), mesh.dp, mesh.pp, mesh.tp, ranks),
+                     fmt::format("--ranks {}, but mesh.dp x mesh.pp x mesh.tp{} = {} x {} x {}{} = {}",
+                                 args.get_int("ranks"), mesh.cp > 1 ? " x mesh.cp" : "", mesh.dp, mesh.pp, mesh.tp,
+                                 mesh.cp > 1 ? fmt::format(" x {}", mesh.cp) : "", ranks),
                      fmt::format("change [mesh], or use --ranks {}", ranks));
   }
   const slurm::Launch started = slurm::this_launch();
@@ -81,7 +82,7 @@ Command run_command() {
       .positionals = {config_argument()},
       .options = {set_option(),
                   {"ranks", "N",
-                   "Run N ranks as threads of this process. N must be dp x pp x tp; with mesh.dp = \"auto\", N "
+                   "Run N ranks as threads of this process. N must be dp x pp x tp x cp; with mesh.dp = \"auto\", N "
                    "determines dp."},
                   {"fresh", "",
                    "Start at step 0, or from checkpoint.load. Existing checkpoints in checkpoint.dir are set aside."}},

@@ -82,7 +82,8 @@ Json json_of(const FedSample& sample) {
 int run_sample(const Args& args) {
   const Loaded loaded = load(args);
   const Settings& settings = loaded.settings;
-  const mesh::Mesh mesh = mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, ranks_of(settings));
+  const mesh::Mesh mesh =
+      mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, ranks_of(settings), 1, settings.mesh.cp);
   if (!args.has("step"))
     throw user_error("cli.value", "--step N is missing", "steps count from 1, as in metrics.jsonl");
   const std::int64_t step = args.get_int("step", 1, settings.train.steps) - 1;
@@ -91,14 +92,14 @@ int run_sample(const Args& args) {
     const std::vector<Rollback> rollbacks = parse_rollbacks(read_rollbacks(saved), rollbacks_path(saved));
     loader.start_at(0, 0, skips_of(rollbacks, loader.fingerprint(), static_cast<std::uint64_t>(settings.train.seed)));
   }
-  const std::int64_t rows = loader.shape().batch(step) / mesh.dp;  // of a dp rank
-  std::int64_t first = 0, end = rows * mesh.dp;
+  const std::int64_t rows = loader.shape().batch(step) / settings.mesh.dp;  // of a dp rank
+  std::int64_t first = 0, end = rows * settings.mesh.dp;
   if (args.has("rank")) {
-    first = rows * mesh.coord(static_cast<int>(args.get_int("rank", 0, mesh.size() - 1))).dp;
+    first = rows * mesh.batch_part(mesh.coord(static_cast<int>(args.get_int("rank", 0, mesh.size() - 1))).dp);
     end = first + rows;
   }
 
-  const data::Division division{mesh.dp, settings.train.microbatch};
+  const data::Division division{mesh.batch_parts(), settings.train.microbatch};
   const std::vector<std::int64_t> order = loader.rows(step, division);
 
   std::string chain;
@@ -108,7 +109,7 @@ int run_sample(const Args& args) {
   }
 
   std::optional<Evenness> evenness;
-  if (loader.has_starts()) evenness = evenness_of(loader, step, order, mesh.dp);
+  if (loader.has_starts()) evenness = evenness_of(loader, step, order, mesh.batch_parts());
 
   Tokenizers tokenizers(settings.model.vocab);
   Json samples = Json::array();

@@ -130,6 +130,7 @@ std::string overlap_text(const Plan& plan) {
   for (const Axis& axis : {Axis{"tp", plan.mesh.tp, overlap.tp},
                            {"pp", plan.mesh.pp, overlap.pp},
                            {"dp", plan.mesh.dp, overlap.dp},
+                           {"cp", plan.mesh.cp, false},
                            {"ep", plan.shape(0).exchanges_slots ? plan.mesh.ep : 1, overlap.ep}}) {
     if (axis.size == 1) continue;
     std::string& names = axis.on ? under : waited;
@@ -141,12 +142,16 @@ std::string overlap_text(const Plan& plan) {
                      waited.empty() ? "" : fmt::format("not overlapped: {}", waited));
 }
 
+std::string_view cp_type(const Plan& plan) { return plan.shape(0).exchanges_heads ? "all-to-all" : "all-gather"; }
+
 std::string mlp_text(const nn::ModelConfig& model) {
   if (model.experts == 0) return fmt::format("ffn {}", model.ffn());
   return fmt::format("{} experts of {}, {} a token", model.experts, model.expert_ffn(), model.experts_per_token);
 }
 
 }  // namespace
+
+std::string cp_text(const Plan& plan) { return plan.mesh.cp == 1 ? "" : fmt::format(" cp {} x", plan.mesh.cp); }
 
 std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device) {
   const Settings& s = plan.settings;
@@ -164,19 +169,20 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   line("parameters",
        fmt::format("{} ({}){}", parameters.total, count(parameters.total),
                    s.model.experts > 0 ? fmt::format(", of which a token passes {}", count(parameters.active)) : ""));
-  line("mesh",
-       fmt::format("{}: tp {} (fastest) x dp {} x pp {}, {} chunk{} a rank{}{}", plural(plan.mesh.size(), "rank"),
-                   plan.mesh.tp, plan.mesh.dp, plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
-                   s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : "",
-                   plan.mesh.ep > 1 ? fmt::format(", ep {} of dp by {}", plan.mesh.ep,
-                                                  plan.shape(0).exchanges_slots ? "all_to_all" : "all_gather")
-                                    : ""));
-  line("batch",
-       fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step{}",
-                   s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.dp, plan.tokens_per_step(),
-                   plan.batch.ramp.empty() ? ""
-                                           : fmt::format(", after {} steps that begin with {} sequences",
-                                                         plan.batch.ramp_steps(), s.train.rampup_start)));
+  line("mesh", fmt::format("{}: tp {} (fastest) x{} dp {} x pp {}, {} chunk{} a rank{}{}{}",
+                           plural(plan.mesh.size(), "rank"), plan.mesh.tp, cp_text(plan), plan.mesh.batch_parts(),
+                           plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
+                           s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : "",
+                           plan.mesh.cp > 1 ? fmt::format(", cp by {}", cp_type(plan)) : "",
+                           plan.mesh.ep > 1 ? fmt::format(", ep {} of dp by {}", plan.mesh.ep,
+                                                          plan.shape(0).exchanges_slots ? "all_to_all" : "all_gather")
+                                            : ""));
+  line("batch", fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step{}",
+                            s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.batch_parts(),
+                            plan.tokens_per_step(),
+                            plan.batch.ramp.empty() ? ""
+                                                    : fmt::format(", after {} steps that begin with {} sequences",
+                                                                  plan.batch.ramp_steps(), s.train.rampup_start)));
   line("schedule", schedule_text(plan, report));
   line("overlap", overlap_text(plan));
   line("state",
@@ -255,9 +261,11 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
             {"active_parameters", parameters.active},
             {"mesh",
              {{"world", plan.mesh.size()},
-              {"dp", plan.mesh.dp},
+              {"dp", plan.mesh.batch_parts()},
               {"pp", plan.mesh.pp},
               {"tp", plan.mesh.tp},
+              {"cp", plan.mesh.cp},
+              {"cp_type", plan.mesh.cp > 1 ? Json(cp_type(plan)) : Json()},
               {"ep", plan.mesh.ep},
               {"chunks", plan.chunks},
               {"sequence_parallel", s.mesh.sequence_parallel}}},

@@ -14,6 +14,8 @@ struct PlanDevice {
   std::string name;
   cost::Ceilings ceilings;
 };
+// " cp 2 x" of a mesh; empty without context parallelism.
+std::string cp_text(const Plan& plan);
 std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device = {});
 // One document: {"schema":1, "mesh":.., "stages":[..], "schedule":.., "overlap":.., "memory":.., "flops_per_token":..,
 // "roofline":..}, the last with a device.

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "train/commands/show_plan.h"
 
 namespace ms::train {
 namespace {
@@ -42,6 +43,7 @@ std::vector<Part> parts_of(const StepParts& parts) {
           {"tp exposed", "tp", parts.tp_s, "collectives of tensor parallelism that compute waits for"},
           {"pp exposed", "pp", parts.pp_s, "transfers between stages that compute waits for"},
           {"dp exposed", "dp", parts.dp_s, "gradients and parameters that compute waits for"},
+          {"cp exposed", "cp", parts.cp_s, "keys, values and heads of other tokens that compute waits for"},
           {"ep exposed", "ep", parts.ep_s, "tokens on their way to experts and back that compute waits for"},
           {"exposed", "messages", parts.messages_s, "communication that compute waits for"},
           {"world exposed", "world", parts.world_s, "the sum of loss and gradient norm"},
@@ -59,8 +61,9 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
   const auto ranks = static_cast<std::size_t>(plan.mesh.size()), a_node = static_cast<std::size_t>(cluster.node.ranks);
   line("cluster", fmt::format("{} x {} on {}; a node has {}", ranks, cluster.device.name,
                               plural((ranks + a_node - 1) / a_node, "node"), a_node));
-  line("mesh", fmt::format("tp {} x dp {} x pp {}, {} chunks a rank, {} microbatches of {}", plan.mesh.tp, plan.mesh.dp,
-                           plan.mesh.pp, plan.chunks, plan.microbatches, plan.settings.train.microbatch));
+  line("mesh", fmt::format("tp {} x{} dp {} x pp {}, {} chunks a rank, {} microbatches of {}", plan.mesh.tp,
+                           cp_text(plan), plan.mesh.batch_parts(), plan.mesh.pp, plan.chunks, plan.microbatches,
+                           plan.settings.train.microbatch));
   if (plan.mesh.ep > 1) line("experts", expert_load_text(simulation));
   const Interval interval = interval_of(simulation, cluster);
   line("iteration", fmt::format("{:.4g} s{}", simulation.iteration_s,

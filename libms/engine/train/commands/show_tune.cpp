@@ -12,6 +12,7 @@ Json json_of(const Layout& layout) {
   return {{"dp", s.mesh.dp},
           {"pp", s.mesh.pp},
           {"tp", s.mesh.tp},
+          {"cp", s.mesh.cp},
           {"ep", s.mesh.ep},
           {"chunks", s.mesh.chunks},
           {"schedule", s.mesh.schedule},
@@ -31,13 +32,14 @@ std::string given_text(const Tuning& tuning) {
 }  // namespace
 
 std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
-  TextTable table(columns(">|tp>|pp>|dp>|ep>|chunks>|microbatch>|schedule|recompute|tp overlap|seconds>|MFU>|memory>"));
+  TextTable table(
+      columns(">|tp>|pp>|cp>|dp>|ep>|chunks>|microbatch>|schedule|recompute|tp overlap|seconds>|MFU>|memory>"));
   const auto row = [&](const std::string& name, const Layout& layout) {
     const Settings& s = layout.settings;
     const auto bytes = static_cast<double>(layout.memory_bytes);
-    table.row({name, std::to_string(s.mesh.tp), std::to_string(s.mesh.pp), std::to_string(s.mesh.dp),
-               std::to_string(s.mesh.ep), std::to_string(s.mesh.chunks), std::to_string(s.train.microbatch),
-               s.mesh.schedule, s.train.recompute,
+    table.row({name, std::to_string(s.mesh.tp), std::to_string(s.mesh.pp), std::to_string(s.mesh.cp),
+               std::to_string(s.mesh.dp), std::to_string(s.mesh.ep), std::to_string(s.mesh.chunks),
+               std::to_string(s.train.microbatch), s.mesh.schedule, s.train.recompute,
                s.mesh.tp == 1 ? "-"
                : s.overlap.tp ? "on"
                               : "off",

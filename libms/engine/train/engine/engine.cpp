@@ -13,11 +13,8 @@ namespace ms::train {
 using namespace tensor;  // NOLINT: the op list is this file's vocabulary
 
 Engine::Pending Engine::carve_pending(Arena& arena) const {
-  const std::int64_t tokens = plan_.microbatches * plan_.settings.train.microbatch * plan_.settings.model.seq;
+  const std::int64_t tokens = plan_.microbatches * shape_.tokens();
   constexpr std::int64_t kVotes = optim::StepScalars::kVotes;
-  const auto take_starts = [&] {
-    return plan_.settings.data.reset_attention ? arena.take(DType::i32, 1, tokens) : Tensor{};
-  };
   const std::int64_t modules = tensors_.module_squares.cols, loads = tensors_.expert_loads.cols;
   return {.step = -1,
           .tokens = arena.take(DType::i32, 1, tokens),
@@ -29,8 +26,8 @@ Engine::Pending Engine::carve_pending(Arena& arena) const {
           .module_squares = modules > 0 ? arena.take(DType::f64, 1, modules) : Tensor{},
           .expert_loads = loads > 0 ? arena.take(DType::f64, 1, loads) : Tensor{},
           .token_losses = plan_.inference ? arena.take(DType::f32, 1, tokens) : Tensor{},
-          .starts = take_starts(),
-          .positions = take_starts(),
+          .starts = plan_.settings.data.reset_attention ? arena.take(DType::i32, 1, tokens * shape_.cp) : Tensor{},
+          .positions = plan_.takes_positions() ? arena.take(DType::i32, 1, tokens) : Tensor{},
           .done = {}};
 }
 
@@ -43,6 +40,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
     : plan_(plan),
       device_(device),
       at_(plan.mesh.coord(groups.world->rank())),
+      shape_(plan.shape(at_.tp, at_.dp)),
       needs_input_(plan.needs_tokens(at_.pp)),
       groups_(std::move(groups)) {
   const bool registered = plan.settings.run.nccl_register;
@@ -72,10 +70,20 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
       plan.settings.optim, std::move(layouts), std::move(spans), compute(),
       optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get(), groups_.edp.get()},
       tensors_.scalars, tensors_.matrices);
-  executor_.emplace(plan, at_, plan.shape(at_.tp, at_.dp), tensors_, compute(), groups_, *optimizer_);
+  executor_.emplace(plan, at_, shape_, tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.expert_loads) expert_loads_.emplace(plan, at_, tensors_, groups_);
-  if (tensors_.rotary) compute().submit(nn::rotary_table(tensors_.rotary, plan.settings.model));
+  for (const RotaryTable& table : nn::rotary_tables(tensors_.rotary, shape_)) compute().submit(table);
+  if (tensors_.scratch.context.offsets) upload_offsets();
+}
+
+// Waits: what is uploaded is gone then.
+void Engine::upload_offsets() {
+  const Tensor& offsets = tensors_.scratch.context.offsets;
+  std::vector<std::int32_t> host = nn::exchange_offsets(shape_);
+  const Tensor from{reinterpret_cast<std::byte*>(host.data()), offsets.rows, offsets.cols, offsets.cols, DType::i32};
+  compute().submit(Copy{offsets, from});
+  compute().synchronize();
 }
 
 namespace {
@@ -132,19 +140,36 @@ void Engine::initialize(std::uint64_t seed) {
 }
 
 void Engine::upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> given) {
-  if (!pending.starts) return;
+  if (!pending.positions) return;
   MS_ASSERT(given.empty() || std::ssize(given) == count, "{} starts for {} tokens", given.size(), count);
-  auto *starts = pending.starts.as<std::int32_t>(), *positions = pending.positions.as<std::int32_t>();
-  for (std::int64_t i = 0; i < count; ++i) {
-    starts[i] = given.empty() ? 0 : given[static_cast<std::size_t>(i)];
-    positions[i] = static_cast<std::int32_t>(i % plan_.settings.model.seq) - starts[i];
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const std::int32_t start = given.empty() ? 0 : given[i];
+    if (pending.starts) pending.starts.as<std::int32_t>()[i] = start;
+    positions[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % plan_.settings.model.seq) - start;
   }
+  take_own(positions, pending.positions);
   std::int64_t offset = 0;
   for (const nn::Microbatch& input : tensors_.input) {
-    if (offset >= count) break;
-    compute().submit(Copy{input.starts, pending.starts.slice_cols(offset, input.starts.cols)});
+    if (offset >= count / shape_.cp) break;
+    if (input.starts)
+      compute().submit(Copy{input.starts, pending.starts.slice_cols(offset * shape_.cp, input.starts.cols)});
     compute().submit(Copy{input.positions, pending.positions.slice_cols(offset, input.positions.cols)});
-    offset += input.starts.cols;
+    offset += input.positions.cols;
+  }
+}
+
+void Engine::take_own(const data::TokenRows& rows, const Tensor& to) const {
+  auto* own = to.as<std::int32_t>();
+  if (shape_.cp == 1) return rows.copy_to(own);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows.size()));
+  rows.copy_to(all.data());
+  const std::int64_t seq = plan_.settings.model.seq;
+  for (std::int64_t first = 0; first < std::ssize(all); first += shape_.batch * seq) {
+    for (int i = 0; i < shape_.pieces(); ++i) {
+      for (std::int64_t b = 0; b < shape_.batch; ++b)
+        own = std::copy_n(all.data() + first + b * seq + shape_.first_of_piece(i), shape_.piece(), own);
+    }
   }
 }
 
@@ -152,14 +177,14 @@ void Engine::upload(std::int64_t step, std::int64_t tokens_all, const data::Toke
                     const data::TokenRows& targets, std::span<const std::int32_t> starts) {
   if (!needs_input_) return;
   const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
-  const std::int64_t count = tokens_all / plan_.mesh.dp;
-  MS_ASSERT(tokens.size() == count && tokens.size() == targets.size() && count <= pending.tokens.cols,
+  const std::int64_t count = tokens_all / plan_.mesh.batch_parts(), own = count / shape_.cp;
+  MS_ASSERT(tokens.size() == count && tokens.size() == targets.size() && own <= pending.tokens.cols,
             "{} tokens and {} targets for a batch of {}", tokens.size(), targets.size(), count);
-  tokens.copy_to(pending.tokens.as<std::int32_t>());
-  targets.copy_to(pending.targets.as<std::int32_t>());
+  take_own(tokens, pending.tokens);
+  take_own(targets, pending.targets);
   std::int64_t offset = 0;
   for (const nn::Microbatch& input : tensors_.input) {
-    if (offset == count) break;  // a step of the ramp-up has fewer
+    if (offset == own) break;  // a step of the ramp-up has fewer
     compute().submit(Copy{input.tokens, pending.tokens.slice_cols(offset, input.tokens.cols)});
     compute().submit(Copy{input.targets, pending.targets.slice_cols(offset, input.targets.cols)});
     offset += input.tokens.cols;
@@ -264,7 +289,8 @@ double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const 
     compute().submit(Copy{pending.token_losses, tensors_.token_losses});
     compute().synchronize();
     const float* losses = pending.token_losses.as<float>();
-    for (std::size_t i = 0; i < targets.size(); ++i) sums[1] += targets[i] >= 0 ? double{losses[i]} : 0.0;
+    const auto* const own = pending.targets.as<std::int32_t>();
+    for (std::int64_t i = 0; i < std::ssize(targets) / shape_.cp; ++i) sums[1] += own[i] >= 0 ? double{losses[i]} : 0.0;
   }
   compute().submit(Copy{tensors_.scalars.sums, pending.sums});
   return reduce_loss(pending);

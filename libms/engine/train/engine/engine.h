@@ -119,11 +119,14 @@ class Engine {
     tensor::Event done;
   };
 
-  // `tokens_all`: of this batch, over all dp ranks.
+  // `tokens_all`: of this batch, over all ranks; given are those of a part of it, as whole sequences.
   void upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens, const data::TokenRows& targets,
               std::span<const std::int32_t> starts);
-  // `count`: tokens of this rank's batch; no starts: each row is one document.
+  // Stores what this rank has of the sequences, in the order of its rows (nn::Shape::cp).
+  void take_own(const data::TokenRows& rows, const tensor::Tensor& to) const;
+  // `count`: tokens of this rank's part of the batch; no starts: each row is one document.
   void upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> starts);
+  void upload_offsets();  // ContextScratch::offsets
   Pending carve_pending(tensor::Arena& arena) const;
   // Issue the forward of the uploaded tokens, of a sequence or of [first, first + rows) of it, and return the logits
   // [1,V/tp] at `position` or at the last one; absent on other stages than the last.
@@ -143,6 +146,7 @@ class Engine {
   const Plan& plan_;
   tensor::Device& device_;
   mesh::Coord at_;
+  nn::Shape shape_;  // of a microbatch
   bool needs_input_;
   // Streams before what issues on them; memory before all of it: it goes last.
   std::unique_ptr<tensor::Memory> memory_, host_memory_;

@@ -141,6 +141,7 @@ nn::TensorParallel Executor::tensor_parallel() const {
           .overlap = plan_.settings.overlap.tp,
           .ring = ring_ ? &*ring_ : nullptr,
           .fp8 = shape_.fp8,
+          .cp = groups_.cp.get(),
           .ep = groups_.ep.get(),
           .overlap_ep = plan_.settings.overlap.ep};
 }

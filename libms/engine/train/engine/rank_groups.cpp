@@ -42,6 +42,7 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
     all.push_back({groups.along(mesh::Axis::ep, rank), kWide, false, &ep});
     all.push_back({groups.along(mesh::Axis::edp, rank), kWide, false, &edp});
   }
+  if (plan.mesh.cp > 1) all.push_back({groups.along(mesh::Axis::cp, rank), kWide, false, &cp});
   for (int c = 0; c < mesh::kChannels; ++c) {
     if (const auto spec = groups.channel(static_cast<mesh::Channel>(c), rank))
       all.push_back({*spec, kPipeline, true, &channels[static_cast<std::size_t>(c)]});
@@ -67,7 +68,7 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
 }
 
 void RankGroups::register_memory(const tensor::Memory& memory) {
-  for (const auto* one : {&tp, &dp, &ep, &edp, &ring_out, &ring_in})
+  for (const auto* one : {&tp, &dp, &ep, &edp, &cp, &ring_out, &ring_in})
     if (*one) (*one)->register_memory(memory);
   for (const auto& channel : channels)
     if (channel) channel->register_memory(memory);

@@ -28,6 +28,7 @@ struct RankGroups {
   std::vector<std::unique_ptr<tensor::Stream>> streams;  // of the communicators, in the order of their groups' ids
   std::unique_ptr<comm::Communicator> world, tp, dp;
   std::unique_ptr<comm::Communicator> ep, edp;    // if mesh.ep is above 1
+  std::unique_ptr<comm::Communicator> cp;         // if mesh.cp is above 1
   std::unique_ptr<comm::Communicator> embedding;  // where first and last stage share it
   // By mesh::Channel, absent at the pipeline's ends.
   std::array<std::unique_ptr<comm::Communicator>, mesh::kChannels> channels;

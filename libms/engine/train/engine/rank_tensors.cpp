@@ -238,9 +238,9 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   rank.rotary = nn::carve_rotary(arena, shape);
   for (int i = 0; i < plan.microbatches; ++i) {
     rank.input.push_back({arena.take(DType::i32, 1, shape.tokens()), arena.take(DType::i32, 1, shape.tokens())});
-    if (!plan.settings.data.reset_attention) continue;
-    rank.input.back().starts = arena.take(DType::i32, 1, shape.tokens());
-    rank.input.back().positions = arena.take(DType::i32, 1, shape.tokens());
+    if (plan.takes_positions()) rank.input.back().positions = arena.take(DType::i32, 1, shape.tokens());
+    if (plan.settings.data.reset_attention)
+      rank.input.back().starts = arena.take(DType::i32, 1, shape.tokens() * shape.cp);
   }
   rank.scalars = optim::carve_scalars(arena, parameter_sums);
   rank.ignored_loss = arena.take(DType::f64, 1, 1);

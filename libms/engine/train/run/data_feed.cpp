@@ -34,7 +34,7 @@ NodeReaders readers_of(const Plan& plan, const std::vector<int>& node_ranks) {
     const mesh::Coord at = plan.mesh.coord(rank);
     if (!plan.needs_tokens(at.pp)) continue;
     readers.ranks.push_back(rank);
-    readers.dp_ranks.push_back(at.dp);
+    readers.dp_ranks.push_back(plan.mesh.batch_part(at.dp));
   }
   std::ranges::sort(readers.dp_ranks);
   const auto rest = std::unique(readers.dp_ranks.begin(), readers.dp_ranks.end());
@@ -68,7 +68,7 @@ void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batc
   if (!order.first() || !std::ranges::binary_search(readers_.ranks, rank)) return;
   const data::RingShape shape{.readers = static_cast<int>(readers_.ranks.size()),
                               .parts = static_cast<int>(readers_.dp_ranks.size()),
-                              .rows = plan_.batch.global_batch / plan_.mesh.dp,
+                              .rows = plan_.batch.global_batch / plan_.mesh.batch_parts(),
                               .seq = plan_.batch.seq,
                               .has_starts = plan_.settings.data.reset_attention};
   if (has_loader()) {
@@ -78,7 +78,7 @@ void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batc
     loader_.run(*ring_, {.order = order,
                          .first_sample = batch.origin_sample,
                          .dp_ranks = readers_.dp_ranks,
-                         .division = {plan_.mesh.dp, plan_.settings.train.microbatch},
+                         .division = {plan_.mesh.batch_parts(), plan_.settings.train.microbatch},
                          .has_digests = has_digests,
                          .skips = batch.skips,
                          .most_loaders = static_cast<int>(plan_.settings.data.loaders)});
@@ -87,7 +87,8 @@ void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batc
   } else {
     ring_.emplace(shape, world_.store().get(readers_.ranks.front(), kRingKey, data_deadline_of(plan_.settings)));
   }
-  reader_.emplace(*ring_, position_of(readers_.ranks, rank), position_of(readers_.dp_ranks, plan_.mesh.coord(rank).dp),
+  reader_.emplace(*ring_, position_of(readers_.ranks, rank),
+                  position_of(readers_.dp_ranks, plan_.mesh.batch_part(plan_.mesh.coord(rank).dp)),
                   plan_.settings.data.read_timeout_s, [this] { check(); });
 }
 

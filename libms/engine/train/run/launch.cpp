@@ -78,7 +78,7 @@ struct Ended {
 
 Ended run_threads(const Loaded& loaded, const LaunchOptions& options, const TrainerOptions& trainer) {
   const Settings& settings = loaded.settings;
-  const int ranks = static_cast<int>(settings.mesh.dp * settings.mesh.pp * settings.mesh.tp);
+  const int ranks = static_cast<int>(settings.mesh.ranks());
   if (ranks > kMaxThreadRanks) {
     throw user_error("mesh.size", fmt::format("{} ranks as threads of one process, at most {}", ranks, kMaxThreadRanks),
                      "start processes with mpirun or srun --mpi=pmix");

@@ -22,7 +22,7 @@ std::optional<std::int64_t> needs(const Settings& settings) {
   if (!problems_between(settings).empty()) return std::nullopt;
   try {
     const mesh::MeshConfig& mesh = settings.mesh;
-    return largest_stage(make_plan(settings, static_cast<int>(mesh.dp * mesh.pp * mesh.tp))).bytes;
+    return largest_stage(make_plan(settings, static_cast<int>(mesh.ranks()))).bytes;
   } catch (const Error&) {
     return std::nullopt;  // no schedule for it
   }

@@ -64,9 +64,10 @@ int moved(const mesh::Mesh& mesh, int recorded, int rank, int member) {
   const auto shifted = [](int value, int from_value, int to_value, int size) {
     return (value + to_value - from_value + size) % size;
   };
-  // Blocks of dp that share experts stay whole.
-  const int block = shifted(at.dp / mesh.ep, from.dp / mesh.ep, to.dp / mesh.ep, mesh.edp());
-  at.dp = block * mesh.ep + shifted(at.dp % mesh.ep, from.dp % mesh.ep, to.dp % mesh.ep, mesh.ep);
+  // Blocks of dp that share experts, or sequences, stay whole.
+  const int size = std::max(mesh.ep, mesh.cp);
+  const int block = shifted(at.dp / size, from.dp / size, to.dp / size, mesh.dp / size);
+  at.dp = block * size + shifted(at.dp % size, from.dp % size, to.dp % size, size);
   at.tp = shifted(at.tp, from.tp, to.tp, mesh.tp);
   return mesh.rank(at);
 }
@@ -210,7 +211,7 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
     lots = {{{world}, &StepParts::world_s},
             {{dp}, &StepParts::dp_s},
             {{pp}, &StepParts::pp_s},
-            {{other}, &StepParts::ep_s},
+            {{other}, mesh.cp > 1 ? &StepParts::cp_s : &StepParts::ep_s},
             {{tp}, &StepParts::tp_s}};
   }
   std::vector<Axes> axes;

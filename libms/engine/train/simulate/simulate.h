@@ -47,7 +47,7 @@ struct SimulateOptions {
 struct StepParts {
   double compute_s = 0;  // of the stage that computes longest; of shared processors, where they compute longer
   double bubble_s = 0;   // what pipeline and differences of stages add, were messages to take no time
-  double tp_s = 0, pp_s = 0, dp_s = 0, ep_s = 0, world_s = 0;
+  double tp_s = 0, pp_s = 0, dp_s = 0, cp_s = 0, ep_s = 0, world_s = 0;
   double messages_s = 0;  // of all axes together, where so many ranks are there that each by itself would take minutes
   double host_s = 0;      // between two steps
 };

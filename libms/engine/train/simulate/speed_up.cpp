@@ -20,7 +20,7 @@ std::vector<SpeedUp> speed_ups(const Settings& settings, const std::vector<std::
     sized.mesh.dp = dp;
     SpeedUp& row = rows.emplace_back();
     row.dp = dp;
-    row.ranks = dp * settings.mesh.pp * settings.mesh.tp;
+    row.ranks = dp * settings.mesh.replica_ranks();
     try {
       const Simulation made = simulate(make_plan(sized, static_cast<int>(row.ranks)), cluster, {.parts = false});
       row.iteration_s = made.iteration_s;

@@ -36,8 +36,8 @@ struct Candidate {
   double guess = 0;  // of its time, in times of what computing alone takes: only the order matters
 };
 
-// Estimates the time relative to compute alone: the bubble, recomputation, collectives of tp and rows of experts add to
-// it, roughly.
+// Estimates the time relative to compute alone: the bubble, recomputation, collectives of tp, rows of experts and keys
+// of cp add to it, roughly.
 double guess_of(const Settings& s) {
   const mesh::MeshConfig& mesh = s.mesh;
   const sched::Shape shape{.pp = static_cast<int>(mesh.pp),
@@ -49,7 +49,8 @@ double guess_of(const Settings& s) {
   const double again = s.train.recompute == "full" ? 0.3 : s.train.recompute == "selective" ? 0.02 : 0;
   const double messages = (s.overlap.tp ? 0.02 : 0.05) * std::log2(static_cast<double>(mesh.tp));
   const double rows = 0.03 * std::log2(static_cast<double>(mesh.ep));
-  return (1 + bubble) * (1 + again + messages + rows);
+  const double keys = 0.03 * std::log2(static_cast<double>(mesh.cp));
+  return (1 + bubble) * (1 + again + messages + rows + keys);
 }
 
 // From what costs no time to what costs most.
@@ -77,7 +78,7 @@ class Search {
     }
     // Where the time goes, of those that are shown.
     for (Layout& layout : tuning_.best) layout.simulation = simulated(layout.settings, true);
-    if (mesh.dp * mesh.pp * mesh.tp == world_ && problems_between(settings_).empty()) {
+    if (mesh.ranks() == world_ && problems_between(settings_).empty()) {
       const Plan plan = make_plan(settings_, static_cast<int>(world_));
       const std::int64_t bytes = largest_stage(plan).bytes;
       if (bytes <= cluster_.device.memory_bytes) tuning_.given = Layout{settings_, simulated(settings_, true), bytes};
@@ -104,8 +105,16 @@ class Search {
                     settings_.train.global_batch, settings_.model.layers, settings_.model.heads));
   }
 
+  // Shorter pieces of a sequence than this save little memory, and their attention waits for messages.
+  static constexpr std::int64_t kLeastOfContext = 4096;
+
   void cut(std::int64_t tp, std::int64_t pp) {
-    const std::int64_t dp = world_ / (tp * pp);
+    for (const std::int64_t cp : divisors(world_ / (tp * pp)))
+      if (cp == 1 || settings_.model.seq / cp >= kLeastOfContext) cut(tp, pp, cp);
+  }
+
+  void cut(std::int64_t tp, std::int64_t pp, std::int64_t cp) {
+    const std::int64_t dp = world_ / (tp * pp * cp);
     if (settings_.train.global_batch % dp != 0) return refuse("dp does not divide train.global_batch");
     for (const std::int64_t microbatch : {1, 2, 4, 8}) {
       if (settings_.train.global_batch / dp % microbatch != 0) continue;
@@ -117,6 +126,7 @@ class Search {
           s.mesh.tp = tp;
           s.mesh.pp = pp;
           s.mesh.dp = dp;
+          s.mesh.cp = cp;
           s.mesh.chunks = chunks;
           s.mesh.schedule = kind->key;
           s.train.microbatch = microbatch;
@@ -253,6 +263,7 @@ std::string why_slower(const Layout& other, const Layout& best) {
                                     other.settings.overlap.tp ? "" : ", which are not overlapped")},
       {a.pp_s - b.pp_s,
        fmt::format("compute waits longer for transfers between {} stages x {} chunks", mesh.pp, mesh.chunks)},
+      {a.cp_s - b.cp_s, fmt::format("compute waits longer for keys, values and heads over cp {}", mesh.cp)},
       {a.ep_s - b.ep_s, fmt::format("compute waits longer for rows of experts over ep {}", mesh.ep)},
       {a.dp_s - b.dp_s, fmt::format("compute waits longer for gradients and parameters over dp {}", mesh.dp)}};
   const Loss& most = *std::ranges::max_element(losses, {}, &Loss::seconds);
