@@ -17,6 +17,7 @@ grep -q 'hint: start 2 ranks, which leaves 1 over' err || fail "no hint what to 
 expect 0 'mesh.dp = "auto" is 4, on 4 ranks: 4 x 1 microbatches of 2 a step; it may be 1, 2 or 4' plan c.toml
 expect 0 '^mesh +2 ranks: ' plan c.toml --world 2
 expect 0 '^dp = "auto"  # set by file' check c.toml --no-files --dump
+expect 0 '"replica_ranks": 2' check c.toml --no-files --json --set mesh.dp=2 --set mesh.cp=2
 expect 0 '"replica_ranks": 1' check c.toml --no-files --json --set mesh.dp=2
 python3 -c 'import json; j = json.load(open("out")); assert (j["dp"], j["auto"], j["allowed_dp"]) == (2, False, [1, 2, 4]), j' ||
   fail "check --json says something else"

@@ -18,6 +18,7 @@ TEST(NodeReaders, AreTheRanksOfStagesWithTokens) {
   const mesh::Mesh wide{.dp = 2, .pp = 4, .tp = 2};  // a stage has four ranks
   const std::vector<Row> rows{
       {{.dp = 4, .pp = 1, .tp = 2}, false, {2, 3, 4, 5}, {2, 3, 4, 5}, {1, 2}},
+      {{.dp = 4, .pp = 1, .tp = 2, .cp = 2}, false, {2, 3, 4, 5}, {2, 3, 4, 5}, {0, 1}},  // pairs share sequences
       {wide, false, {0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1}},
       {wide, false, {4, 5, 6, 7, 8, 9}, {}, {}},         // neither first nor last stage
       {wide, false, {10, 11, 12, 13}, {12, 13}, {0}},    // the end of a middle stage, the beginning of the last

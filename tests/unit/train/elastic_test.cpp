@@ -58,6 +58,9 @@ TEST_F(Elastic, AWorldMakesItsSizeOrIsRefused) {
   EXPECT_THAT(thrown_by([&] { loaded(5); }).hint(), HasSubstr("start 4 ranks, which leaves 1 over"));
   EXPECT_THAT(thrown_by([&] { loaded(1); }).hint(), HasSubstr("start at least 2 ranks"));
   EXPECT_THAT(thrown_by([&] { loaded(100); }).hint(), HasSubstr("start 24 ranks"));
+  EXPECT_EQ(loaded(8, {"mesh.cp=2"}).settings.mesh.dp, 2);
+  EXPECT_THAT(thrown_by([&] { loaded(10, {"mesh.cp=2"}); }).message(),
+              HasSubstr("with 4 ranks of mesh.pp x mesh.tp x mesh.cp = 4 each"));
 }
 
 TEST_F(Elastic, WhatNoSizeMendsIsReportedAsEver) {
