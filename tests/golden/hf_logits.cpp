@@ -28,8 +28,8 @@ Tensors carve(Arena& arena, const nn::Shape& shape, const nn::ChunkPart& part) {
     const Tensor values = arena.take(DType::f32, 1, spec.numel), grads = arena.take(DType::f32, 1, spec.numel);
     tensors.spans.push_back({std::move(spec), values, grads});
   }
-  tensors.scratch = nn::carve_scratch(arena, shape);
-  tensors.slot = nn::carve_slot(arena, shape, part, tensors.scratch);
+  tensors.scratch = nn::carve_scratch(arena, shape, nn::kinds_of(*shape.model, {&part, 1}));
+  tensors.slot = nn::carve_slot(arena, shape, {&part, 1}, tensors.scratch);
   tensors.head = nn::carve_head(arena, shape);
   tensors.rotary = nn::carve_rotary(arena, shape);
   for (Tensor* x : {&tensors.tokens, &tensors.starts, &tensors.positions})

@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Tied, Parity,
 // Experts shared by ranks, on every side of the other axes.
 INSTANTIATE_TEST_SUITE_P(
     ExpertParallel, Parity,
-    testing::Combine(testing::Values("moe"), testing::Values(false),
+    testing::Combine(testing::Values("moe", "dots"), testing::Values(false),
                      testing::Values(Layout{2, 1, 1, 1, true, 1, 2}, Layout{4, 1, 1, 1, true, 1, 2},
                                      Layout{4, 1, 1, 1, true, 2, 4}, Layout{4, 1, 1, 1, true, 0, 2},
                                      Layout{2, 2, 1, 1, false, 1, 2}, Layout{2, 2, 2, 1, true, 1, 2},
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Bits: another pp, number of chunks or schedule changes no bit (untied, no clipping).
 TEST(Bits, DoNotDependOnThePipeline) {
-  for (const std::string family : {"gpt", "llama", "moe"}) {
+  for (const std::string family : {"gpt", "llama", "moe", "dots"}) {
     train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
     const Outcome one = run_threads(cut(settings, {2, 2, 1, 1, true, 1}), kSteps);
@@ -178,7 +178,7 @@ TEST(Bits, SameConfigurationSameBitsTwice) {
 }
 
 TEST(Bits, RecomputationChangesNothing) {
-  for (const std::string family : {"gpt", "llama", "moe"}) {
+  for (const std::string family : {"gpt", "llama", "moe", "dots"}) {
     train::Settings settings = cut(tiny_settings(family), {1, 2, 2, 1, true, 1});
     const Outcome kept = run_threads(settings, 5);
     for (const std::string recompute : {"selective", "full"}) {

@@ -209,10 +209,10 @@ TEST(ReshardExperts, Resumes) {
                             {2, 1, 2, 1, true, 1, 2}, {1, 1, 3, 1, true, 1, 1}, {3, 2, 1, 1, true, 1, 1}};
   for (const Layout& from : {layouts[0], layouts[2], layouts[4]}) {
     const test::TempDir dir;
-    const Training saved = train_run(settings_of({"moe", false, "fp32"}, from, dir.path()));
+    const Training saved = train_run(settings_of({"dots", false, "fp32"}, from, dir.path()));
     for (const Layout& to : layouts) {
       SCOPED_TRACE(from.name() + " to " + to.name());
-      expect_goes_on(saved, train_run(settings_of({"moe", false, "fp32"}, to, dir.path())), to.name() == from.name(),
+      expect_goes_on(saved, train_run(settings_of({"dots", false, "fp32"}, to, dir.path())), to.name() == from.name(),
                      kLossTolerance);
     }
   }

@@ -37,9 +37,10 @@ Rank carve(Arena& arena, const train::Plan& plan, const nn::Shape& shape) {
     const Tensor values = arena.take(shape.dtype, 1, spec.numel), grads = arena.take(DType::f32, 1, spec.numel);
     rank.spans.push_back({std::move(spec), values, grads});
   }
-  rank.scratch = nn::carve_scratch(arena, shape);
+  const nn::ChunkPart part = plan.part(0, 0);
+  rank.scratch = nn::carve_scratch(arena, shape, nn::kinds_of(*shape.model, {&part, 1}));
   for (int i = 0; i < kMicrobatches; ++i) {
-    rank.slots[i] = nn::carve_slot(arena, shape, plan.part(0, 0), rank.scratch);
+    rank.slots[i] = nn::carve_slot(arena, shape, {&part, 1}, rank.scratch);
     rank.input[i] = {arena.take(DType::i32, 1, shape.tokens()), arena.take(DType::i32, 1, shape.tokens())};
     rank.dx[i] = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
   }
@@ -176,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SplitBackward,
                                           testing::Values("none", "selective", "full")),
                          split_name);
 INSTANTIATE_TEST_SUITE_P(Experts, SplitBackward,
-                         testing::Combine(testing::Values("moe"), testing::Values(false),
+                         testing::Combine(testing::Values("moe", "dots"), testing::Values(false),
                                           testing::Values("none", "selective", "full")),
                          split_name);
 

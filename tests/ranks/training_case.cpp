@@ -184,7 +184,8 @@ void load_parameters(train::Engine& engine, const Matrices& from) {
 
 train::Settings tiny_settings(const std::string& family) {
   train::Settings settings;
-  settings.model.family = family == "moe" ? "llama" : family;
+  const bool has_experts = family == "moe" || family == "dots";
+  settings.model.family = has_experts ? "llama" : family;
   settings.model.layers = 8;
   settings.model.hidden = 64;
   settings.model.heads = 16;
@@ -197,11 +198,12 @@ train::Settings tiny_settings(const std::string& family) {
   settings.train.global_batch = 8;
   settings.train.microbatch = 1;
   settings.train.dtype = "fp32";
-  if (family == "moe") {
+  if (has_experts) {
     settings.model.experts = 8, settings.model.experts_per_token = 2, settings.model.expert_ffn_hidden = 48;
     settings.model.shared_experts = 1, settings.model.shared_expert_gate = true;
     settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
   }
+  if (family == "dots") settings.model.dense_layers = "0,6";
   if (family == "neox") settings.model.exact_gelu = true, settings.model.rotary_dim = 2;
   settings.train.steps = 20;
   settings.optim.lr = 3e-3;

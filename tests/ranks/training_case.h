@@ -29,7 +29,7 @@ struct Outcome {
 
 // A family at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary 61. "moe"
 // is llama with eight experts in place of the MLP, of which a token passes two, a shared one, and both losses of
-// routers.
+// routers; "dots" is "moe" with two dense layers, one of which shares slots with layers with experts over chunks.
 train::Settings tiny_settings(const std::string& family);
 
 // The layout of a run over ranks.

@@ -44,6 +44,7 @@ inline constexpr OtherNames kOtherNames[] = {
     {"model.experts", "num_moe_experts num_experts num_local_experts n_routed_experts"},
     {"model.experts_per_token", "moe_router_topk num_experts_per_tok top_k topk"},
     {"model.expert_ffn_hidden", "moe_ffn_hidden_size moe_intermediate_size"},
+    {"model.dense_layers", "first_k_dense_replace mlp_only_layers decoder_sparse_step moe_layer_freq"},
     {"model.router", "moe_router_score_function scoring_func"},
     {"model.router_normalized", "norm_topk_prob"},
     {"model.router_scale", "moe_router_topk_scaling_factor routed_scaling_factor"},

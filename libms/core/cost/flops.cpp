@@ -32,9 +32,12 @@ Parameters count_parameters(const ModelShape& shape) {
   count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0)) * shape.hidden;
   count.final_norm = norm;
   count.head = shape.tied ? 0 : shape.vocab * shape.hidden;
-  count.total = count.embedding + shape.layers * count.per_layer + count.final_norm + count.head;
-  count.active = count.total - shape.layers * idle * mlp;
-  count.gemm = shape.layers * count.gemm_per_layer + shape.vocab * shape.hidden;
+  // A dense layer's GEMM weights less those that a token passes in a layer with experts; may be negative.
+  const std::int64_t more = (mlp_inputs + 1) * shape.hidden * shape.dense_ffn - router - shared - passed * mlp;
+  count.total = count.embedding + shape.layers * count.per_layer + shape.dense_layers * (more - idle * mlp) +
+                count.final_norm + count.head;
+  count.active = count.total - (shape.layers - shape.dense_layers) * idle * mlp;
+  count.gemm = shape.layers * count.gemm_per_layer + shape.dense_layers * more + shape.vocab * shape.hidden;
   return count;
 }
 

@@ -26,8 +26,10 @@ struct ModelShape {
   std::int64_t seq = 0;
   std::int64_t experts = 0;  // in place of the MLP, with a router; 0: one MLP
   std::int64_t experts_per_token = 1;
-  std::int64_t shared_ffn = 0;     // width of the experts that every token passes
-  bool shared_gate = false;        // a factor of theirs, which is learned
+  std::int64_t shared_ffn = 0;    // width of the experts that every token passes
+  bool shared_gate = false;       // a factor of theirs, which is learned
+  std::int64_t dense_layers = 0;  // of the layers: with one MLP of dense_ffn in place of experts
+  std::int64_t dense_ffn = 0;
   std::int64_t window = 0;         // a query sees this many keys, itself included; 0: all before it
   bool parallel_block = false;     // attention and MLP of one norm's output, not each behind its own
   bool gated_mlp = false;          // three matrices instead of two
@@ -42,7 +44,7 @@ struct ModelShape {
 
 struct Parameters {
   std::int64_t embedding = 0;  // token table and, if learned, positions
-  std::int64_t per_layer = 0;
+  std::int64_t per_layer = 0;  // with experts, if the model has some, as the next one
   std::int64_t final_norm = 0;
   std::int64_t head = 0;            // 0 if tied
   std::int64_t active = 0;          // of the total, those that a token passes: without the experts that it does not

@@ -17,6 +17,11 @@ TensorParallel of_head(const TensorParallel& on) {
   head.fp8 = false;
   return head;
 }
+TensorParallel of_dense(const TensorParallel& on) {
+  TensorParallel dense = on;
+  dense.shape.dense = true;
+  return dense;
+}
 
 }  // namespace
 
@@ -29,10 +34,17 @@ std::vector<RoundedWeights> carve_rounded_weights(Arena& arena, const Shape& sha
   return layers;
 }
 
-ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch) {
+ChunkSlot carve_slot(Arena& arena, const Shape& shape, std::span<const ChunkPart> parts, const LayerScratch& scratch) {
   ChunkSlot slot;
-  for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
-    slot.layers.push_back(carve_acts(arena, shape, scratch));
+  std::int64_t layers = 0;
+  for (const ChunkPart& part : parts) layers = std::max(layers, part.layer_end - part.layer_begin);
+  for (std::int64_t i = 0; i < layers; ++i) {
+    auto [acts, dense] =
+        carve_kinds(arena, shape, kinds_of(*shape.model, parts, i), [&](Arena& memory, const Shape& of_kind) {
+          return carve_acts(memory, of_kind, of_kind.dense ? scratch.dense.front() : scratch);
+        });
+    slot.layers.push_back(std::move(acts));
+    slot.dense.push_back(std::move(dense));
   }
   slot.out = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
   return slot;
@@ -132,7 +144,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
     layer.out = bind.weight(p + "attn.out.weight");
     layer.out_bias = bind.optional(p + "attn.out.bias");
     const std::string up = p + (shape.model->gated() ? "mlp.gate" : "mlp.up");
-    if (shape.has_experts()) {
+    if (shape.model->has_experts(i)) {
       const std::int64_t held = shape.own_experts(), begin = shape.ep_rank * held;
       const std::string first = expert_prefix(p + "mlp.", begin), last = expert_prefix(p + "mlp.", begin + held - 1);
       layer.router = bind.weight(p + "mlp.router.weight");
@@ -192,6 +204,13 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microba
   }
 }
 
+Layer Chunk::layer(const TensorParallel& on, const TensorParallel& dense, const ChunkSlot& slot,
+                   const LayerScratch& scratch, std::size_t i) const {
+  const bool is_dense = shape_.model->experts > 0 && !layers_[i].router.value;
+  return {is_dense ? dense : on, layers_[i], (is_dense ? slot.dense : slot.layers)[i], positions_of(slot, i),
+          is_dense ? scratch.dense.front() : scratch};
+}
+
 void Chunk::round_weights(Stream& stream, std::int64_t place) const {
   if (place < std::ssize(layers_)) nn::round_weights(stream, layers_[static_cast<std::size_t>(place)]);
 }
@@ -199,11 +218,12 @@ void Chunk::round_weights(Stream& stream, std::int64_t place) const {
 void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     const Pass& before) const {
   slot.starts = input.starts;
+  const TensorParallel dense = of_dense(on);
   Residual sum;  // the last layer's output, unsummed
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (before) before(static_cast<std::int64_t>(i));
     if (i == 0 && part_.first) embed(on, slot, input, scratch);
-    sum = layer_forward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, sum);
+    sum = layer_forward(layer(on, dense, slot, scratch, i), sum);
   }
   on.compute.submit(Add{slot.out, sum.a, sum.b, sum.bias});
 }
@@ -247,9 +267,10 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
                   false, dout_amax(layers_.size() - 1));
   }
   passed(layers_.size());
+  const TensorParallel dense = of_dense(on);
   for (std::size_t i = layers_.size(); i-- > 0;) {
     const bool is_made_here = i + 1 < layers_.size() || part_.last;  // dx; otherwise it was received
-    layer_backward({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch}, dx, when,
+    layer_backward(layer(on, dense, slot, scratch, i), dx, when,
                    {is_made_here && dout_amax(i), i > 0 ? dout_amax(i - 1) : Tensor{}}, loss_scale);
     if (i > 0) passed(i);
   }
@@ -280,8 +301,9 @@ void Chunk::backward_input(const TensorParallel& on, ChunkSlot& slot, const Micr
 
 void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after) const {
   if (after) after(std::ssize(layers_));
+  const TensorParallel dense = of_dense(on);
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    layer_weight_gradients({on, layers_[i], slot.layers[i], positions_of(slot, i), scratch});
+    layer_weight_gradients(layer(on, dense, slot, scratch, i));
     if (after) after(static_cast<std::int64_t>(i));
   }
 }

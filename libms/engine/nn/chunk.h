@@ -19,12 +19,12 @@ struct SpanTensors {
   Tensor values, grads;  // [1,numel]
 };
 
-// The activations that a microbatch keeps in a chunk between forward and backward. A chunk of fewer layers than the
-// slot has uses the first of them.
+// The activations that a microbatch keeps in a chunk between forward and backward. Chunks of the rank share it: one of
+// fewer layers than the slot has uses the first of them.
 struct ChunkSlot {
-  std::vector<LayerActs> layers;
-  Tensor out;                                            // [Ts,H]: the chunk's output
-  Tensor starts;                                         // of the microbatch, since its forward
+  std::vector<LayerActs> layers, dense;  // dense: where it is such a layer (LayerScratch::dense), in the same memory
+  Tensor out;                            // [Ts,H]: the chunk's output
+  Tensor starts;                         // of the microbatch, since its forward
   const Tensor& in() const { return layers.front().x; }  // the chunk's input: received here
 };
 
@@ -37,9 +37,9 @@ struct HeadScratch {
 };
 
 // All carve from arenas, real or measuring. carve_rounded_weights() returns one element a layer, or none unless
-// shape.fp8.
+// shape.fp8. `parts`: the chunks that use the slot.
 std::vector<RoundedWeights> carve_rounded_weights(Arena& arena, const Shape& shape, const ChunkPart& part);
-ChunkSlot carve_slot(Arena& arena, const Shape& shape, const ChunkPart& part, const LayerScratch& scratch);
+ChunkSlot carve_slot(Arena& arena, const Shape& shape, std::span<const ChunkPart> parts, const LayerScratch& scratch);
 HeadScratch carve_head(Arena& arena, const Shape& shape);
 Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model has none
 // The ops that fill it, for the pieces of a sequence that the rank has.
@@ -99,6 +99,9 @@ class Chunk {
   Positions positions_of(const ChunkSlot& slot, std::size_t layer) const {
     return {rotary_, slot.starts, caches_.empty() ? Tensor{} : caches_[layer]};
   }
+  // Returns layer i of a microbatch, on `on`, or on `dense`, that of dense layers among those with experts.
+  Layer layer(const TensorParallel& on, const TensorParallel& dense, const ChunkSlot& slot, const LayerScratch& scratch,
+              std::size_t i) const;
   void embed(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const;
   // This rank's rows of positions, from `offset`.
   Tensor own_positions(const Microbatch& input, std::int64_t offset) const;

@@ -19,7 +19,8 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     divides("model.heads", model.heads, model.kv_heads, "model.kv_heads");
     divides("model.kv_heads", model.kv_heads, mesh.tp, "mesh.tp");
   }
-  if (model.experts == 0 || model.expert_ffn_hidden == 0) divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
+  if (model.experts == 0 || model.expert_ffn_hidden == 0 || !model.dense_layers.empty())
+    divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
   if (model.experts > 0) {
     divides("model.expert_ffn_hidden", model.expert_ffn(), mesh.tp, "mesh.tp");
     if (model.experts_per_token > model.experts) {
@@ -33,6 +34,13 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
       refuse("model.experts",
              "model.experts needs model.family = \"llama\", model.parallel_block = false and model.mlp_bias = false");
     }
+  }
+  if (!model.dense_layers.empty()) {
+    const std::string problem = model.experts == 0 ? "without model.experts all layers are dense"
+                                                   : layer_list_problem(model.dense_layers, model.layers);
+    if (!problem.empty()) refuse("model.dense_layers", fmt::format("model.dense_layers: {}", problem));
+    if (problem.empty() && model.dense_layer_count() == model.layers)
+      refuse("model.dense_layers", "model.dense_layers leaves no layer for model.experts");
   }
   if (mesh.ep > 1 && model.experts == 0) refuse("mesh.ep", "mesh.ep shares experts, and model.experts is 0");
   divides("mesh.dp", mesh.dp, mesh.ep, "mesh.ep");

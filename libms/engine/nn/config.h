@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "mesh/config.h"
+#include "nn/layer_list.h"
 
 namespace ms::nn {
 
@@ -41,6 +42,7 @@ struct ModelConfig {
   std::int64_t window = 0;
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 2;
+  std::string dense_layers = {};
   std::int64_t expert_ffn_hidden = 0;
   std::int64_t shared_experts = 0;
   bool shared_expert_gate = false;
@@ -59,6 +61,8 @@ struct ModelConfig {
   std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
   std::int64_t expert_ffn() const { return expert_ffn_hidden == 0 ? ffn() : expert_ffn_hidden; }
   std::int64_t shared_ffn() const { return experts > 0 ? shared_experts * expert_ffn() : 0; }
+  bool has_experts(std::int64_t layer) const { return experts > 0 && !lists_layer(dense_layers, layer); }
+  std::int64_t dense_layer_count() const { return experts > 0 ? listed_layers(dense_layers, layers) : 0; }
   std::int64_t head_dim() const { return head_size == 0 ? hidden / heads : head_size; }
   std::int64_t rotary() const { return rotary_dim == 0 ? head_dim() : rotary_dim; }
   double rotary_high() const { return rotary_high_freq > 0 ? rotary_high_freq : rotary_scaling == "yarn" ? 32 : 4; }
@@ -138,6 +142,9 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      Unit::none, 0, 1e5},
     {"experts_per_token", &ModelConfig::experts_per_token, "Experts that each token passes through.", Unit::none, 1,
      1e5},
+    {"dense_layers", &ModelConfig::dense_layers,
+     "Layers with one MLP of ffn_hidden in place of experts, as Slurm writes the tasks of an array: \"0-2\" are the "
+     "first three, \"0-46:2\" is every other. Empty: all layers have experts."},
     {"expert_ffn_hidden", &ModelConfig::expert_ffn_hidden, "Width of an expert's feed-forward layer; 0: ffn_hidden.",
      Unit::none, 0, 1e7},
     {"shared_experts", &ModelConfig::shared_experts,

@@ -10,6 +10,12 @@
 // width; U = F, or 2F for a gated one; R the rows of the rank's experts, shape.ffn_rows().
 #pragma once
 
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "nn/params.h"
 #include "nn/tensor_parallel.h"
 
@@ -135,15 +141,41 @@ struct LayerScratch {
   Tensor delta;                         // like LayerActs::lse
   ContextScratch context;               // if mesh.cp
   Tensor out_biases;                    // [1,H] sum of a parallel block's two output biases
+  // That of dense layers among those with experts, in the same memory; empty if there are none.
+  std::vector<LayerScratch> dense = {};
 };
+
+// The kinds of layers that use some memory: one with experts, or the only kind of a model, and dense ones among those.
+struct LayerKinds {
+  bool common = true, dense = false;
+};
+// Returns those of the layers in some chunks; `place`: only of the chunks' layers at that place.
+LayerKinds kinds_of(const ModelConfig& model, std::span<const ChunkPart> parts, std::optional<std::int64_t> place = {});
 
 // All carve from arenas, real or measuring.
 RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape);  // if shape.fp8
-LayerScratch carve_scratch(Arena& arena, const Shape& shape);
+LayerScratch carve_scratch(Arena& arena, const Shape& shape, LayerKinds kinds);
 // Returns what ContextScratch::offsets must hold before the first layer runs: a rank has as many rows for each other
 // one.
 std::vector<std::int32_t> exchange_offsets(const Shape& shape);
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch);
+// Returns what `carve` carves for the common kind of layers, with experts if the model has some, and for dense ones
+// among them, in the same memory.
+template <class F>
+auto carve_kinds(Arena& arena, const Shape& shape, LayerKinds kinds, F&& carve) {
+  Shape dense = shape;
+  dense.dense = true;
+  if (!kinds.dense) return std::pair(carve(arena, shape), decltype(carve(arena, shape)){});
+  if (!kinds.common) {
+    auto only = carve(arena, dense);
+    return std::pair(only, only);
+  }
+  Arena common_bytes = Arena::measuring(), dense_bytes = Arena::measuring();
+  carve(common_bytes, shape), carve(dense_bytes, dense);
+  Arena memory = arena.take_arena(std::max(common_bytes.used_bytes(), dense_bytes.used_bytes())), same = memory;
+  auto common = carve(memory, shape);
+  return std::pair(common, carve(same, dense));
+}
 
 // Computes y = norm(x). If `residual` is not empty, x first becomes its sum. `amax` receives that of y, or of dx, if it
 // is present.

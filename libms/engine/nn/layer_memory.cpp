@@ -49,7 +49,7 @@ LayerGrads carve_grads(Arena& arena, const Shape& shape, const Tensor& dact, con
   grads.dup = in_place ? dact : arena.take(shape.dtype, shape.ffn_rows(), shape.up_cols());
   if (shape.has_experts()) grads.dlogits = arena.take(shape.dtype, shape.routed_tokens(), shape.model->experts);
   if (shape.shared_cols() > 0) grads.dshared_up = take(2 * shape.shared_cols());
-  if (shape.model->shared_expert_gate) grads.dshared_logits = take(1);
+  if (shape.has_shared_gate()) grads.dshared_logits = take(1);
   grads.dqkv = take(shape.qkv_cols());
   return grads;
 }
@@ -131,7 +131,20 @@ RoundedWeights carve_rounded_weights(Arena& arena, const Shape& shape) {
   return weights;
 }
 
-LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
+LayerKinds kinds_of(const ModelConfig& model, std::span<const ChunkPart> parts, std::optional<std::int64_t> place) {
+  LayerKinds kinds{.common = false};
+  for (const ChunkPart& part : parts) {
+    for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
+      if (place && i != part.layer_begin + *place) continue;
+      (model.experts > 0 && !model.has_experts(i) ? kinds.dense : kinds.common) = true;
+    }
+  }
+  return kinds;
+}
+
+namespace {
+
+LayerScratch carve_scratch_of_kind(Arena& arena, const Shape& shape) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
   const DType dtype = shape.dtype;
   const bool parallel = shape.model->parallel_block;
@@ -162,7 +175,7 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
     scratch.slots_out = arena.take(dtype, shape.ffn_rows(), hidden);
     scratch.dweights = arena.take(DType::f32, 1, shape.ffn_rows());
     if (shape.shared_cols() > 0) scratch.dshared_act = arena.take(dtype, tokens, shape.shared_cols());
-    if (shape.model->shared_expert_gate) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
+    if (shape.has_shared_gate()) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
     scratch.counts = arena.take(DType::f32, shape.routed_ranks() * (shape.balances_sequences ? shape.batch : 1),
                                 shape.model->experts);
     if (shape.exchanges_slots) {
@@ -178,18 +191,28 @@ LayerScratch carve_scratch(Arena& arena, const Shape& shape) {
   scratch.dattn = arena.take(dtype, tokens, shape.attn_cols());
   if (!shape.split_backward) scratch.grads = carve_grads(arena, shape, scratch.dact, scratch.dout);
   scratch.delta = take_statistics(arena, shape);
-  scratch.context = carve_context(arena, shape);
   if (parallel && shape.model->has_out_bias()) scratch.out_biases = arena.take(dtype, 1, hidden);
+  return scratch;
+}
+
+}  // namespace
+
+LayerScratch carve_scratch(Arena& arena, const Shape& shape, LayerKinds kinds) {
+  auto [scratch, dense] = carve_kinds(arena, shape, kinds, carve_scratch_of_kind);
+  scratch.context = carve_context(arena, shape);  // not in memory that both kinds share: its offsets stay
+  if (!kinds.dense) return scratch;
+  dense.context = scratch.context;
+  scratch.dense.push_back(std::move(dense));
   return scratch;
 }
 
 LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratch) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
   const DType dtype = shape.dtype;
-  LayerActs acts = scratch.acts;  // except what is taken below
+  LayerActs acts = scratch.acts;            // except what is taken below
+  acts.x = slot.take(dtype, rows, hidden);  // first, since a slot's input has one place for both kinds of layers
   acts.grads = shape.split_backward ? carve_grads(slot, shape, {}, {}) : scratch.grads;
   acts.amax = carve_act_amaxes(slot, shape);
-  acts.x = slot.take(dtype, rows, hidden);
   if (shape.recompute == Recompute::full) return acts;
 
   const auto take_norm = [&](Tensor& mean, Tensor& rstd) {
@@ -206,7 +229,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
       acts.routing.all_offsets = slot.take(DType::i32, shape.ep, shape.model->experts + 1);
       acts.routing.received_weights = slot.take(DType::f32, 1, shape.ffn_rows());
     }
-    if (shape.model->shared_expert_gate) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);
+    if (shape.has_shared_gate()) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);
   }
   if (keep_cheap && shape.shared_cols() > 0) acts.shared.act = slot.take(dtype, tokens, shape.shared_cols());
   if (keep_cheap) take_normed_heads(slot, shape, acts);

@@ -179,7 +179,7 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, int 
   if (model.has_out_bias()) span.replicated_vector(prefix + "attn.out.bias", hidden, Init::zeros);
   span.end_block();
 
-  if (model.experts > 0) {
+  if (model.has_experts(index)) {
     norm(span, model, prefix + "norm2");
     router_and_shared_experts(span, model, mlp_prefix(index));
     if (ep == 1) experts(span, model, mlp_prefix(index), {0, model.experts});
@@ -196,6 +196,22 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, int 
   span.end_block();
   if (model.has_mlp_bias()) span.replicated_vector(prefix + "mlp.down.bias", hidden, Init::zeros);
   span.end_block();
+}
+
+bool has_experts(const ModelConfig& model, const mesh::Range& layers) {
+  for (std::int64_t i = layers.begin; i < layers.end; ++i) {
+    if (model.has_experts(i)) return true;
+  }
+  return false;
+}
+
+// Returns a layer with experts and a dense one, or whichever of the two a chunk has.
+std::vector<std::int64_t> one_of_each_kind(const ModelConfig& model, const ChunkPart& part) {
+  std::vector<std::int64_t> layers{part.layer_begin};
+  for (std::int64_t i = part.layer_begin; i < part.layer_end && layers.size() == 1; ++i) {
+    if (model.has_experts(i) != model.has_experts(part.layer_begin)) layers.push_back(i);
+  }
+  return layers;
 }
 
 }  // namespace
@@ -238,9 +254,12 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
     spans.back().shared = part.first != part.last;
     spans.back().counts_in_norm = part.first;
   };
-  SpanBuilder one_layer("", mesh.tp, tp_rank, std);
-  layer(one_layer, model, part.layer_begin, mesh.ep);
-  const std::int64_t layer_elements = one_layer.finish(1).numel;
+  std::int64_t layer_elements = kOneSpan;  // of the smallest one
+  for (const std::int64_t index : one_of_each_kind(model, part)) {
+    SpanBuilder one_layer("", mesh.tp, tp_rank, std);
+    layer(one_layer, model, index, mesh.ep);
+    layer_elements = std::min(layer_elements, one_layer.finish(1).numel);
+  }
   const std::int64_t layers_per_span = (min_span - 1) / layer_elements + 1;
   const std::int64_t layer_spans = std::max<std::int64_t>(layers / layers_per_span, 1);
   const bool long_vocabulary = model.vocab * model.hidden / mesh.tp >= min_span;
@@ -268,11 +287,12 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
       own.end_block();
     }
     add(own, begin);
-    if (mesh.ep == 1) continue;
+    if (mesh.ep == 1 || !has_experts(model, {part.layer_begin + begin, part.layer_begin + end})) continue;
     SpanBuilder of_experts((layer_spans == 1 ? name : name + range) + " experts", mesh.tp, tp_rank, std);
     const std::int64_t held = model.experts / mesh.ep;
-    for (std::int64_t i = begin; i < end; ++i)
-      experts(of_experts, model, mlp_prefix(part.layer_begin + i), {ep_rank * held, (ep_rank + 1) * held});
+    for (std::int64_t i = part.layer_begin + begin; i < part.layer_begin + end; ++i) {
+      if (model.has_experts(i)) experts(of_experts, model, mlp_prefix(i), {ep_rank * held, (ep_rank + 1) * held});
+    }
     spans.push_back(of_experts.finish(mesh.edp()));
     spans.back().place = begin;
     spans.back().experts = true;

@@ -39,6 +39,7 @@ struct Shape {
   int ep = 1, ep_rank = 0;       // ranks that share the experts
   // Ranks of ep send each other the rows of experts' slots; else they gather each other's tokens.
   bool exchanges_slots = false;
+  bool dense = false;       // of a layer with one MLP among those with experts (ModelConfig::dense_layers)
   double moe_capacity = 0;  // what a rank's experts have room for, in even shares of the slots; 0: for all
   bool sequence_parallel = false;
   DType dtype = DType::f32;
@@ -71,8 +72,9 @@ struct Shape {
   std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
   std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }
   std::int64_t ffn_cols() const { return (has_experts() ? model->expert_ffn() : model->ffn()) / tp; }
-  std::int64_t shared_cols() const { return model->shared_ffn() / tp; }
-  bool has_experts() const { return model->experts > 0; }
+  std::int64_t shared_cols() const { return has_experts() ? model->shared_ffn() / tp : 0; }
+  bool has_shared_gate() const { return has_experts() && model->shared_expert_gate; }
+  bool has_experts() const { return model->experts > 0 && !dense; }
   std::int64_t own_experts() const { return model->experts / ep; }
   // The ep ranks whose tokens a rank routes, those tokens, and the experts that have slots of a rank's router.
   int routed_ranks() const { return exchanges_slots ? 1 : ep; }

@@ -25,7 +25,7 @@ struct Arriving {
 struct TensorParallel {
   tensor::Stream& compute;
   comm::Communicator& tp;
-  const Shape& shape;
+  Shape shape;
   // Overlaps collectives with compute. If off, compute waits for each collective where it is issued.
   bool overlap = false;
   const Ring* ring = nullptr;  // set if ring_used()

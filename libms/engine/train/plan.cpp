@@ -105,6 +105,8 @@ cost::ModelShape Plan::model_shape() const {
           .experts_per_token = model.experts_per_token,
           .shared_ffn = model.shared_ffn(),
           .shared_gate = model.shared_expert_gate,
+          .dense_layers = model.dense_layer_count(),
+          .dense_ffn = model.ffn(),
           .window = model.window,
           .parallel_block = model.shares_norm(),
           .gated_mlp = model.gated(),

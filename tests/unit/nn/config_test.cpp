@@ -115,6 +115,20 @@ TEST(CheckModel, RefusesEachBrokenRule) {
       {[](Input& in) { in.model.experts = 4; }, "model.experts", "needs model.family = \"llama\""},
       {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.expert_ffn_hidden = 98; },
        "model.expert_ffn_hidden", "98 is not divisible by mesh.tp = 4"},
+      {[](Input& in) { in.model.dense_layers = "0"; }, "model.dense_layers", "all layers are dense"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.dense_layers = "0-3,5-4"; },
+       "model.dense_layers", "'5-4' is not a layer or a range of layers"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.dense_layers = "4:"; },
+       "model.dense_layers", "'4:' is not a layer"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.dense_layers = "0-8:4"; },
+       "model.dense_layers", "there is no layer 8"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.dense_layers = "0-7"; },
+       "model.dense_layers", "leaves no layer"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 4, in.model.expert_ffn_hidden = 16;
+         in.model.dense_layers = "0", in.model.ffn_hidden = 98;
+       },
+       "model.ffn_hidden", "98 is not divisible by mesh.tp = 4"},
       {[](Input& in) { in.model.window = 33; }, "model.window",
        "model.window = 33 is longer than model.seq = 32; 0 means no window"},
       {[](Input& in) { in.model.layers = 3; }, "model.layers", "3 layers for 2 pipeline stages x 2 chunks"},

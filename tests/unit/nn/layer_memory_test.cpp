@@ -3,7 +3,7 @@
 // dropouts, which we do not have.
 #include <gtest/gtest.h>
 
-#include "nn/layer.h"
+#include "nn/chunk.h"
 
 namespace ms::nn {
 namespace {
@@ -33,9 +33,29 @@ double kept(const Case& c, Recompute recompute, bool split_backward) {
   shape.recompute = recompute;
   shape.split_backward = split_backward;
   Arena scratch_arena = Arena::measuring(), slot = Arena::measuring();
-  const LayerScratch scratch = carve_scratch(scratch_arena, shape);
+  const LayerScratch scratch = carve_scratch(scratch_arena, shape, {});
   carve_acts(slot, shape, scratch);
   return static_cast<double>(slot.used_bytes());
+}
+
+// A slot that chunks with layers of both kinds share has the memory of the larger one for each of its layers.
+TEST(LayerMemory, OfSlotsWithDenseLayersAmongExperts) {
+  ModelConfig model{.family = "llama", .layers = 4, .hidden = kHidden, .heads = kHeads, .seq = kSeq, .experts = 4};
+  model.dense_layers = "0,2-3";
+  Shape shape;
+  shape.model = &model, shape.batch = kBatch, shape.dtype = DType::bf16;
+  const auto bytes = [&](std::vector<ChunkPart> parts) {
+    Arena arena = Arena::measuring();
+    const LayerScratch scratch = carve_scratch(arena, shape, kinds_of(model, parts));
+    const std::int64_t before = arena.used_bytes();
+    const ChunkSlot slot = carve_slot(arena, shape, parts, scratch);
+    EXPECT_EQ(slot.layers[0].x.data, parts[0].layer_begin == 0 ? slot.dense[0].x.data : slot.layers[0].x.data);
+    return arena.used_bytes() - before;
+  };
+  const ChunkPart both{0, 2}, dense{2, 4};
+  EXPECT_LT(bytes({dense}), bytes({both})) << "experts have more rows";
+  EXPECT_EQ(bytes({both, dense}), bytes({both}));
+  EXPECT_EQ(bytes({both, {1, 2}}) - bytes({both}), bytes({{1, 2}}) - bytes({{2, 3}})) << "layer 0, now of both kinds";
 }
 
 // Returns the bytes of the norms' mean and rstd, and of the log-sum-exp of every softmax.

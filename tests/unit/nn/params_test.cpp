@@ -229,6 +229,32 @@ TEST(Params, Experts) {
   }
 }
 
+// Dense layers among those with experts have one MLP; no span of experts is made for them alone.
+TEST(Params, DenseLayersAmongExperts) {
+  ModelConfig model = model_of("llama", false, false);
+  model.experts = 4, model.expert_ffn_hidden = 24, model.shared_experts = 1, model.dense_layers = "0,2";
+  cost::ModelShape shape = shape_of(model);
+  shape.experts = 4, shape.experts_per_token = 2, shape.ffn = shape.shared_ffn = 24;
+  shape.dense_layers = 2, shape.dense_ffn = model.ffn();
+  EXPECT_EQ(parameter_count(model), cost::count_parameters(shape).total);
+  mesh::Mesh mesh{2, 1, 2};
+  mesh.ep = 2;
+  for (const std::int64_t min_span : {std::int64_t{1}, kOneSpan}) {
+    int spans_of_experts = 0;
+    const auto spans = chunk_spans(model, mesh, 0, chunk_part(model, mesh, 0, 0, 1), 0, min_span);
+    const auto has = [&](const std::string& name) {
+      return std::ranges::any_of(spans, [&](const SpanSpec& span) { return span.find(name) != nullptr; });
+    };
+    for (const SpanSpec& span : spans) spans_of_experts += span.experts ? 1 : 0;
+    EXPECT_EQ(spans_of_experts, min_span == 1 ? model.layers - 2 : 1);
+    for (std::int64_t i = 0; i < model.layers; ++i) {
+      const std::string mlp = fmt::format("layers.{}.mlp.", i);
+      EXPECT_EQ(has(mlp + "down.weight"), i == 0 || i == 2);
+      EXPECT_EQ(has(mlp + "router.weight") && has(mlp + "experts.1.up.weight"), i != 0 && i != 2);
+    }
+  }
+}
+
 // Biases of Llama's relatives, and the norms of heads, whose gradients each tp rank has for its own heads only.
 TEST(Params, BiasesAndNormsOfHeads) {
   for (const bool parallel : {false, true}) {

@@ -65,6 +65,10 @@ TEST(StepMetrics, CountRatesOfARank) {
   EXPECT_EQ(json.at("grad_norms").dump(), R"({"embed":0.3,"layers.0.attn":0.4})");
   EXPECT_EQ(json.at("expert_load").dump(),
             R"({"most":2.25,"least":0.0,"dropped":0.125,"layers":[[2.25,0.75,0.0],[0.0,1.5,1.5]]})");
+  StepReport dense = full_report();
+  std::fill_n(dense.result.expert_loads.begin(), 3, 0.0);
+  EXPECT_EQ(step_metrics(dense, facts()).at("expert_load").dump(),
+            R"({"most":1.5,"least":0.0,"dropped":0.125,"layers":[[],[0.0,1.5,1.5]]})");
 }
 
 TEST(StepMetrics, AStepWithoutTimeHasNoRate) {

@@ -146,7 +146,9 @@ std::string_view cp_type(const Plan& plan) { return plan.shape(0).exchanges_head
 
 std::string mlp_text(const nn::ModelConfig& model) {
   if (model.experts == 0) return fmt::format("ffn {}", model.ffn());
-  return fmt::format("{} experts of {}, {} a token", model.experts, model.expert_ffn(), model.experts_per_token);
+  return fmt::format(
+      "{} experts of {}, {} a token{}", model.experts, model.expert_ffn(), model.experts_per_token,
+      model.dense_layers.empty() ? "" : fmt::format(", ffn {} in layers {}", model.ffn(), model.dense_layers));
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ ExpertLoads::ExpertLoads(const Plan& plan, const mesh::Coord& at, const RankTens
   for (std::size_t c = 0; c < tensors.chunks.size(); ++c) {
     std::int64_t layer = plan.part(at.pp, static_cast<int>(c)).layer_begin;
     for (const tensor::Tensor& load : tensors.chunks[c].loads) {
-      parts_.push_back({layer++ * load.cols, load});
+      const std::int64_t at_layer = layer++ * load.cols;
+      if (!load) continue;  // a dense layer
+      parts_.push_back({at_layer, load});
       groups.compute->submit(Fill{load});
     }
   }

@@ -60,34 +60,42 @@ class Tally {
   std::int64_t last_;
 };
 
-// Returns the largest chunk that any of the schedules puts into each slot of a rank.
-std::vector<nn::ChunkPart> slot_parts(const Plan& plan, int pp_rank,
-                                      const std::vector<const sched::Schedule*>& schedules) {
-  std::vector<nn::ChunkPart> parts;
+// Returns the chunks that any of the schedules puts into each slot of a rank.
+using SlotParts = std::vector<nn::ChunkPart>;
+std::vector<SlotParts> slot_parts(const Plan& plan, int pp_rank, const std::vector<const sched::Schedule*>& schedules) {
+  std::vector<SlotParts> parts;
   for (const sched::Schedule* schedule : schedules) {
     for (const sched::Row& row : schedule->rows[static_cast<std::size_t>(pp_rank)]) {
       if (row.slot == sched::kNone) continue;
       const auto slot = static_cast<std::size_t>(row.slot);
       if (slot >= parts.size()) parts.resize(slot + 1);
       const nn::ChunkPart part = plan.part(pp_rank, row.chunk);
-      if (part.layer_end - part.layer_begin > parts[slot].layer_end - parts[slot].layer_begin) parts[slot] = part;
+      const auto is_same = [&](const nn::ChunkPart& other) { return other.layer_begin == part.layer_begin; };
+      if (std::ranges::none_of(parts[slot], is_same)) parts[slot].push_back(part);
     }
   }
   return parts;
 }
 
-std::vector<nn::ChunkPart> slot_parts(const Plan& plan, int pp_rank) {
+std::vector<SlotParts> slot_parts(const Plan& plan, int pp_rank) {
   std::vector<const sched::Schedule*> schedules{&plan.training, &plan.evaluation, &plan.single};
   for (const auto& [microbatches, schedule] : plan.ramp) schedules.push_back(&schedule);
   if (plan.replay) schedules.push_back(&*plan.replay);
   return slot_parts(plan, pp_rank, schedules);
 }
 
-std::int64_t slot_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
+// Returns the kinds of all layers of a rank.
+nn::LayerKinds kinds_of(const Plan& plan, int pp_rank) {
+  SlotParts parts;
+  for (int c = 0; c < plan.chunks; ++c) parts.push_back(plan.part(pp_rank, c));
+  return nn::kinds_of(plan.settings.model, parts);
+}
+
+std::int64_t slot_bytes(const nn::Shape& shape, const SlotParts& parts) {
   Arena arena = Arena::measuring();
-  const nn::LayerScratch scratch = nn::carve_scratch(arena, shape);
+  const nn::LayerScratch scratch = nn::carve_scratch(arena, shape, nn::kinds_of(*shape.model, parts));
   const std::int64_t before = arena.used_bytes();
-  nn::carve_slot(arena, shape, part, scratch);
+  nn::carve_slot(arena, shape, parts, scratch);
   return arena.used_bytes() - before;
 }
 
@@ -102,35 +110,35 @@ void carve_caches(Arena& arena, const Plan& plan, const mesh::Coord& at, const n
 
 // Carves slots, scratch and head of a window.
 void carve_window(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank) {
-  rank.scratch = nn::carve_scratch(arena, shape);
+  rank.scratch = nn::carve_scratch(arena, shape, kinds_of(plan, at.pp));
   rank.slots.clear();
-  for (const nn::ChunkPart& part : slot_parts(plan, at.pp, {&plan.single}))
-    rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
+  for (const SlotParts& parts : slot_parts(plan, at.pp, {&plan.single}))
+    rank.slots.push_back(nn::carve_slot(arena, shape, parts, rank.scratch));
   nn::Shape last = shape;
   last.rows = 1;
   if (plan.holds_head(at.pp)) rank.head = nn::carve_head(arena, last);
 }
 
 // Returns the bytes that a slot keeps between the halves of a split backward; 0 without one.
-std::int64_t split_bytes(const nn::Shape& shape, const nn::ChunkPart& part) {
+std::int64_t split_bytes(const nn::Shape& shape, const SlotParts& parts) {
   if (!shape.split_backward) return 0;
   nn::Shape whole = shape;
   whole.split_backward = false;
-  return slot_bytes(shape, part) - slot_bytes(whole, part);
+  return slot_bytes(shape, parts) - slot_bytes(whole, parts);
 }
 
 // Carves what a microbatch goes through, and what stages exchange.
 void carve_activations(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank,
                        Tally& tally) {
-  rank.scratch = nn::carve_scratch(arena, shape);
+  rank.scratch = nn::carve_scratch(arena, shape, kinds_of(plan, at.pp));
   if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) {
     rank.ring_received = arena.take(shape.dtype, shape.shard_tokens(), shape.model->hidden);
   }
   tally.add("layer scratch");
   std::int64_t kept_bytes = 0;
-  for (const nn::ChunkPart& part : slot_parts(plan, at.pp)) {
-    rank.slots.push_back(nn::carve_slot(arena, shape, part, rank.scratch));
-    kept_bytes += split_bytes(shape, part);
+  for (const SlotParts& parts : slot_parts(plan, at.pp)) {
+    rank.slots.push_back(nn::carve_slot(arena, shape, parts, rank.scratch));
+    kept_bytes += split_bytes(shape, parts);
   }
   tally.add("activations", "kept for weights' gradients", kept_bytes);
   for (ChunkTensors& chunk : rank.chunks) {
@@ -256,7 +264,8 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     for (int c = 0; c < plan.chunks && counts; ++c) {
       const nn::ChunkPart part = plan.part(at.pp, c);
       for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
-        rank.chunks[static_cast<std::size_t>(c)].loads.push_back(arena.take(DType::f32, 1, model.experts + 1));
+        rank.chunks[static_cast<std::size_t>(c)].loads.push_back(
+            model.has_experts(i) ? arena.take(DType::f32, 1, model.experts + 1) : Tensor{});
     }
   }
   tally.add("tokens and tables");

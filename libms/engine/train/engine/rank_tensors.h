@@ -14,7 +14,8 @@ struct ChunkTensors {
   std::vector<optim::SpanMemory> spans;
   std::vector<nn::RoundedWeights> rounded;  // of its layers
   std::vector<tensor::Tensor> caches;       // nn::Positions::cache of its layers; none unless plan.caches
-  std::vector<tensor::Tensor> loads;        // nn::LayerWeights::load of its layers; none where they are not counted
+  std::vector<tensor::Tensor>
+      loads;  // nn::LayerWeights::load of its layers; none where they are not counted, absent for dense ones
   // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
   // next one arrives while the last one leaves.
   std::vector<tensor::Tensor> gradients;

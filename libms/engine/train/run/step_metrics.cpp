@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/text.h"
@@ -32,9 +33,8 @@ constexpr Metric kMetrics[] = {
     {"grad_norms", "Gradient norms by module of the model, in the steps that metrics.grad_norms_every selects."},
     {"expert_load",
      "Loads of experts since the last such step, in the steps that metrics.expert_load_every selects: layers has a "
-     "list "
-     "for each layer, 1 being an even share of its tokens; most and least are those of all; dropped is the share of "
-     "rows, a token for an expert each, that were dropped (train.moe_capacity)."},
+     "list for each layer, 1 being an even share of its tokens, empty for a dense layer; most and least are those of "
+     "all; dropped is the share of rows, a token for an expert each, that were dropped (train.moe_capacity)."},
     {"resumed", "In the first step of a resumed run: the checkpoint, and the cost of loading it."},
     {"save", "true: a checkpoint of this step is being saved."},
     {"saving", "true: a save was in progress when the step ended."},
@@ -75,7 +75,8 @@ std::vector<std::vector<double>> expert_shares(const StepResult& result, std::in
     const auto begin = result.expert_loads.begin() + static_cast<std::ptrdiff_t>(at);
     std::vector<double> loads(begin, begin + experts);
     const double even = std::accumulate(loads.begin(), loads.end(), 0.0) / static_cast<double>(experts);
-    for (double& load : loads) load = even > 0 ? std::round(1e3 * load / even) / 1e3 : 0;
+    if (even == 0) loads.clear();
+    for (double& load : loads) load = std::round(1e3 * load / even) / 1e3;
     layers.push_back(std::move(loads));
   }
   return layers;
@@ -93,8 +94,9 @@ Json step_metrics(const StepReport& report, const RunFacts& run) {
     json["grad_norms"][run.modules[i]] = report.result.module_norms[i];
   }
   if (const auto loads = expert_shares(report.result, run.experts); !loads.empty()) {
-    double most = 0, least = loads[0][0];
+    double most = 0, least = std::numeric_limits<double>::max();
     for (const std::vector<double>& layer : loads) {
+      if (layer.empty()) continue;
       most = std::max(most, std::ranges::max(layer));
       least = std::min(least, std::ranges::min(layer));
     }

@@ -51,7 +51,7 @@ struct RunFacts {
   std::int64_t experts = 0;          // of a layer
 };
 
-// Returns the loads by layer and expert, 1 being an even share; empty in a step without.
+// Returns the loads by layer and expert, 1 being an even share, and no loads of a dense layer; empty in a step without.
 std::vector<std::vector<double>> expert_shares(const StepResult& result, std::int64_t experts);
 
 Json step_metrics(const StepReport& report, const RunFacts& run);
