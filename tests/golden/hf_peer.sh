@@ -82,6 +82,8 @@ ours qwen3 model.family=llama model.kv_heads=2 model.qk_norm=true model.head_dim
 ours mixtral model.family=llama model.kv_heads=2 model.experts=6 model.window=5 train.dtype=fp32 mesh.tp=2 mesh.pp=2
 ours qwen3-moe model.family=llama model.kv_heads=2 model.qk_norm=true model.experts=4 model.expert_ffn_hidden=40 \
   model.router_normalized=false train.dtype=bf16 mesh.dp=2
+ours qwen3-moe-dense model.family=llama model.kv_heads=2 model.qk_norm=true model.experts=4 model.expert_ffn_hidden=40 \
+  model.dense_layers=0-2:2 train.dtype=fp32 mesh.dp=2 mesh.ep=2 mesh.pp=2
 ours qwen2-moe model.family=llama model.kv_heads=2 model.qkv_bias=true model.experts=4 model.expert_ffn_hidden=40 \
   model.shared_experts=2 model.shared_expert_gate=true train.dtype=fp32 mesh.tp=2
 
@@ -91,7 +93,7 @@ ours neox-serial model.family=neox model.tied_embeddings=false train.dtype=fp32 
 
 for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32 \
   llama3:float32 llama_linear:bfloat16 llama_yarn:float32 qwen3_yarn:bfloat16 phi3:float32 phi3_partial:bfloat16 mistral:float32 qwen2:bfloat16 qwen2_window:float32 qwen3:float32 \
-  mixtral:bfloat16 qwen3_moe:float32 qwen2_moe:float32 neox:float32 neox:bfloat16 neox_serial:float16; do
+  mixtral:bfloat16 qwen3_moe:float32 qwen3_moe_dense:float32 qwen2_moe:float32 neox:float32 neox:bfloat16 neox_serial:float16; do
   kind=${case%:*} dtype=${case#*:}
   their make "$kind" "$dtype" "theirs-$kind-$dtype"
   same "theirs, $kind in $dtype" "theirs-$kind-$dtype" "$(take "theirs-$kind-$dtype" "ckpt-$kind-$dtype")"

@@ -39,8 +39,6 @@ const std::vector<Required>& required_of(const Json& type) {
       {"is_encoder_decoder", {false}},
       {"quantization_config", {}},
       {"pruned_heads", {Json::object()}},
-      {"decoder_sparse_step", {1}},
-      {"mlp_only_layers", {Json::array()}},
       {"auto_map", {}},
   };
   return type == Json(kGpt2) ? kOfGpt2 : type == Json(kNeox.type) ? kOfNeox : kLlama;
@@ -160,6 +158,21 @@ std::int64_t read_window(Reader& read, const Relative& relative, const nn::Model
   return full > 0 || window >= model.seq ? 0 : window;
 }
 
+// The layers without experts, as ModelConfig::dense_layers lists them.
+std::string read_dense_layers(Reader& read, std::int64_t layers, Problems& problems) {
+  constexpr std::int64_t kMostLayers = 10000;  // of [model]; more are refused with the other ranges
+  const std::int64_t step = read.integer("decoder_sparse_step", 1);
+  if (step < 1) problems.add(fmt::format("decoder_sparse_step = {} is not at least 1", step));
+  std::vector<std::int64_t> dense;
+  const Json& listed = read.at("mlp_only_layers");
+  if (!listed.is_null() && !listed.is_array()) problems.add("mlp_only_layers is not a list");
+  for (std::int64_t i = 0; i < std::min(layers, kMostLayers) && step >= 1; ++i) {
+    const bool is_listed = listed.is_array() && std::find(listed.begin(), listed.end(), Json(i)) != listed.end();
+    if (is_listed || (i + 1) % step != 0) dense.push_back(i);
+  }
+  return nn::layer_list(dense);
+}
+
 nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems) {
   nn::ModelConfig model;
   model.family = "llama";
@@ -190,6 +203,7 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
     model.experts_per_token = read.integer("num_experts_per_tok", of.per_token);
     if (of.width > 0) model.expert_ffn_hidden = read.integer(of.width_key, of.width);
     if (of.reads_normalized) model.router_normalized = read.boolean("norm_topk_prob", false);
+    if (of.has_dense_layers) model.dense_layers = read_dense_layers(read, model.layers, problems);
     if (of.shared_width > 0) {
       const std::int64_t width = read.integer(kSharedWidth, of.shared_width), each = model.expert_ffn();
       if (each < 1 || width % each != 0)

@@ -129,6 +129,13 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
       config["num_experts_per_tok"] = model.experts_per_token;
       config[std::string(experts->width_key)] = model.expert_ffn();
       if (experts->reads_normalized) config["norm_topk_prob"] = model.router_normalized;
+      if (experts->has_dense_layers) {
+        config["decoder_sparse_step"] = 1;
+        config["mlp_only_layers"] = Json::array();
+        for (std::int64_t i = 0; i < model.layers; ++i) {
+          if (!model.has_experts(i)) config["mlp_only_layers"].push_back(i);
+        }
+      }
       if (experts->shared_width > 0) config[std::string(kSharedWidth)] = model.shared_ffn();
     }
     if (relative->window == Relative::Window::flagged_for_all) config["use_sliding_window"] = has_window(model);

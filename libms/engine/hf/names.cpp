@@ -161,7 +161,7 @@ std::vector<Mapped> llama(const nn::ModelConfig& model, Layout layout) {
     }
     linear(theirs + "self_attn.o_proj", ours + "attn.out", hidden, q, model.out_bias);
     list.vector(theirs + "post_attention_layernorm.weight", ours + "norm2.weight", hidden);
-    if (model.experts > 0) {
+    if (model.has_experts(i)) {
       experts(list, model, theirs, ours);
       continue;
     }

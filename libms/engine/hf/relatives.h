@@ -20,6 +20,7 @@ struct Relative {
     std::int64_t count = 0, per_token = 0, width = 0;
     std::int64_t shared_width = 0;  // of gated shared experts (shared_expert_intermediate_size); 0: there are none
     bool reads_normalized = false;  // norm_topk_prob; otherwise always
+    bool has_dense_layers = false;  // decoder_sparse_step and mlp_only_layers; otherwise all layers have experts
   };
   std::string_view type, class_name;
   std::int64_t kv_heads = 0, head_dim = 0, seq = 0;  // where config.json is silent; 0: follows from others
@@ -91,7 +92,8 @@ inline constexpr Relative kRelatives[] = {
                                   .count = 128,
                                   .per_token = 8,
                                   .width = 768,
-                                  .reads_normalized = true}},
+                                  .reads_normalized = true,
+                                  .has_dense_layers = true}},
     {.type = "qwen2_moe",
      .class_name = "Qwen2MoeForCausalLM",
      .kv_heads = 16,
@@ -106,7 +108,8 @@ inline constexpr Relative kRelatives[] = {
                                   .per_token = 4,
                                   .width = 1408,
                                   .shared_width = 5632,
-                                  .reads_normalized = true}},
+                                  .reads_normalized = true,
+                                  .has_dense_layers = true}},
 };
 
 // Those that are not built like Llama: GPT-2, and GPT-NeoX, whose rotary positions are read as Llama's.
@@ -131,6 +134,7 @@ inline bool computes(const Relative& relative, const nn::ModelConfig& model) {
   const bool has_shared = model.shared_experts > 0;
   const bool same_experts = experts ? model.experts > 0 && model.router == "softmax" && model.router_scale == 1 &&
                                           (experts->reads_normalized || model.router_normalized) &&
+                                          (experts->has_dense_layers || model.dense_layers.empty()) &&
                                           has_shared == (experts->shared_width > 0) &&
                                           has_shared == model.shared_expert_gate
                                     : model.experts == 0;

@@ -54,6 +54,18 @@ TEST(Families, HaveTheDefaultsOfTransformers) {
   }
 }
 
+TEST(Families, OfQwenHaveDenseLayersAmongExperts) {
+  const auto dense_of = [](const json& keys) { return family_of("qwen3_moe", keys).dense_layers; };
+  EXPECT_EQ(dense_of({{"mlp_only_layers", json::array()}, {"decoder_sparse_step", 1}}), "");
+  EXPECT_EQ(dense_of({{"num_hidden_layers", 8}, {"mlp_only_layers", {0, 1, 5, 99}}}), "0-1,5");
+  EXPECT_EQ(dense_of({{"num_hidden_layers", 8}, {"decoder_sparse_step", 2}}), "0-6:2");
+  EXPECT_EQ(dense_of({{"num_hidden_layers", 6}, {"decoder_sparse_step", 3}, {"mlp_only_layers", {2}}}), "0-4");
+  for (const json& wrong : {json{{"decoder_sparse_step", 0}}, json{{"mlp_only_layers", 3}},
+                            json{{"num_hidden_layers", 2}, {"mlp_only_layers", {0, 1}}}})
+    EXPECT_EQ(refusal_of("qwen3_moe", wrong), "hf.config") << wrong;
+  EXPECT_EQ(family_of("mixtral", {{"mlp_only_layers", {0}}}).dense_layers, "") << "Mixtral does not read it";
+}
+
 // Qwen2-MoE has windows in every other layer, before max_window_layers.
 TEST(Families, WindowsOfQwen2MoeAlternate) {
   const auto with = [](const json& more) {

@@ -180,6 +180,8 @@ TEST(TensorsOf, NamesExpertsAsMixtralAndAsQwen) {
   EXPECT_EQ(mixtral[6], "block_sparse_moe.experts.1.w2.weight 16 20 layers.1.mlp.experts.1.down.weight");
   ASSERT_EQ(qwen3.size(), 1U + 3 * 6);
   EXPECT_EQ(qwen3[0], "mlp.gate.weight 6 16 layers.1.mlp.router.weight");
+  EXPECT_THAT(named(tiny("qwen3_moe", true)),
+              Contains(testing::Field(&Mapped::name, std::string("model.layers.0.mlp.up_proj.weight"))));
   EXPECT_EQ(qwen3[18], "mlp.experts.5.down_proj.weight 16 10 layers.1.mlp.experts.5.down.weight");
 }
 

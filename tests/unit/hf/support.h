@@ -50,6 +50,7 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   if (family == "qwen3_moe") {
     model.qk_norm = true, model.router_normalized = false;
     model.experts = 6, model.experts_per_token = 3, model.expert_ffn_hidden = 10;
+    model.dense_layers = "0";
   }
   if (family == "llama3") {
     model.qkv_bias = model.out_bias = model.mlp_bias = true;
