@@ -46,41 +46,84 @@ struct Scores {
   }
 };
 
-// Better is a higher logit, or the same and a lower number; NaN counts as the lowest.
+// An expert or a group of experts. Better is a higher value, or the same and a lower number; NaN counts as the lowest.
 struct Candidate {
-  float logit = -INFINITY;
-  int expert = -1;
-  __device__ Candidate(float x, int e) : logit(x == x ? x : -INFINITY), expert(e) {}
+  float value = -INFINITY;
+  int number = -1;
+  __device__ Candidate(float x, int n) : value(x == x ? x : -INFINITY), number(n) {}
   __device__ bool is_better(const Candidate& other) const {
-    return other.expert < 0 || logit > other.logit || (logit == other.logit && expert < other.expert);
+    return other.number < 0 || value > other.value || (value == other.value && number < other.number);
   }
+};
+
+__device__ Candidate best_of_warp(Candidate best) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    Candidate other(__shfl_xor_sync(~0U, best.value, offset), __shfl_xor_sync(~0U, best.number, offset));
+    if (other.number >= 0 && other.is_better(best)) best = other;
+  }
+  return best;
+}
+
+// The values that decide which experts a token chooses: their logits, or their scores plus the bias if there is one or
+// if experts are in groups; and the groups to choose from, a bit each.
+struct Choice {
+  const Scores& scores;
+  RouteGroups groups;
+  int size;  // of a group
+  std::uint64_t open = ~std::uint64_t{0};
+
+  __device__ Choice(const Scores& of, int experts, RouteGroups by) : scores(of), groups(by), size(experts / by.count) {
+    if (groups.count == 1) return;
+    open = 0;
+    for (int j = 0; j < groups.chosen; ++j) {
+      Candidate best(0, -1);
+      for (int g = lane(); g < groups.count; g += kWarp) {
+        const Candidate candidate(best_two(g), g);
+        if ((open >> g & 1) == 0 && candidate.is_better(best)) best = candidate;
+      }
+      open |= std::uint64_t{1} << best_of_warp(best).number;
+    }
+  }
+  __device__ float operator[](int e) const {
+    if (groups.bias == nullptr && groups.count == 1) return scores.logits[e];
+    return scores[e] + (groups.bias == nullptr ? 0 : groups.bias[e]);
+  }
+  // Returns the sum of the two best of a group.
+  __device__ float best_two(int group) const {
+    float best = -INFINITY, second = -INFINITY;
+    for (int e = group * size; e < (group + 1) * size; ++e) {
+      const Candidate next((*this)[e], e);  // without NaN
+      second = fmaxf(second, fminf(best, next.value));
+      best = fmaxf(best, next.value);
+    }
+    return best + second;
+  }
+  __device__ bool is_open(int e) const { return groups.count == 1 || (open >> (e / size) & 1) != 0; }
 };
 
 __global__ void __launch_bounds__(kThreads)
     route_kernel(std::int32_t* chosen, float* weights, const float* logits, std::int64_t ld, std::int64_t tokens,
-                 int experts, int k, RouteRule rule) {
+                 int experts, int k, RouteRule rule, RouteGroups groups) {
   const std::int64_t t = warp_of_grid();
   if (t >= tokens) return;
   const float* x = logits + t * ld;
   std::int32_t* own = chosen + t * k;
   const Scores scores(x, experts, rule.sigmoid);
+  const Choice choice(scores, experts, groups);
   float total = 1e-20F;  // sigmoids may all be 0
   Candidate last(0, -1);
   for (int j = 0; j < k; ++j) {
     Candidate best(0, -1);
     for (int e = lane(); e < experts; e += kWarp) {
-      const Candidate candidate(x[e], e);
+      if (!choice.is_open(e)) continue;
+      const Candidate candidate(choice[e], e);
       if ((j == 0 || last.is_better(candidate)) && candidate.is_better(best)) best = candidate;
     }
-#pragma unroll
-    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-      Candidate other(__shfl_xor_sync(~0U, best.logit, offset), __shfl_xor_sync(~0U, best.expert, offset));
-      if (other.expert >= 0 && other.is_better(best)) best = other;
-    }
-    last = best;
-    const float score = scores[best.expert];
+    last = best = best_of_warp(best);
+    const float score = scores[best.number];
     total += score;
-    if (lane() == 0) own[j] = best.expert, weights[t * k + j] = rule.scale * score;
+    if (lane() == 0) own[j] = best.number, weights[t * k + j] = rule.scale * score;
   }
   if (lane() != 0 || !rule.normalized) return;
   for (int j = 0; j < k; ++j) weights[t * k + j] /= total;
@@ -166,6 +209,19 @@ __global__ void __launch_bounds__(kThreads)
   if (lane() == 0) counts[part * ld + e] = static_cast<float>(found);
 }
 
+__global__ void __launch_bounds__(kThreads)
+    bias_kernel(float* bias, std::int64_t ld, const double* counts, std::int64_t rows, std::int64_t experts,
+                const float* factor, float rate) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= rows * experts || *factor == 0) return;
+  const std::int64_t row = i / experts, e = i % experts;
+  const double* of_row = counts + row * experts;
+  double total = 0;
+  for (std::int64_t other = 0; other < experts; ++other) total += of_row[other];
+  const double scaled = of_row[e] * static_cast<double>(experts);  // whole numbers: compared without rounding
+  bias[row * ld + e] += scaled < total ? rate : scaled > total ? -rate : 0;
+}
+
 template <class T, int kL>
 __global__ void __launch_bounds__(kThreads)
     combine(T* y, std::int64_t y_ld, const T* x, std::int64_t x_ld, const std::int32_t* slots, int k, std::int64_t rows,
@@ -210,7 +266,8 @@ std::size_t route_bytes(std::int64_t pairs) {
   return 5 * rounded(static_cast<std::size_t>(pairs) * sizeof(std::int32_t)) + sort_bytes(pairs);
 }
 
-void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, int first, int count, void* scratch) {
+void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, RouteGroups groups, int first,
+           int count, void* scratch) {
   const std::int64_t n = logits.rows * k;
   const std::size_t each = rounded(static_cast<std::size_t>(n) * sizeof(std::int32_t));
   auto* memory = static_cast<std::byte*>(scratch);
@@ -219,7 +276,7 @@ void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule
   auto* weights = reinterpret_cast<float*>(memory + 4 * each);
   const int experts = static_cast<int>(logits.cols);
   launch(route_kernel, blocks_of_warps(logits.rows), kThreads, stream, to.experts, weights, as<float>(logits),
-         logits.ld, logits.rows, experts, k, rule);
+         logits.ld, logits.rows, experts, k, rule, groups);
   launch(number, static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, stream, numbers, own, to.experts,
          first, count, n);
   std::size_t bytes = sort_bytes(n);
@@ -242,6 +299,11 @@ void route_bwd(Stream stream, Matrix dlogits, const float* dweights, Matrix logi
 void expert_count(Stream stream, Matrix counts, const std::int32_t* experts, std::int64_t pairs) {
   launch(count_experts, blocks_of_warps(counts.rows * counts.cols), kThreads, stream, as<float>(counts), counts.ld,
          counts.rows, counts.cols, experts, pairs / counts.rows);
+}
+
+void expert_bias(Stream stream, Matrix bias, const double* counts, const float* factor, float rate) {
+  launch(bias_kernel, static_cast<unsigned>((bias.rows * bias.cols + kThreads - 1) / kThreads), kThreads, stream,
+         as<float>(bias), bias.ld, counts, bias.rows, bias.cols, factor, rate);
 }
 
 void expert_combine(Stream stream, Matrix y, Matrix x, const std::int32_t* slots, int k) {

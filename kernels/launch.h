@@ -81,6 +81,11 @@ struct RouteRule {
   bool sigmoid, normalized;
   float scale;
 };
+// The bias, which may be null, and the groups of tensor::Route.
+struct RouteGroups {
+  const float* bias = nullptr;
+  int count = 1, chosen = 1;
+};
 struct Routed {
   std::int32_t *experts, *slots, *tokens;
   float* weights;
@@ -88,10 +93,12 @@ struct Routed {
 };
 std::size_t route_bytes(std::int64_t pairs);  // of scratch
 // Experts [first, first + count) have slots.
-void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, int first, int count, void* scratch);
+void route(Stream stream, const Routed& to, Matrix logits, int k, RouteRule rule, RouteGroups groups, int first,
+           int count, void* scratch);
 void route_bwd(Stream stream, Matrix dlogits, const float* dweights, Matrix logits, const std::int32_t* experts,
                const std::int32_t* slots, Matrix counts, int k, RouteRule rule, float balance, float z);
 void expert_count(Stream stream, Matrix counts, const std::int32_t* experts, std::int64_t pairs);
+void expert_bias(Stream stream, Matrix bias, const double* counts, const float* factor, float rate);
 void expert_combine(Stream stream, Matrix y, Matrix x, const std::int32_t* slots, int k);
 void swiglu_factors_bwd(Stream stream, float* dfactors, Matrix dy, Matrix x);
 

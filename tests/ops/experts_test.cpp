@@ -111,6 +111,67 @@ TEST(Experts, RouteChoosesTheHighest) {
   }
 }
 
+// With a bias or groups, scores plus bias decide; the weights are the scores alone. A group counts with its two best.
+TEST(Experts, RouteChoosesByBiasAndGroups) {
+  struct Case {
+    RouteCase route;
+    bool biased;
+    std::int64_t groups, from_groups;
+  };
+  const Case cases[] = {{{33, 8, 2, true, true}, true, 1, 1},   {{40, 24, 5, true, true}, true, 4, 2},
+                        {{24, 64, 8, true, false}, true, 8, 4}, {{50, 12, 3, false, true}, false, 6, 2},
+                        {{7, 6, 6, true, true}, false, 3, 3},   {{20, 128, 4, false, true}, true, 64, 3}};
+  for (const auto& [c, biased, groups, from_groups] : cases) {
+    SCOPED_TRACE(fmt::format("{}, {} of {} groups", name_of(c), from_groups, groups));
+    Memory m;
+    const Tensor logits = m.tensor(DType::f32, c.tokens, c.experts, 1, 2.0);
+    Route op = routed(m, c, logits);
+    op.groups = groups, op.from_groups = from_groups;
+    if (biased) op.bias = m.tensor(DType::f32, 1, c.experts, 1, 0.3);
+    const Mat x = read(logits), scores = scores_of(x, c.sigmoid);
+    const std::int64_t size = c.experts / groups;
+    everywhere(m, op, [&] {
+      expect_sorted(op);
+      const Mat experts = read(op.experts), slots = read(op.slots), weights = weights_of(x, experts, c, op.scale);
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        const auto rank = [&](std::int64_t e) { return scores(t, e) + (biased ? get(op.bias, 0, e) : 0.0); };
+        const auto of_group = [&](std::int64_t g) {
+          std::vector<double> ranks;
+          for (std::int64_t e = g * size; e < (g + 1) * size; ++e) ranks.push_back(rank(e));
+          std::ranges::sort(ranks, std::greater());
+          return ranks[0] + ranks[1];
+        };
+        std::vector<std::int64_t> open(static_cast<std::size_t>(groups)), best;
+        std::iota(open.begin(), open.end(), 0);
+        if (groups > 1) std::ranges::stable_sort(open, std::greater(), of_group);
+        open.resize(static_cast<std::size_t>(from_groups));
+        for (std::int64_t e = 0; e < c.experts; ++e) {
+          if (std::ranges::find(open, e / size) != open.end()) best.push_back(e);
+        }
+        std::ranges::stable_sort(best, std::greater(), rank);
+        for (std::int64_t j = 0; j < c.k; ++j) {
+          EXPECT_EQ(experts(t, j), static_cast<double>(best[static_cast<std::size_t>(j)])) << t << "," << j;
+          EXPECT_NEAR(get(op.weights, 0, static_cast<std::int64_t>(slots(t, j))), weights(t, j), kRouteF32);
+        }
+      }
+    });
+  }
+}
+
+TEST(Experts, BiasRisesWhereFewTokensCome) {
+  Memory m;
+  const Tensor bias = m.of(DType::f32, Mat(2, 3)), counts = m.of(DType::f64, Mat(2, 3)),
+               factor = m.of(DType::f32, Mat(1, 1));
+  const double given[2][3] = {{5, 1, 3}, {16777217, 16777217, 16777217}};  // equal, and not exact in f32
+  for (const double step : {1.0, 0.0}) {
+    for (std::int64_t i = 0; i < 6; ++i) put(counts, i / 3, i % 3, given[i / 3][i % 3]), put(bias, i / 3, i % 3, 0.5);
+    put(factor, 0, 0, step);
+    everywhere(m, ExpertBias{bias, counts, factor, 0.25F}, [&] {
+      EXPECT_EQ(read(bias).values, (std::vector<double>{0.5 - 0.25 * step, 0.5 + 0.25 * step, 0.5, 0.5, 0.5, 0.5}));
+    });
+  }
+}
+
 // A rank that holds some of the experts: their slots are those of all, without the others.
 TEST(Experts, SomeHaveSlots) {
   const RouteCase c{40, 9, 3, false, true};
@@ -187,7 +248,9 @@ TEST(Experts, RouteOfWhatIsNotFiniteStaysInBounds) {
     put(logits, 1, e, e % 2 == 0 ? kNan : -kInf);
     put(logits, 2, e, kInf);
   }
-  const Route op = routed(m, c, logits);
+  Route op = routed(m, c, logits);
+  everywhere(m, op, [&] { expect_sorted(op); });
+  op.groups = 3, op.from_groups = 2;
   everywhere(m, op, [&] { expect_sorted(op); });
 }
 

@@ -16,9 +16,14 @@ namespace ms::tensor {
 // they are equal; NaN counts as the lowest. Scores are softmax(logits), or sigmoid(logits) if `sigmoid`. `weights` are
 // the scores of the chosen ones, divided by their sum if `normalized`, times `scale`.
 //
+// With a bias or with groups, the experts' scores plus the bias decide in place of their logits. Of `groups` equal
+// groups of neighboring experts, a token chooses only from the `from_groups` with the highest sums of their two highest
+// scores plus bias (DeepSeek-V3, arXiv 2412.19437).
+//
 // With `count`, only the experts [first, first + count) have slots, which are sorted as if there were no others, and
 // offsets has count + 1 elements. Behind the last slot tokens are -1 and weights 0; `slots` are -1 where an expert has
 // none. A rank that holds some of the experts computes with those.
+inline constexpr std::int64_t kMostGroups = 64;
 struct Route {
   MS_OP("route", elementwise)
   Tensor experts;  // i32 [T,k]
@@ -30,10 +35,13 @@ struct Route {
   bool sigmoid = false, normalized = false;
   float scale = 1.0F;
   std::int64_t first = 0, count = 0;
+  Tensor bias = {};  // f32 [1,E]
+  std::int64_t groups = 1, from_groups = 1;
+  bool chooses_by_score() const { return bias || groups > 1; }
   std::int64_t with_slots() const { return count == 0 ? logits.cols : count; }  // experts
   void each(auto&& f) const {
-    f(Access::read, logits), f(Access::write, experts), f(Access::write, slots), f(Access::write, tokens);
-    f(Access::write, weights), f(Access::write, offsets);
+    f(Access::read, logits), f(Access::read, bias), f(Access::write, experts), f(Access::write, slots);
+    f(Access::write, tokens), f(Access::write, weights), f(Access::write, offsets);
   }
 };
 
@@ -42,6 +50,15 @@ struct ExpertCount {
   MS_OP("expert_count", elementwise)
   Tensor counts, experts;  // experts as Route leaves them
   void each(auto&& f) const { f(Access::read, experts), f(Access::write, counts); }
+};
+
+// bias f32 [n,E] += rate * sign(the mean of the row of counts - the count), with counts f64 [n,E] of the tokens that
+// chose each expert: those that too few tokens chose rise. factor f32 [1,1] of 0 leaves everything unchanged.
+struct ExpertBias {
+  MS_OP("expert_bias", optimizer)
+  Tensor bias, counts, factor;
+  float rate = 0.0F;
+  void each(auto&& f) const { f(Access::read, counts), f(Access::read, factor), f(Access::write, bias); }
 };
 
 // The gradient of the logits from that of the weights, and from two losses of the router, where p are the scores,

@@ -328,6 +328,16 @@ void check(const Rule& rule, const Route& op) {
   rule.tensor("offsets", op.offsets, 1, op.with_slots() + 1, DType::i32);
   MS_ASSERT(op.first >= 0 && op.count >= 0 && op.first + op.count <= experts, "{}: experts {}+{} of {}", rule.op,
             op.first, op.count, experts);
+  if (op.bias) rule.tensor("bias", op.bias, 1, experts, DType::f32);
+  MS_ASSERT(op.groups > 0 && op.groups <= kMostGroups && experts % op.groups == 0 && op.from_groups > 0 &&
+                op.from_groups <= op.groups && experts / op.groups * op.from_groups >= k,
+            "{}: {} experts of {} in {} of {} groups", rule.op, k, experts, op.from_groups, op.groups);
+}
+void check(const Rule& rule, const ExpertBias& op) {
+  rule.type("bias", op.bias, {DType::f32});
+  rule.tensor("counts", op.counts, op.bias.rows, op.bias.cols, DType::f64);
+  MS_ASSERT(op.counts.contiguous(), "{}: gaps between rows", rule.op);
+  rule.tensor("factor", op.factor, 1, 1, DType::f32);
 }
 void check(const Rule& rule, const RouteBwd& op) {
   const std::int64_t tokens = op.logits.rows;

@@ -345,7 +345,7 @@ using Op =
                  RmsNormBwd, GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd,
                  PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill, SumInto,
                  SumSquares, ClipFactor, AdamW, LambMoments, LambApply, MuonMomentum, Normalize, Blend, MuonApply,
-                 InitNormal, GroupedMatmul, Route, RouteBwd, ExpertCount, ExpertDispatch, ExpertCombine>;
+                 InitNormal, GroupedMatmul, Route, RouteBwd, ExpertCount, ExpertBias, ExpertDispatch, ExpertCombine>;
 
 inline std::string_view op_name(const Op& op) {
   return std::visit([](const auto& row) { return row.kName; }, op);

@@ -184,9 +184,11 @@ TEST_P(Kernels, Experts) {
     // The emulated sort is no kernel: what it writes is not seen.
     void* sorted = operand(1, static_cast<std::int64_t>((route_bytes(kPairs) + 3) / 4), Type::f32).data;
     const int first = sigmoid ? 7 : 0, count = sigmoid ? 20 : kExperts;
-    route(kStream, to, logits, kChosen, rule, first, count, sorted);
+    const RouteGroups groups = sigmoid ? RouteGroups{floats(kExperts), 8, 3} : RouteGroups{};
+    route(kStream, to, logits, kChosen, rule, groups, first, count, sorted);
     const Matrix counts = result(1, kExperts, Type::f32);
     expert_count(kStream, counts, to.experts, kPairs);
+    expert_bias(kStream, operand(2, kExperts, Type::f32), doubles(2 * kExperts), floats(1), 1.0F);
     route_bwd(kStream, result(kRows, kExperts), floats(kPairs), logits, to.experts, to.slots,
               sigmoid ? Matrix{} : counts, kChosen, rule, sigmoid ? 0.0F : 1.0F, 1.0F);
     expert_combine(kStream, result(), operand(kPairs, cols()), to.slots, kChosen);

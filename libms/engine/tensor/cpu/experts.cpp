@@ -50,15 +50,50 @@ MS_INLINE bool better(float x, float y) {
   return (x == x ? x : lowest) > (y == y ? y : lowest);
 }
 
-// Writes the numbers of the k highest logits, the highest first. Whatever they are, NaN included, the numbers differ.
-void choose(const float* logits, Index n, Int* experts, Index k) {
+// Writes the places of the k highest of x[0..n) that `allowed` accepts, the highest first. Whatever they are, NaN
+// included, the places differ.
+template <class Allowed>
+void choose(const float* x, Index n, Int* places, Index k, Allowed&& allowed) {
   Index count = 0;
-  for (Int e = 0; e < n; ++e) {
-    if (count == k && !better(logits[e], logits[experts[k - 1]])) continue;
+  for (Int i = 0; i < n; ++i) {
+    if (!allowed(i) || (count == k && !better(x[i], x[places[k - 1]]))) continue;
     Index j = count < k ? count++ : k - 1;
-    for (; j > 0 && better(logits[e], logits[experts[j - 1]]); --j) experts[j] = experts[j - 1];
-    experts[j] = e;
+    for (; j > 0 && better(x[i], x[places[j - 1]]); --j) places[j] = places[j - 1];
+    places[j] = i;
   }
+}
+constexpr auto kAll = [](Int) { return true; };
+
+// Returns the groups that a token chooses from, a bit each. `x` [n]: what experts are chosen by.
+std::uint64_t choose_groups(const Route& op, const float* x, Index n) {
+  const Index size = n / op.groups;
+  float sums[kMostGroups];
+  Int chosen[kMostGroups];
+  for (Index g = 0; g < op.groups; ++g) {
+    float best = -__builtin_inff(), second = best;
+    for (Index e = g * size; e < (g + 1) * size; ++e) {
+      if (better(x[e], best)) {
+        second = best, best = x[e];
+      } else if (better(x[e], second)) {
+        second = x[e];
+      }
+    }
+    sums[g] = best + second;
+  }
+  choose(sums, op.groups, chosen, op.from_groups, kAll);
+  std::uint64_t bits = 0;
+  for (Index g = 0; g < op.from_groups; ++g) bits |= std::uint64_t{1} << chosen[g];
+  return bits;
+}
+
+// Writes the experts of a token. `x` [n] is working memory.
+void choose_experts(const Route& op, const float* logits, const float* scores, Index n, float* x, Int* experts) {
+  const Index k = op.experts.cols;
+  if (!op.chooses_by_score()) return choose(logits, n, experts, k, kAll);
+  for (Index e = 0; e < n; ++e) x[e] = scores[e] + (op.bias ? row_of<float>(op.bias, 0)[e] : 0.0F);
+  if (op.groups == 1) return choose(x, n, experts, k, kAll);
+  const std::uint64_t groups = choose_groups(op, x, n);
+  choose(x, n, experts, k, [&, size = n / op.groups](Index e) { return (groups >> (e / size) & 1) != 0; });
 }
 
 // Counts the slots of every expert that has some, and gives them to tokens in order.
@@ -161,13 +196,14 @@ void combine(const ExpertCombine& op) {
 
 void run(const Route& op) {
   const Index tokens = op.logits.rows, n = op.logits.cols, k = op.experts.cols;
-  const Scratch memory(tokens * (n + k));
-  float* const weights = memory.data() + tokens * n;
+  const Index each = op.chooses_by_score() ? 2 * n : n;
+  const Scratch memory(tokens * (each + k));
+  float* const weights = memory.data() + tokens * each;
   each_chunk(tokens, tokens * n, [&](Index t) {
-    float* scores = memory.data() + t * n;
+    float* scores = memory.data() + t * each;
     Int* experts = row_of<Int>(op.experts, t);
     score(row_of<float>(op.logits, t), scores, n, op.sigmoid);
-    choose(row_of<float>(op.logits, t), n, experts, k);
+    choose_experts(op, row_of<float>(op.logits, t), scores, n, scores + n, experts);
     const float factor = op.normalized ? op.scale / chosen_sum(scores, experts, k) : op.scale;
     for (Index j = 0; j < k; ++j) weights[t * k + j] = factor * scores[experts[j]];
   });
@@ -185,6 +221,21 @@ void run(const ExpertCount& op) {
     for (Index e = 0; e < op.counts.cols; ++e) counts[e] = 0.0F;
     for (Index t = p * part; t < (p + 1) * part; ++t) {
       for (Index j = 0; j < op.experts.cols; ++j) counts[row_of<Int>(op.experts, t)[j]] += 1.0F;
+    }
+  }
+}
+
+void run(const ExpertBias& op) {
+  if (row_of<float>(op.factor, 0)[0] == 0.0F) return;
+  for (Index i = 0; i < op.bias.rows; ++i) {
+    float* bias = row_of<float>(op.bias, i);
+    const double* counts = row_of<double>(op.counts, i);
+    const Index n = op.bias.cols;
+    double total = 0;
+    for (Index e = 0; e < n; ++e) total += counts[e];
+    for (Index e = 0; e < n; ++e) {
+      const double scaled = counts[e] * static_cast<double>(n);  // whole numbers: compared without rounding
+      bias[e] += scaled < total ? op.rate : scaled > total ? -op.rate : 0.0F;
     }
   }
 }

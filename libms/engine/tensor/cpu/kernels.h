@@ -13,7 +13,7 @@
   X(SwigluFwd) X(SwigluBwd) X(Rotary) X(EmbeddingFwd) X(EmbeddingBwd) X(PositionFwd) X(PositionBwd) X(LossStats)    \
   X(LossBackward) X(Add) X(ColumnSum) X(Copy) X(Fill) X(SumInto) X(SumSquares) X(AdamW)                             \
   X(LambMoments) X(LambApply) X(MuonMomentum) X(Normalize) X(Blend) X(MuonApply) X(Route) X(RouteBwd)              \
-  X(ExpertCount) X(ExpertDispatch) X(ExpertCombine)
+  X(ExpertCount) X(ExpertBias) X(ExpertDispatch) X(ExpertCombine)
 // clang-format on
 
 namespace ms::tensor {

@@ -256,11 +256,13 @@ class CudaOps::Impl {
     }
   }
   void run(const Route& op, S stream, CudaScratch& scratch) {
-    kernels::route(stream,
-                   {op.experts.as<std::int32_t>(), op.slots.as<std::int32_t>(), op.tokens.as<std::int32_t>(),
-                    op.weights.as<float>(), op.offsets.as<std::int32_t>()},
-                   matrix(op.logits), static_cast<int>(op.experts.cols), rule_of(op), static_cast<int>(op.first),
-                   static_cast<int>(op.with_slots()), scratch.take(scratch_of(op)));
+    kernels::route(
+        stream,
+        {op.experts.as<std::int32_t>(), op.slots.as<std::int32_t>(), op.tokens.as<std::int32_t>(),
+         op.weights.as<float>(), op.offsets.as<std::int32_t>()},
+        matrix(op.logits), static_cast<int>(op.experts.cols), rule_of(op),
+        {op.bias ? op.bias.as<float>() : nullptr, static_cast<int>(op.groups), static_cast<int>(op.from_groups)},
+        static_cast<int>(op.first), static_cast<int>(op.with_slots()), scratch.take(scratch_of(op)));
   }
   void run(const RouteBwd& op, S stream, CudaScratch&) {
     kernels::route_bwd(stream, matrix(op.dlogits), op.dweights.as<float>(), matrix(op.logits),
@@ -269,6 +271,9 @@ class CudaOps::Impl {
   }
   void run(const ExpertCount& op, S stream, CudaScratch&) {
     kernels::expert_count(stream, matrix(op.counts), op.experts.as<std::int32_t>(), op.experts.numel());
+  }
+  void run(const ExpertBias& op, S stream, CudaScratch&) {
+    kernels::expert_bias(stream, matrix(op.bias), op.counts.as<double>(), op.factor.as<float>(), op.rate);
   }
   void run(const ExpertDispatch& op, S stream, CudaScratch&) {
     kernels::embedding_fwd(stream, matrix(op.y), matrix(op.x), op.tokens.as<std::int32_t>(), 0);
