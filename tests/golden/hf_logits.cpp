@@ -19,6 +19,7 @@ struct Tensors {
   nn::LayerScratch scratch;
   nn::ChunkSlot slot;
   nn::HeadScratch head;
+  std::vector<nn::RouterBuffers> routers;
   Tensor rotary, tokens, starts, positions;
 };
 
@@ -32,6 +33,11 @@ Tensors carve(Arena& arena, const nn::Shape& shape, const nn::ChunkPart& part) {
   tensors.slot = nn::carve_slot(arena, shape, {&part, 1}, tensors.scratch);
   tensors.head = nn::carve_head(arena, shape);
   tensors.rotary = nn::carve_rotary(arena, shape);
+  for (std::int64_t i = 0; i < shape.model->layers; ++i) {
+    nn::RouterBuffers& buffers = tensors.routers.emplace_back();
+    if (shape.model->router_bias && shape.model->has_experts(i))
+      buffers.bias = arena.take(DType::f32, 1, shape.model->experts);
+  }
   for (Tensor* x : {&tensors.tokens, &tensors.starts, &tensors.positions})
     *x = arena.take(DType::i32, 1, shape.tokens());
   return tensors;
@@ -63,6 +69,12 @@ std::vector<float> logits_of(const ckpt::Parameters& from, nn::ModelConfig model
       std::memcpy(span.values.as<float>() + param.offset, values.data(), values.size() * sizeof(float));
     }
   }
+  for (std::size_t i = 0; i < tensors.routers.size(); ++i) {
+    const Tensor& bias = tensors.routers[i].bias;
+    if (!bias) continue;
+    const std::vector<float> values = from.read_f32(nn::router_bias_name(static_cast<std::int64_t>(i)));
+    std::memcpy(bias.data, values.data(), values.size() * sizeof(float));
+  }
   std::memcpy(tensors.tokens.data, tokens.data(), tokens.size_bytes());
   nn::Microbatch input{tensors.tokens, {}};
   for (std::size_t i = 0; i < starts.size(); ++i) {
@@ -78,7 +90,7 @@ std::vector<float> logits_of(const ckpt::Parameters& from, nn::ModelConfig model
   const auto tp = world->open({"tp", 1, {0}}, *tp_stream);
   const nn::TensorParallel on{*compute, *tp, shape};
   for (const tensor::RotaryTable& table : nn::rotary_tables(tensors.rotary, shape)) compute->submit(table);
-  const nn::Chunk chunk(shape, part, tensors.spans, tensors.rotary);
+  const nn::Chunk chunk(shape, part, tensors.spans, tensors.rotary, {}, {}, tensors.routers);
   chunk.forward(on, tensors.slot, input, tensors.scratch);
   chunk.head_logits(on, tensors.slot, tensors.scratch, tensors.head);
   compute->synchronize();

@@ -12,6 +12,7 @@ B batch, S sequence, V vocabulary, H heads, D head dim. Weights are [out, in], r
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 os.environ["ATEN_CPU_CAPABILITY"] = "default"  # the same kernels whatever vector units this machine has
 
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from numpy_model import frequencies, head_dim_of, numpy_first_loss
+from numpy_model import frequencies, has_experts, head_dim_of, is_buffer, numpy_first_loss
 
 FORMAT = 1
 TRAINING = {"batch": 4, "steps": 10, "lr": 1e-2, "beta1": 0.9, "beta2": 0.95, "adam_eps": 1e-8, "weight_decay": 0.1,
@@ -51,7 +52,10 @@ RELATIVES = {"llama3": {**BIASES, **LLAMA3},
                              "aux_loss": 0.05, "z_loss": 0.01},
              "yarn": {"head_dim": 10, "rotary_dim": 8, "rotary_scaling": "yarn", "rotary_factor": 4.0,
                       "rotary_low_freq": 0.01, "rotary_high_freq": 1.0, "rotary_original_seq": 12,
-                      "rotary_attention_factor": 1.3}}
+                      "rotary_attention_factor": 1.3},
+             "dots": {"experts": 8, "experts_per_token": 3, "expert_ffn": 12, "router": "sigmoid", "router_scale": 1.7,
+                      "router_bias": True, "bias_rate": 0.02, "router_groups": 4, "router_groups_per_token": 2,
+                      "shared_experts": 2, "dense_layers": [0], "qk_norm": True, "aux_loss": 0.02, "z_loss": 0.0}}
 for number, (variant, keys) in enumerate(RELATIVES.items()):
     MODELS[variant] = {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + number}
 # GPT-NeoX: a parallel block has a norm for each branch.
@@ -86,14 +90,16 @@ def parameter_shapes(c):
         if llama:
             linears["mlp.gate"] = (ffn, hidden)
         linears.update({"mlp.up": (ffn, hidden), "mlp.down": (hidden, ffn)})
-        if "experts" in c:
+        if has_experts(c, i):
             linears = {name: shape for name, shape in linears.items() if name.startswith("attn")}
             linears["mlp.router"] = (c["experts"], hidden)
             width = c.get("expert_ffn", ffn)
             if "shared_experts" in c:
                 shared = c["shared_experts"] * width
-                linears.update({"mlp.shared.router": (1, hidden), "mlp.shared.gate": (shared, hidden),
-                                "mlp.shared.up": (shared, hidden), "mlp.shared.down": (hidden, shared)})
+                if c.get("shared_expert_gate"):
+                    linears["mlp.shared.router"] = (1, hidden)
+                linears.update({"mlp.shared.gate": (shared, hidden), "mlp.shared.up": (shared, hidden),
+                                "mlp.shared.down": (hidden, shared)})
             for e in range(c["experts"]):
                 linears.update({f"mlp.experts.{e}.gate": (width, hidden), f"mlp.experts.{e}.up": (width, hidden),
                                 f"mlp.experts.{e}.down": (hidden, width)})
@@ -105,6 +111,8 @@ def parameter_shapes(c):
             shapes[f"layers.{i}.{name}.weight"] = shape
             if has_bias(c, name):
                 shapes[f"layers.{i}.{name}.bias"] = shape[:1]
+        if c.get("router_bias") and has_experts(c, i):
+            shapes[f"layers.{i}.mlp.router.bias"] = (c["experts"],)
         if c.get("qk_norm"):
             shapes.update({f"layers.{i}.attn.{which}_norm.weight": (head_dim_of(c),) for which in "qk"})
     shapes["final_norm.weight"] = (hidden,)
@@ -194,26 +202,39 @@ def mlp(c, p, name, x):
     return linear(p, name + ".down", inner)
 
 
-def moe(c, p, name, x, losses):
-    """Every expert computes all tokens: what it was not chosen for has the weight 0. `losses` receives the router's."""
-    logits = linear(p, name + ".router", x)
+def ranks_of(c, p, name, scores):
+    """Scores plus bias, and minus infinity outside of the groups that a token chooses from."""
+    if not c.get("router_bias"):
+        return scores
+    by_group = (scores.detach() + p[name + ".router.bias"]).unflatten(-1, (c["router_groups"], -1))
+    best = by_group.topk(2, dim=-1).values.sum(-1).topk(c["router_groups_per_token"], dim=-1).indices
+    closed = torch.ones_like(by_group[..., 0]).scatter(-1, best, 0.0).bool()
+    return by_group.masked_fill(closed[..., None], float("-inf")).flatten(-2)
+
+
+def moe(c, p, name, x, routers):
+    """Every expert computes all tokens: what it was not chosen for has the weight 0."""
+    logits = F.linear(x, p[name + ".router.weight"])
     sigmoid = c.get("router") == "sigmoid"
     scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, dim=-1)
-    chosen = torch.zeros_like(scores).scatter(-1, logits.topk(c["experts_per_token"], dim=-1).indices, 1.0)
+    best = ranks_of(c, p, name, scores).topk(c["experts_per_token"], dim=-1).indices
+    chosen = torch.zeros_like(scores).scatter(-1, best, 1.0)
+    routers.loads[name + ".router.bias"] = chosen.sum((0, 1))
     weights = scores * chosen
     if c.get("router_normalized", True):
         weights = weights / weights.sum(-1, keepdim=True)
     out = sum(c.get("router_scale", 1.0) * weights[..., e, None] * mlp(c, p, f"{name}.experts.{e}", x)
               for e in range(c["experts"]))
     if "shared_experts" in c:
-        out = out + torch.sigmoid(linear(p, name + ".shared.router", x)) * mlp(c, p, name + ".shared", x)
+        gate = torch.sigmoid(linear(p, name + ".shared.router", x)) if c.get("shared_expert_gate") else 1.0
+        out = out + gate * mlp(c, p, name + ".shared", x)
     shares = scores / scores.sum(-1, keepdim=True) if sigmoid else scores
     of_sequences = (chosen.mean(1) * shares.mean(1)).sum(-1) * c["experts"] / c["experts_per_token"]
-    losses.append(c["aux_loss"] * of_sequences.mean() + c["z_loss"] * torch.logsumexp(logits, dim=-1).pow(2).mean())
+    routers.losses.append(c["aux_loss"] * of_sequences.mean() + c["z_loss"] * torch.logsumexp(logits, dim=-1).pow(2).mean())
     return out
 
 
-def logits_of(c, p, inputs_BS, losses):
+def logits_of(c, p, inputs_BS, routers):
     x = p["embed.tokens.weight"][inputs_BS]
     if c["family"] == "gpt":
         x = x + p["embed.positions.weight"]
@@ -223,7 +244,7 @@ def logits_of(c, p, inputs_BS, losses):
         mixed = x + attention(c, p, layer + "attn", normed)
         if "norm2" in norms_of(c):
             normed = norm(c, p, layer + "norm2", x if c.get("parallel_block") else mixed)
-        feed = moe(c, p, layer + "mlp", normed, losses) if "experts" in c else mlp(c, p, layer + "mlp", normed)
+        feed = moe(c, p, layer + "mlp", normed, routers) if has_experts(c, i) else mlp(c, p, layer + "mlp", normed)
         x = mixed + feed
     x = norm(c, p, "final_norm", x)
     return x @ p["embed.tokens.weight" if c["tied"] else "head.weight"].T
@@ -258,7 +279,8 @@ class AdamW:
 
 def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
     """Runs all steps. Norms are summed in float64 whatever the dtype; everything else is computed in it."""
-    params = {n: torch.tensor(v).to(dtype).requires_grad_() for n, v in init.items()}
+    params = {n: torch.tensor(v).to(dtype).requires_grad_() for n, v in init.items() if not is_buffer(n)}
+    biases = {n: torch.tensor(v).to(dtype) for n, v in init.items() if is_buffer(n)}
     if library_optimizer:
         groups = [{"params": [p], "weight_decay": decay_of(c, p)} for p in params.values()]
         library = torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["adam_eps"])
@@ -269,10 +291,10 @@ def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
         batch = torch.tensor(tokens[step], dtype=torch.int64)
         for p in params.values():
             p.grad = None
-        of_routers = []
-        logits = logits_of(c, params, batch[:, :-1], of_routers).reshape(-1, c["vocab"])
+        routers = SimpleNamespace(losses=[], loads={})  # loads: the tokens of each expert, by the name of the bias
+        logits = logits_of(c, params | biases, batch[:, :-1], routers).reshape(-1, c["vocab"])
         loss = F.cross_entropy(logits, batch[:, 1:].reshape(-1))
-        (loss + sum(of_routers)).backward()
+        (loss + sum(routers.losses)).backward()
         norm_of_all = float(sum(p.grad.double().pow(2).sum() for p in params.values())) ** 0.5
         losses.append(loss.item())
         norms.append(norm_of_all)
@@ -282,7 +304,10 @@ def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
             library.step()
         else:
             own.step(min(1.0, c["clip_norm"] / norm_of_all) if clip else 1.0)
-    final = {n: p.detach().numpy().copy() for n, p in params.items()}
+        for name, bias in biases.items():
+            load = routers.loads[name]
+            bias += c["bias_rate"] * torch.sign(load.mean() - load)
+    final = {n: p.detach().numpy().copy() for n, p in (params | biases).items()}
     return {"losses": losses, "grad_norms": norms, "logits": first["logits"], "grad": first["grad"], "final": final}
 
 
@@ -319,7 +344,7 @@ def write(folder, name, c, init, tokens, single, double):
         arrays.update({f"{kind}/{n}": v for n, v in values.items()})
     # Gradients that are zero in exact arithmetic (a key bias shifts all scores of a query alike): only rounding is left, Adam
     # amplifies it, and neither grad/ nor final/ of these is a reference for anything.
-    noise = [n for n in init if np.linalg.norm(double["grad"][n]) < 1e-12]
+    noise = [n for n in single["grad"] if np.linalg.norm(double["grad"][n]) < 1e-12]
     table, blob = {}, b""
     for key, value in arrays.items():
         dtype = {"float32": "f32", "int32": "i32"}[value.dtype.name]
@@ -337,7 +362,7 @@ def write(folder, name, c, init, tokens, single, double):
         "grad_norms_f64": double["grad_norms"],
         # What float32 alone costs, so that a tolerance can be justified: |f32 - f64| / |f64| per step, and L2 per parameter.
         "losses_rel_diff": [abs(a - b) / b for a, b in zip(single["losses"], double["losses"])],
-        "grad_rel_l2": {n: relative_l2(single["grad"][n], double["grad"][n]) for n in init if n not in noise},
+        "grad_rel_l2": {n: relative_l2(single["grad"][n], double["grad"][n]) for n in single["grad"] if n not in noise},
         "final_rel_l2": {n: relative_l2(single["final"][n], double["final"][n]) for n in init if n not in noise},
         "noise_gradients": noise,
         "arrays": table,

@@ -5,6 +5,15 @@ import math
 import numpy as np
 
 
+def has_experts(c, layer):
+    return "experts" in c and layer not in c.get("dense_layers", [])
+
+
+def is_buffer(name):
+    """Of what has no gradient: the biases of routers."""
+    return name.endswith("router.bias")
+
+
 def head_dim_of(c):
     return c.get("head_dim", c["hidden"] // c["heads"])
 
@@ -61,16 +70,26 @@ def numpy_first_loss(c, init, tokens):
             out.append(sum(w * head(v, source, 0) for w, v in zip(weights, values[first:])))
         return affine(layer + "attn.out", np.concatenate(out))
 
+    def best_experts(layer, scores):
+        ranks = scores + p.get(layer + "mlp.router.bias", 0.0)
+        groups = c.get("router_groups", 1)
+        size = c["experts"] // groups
+        best_two = [np.sort(ranks[g * size : (g + 1) * size])[-2:].sum() for g in range(groups)]
+        chosen = sorted(range(groups), key=lambda g: -best_two[g])[: c.get("router_groups_per_token", 1)]
+        return sorted((e for e in range(c["experts"]) if e // size in chosen), key=lambda e: -ranks[e])[: c["experts_per_token"]]
+
     def fed_forward(layer, n):
-        if "experts" not in c:
+        if layer + "mlp.router.weight" not in p:
             return one_mlp(layer + "mlp", n)
-        logits = affine(layer + "mlp.router", n)
-        best = sorted(range(c["experts"]), key=lambda e: -logits[e])[: c["experts_per_token"]]
+        logits = p[layer + "mlp.router.weight"] @ n
         scores = 1 / (1 + np.exp(-logits)) if c.get("router") == "sigmoid" else np.exp(logits) / np.sum(np.exp(logits))
+        best = best_experts(layer, scores)
         divisor = sum(scores[e] for e in best) if c.get("router_normalized", True) else 1.0
         out = sum(c.get("router_scale", 1.0) * scores[e] / divisor * one_mlp(f"{layer}mlp.experts.{e}", n) for e in best)
         if "shared_experts" in c:
-            out = out + one_mlp(layer + "mlp.shared", n) / (1 + np.exp(-affine(layer + "mlp.shared.router", n)))
+            gated = layer + "mlp.shared.router.weight" in p
+            gate = 1 / (1 + np.exp(-affine(layer + "mlp.shared.router", n))) if gated else 1.0
+            out = out + one_mlp(layer + "mlp.shared", n) * gate
         return out
 
     def one_mlp(layer, n):

@@ -78,6 +78,11 @@ train::Settings settings_of(const Golden& golden) {
   settings.model.router = c.value("router", "softmax");
   settings.model.router_normalized = c.value("router_normalized", true);
   settings.model.router_scale = c.value("router_scale", 1.0);
+  settings.model.router_bias = c.value("router_bias", false);
+  settings.model.router_groups = c.value("router_groups", 1);
+  settings.model.router_groups_per_token = c.value("router_groups_per_token", 1);
+  settings.model.dense_layers = nn::layer_list(c.value("dense_layers", std::vector<std::int64_t>{}));
+  settings.train.moe_bias_rate = c.value("bias_rate", 0.0);
   settings.train.moe_aux_loss = c.value("aux_loss", 0.0);
   settings.train.moe_z_loss = c.value("z_loss", 0.0);
   settings.train.moe_aux_scope = "sequence";
@@ -193,7 +198,7 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 std::vector<std::string> names() {
   std::vector<std::string> names{"llama3",  "qwen2",     "qwen3",      "qwen3_parallel_window",
                                  "mixtral", "qwen3_moe", "shared_moe", "sigmoid_moe",
-                                 "yarn",    "neox",      "neox_serial"};
+                                 "dots",    "yarn",      "neox",       "neox_serial"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

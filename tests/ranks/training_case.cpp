@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -148,6 +149,17 @@ void collect_moments(train::Engine& engine, Matrices& first, Matrices& second) {
   }
 }
 
+namespace {
+
+// Returns the biases of routers that this rank saves.
+std::vector<ckpt::Held> held_biases(const train::Engine& engine) {
+  std::vector<ckpt::Held> held = engine.state();
+  std::erase_if(held, [](const ckpt::Held& each) { return !each.piece.slice.name.ends_with("router.bias"); });
+  return held;
+}
+
+}  // namespace
+
 void collect_parameters(train::Engine& engine, Matrices& into) {
   engine.gather_parameters();
   for (const train::ChunkTensors& chunk : engine.chunks()) {
@@ -156,6 +168,11 @@ void collect_parameters(train::Engine& engine, Matrices& into) {
       const std::lock_guard lock(outcome_mutex);
       scatter(chunk.specs[i], {0, chunk.specs[i].numel}, flat.data(), into);
     }
+  }
+  for (const ckpt::Held& bias : held_biases(engine)) {
+    std::vector<float> values = as_floats(engine.compute(), bias.tensor);
+    const std::lock_guard lock(outcome_mutex);
+    into[bias.piece.slice.name] = {1, bias.tensor.cols, std::move(values)};
   }
   engine.synchronize();
 }
@@ -180,6 +197,15 @@ void load_parameters(train::Engine& engine, const Matrices& from) {
       engine.compute().synchronize();
     }
   }
+  const auto is_bias = [](const auto& matrix) { return matrix.first.ends_with("router.bias"); };
+  if (std::ranges::none_of(from, is_bias)) return;
+  for (const ckpt::Held& bias : held_biases(engine)) {
+    const HostFloats host(engine.compute(), bias.tensor.cols);
+    std::ranges::copy(from.at(bias.piece.slice.name).values, host.tensor.as<float>());
+    engine.compute().submit(tensor::Copy{bias.tensor, host.tensor});
+    engine.compute().synchronize();
+  }
+  engine.share_state();
 }
 
 train::Settings tiny_settings(const std::string& family) {
@@ -203,7 +229,12 @@ train::Settings tiny_settings(const std::string& family) {
     settings.model.shared_experts = 1, settings.model.shared_expert_gate = true;
     settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
   }
-  if (family == "dots") settings.model.dense_layers = "0,6";
+  if (family == "dots") {
+    settings.model.dense_layers = "0,6";
+    settings.model.router = "sigmoid", settings.model.router_bias = true;
+    settings.model.router_groups = 4, settings.model.router_groups_per_token = 2;
+    settings.train.moe_bias_rate = 0.01;
+  }
   if (family == "neox") settings.model.exact_gelu = true, settings.model.rotary_dim = 2;
   settings.train.steps = 20;
   settings.optim.lr = 3e-3;

@@ -29,7 +29,8 @@ struct Outcome {
 
 // A family at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary 61. "moe"
 // is llama with eight experts in place of the MLP, of which a token passes two, a shared one, and both losses of
-// routers; "dots" is "moe" with two dense layers, one of which shares slots with layers with experts over chunks.
+// routers; "dots" is "moe" with the router of DeepSeek-V3 and with two dense layers, one of which shares slots with
+// layers with experts over chunks.
 train::Settings tiny_settings(const std::string& family);
 
 // The layout of a run over ranks.
@@ -60,7 +61,8 @@ void train_matrices_only(train::Settings& settings);
 // document.
 std::vector<std::int32_t> batch_starts(const train::Plan& plan, int dp_rank);
 
-// Adds the elements that a rank owns to the outcome; thread-safe. Gradients are those of the last step.
+// Adds the elements that a rank owns to the outcome; thread-safe. Gradients are those of the last step. Parameters
+// include the biases of routers.
 void collect_gradients(train::Engine& engine, Matrices& into);
 void collect_parameters(train::Engine& engine, Matrices& into);
 // The first moments, or the momentum in place of them.

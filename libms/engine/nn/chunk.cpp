@@ -130,7 +130,7 @@ class Binder {
 
 Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
              const std::vector<RoundedWeights>& rounded, const std::vector<Tensor>& caches,
-             const std::vector<Tensor>& loads)
+             const std::vector<RouterBuffers>& routers)
     : shape_(shape), part_(part), vocab_(vocab_shard(shape)), rotary_(rotary), caches_(caches) {
   const Binder bind(spans);
   for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
@@ -151,7 +151,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
       layer.shared_up = bind.optional(p + "mlp.shared.gate.weight", p + "mlp.shared.up.weight");
       layer.shared_down = bind.optional(p + "mlp.shared.down.weight");
       layer.shared_router = bind.optional(p + "mlp.shared.router.weight");
-      if (!loads.empty()) layer.load = loads[layers_.size()];
+      if (!routers.empty()) layer.buffers = routers[layers_.size()];
       layer.up = bind.weight(first + "gate.weight", last + "up.weight");
       layer.down = bind.weight(first + "down.weight", last + "down.weight");
     } else {

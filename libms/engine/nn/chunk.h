@@ -55,10 +55,10 @@ struct Microbatch {
 
 class Chunk {
  public:
-  // `caches`, `loads`: Positions::cache and LayerWeights::load of its layers, or none.
+  // `caches`, `routers`: Positions::cache and LayerWeights::buffers of its layers, or none.
   Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTensors>& spans, const Tensor& rotary,
         const std::vector<RoundedWeights>& rounded = {}, const std::vector<Tensor>& caches = {},
-        const std::vector<Tensor>& loads = {});
+        const std::vector<RouterBuffers>& routers = {});
 
   const ChunkPart& part() const { return part_; }
 

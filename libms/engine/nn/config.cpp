@@ -28,6 +28,17 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
                                                     model.experts_per_token, model.experts));
     }
     divides("model.experts", model.experts, mesh.ep, "mesh.ep");
+    divides("model.experts", model.experts, model.router_groups, "model.router_groups");
+    const std::int64_t from = model.experts / model.router_groups * model.router_groups_per_token;
+    if (model.router_groups_per_token > model.router_groups ||
+        from < std::min(model.experts_per_token, model.experts)) {
+      refuse("model.router_groups_per_token",
+             fmt::format("model.router_groups_per_token = {} of {} groups have {} experts, which are not enough for "
+                         "model.experts_per_token = {}, or are no groups",
+                         model.router_groups_per_token, model.router_groups, from, model.experts_per_token));
+    }
+    if (model.router_groups > 1 && model.experts < 2 * model.router_groups)
+      refuse("model.router_groups", "model.router_groups: a group needs two experts, whose scores are summed");
     if (model.shared_expert_gate && model.shared_experts == 0)
       refuse("model.shared_expert_gate", "model.shared_expert_gate needs model.shared_experts");
     if (!model.gated() || model.parallel_block || model.mlp_bias) {
@@ -35,6 +46,8 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
              "model.experts needs model.family = \"llama\", model.parallel_block = false and model.mlp_bias = false");
     }
   }
+  if (model.experts == 0 && (model.router_bias || model.router_groups > 1))
+    refuse(model.router_bias ? "model.router_bias" : "model.router_groups", "without model.experts there is no router");
   if (!model.dense_layers.empty()) {
     const std::string problem = model.experts == 0 ? "without model.experts all layers are dense"
                                                    : layer_list_problem(model.dense_layers, model.layers);

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "mesh/config.h"
 #include "nn/layer_list.h"
+#include "tensor/expert_ops.h"
 
 namespace ms::nn {
 
@@ -49,6 +50,8 @@ struct ModelConfig {
   std::string router = "softmax";
   bool router_normalized = true;
   double router_scale = 1;
+  bool router_bias = false;
+  std::int64_t router_groups = 1, router_groups_per_token = 1;
   bool fused = true;
   double init_std = 0.02;
 
@@ -162,6 +165,17 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      "Divide the scores of a token's experts by their sum, as Mixtral does (norm_topk_prob in Qwen's models)."},
     {"router_scale", &ModelConfig::router_scale, "Multiply the scores of a token's experts by this.", Unit::none, 0,
      1e6},
+    {"router_bias", &ModelConfig::router_bias,
+     "Choose experts by their scores plus a bias of each expert, which train.moe_bias_rate changes so that the load "
+     "evens, without a loss, as in DeepSeek-V3. Outputs are still multiplied by the scores without the bias. "
+     "Checkpoints have the biases, in fp32."},
+    {"router_groups", &ModelConfig::router_groups,
+     "Equal groups of neighboring experts. A token chooses its experts from router_groups_per_token of them, those "
+     "with "
+     "the highest sums of their two highest scores (plus bias), as in DeepSeek-V3. 1: from all experts.",
+     Unit::none, 1, static_cast<double>(tensor::kMostGroups)},
+    {"router_groups_per_token", &ModelConfig::router_groups_per_token, "See router_groups.", Unit::none, 1,
+     static_cast<double>(tensor::kMostGroups)},
     {"fused", &ModelConfig::fused,
      "Fuse element-wise operations and the sums of bias gradients into the neighboring GEMM or norm, and GEMMs of a "
      "parallel block with the same input into one. false, for comparison: each is a separate operation."},

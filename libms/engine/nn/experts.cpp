@@ -202,7 +202,7 @@ Arriving weights_back(const Layer& layer) {
 }
 // Sends a 1 back for each row that the holder had room for, and counts them.
 void count_kept(const Layer& layer) {
-  const Tensor& load = layer.weights.load;
+  const Tensor& load = layer.weights.buffers.load;
   layer.on.compute.submit(Fill{layer.scratch.dweights, 1});
   const Tensor kept = layer.on.arrived(weights_back(layer));
   layer.on.compute.submit(ColumnSum{load.slice_cols(load.cols - 1, 1), by_slot(kept)});
@@ -216,13 +216,15 @@ void router_backward(const Layer& layer, const Tensor& dweights, double loss_sca
   const bool is_first = shape.tp_rank == 0 && (shape.exchanges_slots || shape.ep_rank == 0);
   if (is_first) op.z = static_cast<float>(shape.moe_z_loss * loss_scale);
   const bool balances = is_first && shape.moe_aux_loss > 0;
-  if (balances || weights.load) on.compute.submit(ExpertCount{scratch.counts, acts.routing.experts});
-  if (weights.load) on.compute.submit(ColumnSum{weights.load.slice_cols(0, model.experts), scratch.counts});
+  const auto& [bias, chosen, load] = weights.buffers;
+  if (balances || chosen || load) on.compute.submit(ExpertCount{scratch.counts, acts.routing.experts});
+  if (chosen) on.compute.submit(ColumnSum{chosen, scratch.counts});
+  if (load) on.compute.submit(ColumnSum{load.slice_cols(0, model.experts), scratch.counts});
   if (balances) {
     // A part's balance is E / k times the sum over its experts of (count / tokens) (sum of scores / tokens).
-    const auto chosen = static_cast<double>(model.experts_per_token * shape.routed_tokens() / scratch.counts.rows);
+    const auto pairs = static_cast<double>(model.experts_per_token * shape.routed_tokens() / scratch.counts.rows);
     op.counts = scratch.counts;
-    op.balance = static_cast<float>(shape.moe_aux_loss * static_cast<double>(model.experts) / chosen * loss_scale);
+    op.balance = static_cast<float>(shape.moe_aux_loss * static_cast<double>(model.experts) / pairs * loss_scale);
   }
   route_backward(layer, op, acts.routing, acts.grads.dlogits, dweights);
 }
@@ -257,6 +259,8 @@ void experts_in(const Layer& layer) {
   const Tensor all = on.arrived(on.gather_routed(n2, scratch.routed));
   on.local_matmul(forward_matmul(acts.routing.logits, {all, {}}, weights.router));
   auto rule = rule_of_router<Route>(*shape.model);
+  rule.bias = weights.buffers.bias;
+  rule.groups = shape.model->router_groups, rule.from_groups = shape.model->router_groups_per_token;
   if (shape.routed_ranks() > 1) rule.count = shape.own_experts(), rule.first = shape.ep_rank * rule.count;
   route(layer, rule, acts.routing);
   share_routing(layer);
@@ -299,7 +303,7 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   const Arriving back = multiply_and_return(layer, grouped(layer, scratch.slots_out, grads.dup, weights.up.value));
   if (now) expert_input_gradients(layer, input);
   router_backward(layer, on.arrived(dweights), loss_scale);
-  if (weights.load && on.shape.drops()) count_kept(layer);
+  if (weights.buffers.load && on.shape.drops()) count_kept(layer);
   combine(layer, back);
   add_gradient(layer, routed_partial(layer), grads.dlogits, weights.router);
   on.arrived(on.reduce_routed(routed_partial(layer), scratch.partial));

@@ -44,6 +44,13 @@ struct ActAmaxes {
   Tensor n1, o, n2, act;
   Tensor dout, dmid, dup, dqkv, din;
 };
+// The tensors of a layer's router that are not parameters, in f32; each absent where it has no use.
+struct RouterBuffers {
+  Tensor bias;    // [1,E], of the scores that choose experts (model.router_bias)
+  Tensor chosen;  // [1,E]: += the tokens of each expert, by the backward
+  // [1,E+1]: likewise, and those for which there was room where some are dropped; where loads are reported.
+  Tensor load;
+};
 struct LayerWeights {
   NormWeights norm1, norm2;    // no norm2 in a parallel block, except of neox
   NormWeights q_norm, k_norm;  // of a head, if model.qk_norm
@@ -51,9 +58,7 @@ struct LayerWeights {
   Weight qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, in, in_bias;
   Weight router;  // [E,H], if model.experts; up and down then are those of all experts, one below the other
   Weight shared_up, shared_down, shared_router;  // of the experts that every token passes; [1,H] where they are gated
-  // f32 [1,E+1]: += the tokens of each expert, and those for which there was room where some are dropped, by the
-  // backward; absent where loads are not counted.
-  Tensor load;
+  RouterBuffers buffers;
 };
 
 // The gradients from which those of the weights are computed, beside what the forward kept. They are scratch, or the

@@ -220,6 +220,8 @@ std::string expert_prefix(const std::string& mlp, std::int64_t expert) {
   return fmt::format("{}experts.{}.", mlp, expert);
 }
 
+std::string router_bias_name(std::int64_t layer) { return mlp_prefix(layer) + "router.bias"; }
+
 const ParamSpec* SpanSpec::find(std::string_view wanted) const {
   const auto it =
       std::find_if(params.begin(), params.end(), [&](const ParamSpec& p) { return p.shard.name == wanted; });

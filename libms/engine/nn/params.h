@@ -70,6 +70,9 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
 
 // Returns what the names of an expert's parameters begin with, `mlp` being that of the layer's MLP.
 std::string expert_prefix(const std::string& mlp, std::int64_t expert);
+// Returns the name of the bias of a layer's router (ModelConfig::router_bias), which is no parameter: no gradient, no
+// span; f32 [1,E] on every rank of the layer.
+std::string router_bias_name(std::int64_t layer);
 // Returns the names of the logical parameters of the whole model.
 std::vector<std::string> parameter_names(const ModelConfig& model);
 // Returns the number of logical parameters of the whole model, without padding, and how many of them are elements of

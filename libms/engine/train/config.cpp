@@ -251,6 +251,7 @@ struct Idle {
 constexpr Idle kIdle[] = {
     {"train.moe_dispatch", [](const Settings& s) { return s.mesh.ep == 1; }, "mesh.ep is 1"},
     {"mesh.cp_type", [](const Settings& s) { return s.mesh.cp == 1; }, "mesh.cp is 1"},
+    {"train.moe_bias_rate", [](const Settings& s) { return !s.model.router_bias; }, "model.router_bias is false"},
     {"train.moe_capacity", [](const Settings& s) { return s.train.moe_capacity >= static_cast<double>(s.mesh.ep); },
      "all rows together are mesh.ep even shares"},
     {"model.rotary_base", [](const Settings& s) { return s.model.is_gpt(); }, "a gpt learns its positions"},

@@ -34,6 +34,7 @@ struct TrainConfig {
   double moe_aux_loss = 0;
   std::string moe_aux_scope = "microbatch";
   double moe_z_loss = 0;
+  double moe_bias_rate = 1e-3;
   std::string moe_dispatch = "auto";
   double moe_capacity = 0;
   std::int64_t eval_every = 100;
@@ -88,6 +89,11 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
     {"moe_z_loss", &TrainConfig::moe_z_loss,
      "Weight of the z-loss of routers, the mean square of the log of the sum of the exponentials of a token's logits. "
      "1e-3 is common; 0: none. It contributes to the gradients, not to the reported loss.",
+     Unit::none, 0, 1},
+    {"moe_bias_rate", &TrainConfig::moe_bias_rate,
+     "With model.router_bias: what each step adds to the bias of experts that fewer tokens chose than the mean of "
+     "their "
+     "layer, over the global batch, and subtracts from that of others; 0: biases stay as they are.",
      Unit::none, 0, 1},
     {.key = "moe_dispatch",
      .member = &TrainConfig::moe_dispatch,

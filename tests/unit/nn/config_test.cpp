@@ -115,6 +115,24 @@ TEST(CheckModel, RefusesEachBrokenRule) {
       {[](Input& in) { in.model.experts = 4; }, "model.experts", "needs model.family = \"llama\""},
       {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.expert_ffn_hidden = 98; },
        "model.expert_ffn_hidden", "98 is not divisible by mesh.tp = 4"},
+      {[](Input& in) { in.model.router_bias = true; }, "model.router_bias", "there is no router"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 8, in.model.router_groups = 3; }, "model.experts",
+       "model.experts = 8 is not divisible by model.router_groups = 3"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 8;
+         in.model.router_groups = 4, in.model.experts_per_token = 3;
+       },
+       "model.router_groups_per_token", "1 of 4 groups have 2 experts"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 8;
+         in.model.router_groups = 8, in.model.router_groups_per_token = 2;
+       },
+       "model.router_groups", "a group needs two experts"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 8;
+         in.model.router_groups = 2, in.model.router_groups_per_token = 3;
+       },
+       "model.router_groups_per_token", "model.router_groups_per_token = 3 of 2 groups"},
       {[](Input& in) { in.model.dense_layers = "0"; }, "model.dense_layers", "all layers are dense"},
       {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.dense_layers = "0-3,5-4"; },
        "model.dense_layers", "'5-4' is not a layer or a range of layers"},

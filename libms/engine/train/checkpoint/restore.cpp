@@ -40,6 +40,8 @@ std::map<std::string, std::string> computed_by(const nn::ModelConfig& model) {
     keys["model.router"] = model.router;
     keys["model.router_normalized"] = fmt::format("{}", model.router_normalized);
     keys["model.router_scale"] = fmt::format("{}", model.router_scale);
+    keys["model.router_groups"] = fmt::format("{}", model.router_groups);
+    keys["model.router_groups_per_token"] = fmt::format("{}", model.router_groups_per_token);
   }
   keys["model.rotary_dim"] = fmt::format("{}", model.rotary());
   keys["model.rotary_base"] = fmt::format("{}", model.rotary_base);

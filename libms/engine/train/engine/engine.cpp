@@ -73,6 +73,7 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   executor_.emplace(plan, at_, shape_, tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
   if (tensors_.expert_loads) expert_loads_.emplace(plan, at_, tensors_, groups_);
+  if (tensors_.router_biases) router_biases_.emplace(tensors_, groups_, plan.settings.train.moe_bias_rate);
   for (const RotaryTable& table : nn::rotary_tables(tensors_.rotary, shape_)) compute().submit(table);
   if (tensors_.scratch.context.offsets) upload_offsets();
 }
@@ -137,6 +138,7 @@ void Engine::initialize(std::uint64_t seed) {
       compute().submit(Fill{span.grads});
     }
   }
+  if (router_biases_) router_biases_->initialize();
 }
 
 void Engine::upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> given) {
@@ -199,6 +201,7 @@ void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tok
   const std::int64_t tokens_all = plan_.tokens_of(step);
   upload(step, tokens_all, tokens, targets, starts);
   optimizer_->begin_step();
+  if (router_biases_) router_biases_->begin_step();
   if (std::exchange(spoil_gradients_, false)) optimizer_->spoil_gradients();
   const std::array<double, optim::StepScalars::kVotes> cast{
       votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
@@ -206,6 +209,7 @@ void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tok
   compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.schedule_of(step), Mode::train, 1.0 / static_cast<double>(tokens_all));
   optimizer_->finish_step(step, lr, skip_above);
+  if (router_biases_) router_biases_->finish_step();
   if (has_module_norms(step)) {
     module_norms_->issue();
     compute().submit(Copy{pending.module_squares, tensors_.module_squares});
@@ -351,6 +355,7 @@ void Engine::share_state() {
       }
     }
   }
+  if (router_biases_) router_biases_->share();
   compute().synchronize();
 }
 

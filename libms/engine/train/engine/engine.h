@@ -13,6 +13,7 @@
 #include "train/engine/executor.h"
 #include "train/engine/expert_loads.h"
 #include "train/engine/module_norms.h"
+#include "train/engine/router_biases.h"
 #include "train/engine/sampling.h"
 #include "train/engine/state.h"
 
@@ -157,6 +158,7 @@ class Engine {
   std::optional<Executor> executor_;
   std::optional<ModuleNorms> module_norms_;
   std::optional<ExpertLoads> expert_loads_;
+  std::optional<RouterBiases> router_biases_;
   bool spoil_gradients_ = false, flip_bit_ = false;
   std::vector<Pending> pending_;  // two: a step in flight and the one before
 };

@@ -80,7 +80,8 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, const nn::Shape& sha
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       spans.push_back({chunk.specs[i], chunk.spans[i].values, chunk.spans[i].grads});
     }
-    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.rounded, chunk.caches, chunk.loads);
+    model_.emplace_back(shape_, plan.part(at_.pp, c), spans, tensors_.rotary, chunk.rounded, chunk.caches,
+                        chunk.routers);
     ChunkState state;
     state.ring.resize(chunk.gradients.size());
     state.complete.resize(chunk.specs.size());

@@ -11,10 +11,10 @@ ExpertLoads::ExpertLoads(const Plan& plan, const mesh::Coord& at, const RankTens
     : all_(tensors.expert_loads), groups_(groups) {
   for (std::size_t c = 0; c < tensors.chunks.size(); ++c) {
     std::int64_t layer = plan.part(at.pp, static_cast<int>(c)).layer_begin;
-    for (const tensor::Tensor& load : tensors.chunks[c].loads) {
-      const std::int64_t at_layer = layer++ * load.cols;
-      if (!load) continue;  // a dense layer
-      parts_.push_back({at_layer, load});
+    for (const auto& [bias, chosen, load] : tensors.chunks[c].routers) {
+      const std::int64_t number = layer++;
+      if (!load) continue;
+      parts_.push_back({number * load.cols, load});
       groups.compute->submit(Fill{load});
     }
   }

@@ -150,6 +150,38 @@ void carve_activations(Arena& arena, const Plan& plan, const mesh::Coord& at, co
   if (plan.holds_head(at.pp)) rank.head = nn::carve_head(arena, shape);
 }
 
+void carve_routers(Arena& arena, const Plan& plan, const mesh::Coord& at, RankTensors& rank) {
+  const nn::ModelConfig& model = plan.settings.model;
+  const nn::Shape shape = plan.shape(at.tp, at.dp);
+  const bool trains = !plan.inference, reports = trains && plan.settings.metrics.expert_load_every > 0;
+  std::int64_t routers = 0;
+  for (int c = 0; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(at.pp, c);
+    for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) routers += model.has_experts(i) ? 1 : 0;
+  }
+  if (model.router_bias && routers > 0) {
+    rank.router_biases = arena.take(DType::f32, routers, model.experts);
+    if (trains) rank.router_chosen = arena.take(DType::f32, routers, model.experts);
+    if (trains) rank.router_counts = arena.take(DType::f64, routers, model.experts);
+  }
+  if (reports) rank.expert_loads = arena.take(DType::f64, 1, model.layers * (model.experts + 1));
+  // Ranks of ep that gather tokens route the same ones, and so do all of tp: each of these counts for its own biases,
+  // and one for the report.
+  const bool counts = shape.exchanges_slots || shape.ep_rank == 0;
+  std::int64_t row = 0;
+  for (int c = 0; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(at.pp, c);
+    for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
+      nn::RouterBuffers& buffers = rank.chunks[static_cast<std::size_t>(c)].routers.emplace_back();
+      if (!model.has_experts(i)) continue;
+      if (rank.router_biases) buffers.bias = rank.router_biases.slice_rows(row, 1);
+      if (rank.router_chosen && counts) buffers.chosen = rank.router_chosen.slice_rows(row, 1);
+      if (reports && counts && at.tp == 0) buffers.load = arena.take(DType::f32, 1, model.experts + 1);
+      ++row;
+    }
+  }
+}
+
 }  // namespace
 
 nn::Shape window_shape(const Plan& plan, const mesh::Coord& at, std::int64_t first, std::int64_t rows) {
@@ -256,18 +288,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   if (plan.settings.metrics.grad_norms_every > 0) {
     rank.module_squares = arena.take(DType::f64, 1, std::ssize(module_names(plan.settings.model)));
   }
-  const nn::ModelConfig& model = plan.settings.model;
-  if (model.experts > 0 && plan.settings.metrics.expert_load_every > 0 && !plan.inference) {
-    rank.expert_loads = arena.take(DType::f64, 1, model.layers * (model.experts + 1));
-    // All ranks of tp route the same tokens, and those of ep where they gather them.
-    const bool counts = at.tp == 0 && (shape.exchanges_slots || shape.ep_rank == 0);
-    for (int c = 0; c < plan.chunks && counts; ++c) {
-      const nn::ChunkPart part = plan.part(at.pp, c);
-      for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i)
-        rank.chunks[static_cast<std::size_t>(c)].loads.push_back(
-            model.has_experts(i) ? arena.take(DType::f32, 1, model.experts + 1) : Tensor{});
-    }
-  }
+  if (plan.settings.model.experts > 0) carve_routers(arena, plan, at, rank);
   tally.add("tokens and tables");
   return rank;
 }

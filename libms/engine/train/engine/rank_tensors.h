@@ -14,8 +14,7 @@ struct ChunkTensors {
   std::vector<optim::SpanMemory> spans;
   std::vector<nn::RoundedWeights> rounded;  // of its layers
   std::vector<tensor::Tensor> caches;       // nn::Positions::cache of its layers; none unless plan.caches
-  std::vector<tensor::Tensor>
-      loads;  // nn::LayerWeights::load of its layers; none where they are not counted, absent for dense ones
+  std::vector<nn::RouterBuffers> routers;   // of its layers, absent for dense ones; none if the model has no experts
   // [Ts,H]: gradients of activations between stages, received, turned into that of the input, sent. A ring, because the
   // next one arrives while the last one leaves.
   std::vector<tensor::Tensor> gradients;
@@ -35,8 +34,11 @@ struct RankTensors {
   std::vector<nn::Microbatch> input;  // [microbatches]
   optim::StepScalars scalars;
   optim::MatrixMemory matrices;
-  tensor::Tensor ignored_loss;                   // f64 [1,1]: where tp ranks other than 0 sum the loss
-  tensor::Tensor module_squares;                 // f64 [1,modules]: of gradients; absent unless metrics want them
+  tensor::Tensor ignored_loss;    // f64 [1,1]: where tp ranks other than 0 sum the loss
+  tensor::Tensor module_squares;  // f64 [1,modules]: of gradients; absent unless metrics want them
+  // [layers of the rank with experts, experts]: RouterBuffers of them by row, and f64 sums of `chosen` over dp; absent
+  // unless model.router_bias, and where nothing is trained the biases only.
+  tensor::Tensor router_biases, router_chosen, router_counts;
   tensor::Tensor expert_loads;                   // f64 [1,layers (experts + 1)], of the world, as LayerWeights::load
   tensor::Tensor token_losses;                   // f32 [1,tokens of all microbatches] on the last stage, for inference
   tensor::Tensor logits_row, logits_all, token;  // to generate: [1,V/tp], [tp,V/tp] on the last stage; i32 [1,1]

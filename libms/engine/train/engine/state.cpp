@@ -38,6 +38,22 @@ void for_each_slice(const std::vector<nn::SpanSpec>& specs, const Plan& plan, co
   }
 }
 
+// Calls each(chunk, layer of it, slice) for the biases of routers that this rank answers for: the first one of dp and
+// tp does.
+template <class F>
+void for_each_bias(const Plan& plan, const mesh::Coord& at, F&& each) {
+  const nn::ModelConfig& model = plan.settings.model;
+  if (!model.router_bias || at.dp != 0 || at.tp != 0) return;
+  for (int c = 0; c < plan.chunks; ++c) {
+    const nn::ChunkPart part = plan.part(at.pp, c);
+    for (std::int64_t i = part.layer_begin; i < part.layer_end; ++i) {
+      if (model.has_experts(i))
+        each(static_cast<std::size_t>(c), static_cast<std::size_t>(i - part.layer_begin),
+             ckpt::whole(nn::router_bias_name(i), 1, model.experts));
+    }
+  }
+}
+
 struct HeldStateKind {
   State state;
   std::optional<std::size_t> of_optimizer = {};  // its place in optim::state_names()
@@ -77,6 +93,9 @@ std::vector<ckpt::Piece> saved_pieces(const Plan& plan, const mesh::Coord& at) {
       });
     }
   }
+  for_each_bias(plan, at, [&](std::size_t, std::size_t, ckpt::Slice slice) {
+    pieces.push_back({State::weight, DType::f32, std::move(slice)});
+  });
   return pieces;
 }
 
@@ -100,6 +119,9 @@ std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, cons
                      });
     }
   }
+  for_each_bias(plan, at, [&](std::size_t chunk, std::size_t layer, ckpt::Slice slice) {
+    held.push_back({{State::weight, DType::f32, std::move(slice)}, tensors.chunks[chunk].routers[layer].bias});
+  });
   return held;
 }
 
@@ -122,6 +144,9 @@ std::vector<ckpt::Slice> model_parameters(const nn::ModelConfig& model) {
     for (const nn::ParamSpec& param : span.params) {
       parameters.push_back(ckpt::whole(param.shard.name, param.shard.global_rows, param.shard.global_cols));
     }
+  }
+  for (std::int64_t i = 0; i < model.layers && model.router_bias; ++i) {
+    if (model.has_experts(i)) parameters.push_back(ckpt::whole(nn::router_bias_name(i), 1, model.experts));
   }
   return parameters;
 }
