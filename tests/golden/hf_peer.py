@@ -36,6 +36,7 @@ KINDS = {  # kind -> (type of the golden model, bytes of a shard there)
     "qwen3_moe": ("float32", 5000),
     "qwen3_moe_dense": ("float32", 10**9),
     "qwen2_moe": ("bfloat16", 10**9),
+    "dots1": ("float32", 10**9),
     "neox": ("float32", 3000),
     "neox_serial": ("float16", 10**9),
 }
@@ -66,6 +67,9 @@ RELATIVES = {  # kind -> (model_type, keys)
     "qwen2_moe": ("qwen2_moe", {"num_experts": 4, "num_experts_per_tok": 3, "moe_intermediate_size": 8,
                                 "shared_expert_intermediate_size": 24, "norm_topk_prob": True, "decoder_sparse_step": 1,
                                 "mlp_only_layers": []}),
+    "dots1": ("dots1", {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "n_group": 4,
+                        "topk_group": 2, "n_shared_experts": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.7,
+                        "first_k_dense_replace": 1, "head_dim": 6, "sliding_window": 4, "max_window_layers": 0}),
 }
 
 
@@ -109,6 +113,9 @@ def random_model(kind, dtype, small):
                 parameter.copy_(1 + 0.2 * noise)
             else:
                 parameter.copy_(noise / parameter.shape[-1] ** 0.5)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(0.2 * torch.randn(buffer.shape))
     return model.to(getattr(torch, dtype))
 
 

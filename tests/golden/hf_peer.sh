@@ -84,6 +84,9 @@ ours qwen3-moe model.family=llama model.kv_heads=2 model.qk_norm=true model.expe
   model.router_normalized=false train.dtype=bf16 mesh.dp=2
 ours qwen3-moe-dense model.family=llama model.kv_heads=2 model.qk_norm=true model.experts=4 model.expert_ffn_hidden=40 \
   model.dense_layers=0-2:2 train.dtype=fp32 mesh.dp=2 mesh.ep=2 mesh.pp=2
+ours dots1 model.family=llama model.kv_heads=2 model.qk_norm=true model.experts=8 model.expert_ffn_hidden=40 \
+  model.shared_experts=1 model.router=sigmoid model.router_bias=true model.router_groups=4 model.router_scale=2.5 \
+  model.router_groups_per_token=2 model.dense_layers=0 train.moe_bias_rate=0.05 train.dtype=bf16 mesh.dp=2 mesh.ep=2
 ours qwen2-moe model.family=llama model.kv_heads=2 model.qkv_bias=true model.experts=4 model.expert_ffn_hidden=40 \
   model.shared_experts=2 model.shared_expert_gate=true train.dtype=fp32 mesh.tp=2
 
@@ -93,7 +96,7 @@ ours neox-serial model.family=neox model.tied_embeddings=false train.dtype=fp32 
 
 for case in gpt2:float16 gpt2_untied:bfloat16 llama:bfloat16 llama_tied:float32 llama:float32 \
   llama3:float32 llama_linear:bfloat16 llama_yarn:float32 qwen3_yarn:bfloat16 phi3:float32 phi3_partial:bfloat16 mistral:float32 qwen2:bfloat16 qwen2_window:float32 qwen3:float32 \
-  mixtral:bfloat16 qwen3_moe:float32 qwen3_moe_dense:float32 qwen2_moe:float32 neox:float32 neox:bfloat16 neox_serial:float16; do
+  mixtral:bfloat16 qwen3_moe:float32 qwen3_moe_dense:float32 dots1:float32 dots1:bfloat16 qwen2_moe:float32 neox:float32 neox:bfloat16 neox_serial:float16; do
   kind=${case%:*} dtype=${case#*:}
   their make "$kind" "$dtype" "theirs-$kind-$dtype"
   same "theirs, $kind in $dtype" "theirs-$kind-$dtype" "$(take "theirs-$kind-$dtype" "ckpt-$kind-$dtype")"

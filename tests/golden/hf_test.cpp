@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          testing::Values("gpt2", "gpt2_untied", "llama", "llama_tied", "llama3", "llama_linear",
                                          "llama_yarn", "qwen3_yarn", "phi3", "phi3_partial", "mistral", "qwen2",
                                          "qwen2_window", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe",
-                                         "qwen3_moe_dense", "neox", "neox_serial"),
+                                         "qwen3_moe_dense", "dots1", "neox", "neox_serial"),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Models, Documents, testing::Values("gpt2", "llama", "llama3", "qwen3"), name_of);

@@ -49,6 +49,7 @@ void check_parameters(const Parameters& from, const std::vector<Mapped>& tensors
 
 // The type that a tensor is written in. Parts of several types do not happen in a run; f32 holds them all.
 DType written_as(const Parameters& from, const Mapped& tensor, const ExportOptions& options) {
+  if (tensor.is_f32) return DType::f32;
   if (options.dtype) return *options.dtype;
   for (const Part& part : tensor.parts) {
     if (from.find(part.name)->weight_dtype != DType::bf16) return DType::f32;
@@ -194,7 +195,7 @@ void export_model(const Parameters& from, const nn::ModelConfig& model, const st
   bool all_bf16 = true;
   for (const Mapped& tensor : tensors) {
     const DType dtype = written_as(from, tensor, options);
-    all_bf16 = all_bf16 && dtype == DType::bf16;
+    all_bf16 = all_bf16 && (dtype == DType::bf16 || tensor.is_f32);
     infos.push_back({tensor.name, dtype_of(dtype), tensor.shape});
     mapped[tensor.name] = &tensor;
   }

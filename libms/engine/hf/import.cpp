@@ -167,8 +167,10 @@ std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model
   const bool joined = std::ranges::any_of(found, [](const auto& each) { return each.first.ends_with(kJoinedName); });
   const std::vector<Mapped> tensors = tensors_of(model, joined ? Layout::joined : Layout::separate);
   const std::vector<const TensorView*> views = match(found, tensors, model, hf_dir);
-  const bool all_bf16 = std::ranges::all_of(views, [](const auto* view) { return view->dtype == Dtype::bf16; });
-  const DType dtype = all_bf16 ? DType::bf16 : DType::f32;
+  bool all_bf16 = true;
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    all_bf16 = all_bf16 && (tensors[t].is_f32 || views[t]->dtype == Dtype::bf16);
+  const auto dtype_of = [&](const Mapped& tensor) { return all_bf16 && !tensor.is_f32 ? DType::bf16 : DType::f32; };
 
   std::vector<ckpt::OfflineFile> files;
   std::vector<std::vector<Origin>> origins;
@@ -176,7 +178,7 @@ std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     for (std::size_t p = 0; p < tensors[t].parts.size(); ++p) {
       const Part& part = tensors[t].parts[p];
-      const ckpt::Piece piece{ckpt::State::weight, dtype, ckpt::whole(part.name, part.rows, part.cols)};
+      const ckpt::Piece piece{ckpt::State::weight, dtype_of(tensors[t]), ckpt::whole(part.name, part.rows, part.cols)};
       if (files.empty() || file_bytes + piece.size_bytes() > kFileBytes) {
         files.emplace_back();
         origins.emplace_back();
@@ -190,8 +192,9 @@ std::string import_model(const std::string& hf_dir, const nn::ModelConfig& model
   for (std::size_t f = 0; f < files.size(); ++f) {
     files[f].fill = [&, f](std::size_t piece, std::span<std::byte> to) {
       const Origin& origin = origins[f][piece];
-      fill_part(*views[origin.tensor], tensors[origin.tensor], origin.part, dtype, to);
-      check_finite(tensors[origin.tensor], dtype, to);
+      const Mapped& tensor = tensors[origin.tensor];
+      fill_part(*views[origin.tensor], tensor, origin.part, dtype_of(tensor), to);
+      check_finite(tensor, dtype_of(tensor), to);
     };
   }
 

@@ -124,8 +124,6 @@ void read_rotary(const Json& object, std::string_view key, const Relative& relat
   model.rotary_original_seq = rope.integer("original_max_position_embeddings");
 }
 
-constexpr std::int64_t kDefaultWindowLayers = 28;
-
 // The layers without a window.
 std::int64_t full_layers(Reader& read, const Relative& relative, const nn::ModelConfig& model, Problems& problems) {
   if (const Json& types = read.at("layer_types"); types.is_array()) {
@@ -135,10 +133,10 @@ std::int64_t full_layers(Reader& read, const Relative& relative, const nn::Model
       problems.add(fmt::format("layer_types is not a list of {} times {} or {}", model.layers, kFull, kSliding));
     return std::min(full, model.layers);
   }
-  if (!is_flagged(relative)) return 0;
-  const std::int64_t first = std::clamp<std::int64_t>(read.integer("max_window_layers", kDefaultWindowLayers), 0,
-                                                      std::max<std::int64_t>(model.layers, 0));
-  return relative.window == Relative::Window::flagged ? first : model.layers - (first + 1) / 2;
+  if (!has_window_layers(relative)) return 0;
+  const std::int64_t first = std::clamp<std::int64_t>(read.integer("max_window_layers", relative.default_window_layers),
+                                                      0, std::max<std::int64_t>(model.layers, 0));
+  return relative.window == Relative::Window::flagged_alternating ? model.layers - (first + 1) / 2 : first;
 }
 
 // The window that all layers have; 0: none.
@@ -147,7 +145,8 @@ std::int64_t read_window(Reader& read, const Relative& relative, const nn::Model
     read.require({"sliding_window", {}});
     return 0;
   }
-  if (relative.window != Relative::Window::read && !read.boolean("use_sliding_window", false)) return 0;
+  const bool has_flag = relative.window != Relative::Window::read && relative.window != Relative::Window::unflagged;
+  if (has_flag && !read.boolean("use_sliding_window", false)) return 0;
   if (read.has_null("sliding_window")) return 0;
   const std::int64_t window = read.integer("sliding_window", relative.default_window);
   const std::int64_t full = full_layers(read, relative, model, problems);
@@ -173,6 +172,37 @@ std::string read_dense_layers(Reader& read, std::int64_t layers, Problems& probl
   return nn::layer_list(dense);
 }
 
+// Reads the router, the shared experts and the first dense layers of DeepSeek-V3.
+void read_deepseek(Reader& read, nn::ModelConfig& model) {
+  model.router = "sigmoid";
+  model.router_bias = true;
+  model.router_groups = read.integer("n_group", 1);
+  model.router_groups_per_token = read.integer("topk_group", 1);
+  model.router_scale = read.number("routed_scaling_factor", 1);
+  model.shared_experts = read.integer("n_shared_experts");
+  const std::int64_t dense = std::min(read.integer("first_k_dense_replace", 0), model.layers);
+  if (dense > 0) model.dense_layers = dense == 1 ? "0" : fmt::format("0-{}", dense - 1);
+}
+
+void read_experts(Reader& read, const Relative::Experts& of, nn::ModelConfig& model, Problems& problems) {
+  const auto integer = [&](std::string_view key, std::int64_t fallback) {
+    return read.integer(key, fallback > 0 ? std::optional(fallback) : std::nullopt);
+  };
+  // Since version 5 transformers writes one key for all families.
+  model.experts = integer(read.at(of.count_key).is_null() ? Relative::Experts::kCommonKey : of.count_key, of.count);
+  model.experts_per_token = integer("num_experts_per_tok", of.per_token);
+  if (of.width > 0) model.expert_ffn_hidden = read.integer(of.width_key, of.width);
+  if (of.reads_normalized) model.router_normalized = read.boolean("norm_topk_prob", false);
+  if (of.has_dense_layers) model.dense_layers = read_dense_layers(read, model.layers, problems);
+  if (of.is_deepseek) read_deepseek(read, model);
+  if (of.shared_width == 0) return;
+  const std::int64_t width = read.integer(kSharedWidth, of.shared_width), each = model.expert_ffn();
+  if (each < 1 || width % each != 0)
+    problems.add(fmt::format("{} = {} is not a multiple of {} = {}", kSharedWidth, width, of.width_key, each));
+  model.shared_experts = each < 1 ? 0 : width / each;
+  model.shared_expert_gate = true;
+}
+
 nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems) {
   nn::ModelConfig model;
   model.family = "llama";
@@ -195,23 +225,7 @@ nn::ModelConfig llama(Reader& read, const Relative& relative, Problems& problems
   model.out_bias = attention_bias;
   model.mlp_bias = relative.reads_mlp_bias && read.boolean("mlp_bias", false);
   model.qk_norm = relative.qk_norm;
-  if (relative.experts) {
-    const Relative::Experts& of = *relative.experts;
-    // Since version 5 transformers writes one key for all families.
-    const std::string_view key = read.at(of.count_key).is_null() ? Relative::Experts::kCommonKey : of.count_key;
-    model.experts = read.integer(key, of.count);
-    model.experts_per_token = read.integer("num_experts_per_tok", of.per_token);
-    if (of.width > 0) model.expert_ffn_hidden = read.integer(of.width_key, of.width);
-    if (of.reads_normalized) model.router_normalized = read.boolean("norm_topk_prob", false);
-    if (of.has_dense_layers) model.dense_layers = read_dense_layers(read, model.layers, problems);
-    if (of.shared_width > 0) {
-      const std::int64_t width = read.integer(kSharedWidth, of.shared_width), each = model.expert_ffn();
-      if (each < 1 || width % each != 0)
-        problems.add(fmt::format("{} = {} is not a multiple of {} = {}", kSharedWidth, width, of.width_key, each));
-      model.shared_experts = each < 1 ? 0 : width / each;
-      model.shared_expert_gate = true;
-    }
-  }
+  if (relative.experts) read_experts(read, *relative.experts, model, problems);
   model.window = read_window(read, relative, model, problems);
   if (model.heads > 0) read_partial_rotary(read, relative, model, problems);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {

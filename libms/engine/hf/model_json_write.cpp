@@ -40,6 +40,27 @@ Json rope_scaling(const nn::ModelConfig& model) {
   return rope;
 }
 
+void write_experts(const Relative::Experts& experts, const nn::ModelConfig& model, Json& config) {
+  config[std::string(experts.count_key)] = model.experts;
+  config["num_experts_per_tok"] = model.experts_per_token;
+  config[std::string(experts.width_key)] = model.expert_ffn();
+  if (experts.reads_normalized) config["norm_topk_prob"] = model.router_normalized;
+  if (experts.shared_width > 0) config[std::string(kSharedWidth)] = model.shared_ffn();
+  if (experts.has_dense_layers) {
+    config["decoder_sparse_step"] = 1;
+    config["mlp_only_layers"] = Json::array();
+    for (std::int64_t i = 0; i < model.layers; ++i) {
+      if (!model.has_experts(i)) config["mlp_only_layers"].push_back(i);
+    }
+  }
+  if (!experts.is_deepseek) return;
+  config["n_group"] = model.router_groups;
+  config["topk_group"] = model.router_groups_per_token;
+  config["routed_scaling_factor"] = model.router_scale;
+  config["n_shared_experts"] = model.shared_experts;
+  config["first_k_dense_replace"] = model.dense_layer_count();
+}
+
 }  // namespace
 
 std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const Json& token_ids) {
@@ -69,13 +90,15 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
         "hf.export",
         fmt::format("no model of transformers that we know has at once model.qkv_bias = {}, out_bias = {},"
                     " mlp_bias = {}, qk_norm = {}, window = {}, rotary_dim = {}, rotary_scaling = {}, experts = {},"
-                    " shared_experts = {}, router = {} and router_normalized = {}",
+                    " shared_experts = {}, router = {}, router_bias = {}, router_normalized = {} and dense_layers = "
+                    "'{}'",
                     model.qkv_bias, model.out_bias, model.mlp_bias, model.qk_norm, model.window, model.rotary_dim,
-                    model.rotary_scaling, model.experts, model.shared_experts, model.router, model.router_normalized),
+                    model.rotary_scaling, model.experts, model.shared_experts, model.router, model.router_bias,
+                    model.router_normalized, model.dense_layers),
         "export as Llama (biases), Mistral (window), Qwen2 (qkv_bias, window), Qwen3 (qk_norm, window),"
         " Phi-3 (rotary_dim, window), Mixtral (experts, window), Qwen2-MoE (experts, shared_expert_gate, qkv_bias, "
-        "window) or Qwen3-MoE"
-        " (experts, qk_norm, window)");
+        "window), Qwen3-MoE"
+        " (experts, qk_norm, window) or dots.llm1 (experts, shared_experts, qk_norm, router = sigmoid, router_bias)");
   }
   const std::string gelu(model.exact_gelu ? kExactGelu : "gelu_new");
   Json config;
@@ -124,22 +147,9 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
     if (relative->window != Relative::Window::never) {
       config["sliding_window"] = has_window(model) ? Json(model.window) : Json();
     }
-    if (const auto& experts = relative->experts) {
-      config[std::string(experts->count_key)] = model.experts;
-      config["num_experts_per_tok"] = model.experts_per_token;
-      config[std::string(experts->width_key)] = model.expert_ffn();
-      if (experts->reads_normalized) config["norm_topk_prob"] = model.router_normalized;
-      if (experts->has_dense_layers) {
-        config["decoder_sparse_step"] = 1;
-        config["mlp_only_layers"] = Json::array();
-        for (std::int64_t i = 0; i < model.layers; ++i) {
-          if (!model.has_experts(i)) config["mlp_only_layers"].push_back(i);
-        }
-      }
-      if (experts->shared_width > 0) config[std::string(kSharedWidth)] = model.shared_ffn();
-    }
+    if (relative->experts) write_experts(*relative->experts, model, config);
     if (relative->window == Relative::Window::flagged_for_all) config["use_sliding_window"] = has_window(model);
-    if (is_flagged(*relative)) {
+    if (has_window_layers(*relative)) {
       config["use_sliding_window"] = has_window(model);
       config["layer_types"] = Json::array();
       for (std::int64_t i = 0; i < model.layers; ++i)

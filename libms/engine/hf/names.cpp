@@ -30,6 +30,10 @@ class List {
   void vector(const std::string& theirs, const std::string& ours, std::int64_t size) {
     mapped_.push_back({prefix_ + theirs, {size}, {{ours, 1, size}}});
   }
+  void f32_vector(const std::string& theirs, const std::string& ours, std::int64_t size) {
+    vector(theirs, ours, size);
+    mapped_.back().is_f32 = true;
+  }
   // GPT-2's Conv1D: weights are [in, out].
   void conv(const std::string& theirs, const std::vector<std::string>& ours, std::int64_t out, std::int64_t in) {
     Mapped weight{prefix_ + theirs + ".weight", {in, 0}, {}, true}, bias{prefix_ + theirs + ".bias", {0}, {}};
@@ -107,7 +111,8 @@ std::vector<Mapped> gpt2(const nn::ModelConfig& model) {
   return list.finish();
 }
 
-// The names of Mixtral, or those of Qwen's models, which have norms of queries and keys or shared experts.
+// The names of Mixtral, or those of Qwen's models and of DeepSeek's, which have norms of queries and keys or shared
+// experts.
 void experts(List& list, const nn::ModelConfig& model, const std::string& theirs, const std::string& ours) {
   struct Names {
     const char *mlp, *gate, *up, *down;
@@ -125,8 +130,11 @@ void experts(List& list, const nn::ModelConfig& model, const std::string& theirs
     matrix(names.up, "up", model.expert_ffn(), model.hidden);
     matrix(names.down, "down", model.hidden, model.expert_ffn());
   }
+  if (model.router_bias)
+    list.f32_vector(theirs + names.mlp + "gate.e_score_correction_bias", ours + "mlp.router.bias", model.experts);
   if (model.shared_experts == 0) return;
-  const std::string there = theirs + "mlp.shared_expert", here = ours + "mlp.shared.";
+  const std::string there = theirs + (model.shared_expert_gate ? "mlp.shared_expert" : "mlp.shared_experts"),
+                    here = ours + "mlp.shared.";
   list.matrix(there + ".gate_proj.weight", here + "gate.weight", model.shared_ffn(), model.hidden);
   list.matrix(there + ".up_proj.weight", here + "up.weight", model.shared_ffn(), model.hidden);
   list.matrix(there + ".down_proj.weight", here + "down.weight", model.hidden, model.shared_ffn());

@@ -28,6 +28,7 @@ struct Mapped {
   std::vector<Part> parts;
   bool transposed = false;
   std::int64_t blocks = 1;  // of each part: the first ones of all parts, then the second ones; by heads in GPT-NeoX
+  bool is_f32 = false;      // whatever the type of others
 };
 
 // Two ways of a layer of a Llama: a tensor each for queries, keys, values, gate and up, or, as in Phi-3, one for the

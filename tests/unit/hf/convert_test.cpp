@@ -68,10 +68,8 @@ std::string make_checkpoint(const nn::ModelConfig& model, DType dtype, const std
     for (const nn::ParamSpec& param : span.params) {
       ckpt::Slice above = ckpt::whole(param.shard.name, param.shard.global_rows, param.shard.global_cols),
                   below = above;
-      above.rows = above.global_rows / 2;
-      below.row0 = above.rows, below.rows = below.global_rows - above.rows;
-      above.elements = {0, above.rows * above.cols};
-      below.elements = {0, below.rows * below.cols};
+      above.rows = above.global_rows / 2, below.row0 = above.rows, below.rows = below.global_rows - above.rows;
+      above.elements = {0, above.rows * above.cols}, below.elements = {0, below.rows * below.cols};
       for (const auto& [state, type] : {std::pair{State::weight, dtype}, {State::master, DType::f32}}) {
         if (state == State::master && dtype == DType::f32) continue;
         add(0, state, type, above);
@@ -79,6 +77,8 @@ std::string make_checkpoint(const nn::ModelConfig& model, DType dtype, const std
       }
     }
   }
+  for (const std::string& name : router_biases(model))
+    add(0, State::weight, DType::f32, ckpt::whole(name, 1, model.experts));
   for (ckpt::OfflineFile& file : files) {
     file.fill = [&file](std::size_t i, std::span<std::byte> to) { fill_piece(file.pieces[i], to); };
   }

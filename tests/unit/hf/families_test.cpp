@@ -28,6 +28,9 @@ std::string refusal_of(const char* type, const json& keys) {
   return thrown_by([&] { family_of(type, keys); }).kind();
 }
 
+// dots.llm1's class has no defaults for these.
+const json kDots1 = {{"n_routed_experts", 8}, {"num_experts_per_tok", 2}, {"n_shared_experts", 1}};
+
 TEST(Families, HaveTheDefaultsOfTransformers) {
   struct Row {
     const char* type;
@@ -39,11 +42,12 @@ TEST(Families, HaveTheDefaultsOfTransformers) {
   const Row rows[] = {
       {"llama", 32, 32, 0, 1e-6, 1e4},     {"mistral", 8, 32, 4096, 1e-6, 1e4},   {"qwen2", 32, 32, 4096, 1e-6, 1e4},
       {"qwen3", 32, 128, 4096, 1e-6, 1e4}, {"phi3", 32, 32, 0, 1e-5, 1e4},        {"mixtral", 8, 32, 0, 1e-5, 1e6},
-      {"qwen2_moe", 16, 32, 0, 1e-6, 1e4}, {"qwen3_moe", 4, 32, 4096, 1e-6, 1e4},
+      {"qwen2_moe", 16, 32, 0, 1e-6, 1e4}, {"qwen3_moe", 4, 32, 4096, 1e-6, 1e4}, {"dots1", 32, 32, 4096, 1e-6, 1e4},
   };
   for (const Row& row : rows) {
-    const nn::ModelConfig model =
-        family_of(row.type, {{"use_sliding_window", row.window > 0}, {"max_window_layers", 0}});
+    json keys = {{"use_sliding_window", row.window > 0}, {"max_window_layers", 0}};
+    if (std::string_view(row.type) == "dots1") keys.update(kDots1);
+    const nn::ModelConfig model = family_of(row.type, keys);
     EXPECT_EQ(model.kv(), row.kv) << row.type;
     EXPECT_EQ(model.head_dim(), row.head) << row.type;
     EXPECT_EQ(model.window, row.window) << row.type;
@@ -51,6 +55,32 @@ TEST(Families, HaveTheDefaultsOfTransformers) {
     EXPECT_EQ(model.rotary_base, row.theta) << row.type;
     EXPECT_EQ(model.init_std, 0.02) << row.type;
     EXPECT_FALSE(model.tied_embeddings) << row.type;
+  }
+}
+
+TEST(Families, Dots1HasTheRouterOfDeepSeek) {
+  json keys = kDots1;
+  keys.update({{"n_group", 4}, {"topk_group", 2}, {"routed_scaling_factor", 2.5}, {"first_k_dense_replace", 2}});
+  const nn::ModelConfig model = family_of("dots1", keys);
+  EXPECT_TRUE(model.router == "sigmoid" && model.router_bias && model.qk_norm && !model.shared_expert_gate);
+  EXPECT_FALSE(model.router_normalized);
+  EXPECT_EQ(model.router_groups, 4);
+  EXPECT_EQ(model.router_groups_per_token, 2);
+  EXPECT_EQ(model.router_scale, 2.5);
+  EXPECT_EQ(model.expert_ffn(), 1408);
+  EXPECT_EQ(model.shared_experts, 1);
+  EXPECT_EQ(model.dense_layers, "0-1");
+  EXPECT_EQ(model.window, 0) << "windows begin behind the last layer";
+  EXPECT_EQ(family_of("dots1", kDots1).dense_layers, "");
+  for (const char* missing : {"n_routed_experts", "num_experts_per_tok", "n_shared_experts"}) {
+    json less = keys;
+    less.erase(missing);
+    EXPECT_EQ(refusal_of("dots1", less), "hf.config") << missing;
+  }
+  for (const auto& [key, value] : {std::pair{"first_k_dense_replace", 4}, {"n_group", 3}, {"topk_group", 5}}) {
+    json wrong = keys;
+    wrong[key] = value;
+    EXPECT_EQ(refusal_of("dots1", wrong), "hf.config") << key;
   }
 }
 

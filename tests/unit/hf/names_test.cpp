@@ -35,6 +35,7 @@ TEST(TensorsOf, CoversEveryParameterOnce) {
           expected[param.shard.name] = {param.shard.global_rows, param.shard.global_cols};
         }
       }
+      for (const std::string& name : router_biases(model)) expected[name] = {1, model.experts};
       std::set<std::string> theirs;
       for (const Mapped& tensor : named(model)) {
         EXPECT_TRUE(theirs.insert(tensor.name).second) << tensor.name;
@@ -179,6 +180,10 @@ TEST(TensorsOf, NamesExpertsAsMixtralAndAsQwen) {
   EXPECT_EQ(mixtral[5], "block_sparse_moe.experts.1.w3.weight 20 16 layers.1.mlp.experts.1.up.weight");
   EXPECT_EQ(mixtral[6], "block_sparse_moe.experts.1.w2.weight 16 20 layers.1.mlp.experts.1.down.weight");
   ASSERT_EQ(qwen3.size(), 1U + 3 * 6);
+  const std::vector<std::string> dots = of_layer("dots1");
+  ASSERT_EQ(dots.size(), 1U + 3 * 8 + 1 + 3);
+  EXPECT_EQ(dots[25], "mlp.gate.e_score_correction_bias 8 layers.1.mlp.router.bias");
+  EXPECT_EQ(dots[26], "mlp.shared_experts.gate_proj.weight 20 16 layers.1.mlp.shared.gate.weight");
   EXPECT_EQ(qwen3[0], "mlp.gate.weight 6 16 layers.1.mlp.router.weight");
   EXPECT_THAT(named(tiny("qwen3_moe", true)),
               Contains(testing::Field(&Mapped::name, std::string("model.layers.0.mlp.up_proj.weight"))));

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "nn/config.h"
+#include "nn/params.h"
 #include "support/errors.h"
 #include "support/files.h"
 
@@ -15,8 +16,8 @@ using test::spill;
 using test::TempDir;
 using test::thrown_by;
 
-inline constexpr const char* kFamilies[] = {"gpt",   "llama", "llama3",  "yarn",      "phi3",      "mistral",
-                                            "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "neox"};
+inline constexpr const char* kFamilies[] = {"gpt",   "llama",   "llama3",    "yarn",      "phi3",  "mistral", "qwen2",
+                                            "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "dots1", "neox"};
 inline nn::ModelConfig tiny(const std::string& family, bool tied) {
   nn::ModelConfig model;
   model.family = family;
@@ -52,12 +53,25 @@ inline nn::ModelConfig tiny(const std::string& family, bool tied) {
     model.experts = 6, model.experts_per_token = 3, model.expert_ffn_hidden = 10;
     model.dense_layers = "0";
   }
+  if (family == "dots1") {
+    model.qk_norm = model.router_bias = true, model.router = "sigmoid", model.router_scale = 2.5;
+    model.experts = 8, model.experts_per_token = 3, model.expert_ffn_hidden = 10, model.shared_experts = 2;
+    model.router_groups = 4, model.router_groups_per_token = 2, model.dense_layers = "0";
+  }
   if (family == "llama3") {
     model.qkv_bias = model.out_bias = model.mlp_bias = true;
     model.rotary_scaling = "llama3", model.rotary_original_seq = 4, model.rotary_factor = 2;
     model.rotary_high_freq = 3;
   }
   return model;
+}
+
+inline std::vector<std::string> router_biases(const nn::ModelConfig& model) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < model.layers && model.router_bias; ++i) {
+    if (model.has_experts(i)) names.push_back(nn::router_bias_name(i));
+  }
+  return names;
 }
 
 }  // namespace ms::hf
