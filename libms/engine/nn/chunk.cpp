@@ -206,9 +206,8 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microba
 
 Layer Chunk::layer(const TensorParallel& on, const TensorParallel& dense, const ChunkSlot& slot,
                    const LayerScratch& scratch, std::size_t i) const {
-  const bool is_dense = shape_.model->experts > 0 && !layers_[i].router.value;
-  return {is_dense ? dense : on, layers_[i], (is_dense ? slot.dense : slot.layers)[i], positions_of(slot, i),
-          is_dense ? scratch.dense.front() : scratch};
+  if (!is_dense(i)) return {on, layers_[i], slot.layers[i], positions_of(slot, i), scratch};
+  return {dense, layers_[i], slot.dense[i], positions_of(slot, i), scratch.dense.front()};
 }
 
 void Chunk::round_weights(Stream& stream, std::int64_t place) const {
@@ -223,7 +222,12 @@ void Chunk::forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch&
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (before) before(static_cast<std::int64_t>(i));
     if (i == 0 && part_.first) embed(on, slot, input, scratch);
-    sum = layer_forward(layer(on, dense, slot, scratch, i), sum);
+    const Layer next = layer(on, dense, slot, scratch, i);
+    if (i > 0 && is_dense(i) != is_dense(i - 1)) {  // its scratch lies where the terms of the sum do
+      on.compute.submit(Add{next.acts.x, sum.a, sum.b, sum.bias});
+      sum = {};
+    }
+    sum = layer_forward(next, sum);
   }
   on.compute.submit(Add{slot.out, sum.a, sum.b, sum.bias});
 }

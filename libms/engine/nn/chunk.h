@@ -99,6 +99,7 @@ class Chunk {
   Positions positions_of(const ChunkSlot& slot, std::size_t layer) const {
     return {rotary_, slot.starts, caches_.empty() ? Tensor{} : caches_[layer]};
   }
+  bool is_dense(std::size_t i) const { return shape_.model->experts > 0 && !layers_[i].router.value; }
   // Returns layer i of a microbatch, on `on`, or on `dense`, that of dense layers among those with experts.
   Layer layer(const TensorParallel& on, const TensorParallel& dense, const ChunkSlot& slot, const LayerScratch& scratch,
               std::size_t i) const;
