@@ -194,7 +194,7 @@ no on-node node01 pgrep -f 'sleep 1000'
 on-node node01 pgrep -f 'sleep 2000'
 [[ $(stage node02) == choose ]]
 no on-node node02 test -e /run/fake/done
-[[ $(stage node03) == well && $(reason_of node03) == 'mine: wait for the vendor' ]]
+[[ $(stage node03) == released && $(reason_of node03) == 'mine: wait for the vendor' ]]
 touch go
 completed "$job"
 until_stage node02 well

@@ -15,6 +15,8 @@ namespace {
 using testing::ElementsAre;
 using testing::Not;
 
+const std::vector<std::string> kUsers = {"root", "slurm"};
+
 RepairConfig all_nodes() {
   RepairConfig policy;
   policy.max_nodes_percent = 100;
@@ -37,10 +39,10 @@ class Cluster {
   void pass() {
     std::vector<slurm::Node> nodes;
     for (const auto& [name, node] : slurm.nodes) nodes.push_back(node);
-    for (const Step& step : plan(repairs, nodes, policy, clock.wall_s())) {
+    for (const Step& step : plan(repairs, nodes, policy, kUsers, clock.wall_s())) {
       slurm::Node& node = slurm.nodes.at(step.repair.node);
       if (step.act != Act::none && step.act != Act::gather && step.act != Act::bundle) {
-        if (!may_touch(step.repair, node)) continue;
+        if (!may_touch(step.repair, node, kUsers)) continue;
         touched.push_back(node.name);
       }
       repairs[node.name] = repair_from_json(to_json(step.repair));
@@ -92,7 +94,7 @@ class Cluster {
       case Act::undrain:
         std::erase(node.states, "DRAIN");
         if (!node.has_state("DOWN")) node.reason.clear();
-        if (node.has_state("DOWN") && may_touch(step.repair, node)) node.states = {"IDLE"}, node.reason.clear();
+        if (node.has_state("DOWN") && may_touch(step.repair, node, kUsers)) node.states = {"IDLE"}, node.reason.clear();
         return Outcome3::good;
       default: return Outcome3::good;
     }
@@ -253,6 +255,48 @@ TEST(Repair, DrainsOfOthersAreNotTouched) {
   EXPECT_EQ(cluster.slurm.nodes["node01"].reason, "mine: fan");
 }
 
+// Whose words a reason holds, and who set it.
+TEST(Repair, ADrainThatAPersonWroteIsNotTakenUp) {
+  const struct {
+    std::string reason, user;
+    bool taken;
+  } rows[] = {
+      {kFaults[0].reason, "root", true},
+      {kFaults[0].reason, "slurm", true},
+      {kFaults[0].reason + " : reboot complete", "slurm", true},
+      {kFaults[0].reason, "bob", false},
+      {kFaults[0].reason, "", false},
+      {kFaults[0].reason + "; RMA 4711, do not return, bob", "bob", false},
+      {kFaults[0].reason + "; RMA 4711, do not return, bob", "root", false},
+      {kFaults[0].reason + "; also gpu.lost gpu 5, gpu.xid gpu 2", "root", true},
+      {kFaults[0].reason + "; also gpu.lost gpu 5; wait for the vendor", "root", false},
+      {"ms-diag:gpu.ecc gpu 1 State=IDLE", "root", false},
+      {"ms-diag: gpu.ecc, seen by bob", "root", false},
+      {"ms-diag:critical hands off", "root", false},
+      {"MS-DIAG:gpu.ecc", "root", false},
+      {"ms-diag:gpu.ecc", "bob", true},  // asks for a repair
+  };
+  for (const auto& row : rows) {
+    Cluster cluster(1);
+    cluster.slurm.set_drained("node01", row.reason, row.user);
+    cluster.pass();
+    EXPECT_EQ(cluster.repairs.contains("node01"), row.taken) << row.reason << " by " << row.user;
+  }
+  EXPECT_EQ(drain_users({{"SlurmUser", "slurm(64030)"}, {"SlurmdUser", "root(0)"}}),
+            (std::vector<std::string>{"root", "slurm", "root"}));
+}
+
+TEST(Repair, AReasonThatAPersonSignsAnewIsTheirs) {
+  Cluster cluster(1);
+  cluster.add_fault("node01", kFaults[0].reason, "gpu-reset");
+  cluster.passes(2);
+  cluster.slurm.nodes["node01"].reason_user = "bob";
+  cluster.touched.clear();
+  cluster.passes(5);
+  EXPECT_TRUE(cluster.touched.empty());
+  EXPECT_EQ(cluster.repairs["node01"].stage, Stage::released);
+}
+
 // At each stage somebody changes the reason, lifts the drain, or both: from then on nothing is done to the node.
 TEST(Repair, IsLetGoWhenSomebodySteps) {
   for (int when = 1; when < 9; ++when) {
@@ -266,8 +310,16 @@ TEST(Repair, IsLetGoWhenSomebodySteps) {
       cluster.touched.clear();
       cluster.pass();
       EXPECT_TRUE(cluster.touched.empty()) << when << reason;
-      EXPECT_EQ(cluster.repairs["node01"].stage, Stage::well) << when << reason;
-      EXPECT_EQ(cluster.slurm.nodes["node01"].reason, reason);
+      EXPECT_EQ(cluster.repairs["node01"].stage, *reason == '\0' ? Stage::well : Stage::released) << when << reason;
+      if (*reason == '\0') continue;
+      cluster.slurm.set_drained("node01", kFaults[3].reason);  // they change it once more
+      cluster.passes(3);
+      EXPECT_TRUE(cluster.touched.empty()) << when << reason;
+      cluster.slurm.nodes["node01"] = make_node("node01");
+      cluster.pass();
+      cluster.add_fault("node01", kFaults[3].reason, "reboot");  // a drain of ours
+      cluster.pass();
+      EXPECT_EQ(std::ranges::count(cluster.events["node01"], "taken up"), 2) << when << reason;
     }
   }
 }

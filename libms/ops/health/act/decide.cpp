@@ -10,7 +10,7 @@
 namespace ms::health {
 namespace {
 
-constexpr std::string_view kPieceSeparator = "; ";
+constexpr std::string_view kPieceSeparator = "; ", kAlso = "; also ";
 constexpr int kDefaultMaxRequeues = 5;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -48,11 +48,13 @@ bool may_drain(const Finding& finding, const slurm::JobEnv* job) {
   return (check->blame == Blame::node || check->blame == Blame::gpu) && of_the_job(finding, job);
 }
 
-// Replaces characters that scontrol, or scripts around it, could interpret; cuts the text to `max`.
+// Replaces characters that scontrol, or scripts around it, could interpret, and the ';' before what people append;
+// cuts the text to `max`.
 std::string reason_text(std::string_view text, std::size_t max) {
   std::string plain = plain_text(text, std::string::npos);
   for (char& c : plain) {
     if (c == '=') c = ':';
+    if (c == ';') c = ',';
     if (c == '[' || c == '{') c = '(';
     if (c == ']' || c == '}') c = ')';
     if (c == '"' || c == '\'' || c == '`' || c == '\\' || c == '|' || c == '$') c = '?';
@@ -98,19 +100,43 @@ bool has_jobs(const slurm::Node& node) {
 std::string drain_reason(const std::vector<Finding>& findings) {
   MS_ASSERT(!findings.empty(), "a drain has a reason");
   // A list as long as the reason says nothing more: the first is whole, the others are named.
-  constexpr std::size_t kMaxOthers = 60;
+  constexpr std::size_t kMaxOthers = 55;
   const auto named = [](const Finding& finding) {
     return finding.entity.empty() ? finding.code : fmt::format("{} {}", finding.code, finding.entity);
   };
   std::string others;
-  for (std::size_t i = 1; i < findings.size(); ++i) others += (i == 1 ? "; also " : ", ") + named(findings[i]);
-  others = others.empty() ? "" : "; " + reason_text(others.substr(2), kMaxOthers);
+  for (std::size_t i = 1; i < findings.size(); ++i) others += (i == 1 ? "" : ", ") + named(findings[i]);
+  if (!others.empty()) others = std::string(kAlso) + reason_text(others, kMaxOthers);
   const std::string first = named(findings[0]) + (findings[0].message.empty() ? "" : ": " + findings[0].message);
   return std::string(kReasonPrefix) + reason_text(first, kMaxReason - kReasonPrefix.size() - others.size()) + others;
 }
 
 bool is_ours(const slurm::Node& node) {
   return node.is_drained_or_draining() && node.reason.starts_with(kReasonPrefix);
+}
+
+std::vector<std::string> drain_users(const slurm::Config& config) {
+  std::vector<std::string> users = {"root"};
+  for (const std::string_view key : {"SlurmUser", "SlurmdUser"}) {
+    const auto found = config.find(key);  // "slurm(64030)"
+    if (found != config.end() && !found->second.empty())
+      users.push_back(found->second.substr(0, found->second.find('(')));
+  }
+  return users;
+}
+
+bool is_free_of_people(std::string_view reason, const slurm::Node& node, const std::vector<std::string>& users) {
+  if (!reason.starts_with(kReasonPrefix)) return false;
+  const std::string_view code = without_prefix(reason).substr(0, without_prefix(reason).find(' '));
+  const std::size_t dot = code.find('.');
+  const bool is_code = dot != std::string_view::npos && dot > 0 && dot + 1 < code.size() && code.rfind('.') == dot &&
+                       std::ranges::all_of(code, [](char c) { return is_word(c) || c == '.'; });
+  if (!is_code) return false;
+  if (code == without_prefix(reason)) return true;
+  const std::string_view first = reason.substr(0, reason.find(kAlso));
+  const std::string_view others = first == reason ? "" : reason.substr(first.size() + kAlso.size());
+  const auto is_text = [](std::string_view text) { return reason_text(text, kMaxReason) == text; };
+  return is_text(first) && is_text(others) && std::ranges::find(users, node.reason_user) != users.end();
 }
 
 DrainStep drain_step(const slurm::Node& node) {

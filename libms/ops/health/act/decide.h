@@ -35,6 +35,12 @@ std::string drain_reason(const std::vector<Finding>& findings);
 
 bool is_ours(const slurm::Node& node);  // drained or draining with our reason
 
+// Returns the users whose words on a node are ours or Slurm's own: root, SlurmUser and SlurmdUser.
+std::vector<std::string> drain_users(const slurm::Config& config);
+// Whether no person's words are in the reason: it is in the form of drain_reason() and was set by one of `users`, or is
+// 'ms-diag:CODE' alone, by which people ask for a repair. `reason`: the node's, without what Slurm appends.
+bool is_free_of_people(std::string_view reason, const slurm::Node& node, const std::vector<std::string>& users);
+
 // Decides from Slurm's record of a node whether it may be drained now. A reason that somebody wrote is never replaced,
 // not even if the node is not drained; but a newer Slurm leaves reasons behind when a node is back in service, and
 // those are nobody's word any more.

@@ -140,8 +140,9 @@ int use_remedy_here(const Policy& policy, const std::string& node, const std::st
     const slurm::Node record = own_node(node, operators_world(policy, clock));
     const slurm::Commands slurm(
         {.scontrol = policy.paths.scontrol, .conf = policy.paths.slurm_conf, .deadline_s = kSlurm_s});
-    const bool may = is_ours(record) && may_be_loaded(record) && slurm.jobs_on(node).empty();
-    if (!may) print_out("{} has jobs, or is not drained by ms-diag\n", node);
+    const bool may =
+        may_take_up(record, drain_users(slurm.config())) && may_be_loaded(record) && slurm.jobs_on(node).empty();
+    if (!may) print_out("{} has jobs, or is not drained by ms-diag alone\n", node);
     return may;
   };
   if (!may_touch()) return kNotNow;

@@ -10,8 +10,8 @@
 namespace ms::health {
 namespace {
 
-constexpr std::string_view kStages[] = {"well",  "gather",    "choose",   "remedy", "test2",
-                                        "test3", "returning", "bundling", "bundled"};
+constexpr std::string_view kStages[] = {"well",  "gather",    "choose",   "remedy",  "test2",
+                                        "test3", "returning", "bundling", "bundled", "released"};
 constexpr double kWeek_s = 7 * 86'400;
 constexpr int kMostTries = 3;
 constexpr std::string_view kRebooted = "reboot complete", kNotRebooted = "reboot timed out";
@@ -36,8 +36,8 @@ bool has_any(const slurm::Node& node, std::initializer_list<std::string_view> be
 }
 bool reboots(const slurm::Node& node) { return has_any(node, {"REBOOT"}); }
 
-bool same_drain(const Repair& repair, const slurm::Node& node) {
-  return is_ours(node) && own_words(node.reason) == repair.reason;
+bool same_drain(const Repair& repair, const slurm::Node& node, const std::vector<std::string>& users) {
+  return may_take_up(node, users) && own_words(node.reason) == repair.reason;
 }
 
 // After our reboot the node is DOWN with our reason, and Slurm (22.05) has taken the drain away. The same is left when
@@ -65,17 +65,19 @@ Repair at(Repair repair, Stage stage, double now_wall_s, std::string why = {}) {
 
 class Planner {
  public:
-  Planner(const RepairConfig& policy, std::size_t nodes, std::size_t active, double now_wall_s)
-      : policy_(policy), active_(active), now_wall_s_(now_wall_s) {
+  Planner(const RepairConfig& policy, const std::vector<std::string>& users, std::size_t nodes, std::size_t active,
+          double now_wall_s)
+      : policy_(policy), users_(users), active_(active), now_wall_s_(now_wall_s) {
     most_active_ = static_cast<std::size_t>(share_of(policy.max_nodes_percent, static_cast<std::int64_t>(nodes)));
   }
 
   std::optional<Step> of(const Repair& kept, const slurm::Node& node) {
     if (kept.stage == Stage::well) return take_up(kept, node);
+    if (kept.stage == Stage::released && !is_in_service(node)) return std::nullopt;
     if (kept.stage == Stage::returning && is_left_down(kept, node)) return Step{Act::undrain, "undrain", kept};
     if (is_rebooting(kept) && is_left_down(kept, node)) return reboot(kept, node);
     const bool is_given_up = kept.stage == Stage::bundling || kept.stage == Stage::bundled;
-    if (!same_drain(kept, node) && !(is_given_up && is_left_down(kept, node))) return released(kept, node);
+    if (!same_drain(kept, node, users_) && !(is_given_up && is_left_down(kept, node))) return released(kept, node);
     if (kept.stage == Stage::bundled) return std::nullopt;
     if (kept.stage == Stage::gather) return Step{Act::gather, "gather", kept};
     if (kept.stage == Stage::bundling) return Step{Act::bundle, "bundle", kept};
@@ -92,7 +94,7 @@ class Planner {
 
  private:
   std::optional<Step> take_up(Repair repair, const slurm::Node& node) const {
-    if (!is_ours(node)) return std::nullopt;
+    if (!may_take_up(node, users_)) return std::nullopt;
     repair.node = node.name;
     repair.reason = own_words(node.reason);
     repair.taken_wall_s = now_wall_s_;
@@ -103,12 +105,12 @@ class Planner {
   }
 
   std::optional<Step> released(const Repair& kept, const slurm::Node& node) const {
-    const bool returned = kept.stage == Stage::returning && !node.is_drained_or_draining();
-    return Step{Act::none, returned ? "returned" : "let go",
-                at(kept, Stage::well, now_wall_s_,
-                   returned                        ? "it passed the tests"
-                   : node.is_drained_or_draining() ? "someone else has drained it, or changed the reason"
-                                                   : "someone else has put it back into service")};
+    if (kept.stage == Stage::returning && !node.is_drained_or_draining())
+      return Step{Act::none, "returned", at(kept, Stage::well, now_wall_s_, "it passed the tests")};
+    return Step{Act::none, "let go",
+                is_in_service(node)
+                    ? at(kept, Stage::well, now_wall_s_, "someone else has put it back into service")
+                    : at(kept, Stage::released, now_wall_s_, "someone else has drained it, or changed the reason")};
   }
 
   std::optional<Step> choose(Repair repair) {
@@ -171,6 +173,7 @@ class Planner {
   }
 
   const RepairConfig& policy_;
+  const std::vector<std::string>& users_;
   std::size_t active_;
   double now_wall_s_;
   std::size_t most_active_ = 1;
@@ -234,18 +237,25 @@ bool is_slurms(const slurm::Node& node) {
 }
 bool may_be_loaded(const slurm::Node& node) { return !has_jobs(node) && !is_slurms(node); }
 
-bool may_touch(const Repair& repair, const slurm::Node& node) {
+bool is_in_service(const slurm::Node& node) {
+  return has_any(node, {"IDLE", "MIX", "ALLOC"}) && !node.is_drained_or_draining() && !node.has_state("DOWN");
+}
+bool may_take_up(const slurm::Node& node, const std::vector<std::string>& users) {
+  return is_ours(node) && is_free_of_people(own_words(node.reason), node, users);
+}
+
+bool may_touch(const Repair& repair, const slurm::Node& node, const std::vector<std::string>& users) {
   const bool left_down = (repair.stage == Stage::returning || is_rebooting(repair)) && is_left_down(repair, node);
-  return may_be_loaded(node) && (same_drain(repair, node) || left_down);
+  return may_be_loaded(node) && (same_drain(repair, node, users) || left_down);
 }
 
 std::vector<Step> plan(const std::map<std::string, Repair>& repairs, const std::vector<slurm::Node>& nodes,
-                       const RepairConfig& policy, double now_wall_s) {
+                       const RepairConfig& policy, const std::vector<std::string>& users, double now_wall_s) {
   const auto active = std::ranges::count_if(nodes, [&](const slurm::Node& node) {
     const auto kept = repairs.find(node.name);
     return kept != repairs.end() && is_active(kept->second);
   });
-  Planner planner(policy, nodes.size(), static_cast<std::size_t>(active), now_wall_s);
+  Planner planner(policy, users, nodes.size(), static_cast<std::size_t>(active), now_wall_s);
   std::vector<Step> steps;
   for (const slurm::Node& node : nodes) {
     const auto kept = repairs.find(node.name);

@@ -16,8 +16,9 @@
 namespace ms::health {
 
 // well: no repair. gather: evidence is to be kept before anything changes it. choose: the next remedy. returning: it
-// passed the tests. bundling: a person is needed. bundled: and has all there is.
-enum class Stage { well, gather, choose, remedy, test2, test3, returning, bundling, bundled };
+// passed the tests. bundling: a person is needed. bundled: and has all there is. released: a person changed the drain,
+// and the node is theirs until it is back in service.
+enum class Stage { well, gather, choose, remedy, test2, test3, returning, bundling, bundled, released };
 std::string_view to_string(Stage stage);
 
 struct Attempt {
@@ -52,9 +53,9 @@ struct Step {
 };
 
 // At most one step a node. A node without a drain of ours, with jobs, or in a state of Slurm's own doings gets none. A
-// node whose drain was lifted, or whose reason was changed, is let go.
+// node whose drain was lifted, or whose reason was changed, is let go. `users`: drain_users().
 std::vector<Step> plan(const std::map<std::string, Repair>& repairs, const std::vector<slurm::Node>& nodes,
-                       const RepairConfig& policy, double now_wall_s);
+                       const RepairConfig& policy, const std::vector<std::string>& users, double now_wall_s);
 
 // unknown: the node or Slurm did not answer, so the step is done again until policy.patience_s is over.
 enum class Outcome3 { good, bad, unknown };
@@ -63,7 +64,9 @@ Repair after(const Step& step, Outcome3 outcome, const std::string& why, const R
 
 bool is_slurms(const slurm::Node& node);      // Slurm reboots it, or does something else with it
 bool may_be_loaded(const slurm::Node& node);  // it has no job, and is not Slurm's
+bool is_in_service(const slurm::Node& node);
+bool may_take_up(const slurm::Node& node, const std::vector<std::string>& users);  // its drain is ours, and no person's
 // Whether this is still the drain that the repair is about, and the node has no job: asked again before each act.
-bool may_touch(const Repair& repair, const slurm::Node& node);
+bool may_touch(const Repair& repair, const slurm::Node& node, const std::vector<std::string>& users);
 
 }  // namespace ms::health

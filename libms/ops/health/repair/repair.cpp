@@ -64,10 +64,11 @@ class RepairSite {
       print_out("nothing is done: {} is there\n", policy_.act.kill_switch);
       return 0;
     }
+    users_ = drain_users(commands().config());
     std::vector<slurm::Node> nodes = commands().nodes();
     heard_ = false;
-    if (look(nodes)) nodes = commands().nodes();
     std::map<std::string, Repair> repairs = load(nodes);
+    if (look(nodes, repairs)) nodes = commands().nodes();
     std::vector<Step> steps = plan_now(repairs, nodes);
     if (!steps.empty() && !is_heard(steps)) return kUnknown;
     if (apply_) {
@@ -110,7 +111,7 @@ class RepairSite {
 
   std::vector<Step> plan_now(const std::map<std::string, Repair>& repairs,
                              const std::vector<slurm::Node>& nodes) const {
-    std::vector<Step> steps = plan(repairs, nodes, policy_.repair, SystemClock().wall_s());
+    std::vector<Step> steps = plan(repairs, nodes, policy_.repair, users_, SystemClock().wall_s());
     std::erase_if(steps, [&](const Step& step) { return damaged_.contains(step.repair.node); });
     return steps;
   }
@@ -158,12 +159,15 @@ class RepairSite {
                                            .message = plain_text(why, kMaxWhy)});
   }
 
-  // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any.
-  bool look(const std::vector<slurm::Node>& nodes) {
+  // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any. The plan is to
+  // see that a released node is in service before it is drained again.
+  bool look(const std::vector<slurm::Node>& nodes, const std::map<std::string, Repair>& repairs) {
     std::vector<std::string> names;
     for (const slurm::Node& node : nodes) {
-      const bool in_service = node.has_state("IDLE") || node.has_state("MIXED") || node.has_state("ALLOCATED");
-      if (in_service && !is_slurms(node) && drain_step(node) == DrainStep::drain) names.push_back(node.name);
+      const auto kept = repairs.find(node.name);
+      const bool is_released = kept != repairs.end() && kept->second.stage == Stage::released;
+      if (is_in_service(node) && !is_released && !is_slurms(node) && drain_step(node) == DrainStep::drain)
+        names.push_back(node.name);
     }
     bool any = false;
     for (const Report& report : run_remote(names, {.ssh_config = ssh_config_})) {
@@ -215,7 +219,7 @@ class RepairSite {
     const Repair& repair = step.repair;
     const bool touches = step.act != Act::none && step.act != Act::gather && step.act != Act::bundle;
     // Minutes may have passed since the plan was made.
-    if (touches && !may_touch(repair, commands().node(repair.node))) return;
+    if (touches && !may_touch(repair, commands().node(repair.node), users_)) return;
     if (touches && !commands().jobs_on(repair.node).empty()) return;
     save(repair);
     audit(repair.node, step.event, step.act == Act::none ? repair.why : "", repair.reason);
@@ -312,7 +316,8 @@ class RepairSite {
     }
     // A reboot leaves DOWN behind, with our reason.
     const slurm::Node left = slurm.node(repair.node);
-    if (left.has_state("DOWN") && !left.is_drained_or_draining() && may_touch(repair, left)) slurm.set_up(left.name);
+    if (left.has_state("DOWN") && !left.is_drained_or_draining() && may_touch(repair, left, users_))
+      slurm.set_up(left.name);
     return {Outcome3::good, "passed the tests"};
   }
 
@@ -352,7 +357,7 @@ class RepairSite {
     int status = 0;
     for (const auto& [name, repair] : repairs) {
       if (repair.stage == Stage::well) continue;
-      status = std::max(status, repair.stage == Stage::bundled ? 2 : 1);
+      if (repair.stage != Stage::released) status = std::max(status, repair.stage == Stage::bundled ? 2 : 1);
       if (!once_) continue;
       const auto node = std::ranges::find(nodes, name, &slurm::Node::name);
       const bool waits = repair.stage != Stage::bundled && node != nodes.end() && has_jobs(*node);
@@ -363,6 +368,7 @@ class RepairSite {
 
   Policy policy_;
   bool apply_, once_;
+  std::vector<std::string> users_;   // whose drains are ours
   bool heard_ = false;               // a node has answered in this pass
   std::set<std::string> unreached_;  // nodes of which it was said that they do not answer
   std::string ssh_config_;
