@@ -159,15 +159,14 @@ class RepairSite {
                                            .message = plain_text(why, kMaxWhy)});
   }
 
-  // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any. The plan is to
-  // see that a released node is in service before it is drained again.
+  // Level 1 on the nodes in service; drains by the rules of a prolog. Returns whether it drained any.
   bool look(const std::vector<slurm::Node>& nodes, const std::map<std::string, Repair>& repairs) {
     std::vector<std::string> names;
     for (const slurm::Node& node : nodes) {
+      // The plan is to see that a released node is in service before it is drained again.
       const auto kept = repairs.find(node.name);
-      const bool is_released = kept != repairs.end() && kept->second.stage == Stage::released;
-      if (is_in_service(node) && !is_released && !is_slurms(node) && drain_step(node) == DrainStep::drain)
-        names.push_back(node.name);
+      if (kept != repairs.end() && kept->second.stage == Stage::released) continue;
+      if (is_in_service(node) && !is_slurms(node) && drain_step(node) == DrainStep::drain) names.push_back(node.name);
     }
     bool any = false;
     for (const Report& report : run_remote(names, {.ssh_config = ssh_config_})) {
@@ -308,9 +307,8 @@ class RepairSite {
 
   Verdict undrain(const Repair& repair) const {
     const auto slurm = commands();
-    RemoteAnswer answer{.status = 0};
     if (slurm.node(repair.node).is_drained_or_draining()) {
-      answer = ask(repair.node, "", {"undrain", "--node", repair.node}, kAnswer_s + kAnswer_s);
+      const RemoteAnswer answer = ask(repair.node, "", {"undrain", "--node", repair.node}, kAnswer_s + kAnswer_s);
       const bool stays = !answer.why.empty() || slurm.node(repair.node).is_drained_or_draining();
       if (stays) return {Outcome3::unknown, answer.why.empty() ? answer.out : answer.why};
     }
@@ -347,9 +345,9 @@ class RepairSite {
     }
     const double now_wall_s = SystemClock().wall_s();
     whole += tar_file(kAudit, lines, now_wall_s) + tar_file("repair.json", to_json(repair), now_wall_s) + tar_end();
-    const std::string name = repair.node + ".tar";
-    write_at(directory_, name, whole, 0600, refusal_);
-    return {Outcome3::good, fmt::format("{}; {}/{} is for the ticket", repair.why, policy_.repair.state, name)};
+    write_at(directory_, repair.node + ".tar", whole, 0600, refusal_);
+    return {Outcome3::good,
+            fmt::format("{}; {}/{}.tar is for the ticket", repair.why, policy_.repair.state, repair.node)};
   }
 
   // Says how the nodes are; the service says it in the audit log alone.
