@@ -187,6 +187,9 @@ TEST(ImportNhc, AKeyHasOneValueAndAConflictIsNamed) {
   EXPECT_EQ(policy_of(space).limits.space_free_percent, 5);
   EXPECT_EQ(space.lines[1].fate, Fate::partly);
   EXPECT_EQ(space.lines[2].fate, Fate::translated);
+  const NhcImport strict = import_nhc("* || check_fs_free /tmp 3%\n* || check_fs_used / 95%", "");
+  EXPECT_EQ(policy_of(strict).limits.space_free_percent, 5);
+  EXPECT_EQ(strict.lines[0].fate, Fate::partly);
 
   const NhcImport rates = import_nhc("* || check_hw_ib 200 mlx5_0:1\n* || check_hw_ib 100 mlx5_2:1", "");
   EXPECT_EQ(policy_of(rates).expect.link_gbps, 100);

@@ -63,16 +63,9 @@ class Translation {
     return variable(*words);
   }
 
-  // All links have one least rate: the lowest one, and none if interfaces of Ethernet are among them.
   void finish(std::vector<NhcLine>& lines) {
-    if (port_gbps_.empty()) return;
-    const double least_gbps = std::ranges::min(port_gbps_, {}, &std::pair<std::size_t, double>::second).second;
-    if (!has_interface_) set("expect.link_gbps", fmt::format("{:g}", least_gbps));
-    for (const auto& [line, gbps] : port_gbps_) {
-      if (!has_interface_ && gbps == least_gbps) continue;
-      lines[line].fate = Fate::partly;
-      lines[line].why = "its rate is lost: expect.link_gbps holds for the links of all lines";
-    }
+    finish_links(lines);
+    finish_space(lines);
   }
 
   void begin_line(std::size_t index) { line_ = index; }
@@ -95,6 +88,31 @@ class Translation {
   }
 
  private:
+  // All links have one least rate: the lowest one, and none if interfaces of Ethernet are among them.
+  void finish_links(std::vector<NhcLine>& lines) {
+    if (port_gbps_.empty()) return;
+    const double least_gbps = std::ranges::min(port_gbps_, {}, &std::pair<std::size_t, double>::second).second;
+    if (!has_interface_) set("expect.link_gbps", fmt::format("{:g}", least_gbps));
+    for (const auto& [line, gbps] : port_gbps_) {
+      if (!has_interface_ && gbps == least_gbps) continue;
+      lines[line].fate = Fate::partly;
+      lines[line].why = "its rate is lost: expect.link_gbps holds for the links of all lines";
+    }
+  }
+
+  // All places have one limit: the strictest.
+  void finish_space(std::vector<NhcLine>& lines) {
+    if (free_percent_.empty()) return;
+    const double most = std::ranges::max(free_percent_, {}, &std::pair<std::size_t, double>::second).second;
+    set("limits.space_free_percent", fmt::format("{:g}", most));
+    for (const auto& [line, percent] : free_percent_) {
+      if (percent == most) continue;
+      lines[line].fate = Fate::partly;
+      lines[line].why =
+          "its limit is lost: the strictest of all lines, limits.space_free_percent, holds for all places";
+    }
+  }
+
   // A key has one value: the first stays. Returns what is lost.
   std::string set(const std::string& key, const std::string& value) {
     const auto [at, is_new] = values_.emplace(key, value);
@@ -230,8 +248,8 @@ class Translation {
     }
     const auto share = percent_of(words[2]);
     if (!share) return no("limits.space_free_percent is a share of the file system");
-    const double free_percent = words[0] == "check_fs_used" ? 100 - *share : *share;
-    return partly(set("limits.space_free_percent", fmt::format("{:g}", free_percent)));
+    free_percent_.emplace_back(line_, words[0] == "check_fs_used" ? 100 - *share : *share);
+    return {};
   }
 
   Said service(const Words& words) {
@@ -262,7 +280,7 @@ class Translation {
   std::size_t line_ = 0;
   std::map<std::string, std::string> values_;
   std::map<std::string, Words> lists_;
-  std::vector<std::pair<std::size_t, double>> port_gbps_;
+  std::vector<std::pair<std::size_t, double>> port_gbps_, free_percent_;
   bool has_interface_ = false;
 };
 
