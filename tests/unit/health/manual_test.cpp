@@ -60,6 +60,7 @@ TEST(Explain, AnXidByItsNumberOrItsLine) {
       {"79", "Xid 79: GPU has fallen off the bus\n", true},
       {"Xid 79", "Xid 79: ", true},
       {"xid13", "Xid 13: ", false},
+      {"145", "Xid 145: NVLink error\n", true},
       {"9999", "Xid 9999: not in the table", true},
       {"[12.5] NVRM: Xid (PCI:0000:11:00): 79, pid=0, GPU has fallen off the bus.", "Xid 79: ", true},
       {"Nov 2 gpu07 kernel: NVRM: Xid (PCI:0000:11:00): 31, pid=8, name=python3, Ch 8", "Xid 31: ", false},
@@ -74,6 +75,8 @@ TEST(Explain, AnXidByItsNumberOrItsLine) {
     EXPECT_TRUE(text.starts_with(row.begins)) << text;
     EXPECT_EQ(text.find("reports it as gpu.xid") != std::string::npos, row.counts) << text;
   }
+  for (const char* severity : {"critical", "warning"})
+    EXPECT_NE(explain(passive_checks(), "149").find(severity), std::string::npos) << severity;
   for (const char* asked : {"Xid", "79x", "", "NVRM: Xid"})
     EXPECT_THROW(explain(passive_checks(), asked), Error) << asked;
 }

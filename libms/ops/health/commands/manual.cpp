@@ -91,8 +91,15 @@ std::string explain_xid(const XidLine& xid, const Check& check) {
   const auto [what, severity, remedy] = answer(xid, check);
   const bool counts = severity != Severity::note;
   std::string text = fmt::format("Xid {}: {}\n\n", xid.number, what);
-  const std::string judged = counts ? fmt::format("ms-diag reports it as {}, {}.", check.code, to_string(severity))
-                                    : "It does not count against the node.";
+  const std::string judged = is_nvlink_xid(xid.number) && !xid.nvlink
+                                 ? fmt::format(
+                                       "The severity is in the line, so give explain the whole line. ms-diag "
+                                       "reports it as {}, critical if the line says Fatal; a warning if the "
+                                       "other end of the link or software caused it, or if the line says "
+                                       "neither Fatal nor Nonfatal. Nonfatal does not count against the node.",
+                                       check.code)
+                             : counts ? fmt::format("ms-diag reports it as {}, {}.", check.code, to_string(severity))
+                                      : "It does not count against the node.";
   for (const std::string& line : wrap(judged, 100)) text += "  " + line + "\n";
   if (counts || !remedy.starts_with(check.remedy)) {
     for (const std::string& line : wrap("Remedy: " + remedy, 100)) text += "  " + line + "\n";

@@ -49,8 +49,15 @@ bool is_promoted(std::uint64_t info, std::uint64_t status) {
   return bit && (status & kPromotable) != 0;
 }
 
-// The form changed with driver 575: "XC0 i0" was "XC 0 i 0", and the registers stood in brackets.
+// The form changed with driver 575: "XC0 i0" was "XC 0 i 0", and the registers stood in brackets. Some drivers write
+// "pid=7, name=python3, " before it; a name is too short to hold the whole form.
 std::optional<NvlinkError> parse_nvlink(int xid, Scan scan) {
+  constexpr std::string_view kComma = ", ";
+  if (scan.literal("pid=")) {
+    const std::size_t end = scan.rest().rfind(kComma);
+    if (end == std::string_view::npos) return std::nullopt;
+    scan = Scan(scan.rest().substr(end + kComma.size()));
+  }
   NvlinkError error{.unit = std::string(scan.device())};
   scan.blanks();
   error.fatal = scan.literal("Fatal");
@@ -204,6 +211,8 @@ const XidRow* find_xid(int number) {
   return found == rows.end() ? nullptr : &*found;
 }
 
+bool is_nvlink_xid(int number) { return number >= 144 && number <= 150; }
+
 RecoveryAdvice advice_for(RecoveryAction action) {
   switch (action) {
     case RecoveryAction::none: return {Severity::note, "nothing"};
@@ -237,7 +246,7 @@ std::optional<XidLine> parse_xid(std::string_view line) {
               .number = static_cast<int>(*number),
               .action = {}};
   if (xid.number == 154) xid.action = parse_action(scan.rest());
-  if (xid.number >= 144 && xid.number <= 150) xid.nvlink = parse_nvlink(xid.number, scan);
+  if (is_nvlink_xid(xid.number)) xid.nvlink = parse_nvlink(xid.number, scan);
   return xid;
 }
 

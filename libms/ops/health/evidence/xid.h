@@ -23,6 +23,8 @@ struct XidRow {
 const std::vector<XidRow>& xid_rows();
 const XidRow* find_xid(int number);  // nullptr: not in the table
 
+bool is_nvlink_xid(int number);  // 144 to 150: the line holds the severity
+
 // The NVLink error in the line of an Xid 144 to 150: "NETIR_LINK_EVT Fatal XC0 i0 Link 03 (0x026001c6 0x0 ...)".
 struct NvlinkError {
   bool fatal = false;
