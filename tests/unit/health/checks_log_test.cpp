@@ -39,6 +39,21 @@ TEST_F(HostMce, JudgesLines) {
        "gpu 0000:63:00.0"},
       {"amdgpu 0000:63:00.0: amdgpu: socket: 0, die: 0 1 uncorrectable hardware errors detected in total in gfx block",
        Outcome::warn, "gpu 0000:63:00.0"},
+      {"amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!", Outcome::warn,
+       "gpu 0000:1c:00.0"},
+      {"amdgpu 0000:1c:00.0: amdgpu: {12}socket: 2, die: 0, 3 new uncorrectable hardware errors detected in umc block",
+       Outcome::warn, "gpu 0000:1c:00.0"},
+      {"amdgpu 0000:1c:00.0: amdgpu: GPU reset(2) failed", Outcome::warn, "gpu 0000:1c:00.0"},
+      {"amdgpu 0000:1c:00.0: amdgpu: RAS records:260 exceed threshold:256, GPU will not be initialized. Replace this "
+       "GPU or increase the threshold",
+       Outcome::warn, "gpu 0000:1c:00.0"},
+      {"amdgpu 0000:1c:00.0: Fatal error during GPU init", Outcome::warn, "gpu 0000:1c:00.0"},
+      {"amdgpu 0000:1c:00.0: probe with driver amdgpu failed with error -62", Outcome::warn, "gpu 0000:1c:00.0"},
+      {"amdgpu 0000:1c:00.0: amdgpu: poison is consumed by client 27, kick off gpu reset flow", Outcome::warn,
+       "gpu 0000:1c:00.0"},
+      {"EDAC MC0: 1 UE FAKE ERROR on mc#0csrow#0channel#0 (csrow:0 channel:0 page:0x0 - for EDAC testing only)",
+       Outcome::warn, "memory controller 0"},
+      {"mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 13: bc00008001010091", Outcome::warn, "cpu 0 bank 13"},
       {"EDAC MC1: 11 CE memory scrubbing error on CPU_SrcID#1_MC#1_Chan#1_DIMM#0 (channel:1 slot:0 page:0x1 ...)",
        Outcome::warn, "memory controller 1"},
   };
@@ -154,6 +169,26 @@ TEST_F(HostMce, AForgedLineIsNothing) {
   for (const std::string& line : rows) EXPECT_OUTCOME(run_on_line("host.mce", line), Outcome::pass) << line;
 }
 
+// Without PCC, S and AR an error was not used on Intel; AMD has other bits there.
+TEST_F(HostMce, AnErrorThatWasNotUsedWarnsOnIntel) {
+  const std::string bank = "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 13: bc00008001010091";
+  log({bank, "mce: [Hardware Error]: TSC 123abc ADDR 1ba8c25000", "mce: [Hardware Error]: PROCESSOR 0:606a6 TIME 17"});
+  EXPECT_OUTCOME(run("host.mce"), Outcome::warn);
+  log({bank, "mce: [Hardware Error]: TSC 123abc ADDR 1ba8c25000", "mce: [Hardware Error]: PROCESSOR 2:a00f11 TIME 17"});
+  EXPECT_OUTCOME(run("host.mce"), Outcome::critical);
+  put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD");
+  log({bank});
+  EXPECT_OUTCOME(run("host.mce"), Outcome::critical);
+}
+
+TEST_F(HostMce, AMadeUpErrorDoesNotCountInTheControllerEither) {
+  put("/sys/devices/system/edac/mc/mc0/ue_count", "1");
+  log({"EDAC MC0: 1 UE FAKE ERROR on mc#0csrow#0 (csrow:0 channel:0 page:0x0 - for EDAC testing only)"});
+  EXPECT_OUTCOME(run("host.mce"), Outcome::warn);
+  put("/sys/devices/system/edac/mc/mc0/ue_count", "2");
+  EXPECT_OUTCOME(run("host.mce"), Outcome::critical);
+}
+
 TEST_F(HostMce, LinesOfProgramsDoNotCount) {
   put("/dev/kmsg", "11,1,1000000,-;mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400");
   EXPECT_OUTCOME(run("host.mce"), Outcome::pass);
@@ -172,6 +207,14 @@ TEST_F(HostMce, FirmwareReportsAreReadTogether) {
   EXPECT_OUTCOME(report("corrected", "memory error"), Outcome::pass);
   EXPECT_OUTCOME(report("info", "memory error"), Outcome::pass);
   EXPECT_EQ(report("fatal", "memory error").findings[0].entity, "firmware");
+  const auto second = [&](const std::string& severity) {
+    log({"{4}[Hardware Error]: event severity: recoverable", "{4}[Hardware Error]:  Error 0, type: " + severity,
+         "{4}[Hardware Error]:   section_type: memory error", "{4}[Hardware Error]:  Error 1, type: recoverable",
+         "{4}[Hardware Error]:   section_type: PCIe error"});
+    return run("host.mce");
+  };
+  EXPECT_OUTCOME(second("corrected"), Outcome::warn) << "each section has its own severity";
+  EXPECT_OUTCOME(second("recoverable"), Outcome::critical);
 }
 
 TEST_F(HostMce, NamesTheDimmWhereItIsKnown) {

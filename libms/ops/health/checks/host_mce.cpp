@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 #include "health/checks/check.h"
+#include "health/evidence/amd_gpu_lines.h"
+#include "health/evidence/firmware_reports.h"
 #include "health/evidence/growth.h"
 #include "health/evidence/scan.h"
 
@@ -15,6 +17,10 @@ namespace {
 constexpr const char* kControllers = "/sys/devices/system/edac/mc";
 constexpr double kCorrectedPerHour = 100;  // a healthy DIMM corrects a few errors a year, a dying one thousands an hour
 constexpr std::uint64_t kStatusUncorrected = std::uint64_t{1} << 61;  // UC of IA32_MCi_STATUS, the same on AMD
+// PCC, S and AR. Without them an Intel processor found the error before its data were used (UCNA); an AMD one has other
+// bits there, and a bit for deferred errors.
+constexpr std::uint64_t kStatusUsed = std::uint64_t{7} << 55;
+constexpr std::string_view kUnused = "uncorrected error found before its data was used";
 
 constexpr std::string_view kUnknownDimm =
     "The board's event log (ipmitool sel list) says which DIMM it is, or rasdaemon (ras-mc-ctl --errors). If neither "
@@ -32,6 +38,9 @@ constexpr std::string_view kNamedInLog =
 constexpr std::string_view kPageGone =
     "The kernel took the page out of use. rasdaemon (ras-mc-ctl --errors) or the BMC's event log (ipmitool sel list) "
     "names the DIMM; replace it if this recurs.";
+
+constexpr std::string_view kMadeUp =
+    "Somebody wrote to fake_inject of the memory controller: see who tests here. Write to its reset_counters then.";
 
 constexpr double kBootEnds_s = 120;  // also on machines with hundreds of processors
 
@@ -89,8 +98,20 @@ Origin origin_of(const std::vector<KernelLine>& lines, std::size_t at, const Inj
   return is_left && when_s < kBootEnds_s ? Origin::earlier_boot : Origin::hardware;
 }
 
+// "mce: [Hardware Error]: PROCESSOR 2:a00f11 TIME ..." in the lines behind a bank names AMD, as /proc/cpuinfo does.
+bool is_amd(const std::vector<KernelLine>& lines, std::size_t at, const Sysroot& root) {
+  constexpr std::size_t kLines = 4, kCpuinfoBytes = 256;
+  for (std::size_t i = at + 1; i < std::min(at + 1 + kLines, lines.size()); ++i) {
+    Scan scan(lines[i].text);
+    if (scan.literal("mce: [Hardware Error]: PROCESSOR ")) return scan.literal("2:");
+  }
+  return root.read("/proc/cpuinfo", kCpuinfoBytes).value_or("").find("AuthenticAMD") != std::string::npos;
+}
+
 // "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400": one bank of a machine check.
-bool read_bank(Scan line, Origin origin, LogTally& tally) {
+bool read_bank(const std::vector<KernelLine>& lines, std::size_t at, const Sysroot& root, Origin origin,
+               LogTally& tally) {
+  Scan line(lines[at].text);
   if (!line.literal("mce: [Hardware Error]: CPU ")) return false;
   const auto cpu = line.number();
   if (!cpu || !line.literal(": Machine Check")) return false;
@@ -101,9 +122,11 @@ bool read_bank(Scan line, Origin origin, LogTally& tally) {
   const auto status = line.hex();
   if (!status || !line.at_end()) return false;
   if ((*status & kStatusUncorrected) == 0) return true;
-  tally.add(severity_by(origin), fmt::format("cpu {} bank {}", *cpu, *bank),
-            fmt::format("uncorrected machine check{}, status {:#x}", words_of(origin), *status),
-            remedy_by(origin, kUnnamedPart));
+  const bool unused = (*status & kStatusUsed) == 0 && !is_amd(lines, at, root);
+  tally.add(
+      unused ? Severity::warning : severity_by(origin), fmt::format("cpu {} bank {}", *cpu, *bank),
+      fmt::format("{}{}, status {:#x}", unused ? kUnused : "uncorrected machine check", words_of(origin), *status),
+      remedy_by(origin, kUnnamedPart));
   return true;
 }
 
@@ -113,8 +136,7 @@ constexpr KnownLine kWholeLines[] = {
     {"[Hardware Error]: System Fatal error.", Severity::critical, "fatal machine check"},
     {"[Hardware Error]: Uncorrected, software restartable error.", Severity::critical, "uncorrected machine check"},
     {"[Hardware Error]: Uncorrected, software containable error.", Severity::critical, "uncorrected machine check"},
-    {"[Hardware Error]: Deferred error, no action required.", Severity::warning,
-     "uncorrected error found before its data was used"},
+    {"[Hardware Error]: Deferred error, no action required.", Severity::warning, kUnused},
     {"[Hardware Error]: Corrected error, no action required.", Severity::note, {}},
     {"mce: [Hardware Error]: Machine check events logged", Severity::note, {}},
 };
@@ -140,26 +162,6 @@ bool read_whole_line(std::string_view text, Origin origin, LogTally& tally) {
   return false;
 }
 
-// "amdgpu 0000:63:00.0: amdgpu: socket: 0, die: 0 1 uncorrectable hardware errors detected in total in umc block". Some
-// drivers print it for each query, with a wrong count.
-bool read_amdgpu(Scan line, LogTally& tally) {
-  if (!line.literal("amdgpu ")) return false;
-  const std::string_view device = line.name();
-  if (!device.ends_with(':') || !line.literal(" ")) return false;
-  constexpr std::string_view kErrors = "uncorrectable hardware errors detected in ";
-  const std::size_t at = line.rest().find(kErrors);
-  if (at == std::string_view::npos || (at > 0 && line.rest()[at - 1] != ' ')) return false;
-  Scan behind(line.rest().substr(at + kErrors.size()));
-  behind.literal("total in ");
-  const std::string_view block = behind.device();
-  if (block.empty() || !behind.literal(" block")) return false;
-  tally.add(Severity::warning, fmt::format("gpu {}", device.substr(0, device.size() - 1)),
-            fmt::format("uncorrectable errors of its {} block", printable(block)),
-            "Query the GPU (amd-smi metric --ecc, rocm-smi --showrasinfo); if its counters grew, reset it when no job "
-            "runs. Replace the GPU if the errors recur.");
-  return true;
-}
-
 constexpr std::size_t kMostPerDay = 10;  // corrected errors of one DIMM: mcelog's own limit
 
 // EDAC's words where its driver cannot tell.
@@ -171,10 +173,11 @@ struct CorrectedOfDimm {
   std::vector<double> times_s;         // of each error, since boot, in the order of the log
 };
 using Corrected = std::map<std::pair<std::uint64_t, std::string>, CorrectedOfDimm>;  // controller and DIMM
+using Fakes = std::map<std::uint64_t, std::int64_t>;  // uncorrected errors that somebody made up, by controller
 
 // "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1ba8c25 ...)". Drivers
 // without words of their own (AMD's) write "1 UE on mc#0csrow#2channel#0 (csrow:2 ...)".
-bool read_edac(Scan line, double when_s, LogTally& tally, Corrected& corrected) {
+bool read_edac(Scan line, double when_s, LogTally& tally, Corrected& corrected, Fakes& fakes) {
   if (!line.literal("EDAC MC")) return false;
   const auto controller = line.number();
   const auto errors = controller && line.literal(": ") ? line.number() : std::nullopt;
@@ -192,6 +195,14 @@ bool read_edac(Scan line, double when_s, LogTally& tally, Corrected& corrected) 
     return false;
   }
   const std::string dimm = printable(trim(line.rest().substr(on + 4, place - on - 4)));
+  if (words == " FAKE ERROR" && line.rest().ends_with(" - for EDAC testing only)")) {
+    if (uncorrected) {
+      ++fakes[*controller];
+      tally.add(Severity::warning, fmt::format("memory controller {}", *controller),
+                "a test of EDAC made an uncorrected error up", kMadeUp);
+    }
+    return true;
+  }
   if (uncorrected) {
     tally.add(Severity::critical, fmt::format("memory controller {}", *controller),
               fmt::format("uncorrected memory error on {}", dimm), is_named(dimm) ? "" : kUnknownDimm);
@@ -229,54 +240,22 @@ void judge_corrected(const Corrected& corrected, std::vector<Finding>& findings)
   }
 }
 
-// Firmware (APEI) reports are several lines with one number: "{3}[Hardware Error]: event severity: recoverable", then
-// "{3}[Hardware Error]:   section_type: memory error". Those without a number tell of a boot that is over (BERT).
-struct FirmwareReport {
-  std::string_view severity;
-  bool is_test = false;
-  bool memory_or_processor = false;
-  bool pcie = false;
-};
-
-std::optional<std::uint64_t> firmware_number(Scan line) {
-  const auto number = line.literal("{") ? line.number() : std::nullopt;
-  return line.literal("}[Hardware Error]:") ? number : std::nullopt;
-}
-
-void read_firmware(Scan line, bool is_test, std::map<std::uint64_t, FirmwareReport>& reports) {
-  const auto number = firmware_number(line);
-  if (!number) return;
-  line.literal(line.rest().substr(0, line.rest().find(':') + 1));
-  line.blanks();
-  if (line.literal("event severity: ")) {
-    for (const std::string_view severity : {"fatal", "recoverable", "corrected"}) {
-      if (line.rest() == severity) reports[*number] = {.severity = severity, .is_test = is_test};
-    }
-  } else if (line.literal("section_type: ") && reports.contains(*number)) {
-    for (const std::string_view section :
-         {"memory error", "general processor error", "IA32/X64 processor error", "ARM processor error"}) {
-      if (line.rest() == section) reports[*number].memory_or_processor = true;
-    }
-    if (line.rest() == "PCIe error") reports[*number].pcie = true;
-  }
-}
-
 // A recoverable error of a PCIe device can be a driver's or a device's mishap; one of memory or processor is not.
-std::vector<Finding> firmware_findings(const std::map<std::uint64_t, FirmwareReport>& reports) {
+std::vector<Finding> firmware_findings(const std::vector<FirmwareSection>& sections) {
   LogTally memory_or_processor, other;
-  for (const auto& [number, report] : reports) {
-    if (report.severity == "corrected") continue;
-    const bool critical =
-        report.severity == "fatal" || (report.severity == "recoverable" && report.memory_or_processor);
-    const Origin origin = report.is_test ? Origin::test : Origin::hardware;
-    (report.memory_or_processor ? memory_or_processor : other)
+  for (const FirmwareSection& section : sections) {
+    const bool is_core = section.kind == FirmwareSection::Kind::memory_or_processor;
+    const bool critical = section.severity == "fatal" || (section.severity == "recoverable" && is_core);
+    if (!critical && section.severity != "recoverable") continue;
+    const Origin origin = section.is_test ? Origin::test : Origin::hardware;
+    (is_core ? memory_or_processor : other)
         .add(critical ? severity_by(origin) : Severity::warning, "firmware",
-             fmt::format("{} hardware error{}{}", report.severity,
-                         report.memory_or_processor ? " of memory or processor"
-                         : report.pcie              ? " of a PCIe device"
-                                                    : "",
+             fmt::format("{} hardware error{}{}", section.severity,
+                         is_core                                       ? " of memory or processor"
+                         : section.kind == FirmwareSection::Kind::pcie ? " of a PCIe device"
+                                                                       : "",
                          words_of(origin)),
-             remedy_by(origin, report.memory_or_processor ? kUnnamedPart : kNamedInLog));
+             remedy_by(origin, is_core ? kUnnamedPart : kNamedInLog));
   }
   std::vector<Finding> findings = memory_or_processor.findings();
   for (Finding& finding : other.findings()) findings.push_back(std::move(finding));
@@ -309,12 +288,15 @@ Finding on_dimms(Finding finding, const std::vector<std::string>& dimms) {
 }
 
 // Since the driver was loaded, or somebody wrote reset_counters.
-std::size_t read_controllers(Evidence& evidence, std::vector<Finding>& findings, Counters& keep) {
+std::size_t read_controllers(Evidence& evidence, const Fakes& fakes, std::vector<Finding>& findings, Counters& keep) {
   std::size_t controllers = 0;
   for (const std::string& name : evidence.root().list(kControllers)) {
     if (!name.starts_with("mc")) continue;
     const std::string directory = fmt::format("{}/{}", kControllers, name);
-    const auto uncorrected = evidence.root().read_int(directory + "/ue_count");
+    auto uncorrected = evidence.root().read_int(directory + "/ue_count");
+    for (const auto& [number, count] : fakes) {
+      if (uncorrected && name == fmt::format("mc{}", number)) *uncorrected -= count;
+    }
     const auto corrected = evidence.root().read_int(directory + "/ce_count");
     controllers += uncorrected || corrected ? 1u : 0u;
     if (uncorrected && *uncorrected > 0) {
@@ -342,30 +324,28 @@ Result check_host_mce(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   LogTally tally;
   Corrected corrected;
-  std::map<std::uint64_t, FirmwareReport> reports;
+  Fakes fakes;
+  FirmwareReports reports;
   Injectors injectors;
   for (std::size_t i = 0; i < log.lines.size(); ++i) {
     const KernelLine& line = log.lines[i];
     const Scan scan(line.text);
     injectors.read(line);
     const Origin origin = origin_of(log.lines, i, injectors);
-    if (read_bank(scan, origin, tally) || read_whole_line(line.text, origin, tally) ||
-        read_edac(scan, line.since_boot_s, tally, corrected) || read_amdgpu(scan, tally)) {
+    if (read_bank(log.lines, i, evidence.root(), origin, tally) || read_whole_line(line.text, origin, tally) ||
+        read_edac(scan, line.since_boot_s, tally, corrected, fakes) || read_amd_gpu(scan, tally)) {
       evidence.mark_judged(line);
     } else {
-      read_firmware(scan, origin == Origin::test, reports);
+      reports.read(scan, origin == Origin::test);
     }
   }
-  std::erase_if(reports, [](const auto& report) { return report.second.severity.empty(); });
   for (const KernelLine& line : log.lines) {
-    if (const auto number = firmware_number(Scan(line.text)); number && reports.contains(*number)) {
-      evidence.mark_judged(line);
-    }
+    if (reports.has(Scan(line.text))) evidence.mark_judged(line);
   }
   findings = tally.findings();
   judge_corrected(corrected, findings);
-  for (Finding& finding : firmware_findings(reports)) findings.push_back(std::move(finding));
-  const std::size_t controllers = read_controllers(evidence, findings, keep);
+  for (Finding& finding : firmware_findings(reports.sections())) findings.push_back(std::move(finding));
+  const std::size_t controllers = read_controllers(evidence, fakes, findings, keep);
   if (!log.error.empty() && controllers == 0) {
     return skipped(fmt::format("neither the kernel's log ({}) nor memory controllers (EDAC) can be read", log.error));
   }
@@ -384,9 +364,12 @@ extern constinit const Check kHostMce = {
     .explain =
         "Reads machine checks, EDAC lines and firmware (APEI) reports in the kernel log, and ue_count and ce_count of "
         "every memory controller. An uncorrected error is critical: data were lost, and the fault will recur. "
-        "It is a warning if an earlier boot left the record in the processor's banks, if it follows within an hour on "
-        "an injector of errors (mce-inject, EINJ) that was loaded by hand, if all that is known is that the kernel "
-        "killed a process and took its page out of use, or if it is one of an AMD GPU. "
+        "It is a warning if it was found before its data was used, if an earlier boot left the record in the "
+        "processor's banks, if it follows within an hour on an injector of errors (mce-inject, EINJ) that was loaded "
+        "by hand, if EDAC's fake_inject made it up, if all that is known is that the kernel killed a process and took "
+        "its page out of use, or if it is one of an AMD GPU. Sections of a firmware report count by their own "
+        "severity. AMD GPUs are also warned of for a failed reset or start, consumed poison, and more bad pages than "
+        "their limit. "
         "Corrected errors are normal, also in the processor and in firmware reports. Corrected memory errors are a "
         "warning if there are more than 100 per hour of one controller, more than 10 per day of one DIMM, or two at "
         "the same page: failing DIMMs start this way. The DIMM is named if EDAC counts per DIMM; otherwise only the "
