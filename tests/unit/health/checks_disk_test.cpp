@@ -17,7 +17,18 @@ class DiskErrors : public FakeNode {
     make_directory("/sys/devices/platform/host3/session1/target3:0:0/3:0:0:1/block/sdc");
     put("/sys/block/sdd/removable", "1");
     put("/sys/class/nvme/nvme0/transport", "pcie");
+    put("/sys/class/nvme/nvme1/transport", "pcie");
     put("/sys/class/nvme/nvme7/transport", "tcp");
+    link("/sys/block/nvme1n1", "../devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1");
+    make_directory("/sys/class/nvme-subsystem/nvme-subsys1/nvme7");
+    make_directory("/sys/block/nvme5n1");
+    const std::string srp = "/devices/pci0000:80/0000:81:00.0/host11/port-11:1/target11:0:0/11:0:0:0/block/sdf";
+    const std::string sas = "/devices/pci0000:80/0000:82:00.0/host1/port-1:0/end_device-1:0/target1:0:0/block/sdg";
+    const std::string azure = "/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/f8b3/host2/target2:0:0/block/sdh";
+    for (const std::string& place : {srp, sas, azure}) {
+      make_directory("/sys" + place);
+      link("/sys/block" + place.substr(place.rfind('/')), ".." + place);
+    }
     make_directory("/sys/block/vda");
     make_directory("/sys/block/dm-0/slaves/nvme0n1p3");
     make_directory("/sys/block/dm-1/slaves/loop0");
@@ -59,6 +70,13 @@ TEST_F(DiskErrors, KnowsWhoseDiskItIs) {
       {"nvme0", "nvme0", Severity::critical},
       {"nvme7n1", "nvme7n1", Severity::warning},  // across a network
       {"nvme9n1", "nvme9n1", Severity::warning},  // gone
+      {"nvme1", "nvme1", Severity::critical},
+      {"nvme1n1", "nvme1n1", Severity::warning},      // of the subsystem 1, by the controller 7
+      {"nvme5n1", "nvme5n1", Severity::warning},      // of a controller that is not known: one is far
+      {"nvme0c7n1", "nvme0c7n1", Severity::warning},  // by the controller 7
+      {"sdf", "sdf", Severity::warning},              // SRP
+      {"sdg", "sdg", Severity::critical},             // SAS
+      {"sdh", "sdh", Severity::warning},              // a virtual disk of Azure
       {"sda", "sda", Severity::critical},
       {"sda12", "sda", Severity::critical},
       {"sdb1", "sdb", std::nullopt},      // usb
@@ -217,6 +235,60 @@ TEST_F(DiskErrors, ADiskThatDeniesAccessHasNoFault) {
   EXPECT_OUTCOME(run("disk.errors"), Outcome::critical);
   log({medium, denied});
   EXPECT_OUTCOME(run("disk.errors"), Outcome::critical);
+}
+
+TEST_F(DiskErrors, ARequestThatTheDiskRefusesForAReasonIsNoFault) {
+  const std::string write_same =
+      "sd 0:0:0:0: [sda] tag#1 CDB: Write same(16) 93 08 00 00 00 00 00 00 08 00 00 00 ff ff";
+  const std::string read = "sd 0:0:0:0: [sda] tag#1 CDB: Read(10) 28 00 00 00 08 00 00 00 08 00";
+  const std::string target = "blk_update_request: critical target error, dev sda, sector 2048";
+  const std::string error = "I/O error, dev nvme0n1, sector 0 op 0x1:(WRITE) flags 0x0 phys_seg 1 prio class 2";
+  struct Row {
+    std::vector<std::string> lines;
+    Outcome outcome;
+  };
+  const Row rows[] = {
+      {{write_same, target}, Outcome::pass},
+      {{read, target}, Outcome::critical},
+      {{write_same, read, target}, Outcome::critical},
+      {{target}, Outcome::critical},
+      {{target + " op 0x7:(WRITE_SAME) flags 0x0"}, Outcome::pass},
+      {{"nvme0n1: Write(0x1) @ LBA 0, 8 blocks, Namespace is Write Protected (sct 0x0 / sc 0x20) DNR", error},
+       Outcome::warn},
+      {{"nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Sanitize In Progress (sct 0x0 / sc 0x1d) DNR", error}, Outcome::warn},
+      {{"nvme0n1: Read(0x2) @ LBA 9, 8 blocks, LBA Out of Range (sct 0x0 / sc 0x80) DNR", error}, Outcome::warn},
+      {{"nvme0n1: Read(0x2) @ LBA 9, 8 blocks, Internal Error (sct 0x0 / sc 0x6) DNR", error}, Outcome::critical},
+  };
+  for (const Row& row : rows) {
+    log(row.lines);
+    EXPECT_OUTCOME(run("disk.errors"), row.outcome) << row.lines[0];
+  }
+}
+
+// What names no block device, or is no more than a sign.
+TEST_F(DiskErrors, PoolsControllersAndSignsWarn) {
+  const struct {
+    std::string line, entity;
+  } rows[] = {
+      {"WARNING: Pool 'tank' has encountered an uncorrectable I/O failure and has been suspended.", "pool tank"},
+      {"zio pool=tank vdev=/dev/sda1 error=5 type=1 offset=270336 size=8192 flags=b08c1", "pool tank"},
+      {"zio pool=tank vdev=/dev/sda1 error=5 type=6 offset=270336 size=8192 flags=b08c1", ""},  // trim
+      {"mpt3sas_cm0: fault_state(0x5854)!", "mpt3sas_cm0"},
+      {"megaraid_sas 0000:18:00.0: 4711 (758263718s/0x0001/CRIT) - VD 00/0 is now DEGRADED", "0000:18:00.0"},
+      {"megaraid_sas 0000:18:00.0: 4711 (758263718s/0x0001/WARN) - Patrol Read started", ""},
+      {"smartpqi 0000:5c:00.0: controller is offline: status code 0x6100c", "0000:5c:00.0"},
+      {"EXT4-fs (nvme0n1p2): warning: mounting fs with errors, running e2fsck is recommended", "nvme0n1p2"},
+      {"EXT4-fs (nvme0n1p2): Remounting filesystem read-only", "nvme0n1p2"},
+      {"EXT4-fs (loop3): warning: mounting fs with errors, running e2fsck is recommended", ""},
+      {"BTRFS warning (device nvme0n1p1): csum failed root 5 ino 257 off 0 csum 0x98f9 expected csum 0x94c4 mirror 1",
+       "nvme0n1p1"},
+      {"XFS (nvme0n1p1): log mount/recovery failed: error -117", "nvme0n1p1"},
+  };
+  for (const auto& row : rows) {
+    const Result result = run_on_line("disk.errors", row.line);
+    EXPECT_OUTCOME(result, row.entity.empty() ? Outcome::pass : Outcome::warn) << row.line;
+    if (!row.entity.empty()) { EXPECT_THAT(entities(result), ::testing::ElementsAre(row.entity)); }
+  }
 }
 
 TEST_F(DiskErrors, CountsAndSkips) {

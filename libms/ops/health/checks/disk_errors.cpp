@@ -12,7 +12,9 @@
 #include "health/evidence/disk_names.h"
 #include "health/evidence/growth.h"
 #include "health/evidence/md_arrays.h"
+#include "health/evidence/refused_requests.h"
 #include "health/evidence/scan.h"
+#include "health/evidence/storage_lines.h"
 
 namespace ms::health {
 namespace {
@@ -56,6 +58,12 @@ constexpr KnownLine kXfs[] = {
     {"metadata I/O error", Severity::critical, "XFS could not read or write metadata"},
     {"Metadata I/O Error (0x1)", Severity::critical, "XFS shut down: it could not write metadata"},
     {"Block device removal (0x20)", Severity::critical, "XFS shut down: its disk was removed"},
+    {"log mount/recovery failed", Severity::warning, "XFS could not recover its log"},
+};
+
+constexpr KnownLine kExt4[] = {
+    {"warning: mounting fs with errors", Severity::warning, "ext4 was mounted with errors"},
+    {"Remounting filesystem read-only", Severity::warning, "ext4 went read-only"},
 };
 
 const KnownLine* which(Scan& scan, std::span<const KnownLine> kinds) {
@@ -82,7 +90,7 @@ std::optional<DiskLine> read_block_error(Scan scan) {
   const std::string_view device = scan.device();
   if (!scan.literal(", sector ") || !scan.number()) return std::nullopt;
   // Disks that promise to discard or zero blocks and then refuse it are common, and lose nothing.
-  for (const std::string_view harmless : {"(DISCARD)", "(WRITE_ZEROES)", "(SECURE_ERASE)"}) {
+  for (const std::string_view harmless : {"(DISCARD)", "(WRITE_ZEROES)", "(WRITE_SAME)", "(SECURE_ERASE)"}) {
     if (scan.rest().find(harmless) != std::string_view::npos) return std::nullopt;
   }
   return DiskLine{device, kind->severity, kind->message};
@@ -113,6 +121,11 @@ std::optional<DiskLine> read_filesystem_error(Scan scan) {
     if (!scan.literal("): ") && !scan.literal(") in ")) return std::nullopt;
     return DiskLine{device, Severity::critical, "ext4 found damaged structures or failed to write"};
   }
+  if (scan.literal("EXT4-fs (")) {
+    const std::string_view device = scan.device();
+    const KnownLine* kind = scan.literal("): ") ? which(scan, kExt4) : nullptr;
+    return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
+  }
   if (scan.literal("Aborting journal on device ")) {
     std::string_view device = scan.device();  // "sda1-8": with the journal's inode
     device = device.substr(0, device.rfind('-'));
@@ -122,6 +135,11 @@ std::optional<DiskLine> read_filesystem_error(Scan scan) {
     const std::string_view device = scan.device();
     const KnownLine* kind = scan.literal("): ") ? which(scan, kXfs) : nullptr;
     return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
+  }
+  if (scan.literal("BTRFS warning (device ")) {
+    const std::string_view device = scan.device();
+    if (!scan.literal("): csum failed ")) return std::nullopt;
+    return DiskLine{device, Severity::warning, "Btrfs read data with a wrong checksum"};
   }
   const bool fatal = scan.one_of({"BTRFS critical (device ", "BTRFS: error (device "});
   if (fatal || scan.literal("BTRFS error (device ")) {
@@ -185,37 +203,6 @@ class NvmeTimeouts {
     bool again = false;  // within an hour
   };
   std::map<std::string, Device> devices_;
-};
-
-// NVMe disks that denied access, as a self-encrypting one does until it is unlocked. The block layer calls that a
-// medium error.
-class DeniedDisks {
- public:
-  // "nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Access Denied (sct 0x2 / sc 0x86) DNR"
-  void read(Scan scan, double when_s) {
-    const std::string disk(scan.device());
-    if (!disk.starts_with("nvme") || !scan.literal(": ")) return;
-    constexpr std::string_view kStatus = "(sct 0x";
-    const std::size_t at = scan.rest().find(kStatus);
-    if (at == std::string_view::npos) return;
-    scan = Scan(scan.rest().substr(at + kStatus.size()));
-    const auto type = scan.hex();
-    const auto code = scan.literal(" / sc 0x") ? scan.hex() : std::nullopt;
-    if (type == 0x2 && code == 0x86) {
-      denied_s_[disk] = when_s;
-    } else {
-      denied_s_.erase(disk);
-    }
-  }
-  bool explain(const DiskLine& line, double when_s) const {
-    constexpr double kTogether_s = 10;
-    const auto denied = denied_s_.find(disk_of(line.device));
-    return denied != denied_s_.end() && when_s - denied->second < kTogether_s &&
-           (line.message == kMediumError || line.message == kOfCachedBlock);
-  }
-
- private:
-  std::map<std::string, double> denied_s_;  // the last status of the disk
 };
 
 // Whether the state of the node now contradicts an error in the log.
@@ -287,21 +274,25 @@ Result check_disk_errors(Evidence& evidence) {
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   NvmeTimeouts timeouts;
-  DeniedDisks denied;
+  RefusedRequests refused;
   const Recovered recovered(evidence.root(), log);
   for (const KernelLine& line : log.lines) {
     const Scan scan(line.text);
-    denied.read(scan, line.since_boot_s);
+    refused.read(scan, line.since_boot_s);
     std::optional<DiskLine> found = read_block_error(scan);
+    const DiskRefusal* refusal = found ? refused.explain(disk_of(found->device), line.since_boot_s) : nullptr;
     if (!found) found = read_controller_error(scan);
     if (!found) found = read_filesystem_error(scan);
     if (!found) {
-      if (timeouts.read(scan, line.since_boot_s) || read_ata(scan, tally)) evidence.mark_judged(line);
+      if (timeouts.read(scan, line.since_boot_s) || read_ata(scan, tally) || read_storage(scan, tally))
+        evidence.mark_judged(line);
       continue;
     }
-    if (denied.explain(*found, line.since_boot_s)) {
+    if (refusal != nullptr) {
       evidence.mark_judged(line);
-      continue;
+      if (refusal->severity == Severity::note) continue;
+      found->severity = refusal->severity;
+      found->message = refusal->message;
     }
     const std::optional<Severity> severity =
         found->is_own ? Severity::critical : disk_severity(evidence.root(), found->device);
@@ -331,8 +322,9 @@ extern constinit const Check kDiskErrors = {
         "unless an NVMe "
         "controller on PCIe went down before. What the present state contradicts is a warning too: an NVMe controller "
         "that went down once and is live, an array that is whole again, a path that multipath reinstated. Errors of a "
-        "disk that denies access, because it is locked, do not count. "
-        "Rejected discards are not errors.",
+        "disk that denies access, because it is locked, do not count; those of a disk that is write-protected or being "
+        "erased, or of blocks beyond its end, are a warning. ZFS pools that lost a disk or were suspended, and RAID "
+        "and SAS controllers that report a failure, are a warning. Rejected discards and WRITE SAME are not errors.",
     .remedy =
         "Query the disk (smartctl -x, nvme smart-log). If it reports a failure, or the errors recur, replace it; "
         "otherwise check its file system and reboot the node.",

@@ -18,6 +18,14 @@ std::string_view without_digits(std::string_view name) {
   return name;
 }
 
+// Whether a path in sysfs is of a disk across a network: iSCSI, Fibre Channel, the virtual disks of Hyper-V and Azure,
+// and SRP, whose ports have no end device as those of SAS.
+bool is_far(std::string_view place) {
+  const auto has = [&](std::string_view part) { return place.find(part) != std::string_view::npos; };
+  return has("/session") || has("/rport-") || has("/VMBUS:") || has("/MSFT1000:") ||
+         (has("/port-") && !has("/end_device-"));
+}
+
 // SCSI disks are anything: built in, USB sticks, iSCSI and Fibre Channel volumes. Where the device hangs tells.
 std::optional<Severity> scsi_severity(const Sysroot& root, const std::string& disk) {
   const std::string directory = "/sys/block/" + disk;
@@ -26,18 +34,47 @@ std::optional<Severity> scsi_severity(const Sysroot& root, const std::string& di
   std::error_code no_link;
   const std::string place = std::filesystem::read_symlink(root.path(directory), no_link).string();
   if (place.find("/usb") != std::string::npos) return std::nullopt;
-  const bool far = place.find("/session") != std::string::npos || place.find("/rport-") != std::string::npos;
-  return far ? Severity::warning : Severity::critical;
+  return is_far(place) ? Severity::warning : Severity::critical;
 }
 
-// "nvme0", "nvme0n1", "nvme0c1n1": the transport says whether it is in this machine. A disk of several controllers
-// bears a number that need not be one of theirs.
+std::string digits_at(std::string_view text, std::size_t at) {
+  const std::size_t end = std::min(text.find_first_not_of("0123456789", at), text.size());
+  return std::string(text.substr(at, end - at));
+}
+
+// The controllers behind "nvme0", "nvme0n1", or "nvme0c1n1" (by controller 1). The number of a disk of several
+// controllers is its subsystem's, and need not be one of theirs.
+std::vector<std::string> nvme_controllers(const Sysroot& root, const std::string& name) {
+  constexpr std::size_t kPrefix = 4;  // "nvme"
+  constexpr const char* kAll = "/sys/class/nvme";
+  const std::string number = digits_at(name, kPrefix);
+  const std::size_t behind = kPrefix + number.size();
+  const bool is_path = behind < name.size() && name[behind] == 'c';
+  const std::string own = "nvme" + (is_path ? digits_at(name, behind + 1) : number);
+  std::error_code no_link;
+  const std::string place = std::filesystem::read_symlink(root.path("/sys/block/" + name), no_link).string();
+  const std::size_t subsystem = place.find("/nvme-subsys", place.find("/virtual/nvme-subsystem/"));
+  if (place.find("/virtual/") == std::string::npos || subsystem == std::string::npos) {
+    if (root.exists(fmt::format("{}/{}", kAll, own))) return {own};
+    return root.exists("/sys/block/" + name) ? root.list(kAll) : std::vector<std::string>();
+  }
+  const std::size_t end = place.find('/', subsystem + 1);
+  std::vector<std::string> controllers =
+      root.list("/sys/class/nvme-subsystem" + place.substr(subsystem, end - subsystem));
+  std::erase_if(controllers, [&](const std::string& each) {
+    return !each.starts_with("nvme") || "nvme" + digits_at(each, kPrefix) != each;
+  });
+  return controllers;
+}
+
+// The transport says whether a controller is in this machine.
 Severity nvme_severity(const Sysroot& root, const std::string& name) {
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789", 4), name.size());
-  const std::string controller = "/sys/class/nvme/" + name.substr(0, digits);
-  if (!root.exists(controller) && !root.exists("/sys/block/" + name)) return Severity::warning;
-  const auto transport = root.read(controller + "/transport", 64);
-  return transport && *transport != "pcie" ? Severity::warning : Severity::critical;
+  const std::vector<std::string> controllers = nvme_controllers(root, name);
+  const bool is_far = std::ranges::any_of(controllers, [&](const std::string& each) {
+    const auto transport = root.read(fmt::format("/sys/class/nvme/{}/transport", each), 64);
+    return transport && *transport != "pcie";
+  });
+  return controllers.empty() || is_far ? Severity::warning : Severity::critical;
 }
 
 std::optional<Severity> severity(const Sysroot& root, std::string_view device, int depth) {
