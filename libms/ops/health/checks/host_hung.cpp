@@ -47,6 +47,18 @@ const std::vector<KernelTrouble>& kernel_troubles() {
        "",
        "a processor did not take interrupts for a long time (hard lockup)",
        false},
+      {{"watchdog: CPU"},
+       ": Watchdog detected hard LOCKUP on cpu ",
+       "a processor did not take interrupts for a long time (hard lockup)",
+       false},
+      {{"SError Interrupt on CPU"},
+       ", code 0x",
+       "a processor took an error of the hardware without an address (SError)",
+       false},
+      {{"Internal error: synchronous external abort: "},
+       "[#",
+       "the kernel read memory or a device that answered with an error",
+       false},
       {{"rcu: INFO: rcu_sched ", "rcu: INFO: rcu_preempt ", "rcu: INFO: rcu_tasks"},
        "stall",
        "a processor held up the kernel's bookkeeping (RCU stall)",
@@ -67,14 +79,24 @@ const std::vector<KernelTrouble>& kernel_troubles() {
   return kTroubles;
 }
 
+std::optional<std::uint64_t> cpu_in(std::string_view text) {
+  for (const std::string_view words : {"LOCKUP on cpu ", "soft lockup - CPU#", "SError Interrupt on CPU"}) {
+    const std::size_t at = text.find(words);
+    if (at != std::string_view::npos) return Scan(text.substr(at + words.size())).number();
+  }
+  return std::nullopt;
+}
+
 // "INFO: task python3:4711 blocked for more than 120 seconds."; the name is the user's, and may hold anything.
 bool read_blocked_task(Scan line, LogTally& tally) {
   if (!line.literal("INFO: task ")) return false;
-  const std::size_t blocked = line.rest().rfind(" blocked for more than ");
+  constexpr std::string_view kFor = " for more than ";
+  std::size_t blocked = std::string_view::npos;
+  for (const std::string_view words : {" blocked for more than ", " blocked in I/O wait for more than "})
+    if (blocked == std::string_view::npos) blocked = line.rest().rfind(words);
   if (blocked == std::string_view::npos) return false;
   const std::string_view task = line.rest().substr(0, blocked);
-  Scan end(line.rest().substr(blocked));
-  end.literal(" blocked for more than ");
+  Scan end(line.rest().substr(line.rest().find(kFor, blocked) + kFor.size()));
   const auto seconds = end.number();
   const std::size_t colon = task.rfind(':');
   if (!seconds || !end.literal(" seconds.") || !end.at_end() || colon == std::string_view::npos) return false;
@@ -122,10 +144,7 @@ Result check_host_hung(Evidence& evidence) {
       if ((trouble.passes && !today) || !scan.one_of(trouble.prefixes)) continue;
       if (scan.rest().find(trouble.must_follow) == std::string_view::npos) continue;
       if (trouble.is_rest != nullptr && !trouble.is_rest(scan.rest())) continue;
-      const auto cpu = line.text.find("LOCKUP on cpu ") != std::string::npos ||
-                               line.text.find("soft lockup - CPU#") != std::string::npos
-                           ? scan.number()
-                           : std::nullopt;
+      const auto cpu = cpu_in(line.text);
       tally.add(Severity::warning, cpu ? fmt::format("cpu {}", *cpu) : "kernel", std::string(trouble.message));
       evidence.mark_judged(line);
       break;
@@ -143,9 +162,9 @@ extern constinit const Check kHostHung = {
     .needs = "/dev/kmsg",
     .user_can_cause = true,
     .explain =
-        "Looks in the kernel log for blocked tasks, soft and hard lockups, RCU stalls, kernel bugs (Oops), and "
-        "services "
-        "of the node that were killed because its memory ran out. Blocked tasks, stalls and killed services count for "
+        "Looks in the kernel log for blocked tasks, soft and hard lockups, RCU stalls, kernel bugs (Oops), errors of "
+        "the hardware that arm64 reports as SError or synchronous external abort, and services of the node that were "
+        "killed because its memory ran out. Blocked tasks, stalls and killed services count for "
         "a day. They are often caused by a slow file system, so this only warns. After a "
         "kernel bug the kernel continues in a damaged state, so the finding remains until the node reboots.",
     .remedy = "Read the kernel log around the line; reboot a node with a kernel bug.",

@@ -23,11 +23,24 @@ bool read_throttling(Scan line, LogTally& tally) {
   return true;
 }
 
+// "thermal thermal_zone0: critical temperature reached (125 C), shutting down", and of newer kernels "thermal
+// thermal_zone0: acpitz: critical temperature reached, shutting down".
+bool read_critical(Scan line, LogTally& tally) {
+  if (!line.literal("thermal ")) return false;
+  std::string_view zone = line.name();
+  if (!zone.starts_with("thermal_zone") || !zone.ends_with(':')) return false;
+  zone.remove_suffix(1);
+  if (line.rest().find(" critical temperature reached") == std::string_view::npos) return false;
+  if (!line.rest().ends_with(", shutting down")) return false;
+  tally.add(Severity::warning, std::string(zone), "reached its critical temperature");
+  return true;
+}
+
 Result check_host_thermal(Evidence& evidence) {
   const KernelLog& log = evidence.kernel_log();
   LogTally tally;
   for (const KernelLine& line : log.lines) {
-    if (read_throttling(Scan(line.text), tally)) evidence.mark_judged(line);
+    if (read_throttling(Scan(line.text), tally) || read_critical(Scan(line.text), tally)) evidence.mark_judged(line);
   }
   std::vector<Finding> findings = tally.findings();
   std::int64_t events = 0, counters = 0;
@@ -59,7 +72,8 @@ extern constinit const Check kHostThermal = {
     .summary = "CPUs that were throttled because of heat",
     .needs = "/dev/kmsg or thermal_throttle",
     .explain =
-        "Reads kernel messages about throttled CPUs, and the thermal_throttle counters of every CPU: more than ten new "
+        "Reads kernel messages about throttled CPUs and critical temperatures, and the thermal_throttle counters of "
+        "every CPU: more than ten new "
         "events per hour are a warning. One throttled socket slows the whole job.",
     .remedy =
         "Look at fans, air flow and the inlet temperature (ipmitool sensor); clean or reseat the heat sink of that "

@@ -2,6 +2,9 @@
 // any kind that stopped sending.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "health/checks/check.h"
 #include "health/evidence/scan.h"
 
@@ -14,7 +17,21 @@ constexpr KnownLine kMlx5[] = {
     {"synd 0x", Severity::warning, "its firmware reported an internal error"},
     {"Detected insufficient power on the PCIe slot", Severity::warning, "its slot gives too little power"},
     {"Port module event[error]", Severity::warning, "a cable or module is faulty"},
+    {"High temperature on sensors", Severity::warning, "it is too hot"},
+    {"mlx5_pci_err_detected Device state", Severity::warning, "the PCI bus reported an error of it"},
 };
+
+// Lines of drivers about an interface: "bnxt_en 0000:3b:00.0 ens1f0np0: Error (timeout: 500) msg {0x23 0x4b1} len:0".
+constexpr struct {
+  std::string_view driver, text, message;
+} kInterfaces[] = {
+    {"mlx5_core", "TX timeout detected", "it sent nothing for seconds: a transmit queue timed out"},
+    {"bnxt_en", "Detected firmware fatal condition", "a fatal error of its firmware"},
+    {"bnxt_en", "Error (timeout: ", "it did not answer a command of its driver"},
+};
+
+// Classes of errors that the driver of HPE Slingshot adapters writes; others pass by themselves.
+constexpr std::string_view kCxiClasses[] = {"C_EC_UNCOR_NS", "C_EC_UNCOR_S", "C_EC_CRIT"};
 
 // "mlx5_core 0000:17:00.0: poll_health:821:(pid 0): device's health compromised - reached miss count"; the function is
 // not there in all kernels.
@@ -35,6 +52,34 @@ bool read_mlx5(Scan line, LogTally& tally) {
   }
   if (line.rest().find(" timeout. Will cause a leak of a command resource") == std::string_view::npos) return false;
   tally.add(Severity::warning, device, "it did not answer a command of its driver");
+  return true;
+}
+
+bool read_interface(Scan line, LogTally& tally) {
+  const std::string_view driver = line.device();
+  if (!line.literal(" ") || line.name().empty() || !line.literal(" ")) return false;
+  std::string_view interface = line.name();
+  if (!interface.ends_with(':') || !line.literal(" ")) return false;
+  interface.remove_suffix(1);
+  for (const auto& row : kInterfaces) {
+    if (driver != row.driver || !line.literal(row.text)) continue;
+    tally.add(Severity::warning, std::string(interface), std::string(row.message));
+    return true;
+  }
+  return false;
+}
+
+// "cxi_ss1 0000:21:00.0: cxi0[hsn0]: C_EC_UNCOR_NS: C1_HNI error: llr_eopb (32) (was first error at ...)"
+bool read_cxi(Scan line, LogTally& tally) {
+  if (!line.one_of({"cxi_ss1 ", "cxi_core "}) || !line.name().ends_with(':') || !line.literal(" ")) return false;
+  const std::string_view device = line.device();
+  if (!device.starts_with("cxi") || !line.literal("[") || line.device().empty() || !line.literal("]: ")) return false;
+  const std::string_view kind = line.device();
+  const std::string_view row = kind.substr(0, kind.find(':'));
+  if (std::ranges::find(kCxiClasses, row) == std::end(kCxiClasses)) return false;
+  tally.add(Severity::warning, std::string(device), "an error of its hardware that it could not correct",
+            "See the errors in the kernel log. llr and mac errors come from the link: check the cable and the switch's "
+            "port. Reboot the node after others, and replace the adapter if they recur.");
   return true;
 }
 
@@ -66,7 +111,10 @@ Result check_net_mlx5(Evidence& evidence) {
   if (!log.error.empty()) return skipped("the kernel's log cannot be read: " + log.error);
   LogTally tally;
   for (const KernelLine& line : log.lines) {
-    if (read_mlx5(Scan(line.text), tally) || read_watchdog(line.text, tally)) evidence.mark_judged(line);
+    const Scan scan(line.text);
+    if (read_mlx5(scan, tally) || read_watchdog(line.text, tally) || read_interface(scan, tally) ||
+        read_cxi(scan, tally))
+      evidence.mark_judged(line);
   }
   return judged(tally.findings());
 }
@@ -80,8 +128,9 @@ extern constinit const Check kNetMlx5 = {
     .needs = "/dev/kmsg",
     .explain =
         "Reads messages of the mlx5 driver: compromised health, internal firmware errors, command timeouts, "
-        "insufficient slot power, and faulty cables or modules; and transmit queues of any adapter that timed out. Not "
-        "yet seen on real hardware, so it only warns.",
+        "insufficient slot power, high temperature, PCI errors, and faulty cables or modules; firmware errors and "
+        "command timeouts of bnxt_en; errors of Slingshot adapters (cxi) that were not corrected; and transmit queues "
+        "of any adapter that timed out. Not yet seen on real hardware, so it only warns.",
     .remedy =
         "Reset the adapter (mlxfwreset) or power-cycle the node; compare its firmware with that of the other nodes "
         "(ms-diag fleet).",
