@@ -62,6 +62,33 @@ TEST_F(LogChecks, JudgeLines) {
       {"net.mlx5", "ice 0000:3b:00.0 ens1f0: NETDEV WATCHDOG: CPU: 3: transmit queue 3 timed out 5096 ms", "ens1f0",
        "sent nothing"},
       {"net.mlx5", "NETDEV WATCHDOG[12]: segfault (i40e): transmit queue 3 timed out", "", ""},
+      {"net.mlx5", "mlx5_core 0000:17:00.0: temp_warn:152:(pid 0): High temperature on sensors with bit set 0 1",
+       "0000:17:00.0", "too hot"},
+      {"net.mlx5", "mlx5_core 0000:17:00.0 ens1np0: TX timeout detected", "ens1np0", "sent nothing"},
+      {"net.mlx5",
+       "mlx5_core 0000:17:00.0: mlx5_pci_err_detected Device state = 2 health sensors: 1 pci_status: 0. Enter, pci "
+       "channel state = 3",
+       "0000:17:00.0", "PCI bus"},
+      {"net.mlx5", "bnxt_en 0000:3b:00.0 ens1f0np0: Detected firmware fatal condition, initiating reset", "ens1f0np0",
+       "fatal error"},
+      {"net.mlx5", "bnxt_en 0000:3b:00.0 ens1f0np0: Error (timeout: 5000015) msg {0x23 0x4b1} len:0", "ens1f0np0",
+       "did not answer"},
+      {"net.mlx5", "bnxt_en 0000:3b:00.0 ens1f0np0: NIC Link is Up, 200000 Mbps full duplex", "", ""},
+      {"net.mlx5", "cxi_ss1 0000:21:00.0: cxi0[hsn0]: C_EC_UNCOR_NS: C1_HNI error: llr_eopb (32)", "cxi0",
+       "could not correct"},
+      {"net.mlx5", "cxi_core 0000:21:00.0: cxi0[hsn0]: C_EC_CRIT: C_PI error: pbus_fatal (3)", "cxi0",
+       "could not correct"},
+      {"net.mlx5", "cxi_ss1 0000:21:00.0: cxi0[hsn0]: C_EC_TRNSNT_S: C1_HNI_PML error: llr_replay_at_max (20)", "", ""},
+      {"host.thermal", "thermal thermal_zone0: critical temperature reached (125 C), shutting down", "thermal_zone0",
+       "critical"},
+      {"host.thermal", "thermal thermal_zone0: acpitz: critical temperature reached, shutting down", "thermal_zone0",
+       "critical"},
+      {"host.tables", "neighbour: arp_cache: neighbor table overflow!", "neighbours", "full"},
+      {"host.tables", "nf_conntrack: nf_conntrack: table full, dropping packet", "connections", "full"},
+      {"disk.nfs", "CIFS: VFS: \\\\filer has not responded in 180 seconds. Reconnecting...", "filer",
+       "does not respond"},
+      {"disk.nfs", "ceph: mds0 hung", "ceph mds0", "does not respond"},
+      {"disk.nfs", "ceph: [0e1b 4711]: mds0 hung", "ceph mds0", "does not respond"},
       {"disk.nfs", "nfs: server 10.0.0.9 not responding, timed out", "10.0.0.9", "does not respond"},
       {"disk.nfs", "nfs: server x[123]: segfault at 0 not responding, still trying", "", ""},
       {"disk.lustre", "LustreError: scratch-MDT0000-mdc-ff: This client was evicted by scratch-MDT0000; in progress",
@@ -75,6 +102,8 @@ TEST_F(LogChecks, JudgeLines) {
   };
   put("/sys/bus/pci/devices/0000:11:00.0/vendor", "0x10de");
   put("/sys/bus/pci/devices/0000:11:00.0/class", "0x030200");
+  put("/proc/uptime", "20.00 1000.00");
+  put("/proc/sys/fs/file-nr", "1\t0\t1000");
   for (const LogRow& row : rows) {
     const Result result = run_on_line(row.code, row.line);
     EXPECT_OUTCOME(result, row.entity.empty() ? Outcome::pass : Outcome::warn) << row.line;
@@ -166,6 +195,22 @@ TEST_F(LogChecks, XidsOfNvlink5AreJudgedByTheirSeverityAndSubcode) {
     if (row.outcome == Outcome::pass) continue;
     EXPECT_THAT(result.findings.at(0).message, ::testing::HasSubstr(row.words));
   }
+}
+
+// The kernel does not log that the server of a soft mount, or of SMB, answers again.
+TEST_F(LogChecks, ASoftMountsTimeoutCountsForAnHour) {
+  put("/proc/uptime", "100000.00 1000.00");
+  for (const std::string line : {"nfs: server filer not responding, timed out",
+                                 "CIFS: VFS: \\\\filer has not responded in 180 seconds. Reconnecting..."}) {
+    log({line}, 100000 - 3610);
+    EXPECT_OUTCOME(run("disk.nfs"), Outcome::pass) << line;
+    log({line}, 100000 - 3590);
+    EXPECT_OUTCOME(run("disk.nfs"), Outcome::warn) << line;
+  }
+  log({"nfs: server filer not responding, still trying"}, 100000 - 90000);
+  EXPECT_OUTCOME(run("disk.nfs"), Outcome::warn);
+  log({"ceph: mds0 hung", "ceph: mds0 came back"}, 99000);
+  EXPECT_OUTCOME(run("disk.nfs"), Outcome::pass);
 }
 
 TEST_F(LogChecks, AnNfsServerThatAnsweredAgainIsPassedOver) {
