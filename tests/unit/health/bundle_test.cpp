@@ -26,6 +26,22 @@ TEST(Bundle, SecretsStayOutOfABundle) {
                            "https://example.com/webhook/Abc123?x=1",
                            "https://example.com/x?token=Abc123&y=1",
                            "a ghp_Abc123Abc123Abc123 b",
+                           "curl -u bob:Abc123 https://host/x",
+                           "curl --user bob:Abc123 https://host/x",
+                           "sshpass -p Abc123 ssh n1",
+                           "mysql -u root -pAbc123",
+                           "ipmitool -I lanplus -U admin -P Abc123 sel list",
+                           "wandb login Abc123Abc123Abc123Abc123Abc123Abc123Abc1",
+                           "a nvapi-Abc123Abc123Abc123 b",
+                           "a npm_Abc123Abc123Abc123 b",
+                           "a pypi-Abc123Abc123Abc123 b",
+                           "a AIzaAbc123Abc123Abc123 b",
+                           "a dckr_pat_Abc123Abc123Abc123 b",
+                           "db pass=Abc123",
+                           "passphrase: Abc123",
+                           "X-Auth-Key: Abc123",
+                           "https://host/x?sv=1&sig=Abc123",
+                           "https://host/x?X-Amz-Signature=Abc123",
                            "-----BEGIN OPENSSH PRIVATE KEY-----\nAbc123\n-----END OPENSSH PRIVATE KEY-----"};
   for (const char* secret : secrets) {
     const std::string clean = without_secrets(fmt::format("before\n{}\nafter\n", secret));
@@ -34,7 +50,8 @@ TEST(Bundle, SecretsStayOutOfABundle) {
     EXPECT_THAT(clean, HasSubstr("\nafter\n")) << secret;
   }
   for (const char* evidence : {"NVRM: Xid (PCI:0000:17:00): 79, pid=1234, GPU has fallen off the bus.",
-                               "{\"code\":\"gpu.ecc\",\"entity\":\"gpu 3\",\"measured\":4}", "https://host/path"}) {
+                               "{\"code\":\"gpu.ecc\",\"entity\":\"gpu 3\",\"measured\":4}", "https://host/path",
+                               "gpu.ecc: pass", "design: 4", "ssh -p 22 n1"}) {
     EXPECT_EQ(without_secrets(evidence), evidence);
   }
 }

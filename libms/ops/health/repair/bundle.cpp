@@ -17,12 +17,25 @@ constexpr const char* kSlurmdLog = "slurmd.log";
 constexpr std::size_t kBlock = 512;
 constexpr std::string_view kWordEnds(" \t\0\\\"',;", 8);
 
-constexpr std::string_view kSecretNames[] = {"token",         "passw",   "secret",     "credential",  "apikey",
-                                             "api_key",       "api-key", "access_key", "private_key", "webhook",
-                                             "authorization", "cookie",  "pwd"};
-constexpr std::string_view kTokens[] = {"ghp_",  "gho_",  "ghs_",  "github_pat_", "glpat-", "hf_",
-                                        "xoxb-", "xoxp-", "xapp-", "sk-",         "AKIA",   "eyJ"};
+constexpr std::string_view kSecretNames[] = {"token",     "passw",      "passphrase",  "secret",        "credential",
+                                             "apikey",    "api_key",    "api-key",     "access_key",    "authkey",
+                                             "accesskey", "accountkey", "webhook",     "authorization", "signature",
+                                             "cookie",    "pwd",        "private_key", "auth_key"};
+// Whole names, and the ends of longer ones behind '_' or '-'.
+constexpr std::string_view kSecretEnds[] = {"key", "pass", "sig", "pin", "auth"};
+constexpr std::string_view kTokens[] = {
+    "ghp_",      "gho_",    "ghs_",  "ghu_",  "ghr_", "github_pat_", "glpat-", "glrt-", "hf_",   "xoxb-",
+    "xoxp-",     "xoxa-",   "xoxs-", "xapp-", "sk-",  "sk_live_",    "nvapi-", "npm_",  "pypi-", "AIza",
+    "dckr_pat_", "dop_v1_", "AKIA",  "ASIA",  "eyJ",  "ya29.",       "hvs.",   "r8_",   "gsk_"};
 constexpr std::string_view kHooks[] = {"hook", "/services/T", "/api/alert"};
+// Words behind which a program takes a secret, and whether it is what follows the first ':' alone.
+constexpr struct {
+  std::string_view program, option;
+  bool is_pair;
+} kOptions[] = {{"curl", "-u", true},        {"curl", "--user", true},   {"curl", "-U", true},
+                {"ipmitool", "-P", false},   {"sshpass", "-p", false},   {"mysql", "-p", false},
+                {"ldapsearch", "-w", false}, {"docker", "-p", false},    {"podman", "-p", false},
+                {"smbclient", "-U", true},   {"redis-cli", "-a", false}, {"wandb", "login", false}};
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -36,7 +49,11 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\0' || c == '\\'; 
 bool names_a_secret(std::string_view name) {
   const std::string small = lower(name);
   const auto within = [&](std::string_view word) { return small.find(word) != std::string::npos; };
-  return std::ranges::any_of(kSecretNames, within) || small.ends_with("_key") || small == "key";
+  const auto is_end = [&](std::string_view word) {
+    return small == word || small == "--" + std::string(word) || small.ends_with("_" + std::string(word)) ||
+           small.ends_with("-" + std::string(word));
+  };
+  return std::ranges::any_of(kSecretNames, within) || std::ranges::any_of(kSecretEnds, is_end);
 }
 
 // Reads a line from left to right; what is secret goes out as kRemoved.
@@ -46,9 +63,13 @@ class Line {
 
   std::string clean() {
     while (at_ < line_.size()) {
-      if (url() || known_token() || scheme() || secret_value()) continue;
+      if (option() || url() || known_token() || scheme() || secret_value()) continue;
       if (is_name_char(line_[at_])) {
+        const std::size_t begin = at_;
         while (at_ < line_.size() && is_name_char(line_[at_])) out_ += line_[at_++];
+        const std::string_view word = line_.substr(begin, at_ - begin);
+        const auto row = std::ranges::find_if(kOptions, [&](const auto& each) { return each.program == word; });
+        if (row != std::end(kOptions)) program_ = row->program;
       } else {
         out_ += line_[at_++];
       }
@@ -74,6 +95,25 @@ class Line {
       }
     }
     return hook_ >= static_cast<std::ptrdiff_t>(from);
+  }
+
+  // "curl -u user:password", "ipmitool -P password", "sshpass -ppassword"
+  bool option() {
+    if (program_.empty() || at_ == 0 || line_[at_ - 1] != ' ') return false;
+    for (const auto& row : kOptions) {
+      if (row.program != program_ || !rest().starts_with(row.option)) continue;
+      std::size_t value = at_ + row.option.size();
+      while (value < line_.size() && is_blank(line_[value])) ++value;
+      if (value == at_ + row.option.size() && row.option.size() > 2) continue;
+      const std::size_t end = end_of_word(value);
+      const std::size_t colon = line_.substr(0, end).find(':', value);
+      if (value >= end || (row.is_pair && colon == std::string_view::npos)) continue;
+      out_ += line_.substr(at_, (row.is_pair ? colon + 1 : value) - at_);
+      out_ += kRemoved;
+      at_ = end;
+      return true;
+    }
+    return false;
   }
 
   // "scheme://user:password@host/path", also without the scheme
@@ -154,6 +194,7 @@ class Line {
   std::size_t at_ = 0;
   std::size_t end_of_word_ = 0, slashes_ = 0;  // the next of each, as far as it has been looked for
   std::size_t hook_end_ = std::string_view::npos;
+  std::string_view program_;  // the last one that takes a secret
   std::ptrdiff_t hook_ = -1;  // the last one in the word that ends there
   std::string out_;
 };
