@@ -303,6 +303,17 @@ TEST(GpuCount, OneIsMissing) {
   }
 }
 
+TEST(GpuCount, AnExcludedGpuIsNotExpected) {
+  GpuNode node;
+  node.snapshot.gpus.pop_back();
+  EXPECT_EQ(node.run("gpu.count").outcome, Outcome::critical);
+  const std::string information = "/proc/driver/nvidia/gpus/0000:17:00.0/information";
+  node.fake.write(information, "Model: \t\t NVIDIA H100\nDevice Minor: \t 7\nGPU Excluded:\t No\n");
+  EXPECT_EQ(node.run("gpu.count").outcome, Outcome::critical);
+  node.fake.write(information, "Model: \t\t NVIDIA H100\nDevice Minor: \t 7\nGPU Excluded:\t Yes\n");
+  EXPECT_EQ(node.run("gpu.count").outcome, Outcome::pass);
+}
+
 TEST(GpuCount, OnlyTheDriversOwnDisplayControllers) {
   GpuNode node;
   node.plug("0000:a0:00.0", "0x030200\n", "vfio-pci");         // given to a virtual machine

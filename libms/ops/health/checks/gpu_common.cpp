@@ -1,9 +1,12 @@
 #include "health/checks/gpu_common.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
 
+#include "base/text.h"
 #include "health/evidence/gres_conf.h"
 #include "health/evidence/scan.h"
 
@@ -28,6 +31,14 @@ std::size_t gpus_in(const GresConf& conf) {
   return devices.size();
 }
 
+// By the driver's own word: NVreg_ExcludedGpus.
+bool is_excluded(const Sysroot& root, const std::string& address) {
+  const auto facts = root.read(fmt::format("/proc/driver/nvidia/gpus/{}/information", address)).value_or("");
+  return std::ranges::any_of(split(facts, '\n'), [](const std::string& line) {
+    return line.starts_with("GPU Excluded:") && line.ends_with("Yes");
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> gpus_on_bus(const Sysroot& root) {
@@ -50,7 +61,9 @@ Expected expected_gpus(const Evidence& evidence) {
   }
   const Sysroot& root = evidence.root();
   const auto conf = read_gres_conf(root, evidence.policy().paths.gres_conf, node_name(root)).value_or(GresConf{});
-  const std::size_t listed = gpus_in(conf), on_bus = gpus_on_bus(root).size();
+  const std::vector<std::string> there = gpus_on_bus(root);
+  const auto excluded = std::ranges::count_if(there, [&](const std::string& each) { return is_excluded(root, each); });
+  const std::size_t listed = gpus_in(conf), on_bus = there.size() - static_cast<std::size_t>(excluded);
   // With AutoDetect, the lines in gres.conf add to what Slurm detects and do not bound it.
   if (listed > 0 && (!conf.autodetect || listed > on_bus)) return {listed, "gres.conf", true};
   return {on_bus, "the PCI bus"};

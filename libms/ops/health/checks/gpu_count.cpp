@@ -30,7 +30,8 @@ extern constinit const Check kGpuCount = {
     .explain =
         "Compares the number of GPUs that the driver reports with expect.gpus; if that is not set, with the "
         "/dev/nvidiaN devices of this node in gres.conf; and otherwise, or if gres.conf has AutoDetect and lists "
-        "fewer, with the NVIDIA display controllers on the PCI bus. Fewer GPUs are critical, because Slurm would "
+        "fewer, with the NVIDIA display controllers on the PCI bus, without those that NVreg_ExcludedGpus excludes. "
+        "Fewer GPUs are critical, because Slurm would "
         "allocate a missing GPU. A GPU lost at run time still counts "
         "here and is reported by gpu.lost. Without the library nothing is compared; see gpu.driver.",
     .remedy =
