@@ -55,6 +55,15 @@ std::string plugstack_path(const Config& config) {
   return included_path(value_or("SLURM_CONF", "/etc/slurm/slurm.conf"), value_or("PlugStackConfig", "plugstack.conf"));
 }
 
+std::vector<std::string> plugin_files(const std::string& path, const Config& config) {
+  if (path.starts_with('/')) return {path};
+  std::vector<std::string> files;
+  const auto directories = config.find("PluginDir");
+  for (const std::string& directory : split(directories == config.end() ? "" : directories->second, ':'))
+    if (directory.starts_with('/')) files.push_back(directory + "/" + path);
+  return files;
+}
+
 std::optional<PluginLine> our_plugin(const std::vector<PlugstackLine>& stack) {
   constexpr std::string_view kProgram = "program=", kDeadline = "deadline=", kConfig = "config=";
   for (const PlugstackLine& line : stack) {

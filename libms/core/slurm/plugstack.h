@@ -24,6 +24,9 @@ std::vector<PlugstackLine> parse_plugstack(std::string_view text);
 // Where Slurm reads it: as PlugStackConfig says, else beside slurm.conf.
 std::string plugstack_path(const Config& config);
 
+// The files that a plugin's path may mean: itself, or in each directory of PluginDir if it does not begin with '/'.
+std::vector<std::string> plugin_files(const std::string& path, const Config& config);
+
 // The time after which the caller of ms-diag in a prolog ends it, unless the plugin's line sets one (spank/settings.h).
 inline constexpr double kPluginDeadline_s = 9;
 

@@ -25,6 +25,11 @@ Error bad_topology(std::string_view source, int line, std::string_view what) {
                     "topology.conf, topology.yaml and the output of scontrol show topology are understood");
 }
 
+constexpr std::string_view kOtherStyles = "[{>|&*";  // a value of YAML begins so in flow style, folded, or by name
+Error other_style(std::string_view source, int line) {
+  return bad_topology(source, line, "this style of YAML is not read: write one key a line, and its value behind it");
+}
+
 struct Row {
   int line = 0;
   std::string name;
@@ -78,7 +83,8 @@ std::optional<Row> parse_row(const ConfLine& words, std::string_view source, Exp
 }
 
 // topology.yaml (Slurm 25.05) as lines of topology.conf. Of several topologies it is the cluster's default, else the
-// first. Only the shape that Slurm documents is read: one key a line.
+// first. Only the shape that Slurm documents is read: one key a line. The options of a flat topology and the shape of a
+// torus say nothing about switches.
 std::vector<ConfLine> yaml_lines(std::string_view text, std::string_view source) {
   constexpr std::string_view kContainers[] = {"tree", "switches", "blocks", "block", "block_sizes", "ring", "rings"};
   struct One {
@@ -87,10 +93,16 @@ std::vector<ConfLine> yaml_lines(std::string_view text, std::string_view source)
   };
   std::vector<One> topologies;
   int line = 0;
-  for (const std::string& whole : split(text, '\n')) {
+  std::size_t skipped_above = std::string_view::npos;  // columns of keys under one without switches
+  for (; !text.empty(); text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1)) {
     ++line;
-    std::string_view rest = trim(std::string_view(whole).substr(0, whole.find('#')));
+    const std::string_view whole = text.substr(0, text.find('\n'));
+    std::string_view rest = trim(whole.substr(0, whole.find('#')));
+    const std::size_t column = whole.find_first_not_of(' ');
+    if (rest.empty() || (skipped_above != std::string_view::npos && column > skipped_above)) continue;
+    skipped_above = std::string_view::npos;
     while (rest.starts_with("- ")) rest = trim(rest.substr(2));
+    if (rest.starts_with('{')) throw other_style(source, line);
     const std::size_t colon = rest.find(':');
     if (colon == std::string_view::npos) continue;  // "---", or an item of block_sizes
     const std::string_view key = trim(rest.substr(0, colon));
@@ -100,7 +112,13 @@ std::vector<ConfLine> yaml_lines(std::string_view text, std::string_view source)
     if (key == "topology") topologies.emplace_back();
     if (topologies.empty()) throw bad_topology(source, line, "'- topology: NAME' was expected");
     One& topology = topologies.back();
-    if (key == "topology" || key == "flat") continue;
+    if (key == "topology") continue;
+    if (key == "flat" || key == "torus3d") {
+      skipped_above = column;
+      continue;
+    }
+    if (key != "block_sizes" && !value.empty() && kOtherStyles.find(value.front()) != std::string_view::npos)
+      throw other_style(source, line);
     if (key == "cluster_default") {
       topology.is_default = lower_case(value) == "true" || lower_case(value) == "yes";
     } else if ((key == "switch" || key == "block" || key == "ring") && !value.empty()) {

@@ -1,6 +1,6 @@
 // The tree of switches as Slurm knows it: topology.conf, topology.yaml, or the output of "scontrol show topology",
 // where scontrol adds levels, and names at every switch all nodes below it. Blocks (topology/block) count as leaf
-// switches. The parser is pure; ask_topology runs scontrol, bounded in time.
+// switches; flat and torus3d topologies have none. The parser is pure; ask_topology runs scontrol, bounded in time.
 #pragma once
 
 #include <map>

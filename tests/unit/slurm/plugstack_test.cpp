@@ -74,6 +74,14 @@ TEST(Plugstack, OurPluginIsTheFirstOfItsName) {
   }
 }
 
+TEST(Plugstack, APathWithoutADirectoryIsInPluginDir) {
+  const Config config = {{"PluginDir", "/usr/lib/slurm:/opt/slurm:odd"}};
+  EXPECT_EQ(plugin_files("/a/ms_spank.so", config), (std::vector<std::string>{"/a/ms_spank.so"}));
+  EXPECT_EQ(plugin_files("ms_spank.so", config),
+            (std::vector<std::string>{"/usr/lib/slurm/ms_spank.so", "/opt/slurm/ms_spank.so"}));
+  EXPECT_TRUE(plugin_files("ms_spank.so", {}).empty());
+}
+
 TEST(Plugstack, IsBesideSlurmConfUnlessNamed) {
   EXPECT_EQ(plugstack_path(parse_config("PlugStackConfig = (null)\nSLURM_CONF = /opt/slurm/slurm.conf\n")),
             "/opt/slurm/plugstack.conf");

@@ -60,6 +60,14 @@ TEST(Topology, ReadsTopologyConfAndWhatScontrolSays) {
       {"- topology: t\n  block:\n    block_sizes: [2, 4]\n    blocks:\n    - block: b1\n      nodes: n[1-2]\n",
        "b1> n1:b1 n2:b1 ", 1},
       {"- topology: t\n  flat: true\n", "", 0},
+      {"---\n- topology: t\n  cluster_default: true\n  flat:\n    route: direct\n    alpha_step_rank: true\n", "", 0},
+      {"- topology: t\n  cluster_default: true\n  torus3d:\n    toruses:\n      - name: pod1\n        dims: {x: 4, y: "
+       "4, "
+       "z: 4}\n        nodes: n[1-64]\n        placements:\n          - dims: {x: 2, y: 2, z: 1}\n",
+       "", 0},
+      {"- topology: a\n  torus3d:\n    toruses:\n      - name: pod1\n- topology: b\n  cluster_default: true\n"
+       "  block:\n    blocks:\n    - block: b1\n      nodes: n[1-2]\n",
+       "b1> n1:b1 n2:b1 ", 1},
       {"", "", 0},
   };
   for (const Row& row : rows) {
@@ -77,6 +85,11 @@ TEST(Topology, RefusesWithTheLine) {
     const char* message;
   };
   const Row rows[] = {
+      {"- topology: t\n  block:\n    blocks:\n      - { block: b1, nodes: n1 }\n",
+       "t:4: this style of YAML is not read"},
+      {"- topology: t\n  tree:\n    switches:\n    - switch: s1\n      nodes: >-\n        n1,\n        n2\n",
+       "t:5: this style of YAML is not read"},
+      {"- topology: t\n  cube:\n    x: 1\n", "t:2: 'cube' is not understood"},
       {"Nodes=n1", "t:1: SwitchName=NAME was expected, not 'Nodes=n1'"},
       {"SwitchName=", "t:1: SwitchName=NAME was expected"},
       {"\n[x]", "t:2: SwitchName=NAME was expected, not '[x]'"},

@@ -53,11 +53,15 @@ HostsRead read_hosts(const std::string& name, const slurm::Getenv& getenv) {
 }
 
 SwitchesRead read_switches(const std::optional<std::string>& name, const slurm::Getenv& getenv) {
-  if (name) return {.topology = slurm::parse_topology(read_file(*name, Blame::user), *name), .source = *name};
+  const auto parsed = [](std::string_view text, const std::string& source) {
+    SwitchesRead read{.topology = slurm::parse_topology(text, source), .source = source};
+    if (read.topology.switches.empty()) read.source += " describes no switches";
+    return read;
+  };
+  if (name) return parsed(read_file(*name, Blame::user), *name);
   const slurm::ToldTopology told = slurm::ask_topology(getenv);
   if (!told.why_not.empty()) return {.topology = {}, .source = told.why_not};
-  const std::string source = "scontrol show topology";
-  return {.topology = slurm::parse_topology(told.text, source), .source = source};
+  return parsed(told.text, "scontrol show topology");
 }
 
 Placed place_ranks(const mesh::Mesh& mesh, int chunks, const HostsRead& hosts, const SwitchesRead& switches) {

@@ -108,7 +108,11 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
   const std::string stack = slurm::plugstack_path(facts.config);
   facts.plugin = slurm::our_plugin(plugstack_of(stack, 0));
   if (facts.plugin) {
-    facts.plugin_version = plugin_version_of(facts.plugin->path);
+    // Of a plugin that is not there, the judgement names the first file that Slurm looks for.
+    const std::vector<std::string> files = slurm::plugin_files(facts.plugin->path, facts.config);
+    const auto file = std::ranges::find_if(files, [](const auto& each) { return ::access(each.c_str(), F_OK) == 0; });
+    if (!files.empty()) facts.plugin->path = file == files.end() ? files[0] : *file;
+    facts.plugin_version = files.empty() ? 0 : plugin_version_of(facts.plugin->path);
     facts.is_slurmd_older = is_slurmd_older_than(stack);
     facts.has_program = facts.plugin->program.empty() || ::access(facts.plugin->program.c_str(), F_OK) == 0;
   }
