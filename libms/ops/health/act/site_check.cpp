@@ -108,7 +108,7 @@ slurm::SiteFacts site_facts(const Policy& policy, const slurm::Commands& command
   const std::string stack = slurm::plugstack_path(facts.config);
   facts.plugin = slurm::our_plugin(plugstack_of(stack, 0));
   if (facts.plugin) {
-    // Of a plugin that is not there, the judgement names the first file that Slurm looks for.
+    // If the plugin is not there, the judgement names the first file that Slurm looks for.
     const std::vector<std::string> files = slurm::plugin_files(facts.plugin->path, facts.config);
     const auto file = std::ranges::find_if(files, [](const auto& each) { return ::access(each.c_str(), F_OK) == 0; });
     if (!files.empty()) facts.plugin->path = file == files.end() ? files[0] : *file;

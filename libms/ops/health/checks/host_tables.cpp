@@ -29,7 +29,7 @@ std::optional<std::string_view> full_table(Scan line) {
   return is_full ? std::optional("connections") : std::nullopt;
 }
 
-// Of the last day: the kernel does not log that a table has room again.
+// Reads those of the last day: the kernel does not log that a table has room again.
 void read_full_tables(Evidence& evidence, std::vector<Finding>& findings) {
   const double now_s = evidence.uptime_s();
   LogTally tally;
