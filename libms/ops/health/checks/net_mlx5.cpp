@@ -22,9 +22,10 @@ constexpr KnownLine kMlx5[] = {
 };
 
 // Lines of drivers about an interface: "bnxt_en 0000:3b:00.0 ens1f0np0: Error (timeout: 500) msg {0x23 0x4b1} len:0".
-constexpr struct {
+struct InterfaceRow {
   std::string_view driver, text, message;
-} kInterfaces[] = {
+};
+constexpr InterfaceRow kInterfaces[] = {
     {"mlx5_core", "TX timeout detected", "it sent nothing for seconds: a transmit queue timed out"},
     {"bnxt_en", "Detected firmware fatal condition", "a fatal error of its firmware"},
     {"bnxt_en", "Error (timeout: ", "it did not answer a command of its driver"},

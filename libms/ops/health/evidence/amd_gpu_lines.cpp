@@ -11,9 +11,10 @@ constexpr std::string_view kQuery =
 constexpr std::string_view kReset =
     "Reset the GPU when no job runs (amd-smi reset --gpureset), or reboot the node. Replace the GPU if this recurs.";
 
-constexpr struct {
+struct AmdLine {
   std::string_view begins, holds, message, remedy;
-} kLines[] = {
+};
+constexpr AmdLine kLines[] = {
     {"uncorrectable hardware error", "(ERREVENT_ATHUB_INTERRUPT) detected!", "a fatal error of its hardware", kQuery},
     {"Uncorrectable hardware error", "(ERREVENT_ATHUB_INTERRUPT) detected!", "a fatal error of its hardware", kQuery},
     {"poison is consumed by ", "kick off gpu reset flow", "damaged data was used", kQuery},

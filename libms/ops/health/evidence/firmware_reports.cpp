@@ -10,14 +10,15 @@ namespace {
 using Kind = FirmwareSection::Kind;
 
 constexpr std::string_view kSeverities[] = {"fatal", "recoverable", "corrected", "info"};
-constexpr struct {
+struct SectionRow {
   std::string_view name;
   Kind kind;
-} kSections[] = {{"memory error", Kind::memory_or_processor},
-                 {"general processor error", Kind::memory_or_processor},
-                 {"IA32/X64 processor error", Kind::memory_or_processor},
-                 {"ARM processor error", Kind::memory_or_processor},
-                 {"PCIe error", Kind::pcie}};
+};
+constexpr SectionRow kSections[] = {{"memory error", Kind::memory_or_processor},
+                                    {"general processor error", Kind::memory_or_processor},
+                                    {"IA32/X64 processor error", Kind::memory_or_processor},
+                                    {"ARM processor error", Kind::memory_or_processor},
+                                    {"PCIe error", Kind::pcie}};
 
 std::optional<std::uint64_t> take_number(Scan& line) {
   const auto number = line.literal("{") ? line.number() : std::nullopt;

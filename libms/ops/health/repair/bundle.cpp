@@ -29,13 +29,14 @@ constexpr std::string_view kTokens[] = {
     "dckr_pat_", "dop_v1_", "AKIA",  "ASIA",  "eyJ",  "ya29.",       "hvs.",   "r8_",   "gsk_"};
 constexpr std::string_view kHooks[] = {"hook", "/services/T", "/api/alert"};
 // Words behind which a program takes a secret, and whether it is what follows the first ':' alone.
-constexpr struct {
+struct OptionRow {
   std::string_view program, option;
   bool is_pair;
-} kOptions[] = {{"curl", "-u", true},        {"curl", "--user", true},   {"curl", "-U", true},
-                {"ipmitool", "-P", false},   {"sshpass", "-p", false},   {"mysql", "-p", false},
-                {"ldapsearch", "-w", false}, {"docker", "-p", false},    {"podman", "-p", false},
-                {"smbclient", "-U", true},   {"redis-cli", "-a", false}, {"wandb", "login", false}};
+};
+constexpr OptionRow kOptions[] = {{"curl", "-u", true},        {"curl", "--user", true},   {"curl", "-U", true},
+                                  {"ipmitool", "-P", false},   {"sshpass", "-p", false},   {"mysql", "-p", false},
+                                  {"ldapsearch", "-w", false}, {"docker", "-p", false},    {"podman", "-p", false},
+                                  {"smbclient", "-U", true},   {"redis-cli", "-a", false}, {"wandb", "login", false}};
 
 std::string lower(std::string_view text) {
   std::string result(text);
