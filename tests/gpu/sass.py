@@ -18,7 +18,7 @@ SCALAR = [
     (r"add_partials_kernel<", "the threads of a warp read 128 adjacent bytes"),
     (r"total_partials<|reduce_elements<", "types and addresses that vectors do not fit"),
     (r"normal_kernel<", "a row may begin within a thread's numbers, and cosine has a table: once a run"),
-    (r"route_(bwd_)?kernel|place_slots|count_experts", "a router's numbers: few, and a warp reads neighbours"),
+    (r"route_(bwd_)?kernel|place_slots|count_experts|bias_kernel", "a router's numbers: few, and a warp reads neighbours"),
     (r"round_kernel<", "for GPUs without fp8, where speed does not matter"),
     (r"each_vector(_amax<\w+, |<)1, |(amax_kernel|backward_kernel|column_partials|stats_kernel|reduce_vectors|lookup|sum_runs"
      r"|combine|factors_kernel"
