@@ -96,6 +96,11 @@ const KnownLine* known_line(std::string_view line) {
   return is_exception && !warns ? &known_lines().back() : nullptr;
 }
 
+bool is_proof(std::string_view cause) {
+  return std::ranges::any_of(known_lines(),
+                             [&](const KnownLine& row) { return row.says == Says::proof && row.cause == cause; });
+}
+
 const KnownLine* any_exception() { return &known_lines().back(); }
 
 const KnownLine* repeated(const KnownLine* known) {

@@ -45,6 +45,8 @@ std::span<const KnownLine> known_lines();
 // The first row whose text is in the line, or the last row if the line is an exception of Python's; nullptr: neither.
 // Lines of source code, as tracebacks show them, are no reason.
 const KnownLine* known_line(std::string_view line);
+// Whether a row of a proof has this cause.
+bool is_proof(std::string_view cause);
 // The row of an exception that no other row knows.
 const KnownLine* any_exception();
 // The row that counts instead where a task may repeat what was said on another host: a proof becomes a hint.

@@ -85,7 +85,8 @@ void Driver::not_started(const std::string& why, double now_s) {
 }
 
 void Driver::begin_attempt() {
-  if (nodes_.awaits_spares(clock_.now_s(), options_.nodes.size() - options_.spares)) {
+  const std::size_t working = options_.nodes.size() - options_.spares;
+  if (nodes_.awaits_spares(clock_.now_s(), working) || nodes_.awaits_broken(working, clock_.now_s())) {
     phase_ = Phase::waiting;
     wait_until_s_ = clock_.now_s() + kAwaitSpares_s;
     return;
@@ -313,7 +314,7 @@ void Driver::decide(const Judgement& judgement, double now_s) {
       judgement.suspects.size() > 1 && judgement.suspects.size() == attempt_->nodes.size() && !judgement.certain;
   if (judgement.next == Next::again && !asked_to_stop_) {
     publisher_.tell("run-interrupted", judgement.suspects, judgement.cause, judgement.why);
-    nodes_.accuse(judgement, all);
+    nodes_.accuse(judgement, all, now_s);
   }
   const Recovery next =
       recovery_after(judgement, {.ledger = ledger_,
@@ -325,11 +326,9 @@ void Driver::decide(const Judgement& judgement, double now_s) {
   if (wait_s > 0) log::info("driver", "the next attempt begins in {:.0f} s", wait_s);
   if (all && options_.diagnose_level > 0) nodes_.check_network(now_s);
   wait_until_s_ = now_s + wait_s;
-  const bool looks_first = judgement.says_broken && nodes_.check_irreplaceable(attempt_->nodes.size());
-  phase_ = looks_first ? Phase::checking : Phase::waiting;
+  phase_ = Phase::waiting;
   phase_s_ = now_s;
   save();
-  if (looks_first) return;
   if (wait_s == 0 && !nodes_.waits_for_network()) begin_attempt();
 }
 

@@ -12,7 +12,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr int kSignal = 128, kAborted = kSignal + 6;
+constexpr int kSignal = 128, kAborted = kSignal + 6, kMostSignals = 64;
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -68,19 +68,32 @@ Judgement judge_mismatch(const HangVerdict& joint, int code) {
                 "the program's ranks called different collectives, which accuses no node: " + joint.why);
 }
 
+// srun says that it could not start tasks, and may return 0 all the same.
+bool was_not_started(const AttemptEvidence& e) {
+  return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
+    return line.known->cause == slurm::kLaunchFailed && line.rank < 0;
+  });
+}
+
 // The line that tells why the attempt ended; nullptr: none does.
 const SaidLine* decisive_line(const AttemptEvidence& e) {
   // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
-  const bool was_killed = e.first_exit && e.first_exit->code > kSignal && e.first_exit->code != kAborted;
+  const bool was_killed = e.first_exit && e.first_exit->code > kSignal &&
+                          e.first_exit->code <= kSignal + kMostSignals && e.first_exit->code != kAborted;
+  // The tasks that were started print on; the job ends of the one that was not.
+  const auto is_of_started = [&](const SaidLine& line) {
+    return line.known->is_set_up() && line.rank >= 0 && line.known->source != "pyxis" &&
+           line.known->source != slurm::kSlurmSays;
+  };
+  const bool is_partly_started = was_not_started(e);
   const auto order = [](const SaidLine& line) {
     if (line.known->says == Says::proof && line.outlived) return Says::hint;
-    // The tasks that were started print on; the job ends of the one that was not.
-    if (line.known->cause == slurm::kLaunchFailed && line.rank < 0) return Says::error;
     return line.known->says == Says::exception ? Says::trouble : line.known->says;
   };
   const SaidLine* first = nullptr;
   for (const SaidLine& line : e.lines) {
     if (line.outlived && line.known->says != Says::proof) continue;
+    if (is_partly_started && is_of_started(line)) continue;
     if (was_killed && (line.known->says == Says::effect || line.known->is_set_up())) continue;
     if (first == nullptr || order(line) < order(*first)) first = &line;
   }
@@ -258,13 +271,6 @@ std::optional<Judgement> judge_request(const AttemptEvidence& e) {
   const int status = e.exit_status.value_or(128 + SIGTERM);
   return judged(Next::stop, "stopped", status == 128 + SIGUSR2 ? code_of(ExitCode::stopped) : status,
                 "stopped on request");
-}
-
-// srun says that it could not start tasks, and may return 0 all the same.
-bool was_not_started(const AttemptEvidence& e) {
-  return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
-    return line.known->cause == slurm::kLaunchFailed && line.rank < 0;
-  });
 }
 
 // Whatever it printed on the way.

@@ -113,7 +113,7 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
   if (known->cause == slurm::kChildFailed && !task.failed && slurm::is_python_exception(line))
     known = slurm::any_exception();
   if (known->says != Says::effect && known->says != Says::exception) task.last_cause = {number_, known};
-  if (known->cause.starts_with("ib_")) own.last_link = number_;
+  if (known->cause == "ib_completion" || known->cause == "ib_retry") own.last_link = number_;
   const bool of_launcher = known->cause == slurm::kChildFailed || known->cause == kMpiAbort;
   if (!of_launcher && !own.chained) task.last_end = {number_, known};
   task.failed = task.failed || known->says != Says::effect;
@@ -134,6 +134,7 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
                   .number = number_,
                   .signs = task.signs,
                   .progress = progress_,
+                  .ends_traceback = ends_traceback,
                   .exceptions = ends ? own.exceptions : std::numeric_limits<int>::max(),
                   .of_task = &task,
                   .of_worker = &own};
@@ -145,11 +146,10 @@ bool LastWords::is_outlived(const Said& said, std::optional<double> trained_s) c
     return later.first > said.number && later.second->cause != said.line.known->cause;
   };
   if (said.line.known->says == Says::mistake && is_other(said.of_task->last_cause)) return true;
-  if (said.line.known->is_set_up() && is_other(said.of_task->last_end)) return true;
-  // A rank that had no memory, and then sends, had caught that.
-  if (said.line.known->says == Says::error && said.line.known->blame == Blame::user &&
-      said.of_worker->last_link > said.number)
+  if (said.line.known->is_set_up() && is_other(said.ends_traceback ? said.of_task->last_cause : said.of_task->last_end))
     return true;
+  // A rank whose GPU had no memory, and that sends later, had caught that.
+  if (said.line.known->cause == "gpu_memory" && said.of_worker->last_link > said.number) return true;
   // Errors after that of a broken device are of how the program ends.
   const bool is_caught = said.of_worker->exceptions > said.exceptions && said.line.known->says != Says::proof;
   return said.of_task->signs - said.signs >= kAlive || is_caught ||
@@ -166,13 +166,13 @@ std::vector<SaidLine> LastWords::lines(std::optional<double> trained_s) const {
   std::set<std::pair<const KnownLine*, std::string>> missed;
   for (Said& said : sorted) {
     said.line.outlived = is_outlived(said, trained_s);
-    if (said.line.outlived && said.line.known->is_set_up())
-      missed.emplace(said.line.known, slurm::without_numbers(said.line.text));
+    if (said.line.outlived && said.line.known->is_set_up() && !said.ends_traceback)
+      missed.emplace(said.line.known, said.line.text);
   }
   std::vector<SaidLine> lines;
   for (Said& said : sorted) {
     said.line.outlived =
-        said.line.outlived || missed.contains({said.line.known, slurm::without_numbers(said.line.text)});
+        said.line.outlived || (!said.ends_traceback && missed.contains({said.line.known, said.line.text}));
     lines.push_back(std::move(said.line));
   }
   return lines;

@@ -51,6 +51,7 @@ class LastWords {
     std::size_t number = 0;  // of all lines
     int signs = 0;
     std::size_t progress = 0;
+    bool ends_traceback = false;
     int exceptions = 0;
     const Output *of_task = nullptr, *of_worker = nullptr;
   };

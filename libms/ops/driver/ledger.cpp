@@ -99,6 +99,10 @@ int Ledger::idle_attempts() const {
   std::int64_t best = -1;
   for (const AttemptEntry& attempt : attempts) {
     if (waits_for_others(attempt) && attempt.to_step <= best) continue;
+    // To leave a bad node is a way on too, and has its end in their number.
+    if (!attempt.suspects.empty() && attempt.to_step <= best &&
+        std::ranges::all_of(attempt.suspects, [&](const std::string& node) { return excluded.contains(node); }))
+      continue;
     const bool is_long =
         best < 0 && attempt.to_step < 0 && !has_waited(attempt) && attempt.ended_s - attempt.began_s >= kWorksUnheard_s;
     idle = attempt.to_step > best || is_long ? 0 : idle + 1;

@@ -11,11 +11,14 @@
 #include "driver/slurm_nodes.h"
 #include "slurm/commands.h"
 #include "slurm/hostlist.h"
+#include "slurm/known_lines.h"
 
 namespace ms::driver {
 namespace {
 
-constexpr double kSilentSpare = 3;  // times what an agent may be silent for
+constexpr double kNotYet_s = -1;
+constexpr double kLookLimit_s = 300;  // an attempt waits so long for a look at a node
+constexpr double kSilentSpare = 3;    // times what an agent may be silent for
 constexpr std::size_t kWitnesses = 2;
 constexpr double kTogether_s = 1;           // reports of all nodes come within it
 constexpr double kBesideTraining_gbps = 1;  // what is looked for does not need more
@@ -31,6 +34,13 @@ Nodes::Nodes(const DriverOptions& options, const std::string& dir, Agents& agent
       network_(options.netcheck, dir) {
   for (const auto& [node, strikes] : ledger.strikes) pool_.remember(node, strikes);
   for (const auto& [node, why] : ledger.excluded) pool_.exclude(node, why);
+  // A driver that was killed, or a start of the job before, may not have looked at them.
+  if (ledger.attempts.empty() || !slurm::is_proof(ledger.attempts.back().cause)) return;
+  for (const std::string& node : ledger.attempts.back().suspects) {
+    if (!pool_.nodes().contains(node)) continue;
+    pool_.suspect(node, ledger.attempts.back().why);
+    broken_[node] = kNotYet_s;
+  }
 }
 
 std::vector<std::string> Nodes::gone() const {
@@ -67,14 +77,13 @@ void Nodes::check_spares() {
   }
 }
 
-bool Nodes::check_irreplaceable(std::size_t working) {
-  if (options_.diagnose_level == 0 ||
-      pool_.with(NodeRole::works).size() + pool_.with(NodeRole::spare).size() >= working)
-    return false;
-  for (const std::string& node : pool_.with(NodeRole::suspect)) {
-    if (agents_.has(node)) suspects_.look(node, options_.diagnose_level);
-  }
-  return suspects_.busy();
+bool Nodes::awaits_broken(std::size_t working, double now_s) const {
+  if (options_.diagnose_level == 0 || pool_.has_others(working)) return false;
+  return std::ranges::any_of(broken_, [&](const auto& entry) {
+    const auto& [node, since_s] = entry;
+    const bool is_looked_at = pool_.nodes().at(node).role == NodeRole::suspect && agents_.has(node);
+    return is_looked_at && (since_s == kNotYet_s || now_s - since_s < kLookLimit_s);
+  });
 }
 
 void Nodes::ask_slurm(AttemptEvidence& evidence) {
@@ -285,7 +294,7 @@ std::optional<Alarm> Nodes::take_finding(const std::string& node, const std::str
                .why = fmt::format("ms-diag finds on {}: {}", node, why)};
 }
 
-void Nodes::accuse(const Judgement& judgement, bool all) {
+void Nodes::accuse(const Judgement& judgement, bool all, double now_s) {
   for (const std::string& node : judgement.suspects) {
     if (judgement.cause == "node_lost") {
       if (pool_.nodes().at(node).role != NodeRole::unusable) pool_.lose(node, judgement.why);
@@ -294,6 +303,7 @@ void Nodes::accuse(const Judgement& judgement, bool all) {
       ledger_.attempts.back().excluded.push_back(node);
     } else {
       pool_.suspect(node, judgement.why);
+      if (judgement.says_broken) broken_[node] = now_s;
     }
     if (judgement.network && !all) network_doubts_.insert(node);
     if (!all && judgement.accuses) ++ledger_.strikes[node];  // who is looked at because all are is not accused
@@ -301,6 +311,9 @@ void Nodes::accuse(const Judgement& judgement, bool all) {
 }
 
 void Nodes::check(double now_s, bool trains, std::size_t working) {
+  for (auto& [node, since_s] : broken_) {
+    if (since_s == kNotYet_s) since_s = now_s;
+  }
   if (const std::optional<NetworkCheck::Result> result = network_.take(now_s)) take_network(*result, working);
   for (const std::string& node : pool_.with(NodeRole::suspect)) {
     // One that was away comes here too. The checks of a node would disturb those of the network.
@@ -309,9 +322,13 @@ void Nodes::check(double now_s, bool trains, std::size_t working) {
     }
   }
   for (const Checkup& checkup : suspects_.take()) {
+    const bool said_broken = broken_.erase(checkup.node) != 0;
     if (!checkup.well) {
       log::warn("driver", "{} is left out: {}", checkup.node, checkup.said);
       leave_out(checkup.node, checkup.said);
+    } else if (said_broken && !checkup.looked) {
+      ++ledger_.strikes[checkup.node];  // then its word counts
+      no_evidence(checkup.node, checkup.said, working);
     } else if (network_doubts_.contains(checkup.node)) {
       log::info("driver", "{} {}; its network comes next", checkup.node, checkup.said);
       well_alone_.insert(checkup.node);

@@ -39,7 +39,7 @@ class Nodes {
   std::string readmit(const std::string& node);
   void hear(const std::string& node, const Report& report, double now_s);
   // Applies the judgement of an attempt to its nodes. `all`: of them are suspects, because it cannot be told which.
-  void accuse(const Judgement& judgement, bool all);
+  void accuse(const Judgement& judgement, bool all, double now_s);
   // A critical finding of ms-diag on a node. `trains`: an attempt is at work; if the node is in it, it is left out by
   // the alarm that is returned, where there is a spare.
   std::optional<Alarm> take_finding(const std::string& node, const std::string& finding, bool trains, double now_s);
@@ -67,8 +67,9 @@ class Nodes {
 
   // Before the first attempt: spares too, because all are, and a bad one is better found here than when it is needed.
   void check_spares();
-  // Looks at suspects whose work no other node can take over. Returns whether there are some.
-  bool check_irreplaceable(std::size_t working);
+  // Whether a check of ms-diag must end first: of a node that said that its GPU is broken, whose work no other can
+  // take.
+  bool awaits_broken(std::size_t working, double now_s) const;
   bool checks() const { return suspects_.busy(); }
   // Where no node stands out, the network between them may be at fault, and an attempt with any of them would end the
   // same way: the next one waits for what ms-netcheck finds.
@@ -96,6 +97,7 @@ class Nodes {
   NetworkCheck network_;
   std::set<std::string> network_doubts_;  // suspects that the network may have made look so
   std::set<std::string> well_alone_;      // those of them of which ms-diag found nothing
+  std::map<std::string, double> broken_;  // suspects that said so of themselves, and when
   std::set<std::string> unheeded_;        // nodes with a finding for which there is no spare
   Drained drained_;
   std::set<std::string> heeded_;                          // of them

@@ -53,6 +53,8 @@ class Pool {
   std::optional<std::vector<std::string>> choose(std::size_t most, std::size_t least);
   // Whether as many nodes as work can work without these, by spares.
   bool can_replace(const std::vector<std::string>& nodes) const;
+  // Whether so many can work without suspects.
+  bool has_others(std::size_t working) const { return pick(ranked(NodeRole::spare), working).size() == working; }
   // From now on these are chosen after all others, unless they work: it is not known whether they are there.
   void doubt(std::set<std::string> nodes) { doubted_ = std::move(nodes); }
 

@@ -57,6 +57,7 @@ std::vector<Checkup> Suspects::take() {
     const bool has_program = text_of("log").find("No such file or directory") == std::string::npos;
     done.push_back({.node = check->first,
                     .well = !found,
+                    .looked = document_in(output).has_value(),
                     .said = found                 ? *found
                             : document_in(output) ? "is found well"
                             : has_program         ? "was not checked: no report of ms-diag"

@@ -14,7 +14,8 @@ namespace ms::driver {
 struct Checkup {
   std::string node;
   bool well = false;
-  std::string said;  // what is critical; of a well node, "is found well" or why it was not checked
+  bool looked = false;  // ms-diag reported
+  std::string said;     // what is critical; of a well node, "is found well" or why it was not checked
 };
 
 class Suspects {

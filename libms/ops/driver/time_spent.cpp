@@ -41,7 +41,8 @@ TimeSpent time_spent(const Ledger& ledger, double now_s) {
     const double end_s = attempt.ended_s == 0 ? now_s : attempt.ended_s;
     const bool tells_steps = attempt.first_step_s != 0 && attempt.to_step > attempt.from_step;
     if (!tells_steps) {
-      until(end_s, attempt.to_step >= 0 ? Spent::startup : Spent::other);
+      until(end_s - attempt.detect_s, attempt.to_step >= 0 ? Spent::startup : Spent::other);
+      until(end_s, Spent::recovery);
       continue;
     }
     until(attempt.first_step_s, Spent::startup);

@@ -37,8 +37,7 @@ namespace {
 
 constexpr std::size_t kStepsAtATime = 64;
 constexpr std::size_t kMaxRepairBytes = std::size_t{1} << 20;
-constexpr std::size_t kMaxBundleBytes = std::size_t{1} << 30;
-constexpr std::size_t kMaxWhy = 300;
+constexpr std::size_t kMaxBundleBytes = std::size_t{1} << 30, kMaxWhy = 300;
 constexpr double kAnswer_s = 30;
 constexpr double kRepairLock_s = 5;  // one that was killed while it started a program keeps it for a moment
 constexpr const char* kAudit = "audit.jsonl";
