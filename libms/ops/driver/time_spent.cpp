@@ -6,7 +6,7 @@
 namespace ms::driver {
 namespace {
 
-// The share of an attempt's steps that none of the later ones did again.
+// The share of an attempt's steps that no later one did again.
 double kept_share(const Ledger& ledger, std::size_t index) {
   const AttemptEntry& attempt = ledger.attempts[index];
   std::int64_t kept_to = attempt.to_step;
