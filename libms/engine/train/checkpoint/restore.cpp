@@ -1,5 +1,7 @@
 #include "train/checkpoint/restore.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
