@@ -19,11 +19,12 @@ std::optional<ExpertLoads> loads_of_line(std::string_view line) {
   if (by_layer == nullptr || !by_layer->is_array() || by_layer->empty()) return {};
   ExpertLoads loads;
   for (const Json& layer : *by_layer) {
-    if (!layer.is_array() || layer.empty() || layer.size() != by_layer->at(0).size() ||
-        !std::ranges::all_of(layer, is_load))
-      return {};
+    if (!layer.is_array() || !std::ranges::all_of(layer, is_load)) return {};
+    const std::size_t experts = loads.experts();
+    if (experts != 0 && !layer.empty() && layer.size() != experts) return {};
     loads.by_layer.push_back(layer.get<std::vector<double>>());
   }
+  if (loads.experts() == 0) return {};
   if (const Json* const step = json->find("step"); step != nullptr && step->is_number_integer())
     loads.step = step->get<std::int64_t>();
   if (const Json* const dropped = load->find("dropped"); dropped != nullptr && is_load(*dropped))
@@ -32,6 +33,11 @@ std::optional<ExpertLoads> loads_of_line(std::string_view line) {
 }
 
 }  // namespace
+
+std::size_t ExpertLoads::experts() const {
+  const auto has_some = std::ranges::find_if(by_layer, [](const auto& layer) { return !layer.empty(); });
+  return has_some == by_layer.end() ? 0 : has_some->size();
+}
 
 std::optional<ExpertLoads> last_expert_loads(std::string_view metrics) {
   while (!metrics.empty()) {
@@ -56,7 +62,7 @@ std::string starving_experts(const std::vector<std::vector<double>>& by_layer) {
   if (starving == 0) return {};
   return fmt::format(
       "{} of {} had less than a tenth of an even share of the tokens: the least, {:.1f} %, expert {} of"
-      " layer {}; train.moe_aux_loss evens the load",
+      " layer {}; train.moe_aux_loss, or model.router_bias with train.moe_bias_rate, evens the load",
       starving, plural(experts, "expert"), 100 * least, at_expert, of_layer);
 }
 

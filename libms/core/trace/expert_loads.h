@@ -10,11 +10,12 @@
 namespace ms::trace {
 
 struct ExpertLoads {
-  std::int64_t step = 0;                      // from 1
-  double dropped = 0;                         // share of the rows
-  std::vector<std::vector<double>> by_layer;  // 1 is an even share; all layers have the same number of experts
+  std::int64_t step = 0;  // from 1
+  double dropped = 0;     // share of the rows
+  // 1 is an even share. All layers have the same number of experts, or none: some have, and dense ones do not.
+  std::vector<std::vector<double>> by_layer;
   std::size_t layers() const { return by_layer.size(); }
-  std::size_t experts() const { return by_layer.front().size(); }
+  std::size_t experts() const;  // of a layer
 };
 
 // Returns those of the last line that has any. A line that is cut off, or of another program, has none.

@@ -50,7 +50,7 @@ void bind(ConfigSchema& schema, Settings& settings) {
   const RegistryFields<optim::OptimConfig> optim_table(named_table.fields(), "schedule", optim::learning_rate_docs(),
                                                        rates);
   schema.section("model", "The model.", settings.model, nn::kModelFields);
-  schema.section("mesh", "The layout of the dp x pp x tp ranks. Adjacent ranks differ in tp.", settings.mesh,
+  schema.section("mesh", "The layout of the dp x pp x cp x tp ranks. Adjacent ranks differ in tp.", settings.mesh,
                  mesh_table.fields());
   schema.section("overlap", "Overlap of communication with compute. Only tp changes results.", settings.overlap,
                  kOverlapFields);
@@ -190,7 +190,9 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   if (mesh.cp > 1) {
     if (mesh.ep > 1) add("mesh.ep", "ranks of mesh.ep have whole sequences: set mesh.cp = 1 or mesh.ep = 1");
     if (settings.model.experts > 0 && train.moe_aux_loss > 0)
-      add("train.moe_aux_loss", "the balance of experts is that of whole sequences: set it to 0, or mesh.cp = 1");
+      add("train.moe_aux_loss",
+          "the balance of experts is that of whole sequences: set it to 0, or mesh.cp = 1; model.router_bias balances "
+          "them with mesh.cp too");
     if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.cp do not compute the same");
     if (settings.run.sample_tokens > 0)
       add("run.sample_tokens", "ranks of mesh.cp do not generate: set it to 0, and use ms-train generate");

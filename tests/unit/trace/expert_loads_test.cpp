@@ -22,6 +22,10 @@ TEST(ExpertLoads, OfTheLastLineThatHasThem) {
     EXPECT_EQ(loads->dropped, 0.125) << text;
     EXPECT_THAT(loads->by_layer, ElementsAre(ElementsAre(1.5, 0.5), ElementsAre(0, 2))) << text;
   }
+  const auto dense = last_expert_loads(R"({"step":2,"expert_load":{"layers":[[],[1,1],[]]}})");
+  ASSERT_TRUE(dense);
+  EXPECT_EQ(dense->layers(), 3U);
+  EXPECT_EQ(dense->experts(), 2U) << "of the layers that have some";
   EXPECT_EQ(last_expert_loads(earlier)->layers(), 1U);
   EXPECT_EQ(last_expert_loads(earlier)->experts(), 2U);
 }

@@ -60,6 +60,12 @@ TEST(ExpertLoad, OfZipfDrawsWhichExpertsShareARank) {
   EXPECT_EQ(busiest, busiest_ranks("zipf=1", plan_of(4, 1, 2)));
 }
 
+TEST(ExpertLoad, DenseLayersHaveNone) {
+  Plan plan = plan_of(4, 1, 4);
+  plan.settings.model.dense_layers = "0";
+  EXPECT_THAT(busiest_ranks("zipf=1", plan), ElementsAre(1, ::testing::Gt(1.5)));
+}
+
 class ExpertLoadFile : public ::testing::Test {
  protected:
   std::vector<double> read(const std::string& text) {
@@ -79,6 +85,15 @@ TEST_F(ExpertLoadFile, TheLastLineWithLoads) {
   EXPECT_THAT(read(earlier + "\n" + kLine + "\n" + R"({"step":5,"loss":3})" + "\n"), expected);
   EXPECT_THAT(read(std::string(kLine) + "\n{\"step\":6,\"expe"), expected);  // being written
   EXPECT_THAT(read(kLine), expected);
+}
+
+TEST_F(ExpertLoadFile, DenseLayersHaveNone) {
+  std::ofstream(path_) << R"({"step":4,"expert_load":{"layers":[[],[0.5,0.5,1,2]]}})"
+                       << "\n";
+  EXPECT_THROW(busiest_ranks(path_, plan_of(4, 2, 2)), Error) << "the model has experts there";
+  Plan plan = plan_of(4, 2, 2);
+  plan.settings.model.dense_layers = "0";
+  EXPECT_THAT(busiest_ranks(path_, plan), ElementsAre(1, DoubleNear(1.5, 1e-12)));
 }
 
 TEST_F(ExpertLoadFile, Refusals) {

@@ -31,7 +31,7 @@ Option set_cluster_option();
 // Logs its warnings, and with mesh.dp = "auto" what it may be. `world`: as of load() in train/config.h.
 Loaded load(const Args& args, std::optional<std::int64_t> world = std::nullopt);
 cost::Cluster load_cluster(const Args& args);
-// dp x pp x tp of the configuration.
+// dp x pp x cp x tp of the configuration.
 std::int64_t ranks_of(const Settings& settings);
 
 }  // namespace ms::train

@@ -54,7 +54,7 @@ Command plan_command() {
           .summary = "show mesh, layers per stage, schedule, memory and work, or the placement of ranks on hosts",
           .positionals = {config_argument()},
           .options = {set_option(),
-                      {"world", "N", "Number of ranks, which must be dp x pp x tp."},
+                      {"world", "N", "Number of ranks, which must be dp x pp x cp x tp."},
                       json_option(),
                       {"device", "NAME",
                        "A GPU, such as h200 or 'h100 nvl'. Also show, from its data sheet, the minimum time of each "

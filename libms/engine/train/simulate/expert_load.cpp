@@ -70,9 +70,13 @@ std::vector<Loads> loads_of_file(const std::string& path, const nn::ModelConfig&
     throw user_error("cli.value", fmt::format("--expert-load: no line of '{}' has the load of experts", path),
                      "ms-train run writes it into metrics.jsonl with metrics.expert_load_every");
   }
-  const auto has_none = [](const Loads& loads) { return std::ranges::max(loads) == 0; };
-  if (static_cast<std::int64_t>(read->layers()) != model.layers ||
-      static_cast<std::int64_t>(read->experts()) != model.experts || std::ranges::any_of(read->by_layer, has_none)) {
+  bool is_of_model = static_cast<std::int64_t>(read->layers()) == model.layers;
+  for (std::int64_t layer = 0; is_of_model && layer < model.layers; ++layer) {
+    const Loads& loads = read->by_layer[static_cast<std::size_t>(layer)];
+    is_of_model =
+        model.has_experts(layer) ? std::ranges::any_of(loads, [](double load) { return load > 0; }) : loads.empty();
+  }
+  if (!is_of_model || static_cast<std::int64_t>(read->experts()) != model.experts) {
     throw user_error("cli.value",
                      fmt::format("--expert-load: '{}' does not have loads of {} layers of {} experts each, as the "
                                  "model has",
@@ -101,8 +105,10 @@ std::vector<double> busiest_ranks(const std::string& load, const Plan& plan) {
       load.starts_with(zipf) ? loads_of_zipf(load.substr(zipf.size()), plan) : loads_of_file(load, model);
   const nn::Shape shape = plan.shape(0);
   const double room = shape.drops() ? shape.moe_capacity : static_cast<double>(plan.mesh.ep);
-  for (std::size_t layer = 0; layer < layers.size(); ++layer)
-    busiest[layer] = std::min(room, busiest_rank(layers[layer], plan.mesh.ep));
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    if (model.has_experts(static_cast<std::int64_t>(layer)))
+      busiest[layer] = std::min(room, busiest_rank(layers[layer], plan.mesh.ep));
+  }
   return busiest;
 }
 

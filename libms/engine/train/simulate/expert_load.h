@@ -9,7 +9,7 @@
 
 namespace ms::train {
 
-// Returns, for each layer, the rows of that rank as a multiple of an even share. `load` is
+// Returns, for each layer, the rows of that rank as a multiple of an even share; 1 for a dense layer. `load` is
 //   "uniform"   all experts have an even share
 //   "zipf=S"    the n-th most chosen expert of a layer has a share in proportion to n^-S, but no expert has more rows
 //               than there are tokens; which experts these are is drawn for each layer

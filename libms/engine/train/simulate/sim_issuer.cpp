@@ -21,9 +21,11 @@ comm::SimRecording SimIssuer::step(std::int64_t step) {
   engine_->issue_step(number, plan_.settings.optim.lr, tokens_, tokens_);
   engine_->finish_step(number);
   comm::SimRecording recording{world_.rank(), device_.take_program(), world_.groups(), world_.comm_ops()};
-  for (comm::SimCommOp& op : recording.comm_ops)
-    if (op.kind == comm::OpKind::all_to_all)
+  for (comm::SimCommOp& op : recording.comm_ops) {
+    const bool is_of_experts = recording.groups[op.group].name.starts_with("ep[");  // not of Muon's matrices
+    if (op.kind == comm::OpKind::all_to_all && is_of_experts)
       op.size_bytes = std::llround(static_cast<double>(op.size_bytes) * expert_load_);
+  }
   return recording;
 }
 

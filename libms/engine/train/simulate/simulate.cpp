@@ -122,8 +122,11 @@ double expert_load_of(const Plan& plan, const SimulateOptions& options, int pp_r
   std::int64_t layers = 0;
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {
     const nn::ChunkPart part = plan.part(pp_rank, chunk);
-    for (std::int64_t layer = part.layer_begin; layer < part.layer_end; ++layer, ++layers)
+    for (std::int64_t layer = part.layer_begin; layer < part.layer_end; ++layer) {
+      if (!plan.settings.model.has_experts(layer)) continue;
       sum += options.busiest_ranks[static_cast<std::size_t>(layer)];
+      ++layers;
+    }
   }
   return layers > 0 ? sum / static_cast<double>(layers) : 1;
 }

@@ -1,5 +1,7 @@
 #include "health/commands/manual.h"
 
+#include <fmt/ranges.h>
+
 #include <cctype>
 #include <iterator>
 #include <utility>

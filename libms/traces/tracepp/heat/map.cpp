@@ -190,6 +190,8 @@ HeatMap expert_map(const trace::ExpertLoads& loads) {
   for (std::size_t expert = 0; expert < loads.experts(); ++expert) grid.columns.push_back(static_cast<int>(expert));
   for (std::size_t layer = 0; layer < loads.layers(); ++layer) {
     grid.rows.push_back(fmt::format("layer {}", layer));
+    if (loads.by_layer[layer].empty())
+      grid.values.resize(grid.values.size() + loads.experts(), std::numeric_limits<float>::quiet_NaN());
     for (const double load : loads.by_layer[layer])
       grid.values.push_back(std::log2(std::max(kLeastLoad, static_cast<float>(load))));
   }

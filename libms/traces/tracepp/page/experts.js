@@ -22,7 +22,7 @@ function expertsView(run) {
           const one = part(loads[layer * count + i]);
           if (Math.abs(one) > Math.abs(worst)) worst = one;
         }
-        context.fillStyle = colour(worst);
+        context.fillStyle = Number.isNaN(loads[layer * count]) ? theme("page") : colour(worst);
         const wide = x(to) - x(from);
         context.fillRect(x(from), top + layer * row, Math.max(1, wide - (wide > 4 ? 1 : 0)), row - (row > 4 ? 1 : 0));
       }
@@ -43,7 +43,9 @@ function expertsView(run) {
     if (end > left && begin < width) context.strokeRect(begin, top + chosen.layer * row, Math.max(3, end - begin), row);
   });
   const tell = (layer, expert) => {
-    view.say(`layer ${layer}, expert ${expert}: ${loads[layer * count + expert].toFixed(2)} of an even share of the tokens`);
+    const load = loads[layer * count + expert];
+    view.say(Number.isNaN(load) ? `layer ${layer} is dense`
+      : `layer ${layer}, expert ${expert}: ${load.toFixed(2)} of an even share of the tokens`);
   };
   const choose = (layer, expert) => {
     chosen = { layer: Math.max(0, Math.min(layers - 1, layer)), expert: Math.max(0, Math.min(count - 1, expert)) };

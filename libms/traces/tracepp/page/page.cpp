@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <ranges>
 #include <span>
 
@@ -169,7 +170,10 @@ std::string experts_html(const trace::ExpertLoads& loads) {
 
 Json experts_data(const trace::ExpertLoads& loads, Columns& columns) {
   std::vector<float> values;
-  for (const std::vector<double>& layer : loads.by_layer) values.insert(values.end(), layer.begin(), layer.end());
+  for (const std::vector<double>& layer : loads.by_layer) {
+    values.insert(values.end(), layer.begin(), layer.end());
+    if (layer.empty()) values.resize(values.size() + loads.experts(), std::numeric_limits<float>::quiet_NaN());
+  }
   columns.add("experts", std::span<const float>(values));
   return {{"layers", loads.layers()}, {"experts", loads.experts()}};
 }
