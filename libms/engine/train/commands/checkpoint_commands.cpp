@@ -51,6 +51,7 @@ int run_reshard(const Args& args) {
   for (const std::string axis : {"dp", "pp", "tp", "chunks"}) {
     if (args.has(axis)) assignments.push_back(fmt::format("mesh.{}={}", axis, args.get(axis)));
   }
+  if (args.has("dp")) assignments.push_back("mesh.cp=1");  // a checkpoint has both in one
   if (args.has("zero")) assignments.push_back("optim.zero=" + args.get("zero"));
   for (const std::string& assignment : args.list("set")) assignments.push_back(assignment);
   const Loaded target = config_of(found, assignments);
@@ -116,7 +117,7 @@ Command reshard_command() {
           .summary = "rewrite a checkpoint for another layout",
           .positionals = {checkpoint_positional()},
           .options = {output_option("The directory of checkpoints to write into."),
-                      axis("dp", "Data-parallel replicas."),
+                      axis("dp", "Data-parallel replicas, with ranks of mesh.cp among them."),
                       axis("pp", "Pipeline stages."),
                       axis("tp", "Tensor-parallel ranks."),
                       axis("chunks", "Virtual stages of a pipeline rank."),
