@@ -164,7 +164,7 @@ expect 0 'stage' plan c.toml
 expect 0 '"schema": 1' plan c.toml --json
 printf 'n1 slots=4\nn[2-3]:2\n' >hosts
 echo 'SwitchName=a Nodes=n[1-3]' >switches
-expect 0 'SLURM_HOSTFILE=order srun .* -N 3 -n 8 ' plan c.toml --hostfile hosts --topology switches --order order
+expect 0 'SLURM_HOSTFILE=order SLURM_JOB_NUM_NODES=3 srun .* -n 8 ' plan c.toml --hostfile hosts --topology switches --order order
 [ "$(xargs <order)" = 'n1 n1 n1 n1 n2 n2 n3 n3' ] || fail "the order of ranks is '$(xargs <order)'"
 expect 0 '"order": ' plan c.toml --hostfile hosts --topology switches --json
 expect 2 'standard input names no host' plan c.toml --hostfile -
