@@ -6,6 +6,7 @@
 #include <iosfwd>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/world.h"
@@ -41,7 +42,7 @@ struct Layout {
   int ep = 1;
   bool gathers_tokens = false;  // of all ep ranks; else these exchange slots
   int cp = 1;
-  std::string cp_type = "all-gather";
+  std::string_view cp_type = "all-gather";
   std::string name() const;
 };
 void PrintTo(const Layout& layout, std::ostream* out);
