@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "driver/ledger.h"
+#include "driver/time_spent.h"
 #include "driver/wire.h"
 #include "loan/trace.h"
 #include "target.h"
@@ -52,7 +53,7 @@ std::vector<std::string> driver_seeds() {
 
 void ledger(std::string_view bytes) {
   const driver::Ledger read = driver::read_ledger(bytes, "ledger.json");
-  const double effective = read.effective(2e9);
+  const double effective = driver::time_spent(read, 2e9).effective();
   expect(effective >= 0 && effective <= 1, "the effective time is a share");
   const std::string text = driver::to_json(read, 2e9);
   expect(driver::to_json(driver::read_ledger(text, "ledger.json"), 2e9) == text, "what is written is read back");

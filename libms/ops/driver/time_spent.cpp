@@ -13,15 +13,15 @@ double kept_share(const Ledger& ledger, std::size_t index) {
   for (std::size_t later = index + 1; later < ledger.attempts.size(); ++later) {
     if (ledger.attempts[later].from_step >= 0) kept_to = std::min(kept_to, ledger.attempts[later].from_step);
   }
-  return static_cast<double>(std::max<std::int64_t>(0, kept_to - attempt.from_step)) /
-         static_cast<double>(attempt.to_step - attempt.from_step);
+  const auto from = static_cast<double>(attempt.from_step), to = static_cast<double>(attempt.to_step);
+  return std::clamp((static_cast<double>(kept_to) - from) / (to - from), 0.0, 1.0);
 }
 
 }  // namespace
 
 double TimeSpent::effective() const {
   const double all_s = std::accumulate(seconds.begin(), seconds.end(), 0.0);
-  return all_s > 0 ? ((*this)[Spent::productive] + (*this)[Spent::slow]) / all_s : 0;
+  return all_s > 0 ? std::min(1.0, ((*this)[Spent::productive] + (*this)[Spent::slow]) / all_s) : 0;
 }
 
 TimeSpent time_spent(const Ledger& ledger, double now_s) {
@@ -46,13 +46,12 @@ TimeSpent time_spent(const Ledger& ledger, double now_s) {
       continue;
     }
     until(attempt.first_step_s, Spent::startup);
-    const double begin_s = at_s;
-    until(end_s - attempt.detect_s, Spent::productive);
-    const double trained_s = at_s - begin_s;
+    const double to_s = std::clamp(end_s - attempt.detect_s, at_s, now_s), trained_s = to_s - at_s;
     const double kept_s = trained_s * kept_share(ledger, i), slow_s = std::clamp(attempt.slow_s, 0.0, kept_s);
-    spent[Spent::productive] -= trained_s - kept_s + slow_s;
+    spent[Spent::productive] += kept_s - slow_s;
     spent[Spent::wasted] += trained_s - kept_s;
     spent[Spent::slow] += slow_s;
+    at_s = to_s;
     until(end_s, Spent::recovery);
   }
   until(now_s, before);
