@@ -131,7 +131,7 @@ int run_generate(const Args& args) {
   for (const std::string& setting : args.list("set")) settings.push_back(setting);
   const Loaded loaded = load_for_inference(found, settings, [&](Settings& adjusted) {
     if (adjusted.mesh.cp != 1)
-      throw user_error("mesh.cp", "a rank that generates has whole sequences: mesh.cp must be 1");
+      throw user_error("mesh.size", "a rank that generates has whole sequences: mesh.cp must be 1");
     known = tokenizer_of(args, found, adjusted);
     prompt = prompt_of(args, known.tokenizer.get(), adjusted.model);
     adjust_to_generate(adjusted, std::ssize(prompt) + options.max_tokens);
