@@ -45,9 +45,9 @@ Tensor carve_rotary(Arena& arena, const Shape& shape);  // absent if the model h
 // The ops that fill it, for the pieces of a sequence that the rank has.
 std::vector<tensor::RotaryTable> rotary_tables(const Tensor& table, const Shape& shape);
 
-// One microbatch's input: token ids and the ids that follow them, i32 [1,T]. Tokens are needed on the first stage,
-// targets on the last. If attention stays within documents, `starts` (AttentionFwd::starts) of whole sequences are
-// needed on all, and `positions` in the documents on the first; so are these with mesh.cp, whatever a document is.
+// One microbatch's input: token ids and the ids that follow them, i32 [1,T]. The first stage needs the tokens, the last
+// stage the targets. With document masks every stage needs `starts` (AttentionFwd::starts), of whole sequences. The
+// first stage needs `positions` with document masks, and with mesh.cp.
 struct Microbatch {
   Tensor tokens, targets;
   Tensor starts = {}, positions = {};

@@ -27,7 +27,7 @@ constexpr double kSettle_s = 60, kSettleStopped_s = 5;    // to hear of all node
 constexpr double kGather_s = 15, kGatherNode_s = 5e-3;    // for agents, before the first attempt
 constexpr double kSlurm_s = 30;                           // for one answer of Slurm: it decides what becomes of the job
 constexpr double kDrains_s = 10;                          // for one that can wait: the driver ends no sooner
-constexpr double kChecking_s = 900;                       // for the checks before it
+constexpr double kChecking_s = 900;                       // for the checks before the first one
 
 UniqueFd lock_directory(const std::string& run_dir) {
   make_directories(run_dir);
