@@ -52,7 +52,7 @@ BASH
 @test "the storage of checkpoints stalls, that of the run does not: no attempt ends, no node is accused" {
   if [ ! -e /dev/loop-control ] || ! command -v fsfreeze mkfs.ext4 >/dev/null; then skip "there are no loop devices, or no fsfreeze"; fi
   inside 2 1 <<'BASH'
-  truncate -s 32M image && mkfs.ext4 -q image
+  truncate -s 512M image && mkfs.ext4 -q image # room for all 30 checkpoints, however few the stall holds up
   device=$(losetup --show -f image)
   trap 'losetup -d "$device"' EXIT
   mkdir ckpt
