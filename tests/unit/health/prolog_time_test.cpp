@@ -49,7 +49,7 @@ class SlowFlowTest : public FlowTest {
 TEST_F(SlowFlowTest, ItEndsInTimeAndNoDrainIsLeftUncounted) {
   int drained = 0, failed = 0, let_start = 0;
   for (const double checks_s : {0.3, 2.0, 3.0, 100.0}) {
-    for (int hundredths = 1; hundredths <= 220; hundredths += hundredths < 100 ? 1 : 20) {
+    for (int hundredths = 1; hundredths <= 220; hundredths += hundredths < 100 ? 4 : 20) {
       for (const int crowd : {0, 1}) {
         fresh();
         // Another node's drain comes while ours is set: above the cap, so ours has to be taken back.
@@ -68,9 +68,9 @@ TEST_F(SlowFlowTest, ItEndsInTimeAndNoDrainIsLeftUncounted) {
     }
   }
   // Both were met: a Slurm that is quick enough, and one that is not.
-  EXPECT_GT(failed, 50);
+  EXPECT_GT(failed, 20);
   EXPECT_GE(drained, failed);
-  EXPECT_GT(let_start, 50);
+  EXPECT_GT(let_start, 20);
 }
 
 TEST_F(SlowFlowTest, ASlurmThatIsNotQuickButWellStillGetsItsDrain) {
