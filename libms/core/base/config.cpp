@@ -35,12 +35,6 @@ std::string syntax_message(std::string_view what) {
   return std::string(trim(what));
 }
 
-std::string expected_number(Unit unit, std::string_view plain) {
-  if (unit == Unit::seconds) return "a duration such as \"30s\" or \"1h30m\"";
-  if (unit == Unit::bytes) return "a size such as \"64MiB\" or \"1GB\"";
-  return std::string(plain);
-}
-
 // A string with a unit, as seconds or bytes.
 std::optional<double> parse_with_unit(const toml::value& value, Unit unit) {
   if (!value.is_string()) return std::nullopt;
@@ -225,8 +219,20 @@ class ConfigSchema::Loader {
     return steps == nullptr ? text : fmt::format("{}; {} counts steps", text, steps->name());
   }
 
+  static std::string expected_number(const Entry& entry, std::string_view plain) {
+    std::string text(plain);
+    if (entry.unit == Unit::seconds) text = "a duration such as \"30s\" or \"1h30m\"";
+    if (entry.unit == Unit::bytes) text = "a size such as \"64MiB\" or \"1GB\"";
+    for (const std::string& word : entry.choices) text += fmt::format(" or \"{}\"", word);
+    return text;
+  }
+
+  static bool is_word(const Entry& entry, const toml::value& value) {
+    return value.is_string() && std::ranges::count(entry.choices, toml::get<std::string>(value)) > 0;
+  }
+
   static Refusal read(const Entry& entry, const toml::value& value, std::int64_t& result) {
-    if (value.is_string() && std::ranges::count(entry.choices, toml::get<std::string>(value)) > 0) {
+    if (is_word(entry, value)) {
       result = kWord;
       return std::nullopt;
     }
@@ -243,8 +249,7 @@ class ConfigSchema::Loader {
       if (!whole) return too_large(entry);
       result = *whole;
     } else {
-      std::string expected = expected_number(entry.unit, "an integer");
-      for (const std::string& word : entry.choices) expected += fmt::format(" or \"{}\"", word);
+      std::string expected = expected_number(entry, "an integer");
       constexpr double kExact = 1e15;
       if (value.is_floating() && std::abs(value.as_floating()) < kExact &&
           std::trunc(value.as_floating()) == value.as_floating())
@@ -255,6 +260,10 @@ class ConfigSchema::Loader {
   }
 
   static Refusal read(const Entry& entry, const toml::value& value, double& result) {
+    if (is_word(entry, value)) {
+      result = kNumberWord;
+      return std::nullopt;
+    }
     if (value.is_integer()) {
       result = static_cast<double>(value.as_integer());
     } else if (value.is_floating()) {
@@ -263,7 +272,7 @@ class ConfigSchema::Loader {
     } else if (const auto number = parse_with_unit(value, entry.unit)) {
       result = *number;
     } else {
-      return wrong_type(entry, expected_number(entry.unit, "a number"), value);
+      return wrong_type(entry, expected_number(entry, "a number"), value);
     }
     return out_of_range(entry, result);
   }

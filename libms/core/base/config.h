@@ -36,8 +36,10 @@ enum class Provenance { by_default, site, checkpoint, file, set };
 std::string_view to_string(Unit unit);
 std::string_view to_string(Provenance provenance);  // "default", "site", "checkpoint", "file", "--set"
 
-// The words that a string (or each word of a list) may be; empty: any. An integer may be its only word instead: kWord.
-inline constexpr std::int64_t kWord = 0;  // which the range of such an integer leaves out
+// The words that a string (or each word of a list) may be; empty: any. A number may be its only word instead: an
+// integer is kWord then, another number kNumberWord, which the ranges of such keys leave out.
+inline constexpr std::int64_t kWord = 0;
+inline constexpr double kNumberWord = -1;
 class Choices {
  public:
   static constexpr std::size_t kMax = 16;
@@ -62,7 +64,7 @@ struct Field {
   Unit unit = Unit::none;
   double min = -std::numeric_limits<double>::infinity();  // of numbers, inclusive
   double max = std::numeric_limits<double>::infinity();
-  Choices choices = {};  // of strings, lists, and integers that may be a word
+  Choices choices = {};  // of strings, lists, and numbers that may be a word
   bool required = false;
   std::string_view old_key = {};  // a name of earlier versions, still read; undocumented
   // Lists so marked take a string alone as a list of one, and a table {path = "P", weight = 3} as the item "3 P".

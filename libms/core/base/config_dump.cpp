@@ -112,7 +112,9 @@ std::string ConfigSchema::range(const Entry& entry) {
 
 std::string ConfigSchema::format(const Entry& entry) {
   const auto* const whole = std::get_if<std::int64_t*>(&entry.slot);
-  if (whole != nullptr && **whole == kWord && !entry.choices.empty()) return toml_string(entry.choices.front());
+  const auto* const number = std::get_if<double*>(&entry.slot);
+  const bool is_word = (whole != nullptr && **whole == kWord) || (number != nullptr && **number == kNumberWord);
+  if (is_word && !entry.choices.empty()) return toml_string(entry.choices.front());
   return std::visit([&](const auto* value) { return format_value(*value, entry.unit); }, entry.slot);
 }
 
