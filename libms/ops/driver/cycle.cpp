@@ -60,12 +60,15 @@ void Driver::end_orphan() {
 }
 
 void Driver::start_command() {
-  attempt_->command = LongCommand::start(srun_command(launch_, attempt_->nodes),
-                                         environment_with({{"MS_ATTEMPT", std::to_string(entry().number)},
-                                                           {"MS_HEARTBEAT", heartbeat_},
-                                                           {"SLURM_PROCID", ""},
-                                                           {"SLURM_HOSTFILE", ""}}),
-                                         files_.output(entry().number), files_.exit_status(entry().number));
+  const double rate = faults_per_s(ledger_, clock_.wall_s());
+  attempt_->command =
+      LongCommand::start(srun_command(launch_, attempt_->nodes),
+                         environment_with({{"MS_ATTEMPT", std::to_string(entry().number)},
+                                           {"MS_HEARTBEAT", heartbeat_},
+                                           {"MS_MTBF", rate > 0 ? fmt::format("{:.0f}s", 1 / rate) : ""},
+                                           {"SLURM_PROCID", ""},
+                                           {"SLURM_HOSTFILE", ""}}),
+                         files_.output(entry().number), files_.exit_status(entry().number));
 }
 
 void Driver::not_started(const std::string& why, double now_s) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/exit.h"
 #include "base/text.h"
 #include "slurm/hostlist.h"
@@ -69,8 +71,15 @@ Recovery recovery_after(const Judgement& judgement, const Tried& tried) {
                                 : watch::wait_before_attempt_s(idle, false)};
 }
 
+double faults_per_s(const Ledger& ledger, double wall_s) {
+  const auto faults = std::ranges::count_if(ledger.attempts, [](const AttemptEntry& a) { return a.recover_s > 0; });
+  return wall_s > ledger.began_s ? static_cast<double>(faults) / (wall_s - ledger.began_s) : 0;
+}
+
 watch::SlowNodes slow_node_of(const Pace::Slow& slow, const Ledger& ledger, double wall_s) {
-  watch::SlowNodes node{.times = slow.times(), .lasts_s = ledger.mean_slow_s(watch::kSlowLasts_s)};
+  watch::SlowNodes node{.times = slow.times(),
+                        .lasts_s = ledger.mean_slow_s(watch::kSlowLasts_s),
+                        .faults_per_s = faults_per_s(ledger, wall_s)};
   double restarts_s = watch::kRestart_s;
   int restarts = 1;
   for (const AttemptEntry& attempt : ledger.attempts) {
@@ -79,7 +88,6 @@ watch::SlowNodes slow_node_of(const Pace::Slow& slow, const Ledger& ledger, doub
     ++restarts;
   }
   node.restart_s = restarts_s / restarts;
-  if (wall_s > ledger.began_s) node.faults_per_s = (restarts - 1) / (wall_s - ledger.began_s);
   return node;
 }
 

@@ -27,6 +27,9 @@ struct Tried {
 
 Recovery recovery_after(const Judgement& judgement, const Tried& tried);
 
+// Faults of the run so far that ended an attempt and were recovered from, by the time since it began.
+double faults_per_s(const Ledger& ledger, double wall_s);
+
 // The node of `slow` as watch::answer_slow() takes it, with the run's faults, restarts and slow nodes so far, each
 // beside a stated default.
 watch::SlowNodes slow_node_of(const Pace::Slow& slow, const Ledger& ledger, double wall_s);

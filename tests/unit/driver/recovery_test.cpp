@@ -121,6 +121,8 @@ TEST(Recovery, WeighsASlowNodeByTheLedger) {
   EXPECT_EQ(slow.lasts_s, (watch::kSlowLasts_s + 300 + 100) / 3);
   EXPECT_EQ(slow.restart_s, (watch::kRestart_s + 20 + 40) / 3);
   EXPECT_EQ(slow.faults_per_s, 2.0 / 2000);
+  EXPECT_EQ(faults_per_s(ledger, 3000), 2.0 / 2000);
+  EXPECT_EQ(faults_per_s(ledger, 1000), 0);  // a clock that was set back
 }
 
 }  // namespace
