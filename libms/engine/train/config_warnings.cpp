@@ -76,7 +76,7 @@ std::string idle_rollback(const Settings& settings) {
   const GuardConfig& guard = settings.guard;
   const CheckpointConfig& checkpoint = settings.checkpoint;
   if (!guard.rolls_back() || checkpoint.dir.empty()) return "";
-  const bool by_time = checkpoint.every_steps == 0 && (checkpoint.every_s > 0 || checkpoint.mtbf_s > 0);
+  const bool by_time = checkpoint.every_steps == 0 && (checkpoint.every_s != 0 || checkpoint.mtbf_s > 0);
   if (by_time) return "";
   const std::string_view key = guard.spike == "rollback" ? "guard.spike" : "guard.nonfinite";
   const std::int64_t every = checkpoint.every_steps, steps = settings.train.steps, back = guard.rollback_steps;

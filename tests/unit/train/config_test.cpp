@@ -286,6 +286,14 @@ TEST_F(Config, ReportsAllProblemsWithTheirPlaces) {
   }
 }
 
+TEST_F(Config, TheTimeBetweenSavesMayBeAWord) {
+  const Loaded loaded = load(file(kSmall), {"checkpoint.dir=ck", "checkpoint.every=auto"});
+  EXPECT_EQ(loaded.settings.checkpoint.every_s, kNumberWord);
+  EXPECT_THAT(loaded.resolved, HasSubstr("every = \"auto\""));
+  EXPECT_THAT(refusal(kSmall, {"checkpoint.every=often"}).message(), HasSubstr("or \"auto\", got"));
+  EXPECT_THAT(refusal(kSmall, {"checkpoint.every=-1s"}).message(), HasSubstr("checkpoint.every"));
+}
+
 TEST_F(Config, AFileThatIsNotThereIsTheUsersMistake) {
   try {
     load(dir_ + "/absent.toml", {});

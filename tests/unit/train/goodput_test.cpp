@@ -316,16 +316,21 @@ TEST(FailureStudy, IsDeterministicAndItsChoicesAreOrdered) {
 }
 
 TEST(FailureStudy, TakesTheIntervalThatTheConfigurationSays) {
+  const FaultSource source{.hazards = {{.kind = FaultKind::crash, .per_node_day = 0.5}}};
+  JobOptions job{.nodes = 24};  // a fault in two hours
+  job.iteration_s = 2, job.recovery.stall_s = 5;
   CheckpointConfig config;
-  EXPECT_EQ(save_interval_s(config, 2, 5), config.every_s);
-  config.mtbf_s = 7200;
-  EXPECT_EQ(save_interval_s(config, 2, 5), ckpt::daly_interval_s(5, 7200));
+  EXPECT_EQ(save_interval_s(config, source, job), config.every_s);
+  config.mtbf_s = 3600;
+  EXPECT_EQ(save_interval_s(config, source, job), ckpt::daly_interval_s(5, 3600));
   config.every_steps = 50;
-  EXPECT_EQ(save_interval_s(config, 2, 5), 100);
+  EXPECT_EQ(save_interval_s(config, source, job), 100);
   config.every_steps = 0;
   config.mtbf_s = 0;
+  config.every_s = kNumberWord;
+  EXPECT_EQ(save_interval_s(config, source, job), ckpt::daly_interval_s(5, 7200));
   config.every_s = 0;
-  EXPECT_ANY_THROW(save_interval_s(config, 2, 5));
+  EXPECT_ANY_THROW(save_interval_s(config, source, job));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 
@@ -11,11 +12,11 @@
 #include "base/text.h"
 #include "base/utc.h"
 #include "base/version.h"
-#include "ckpt/interval.h"
 #include "mesh/mesh.h"
 #include "train/checkpoint/load.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/rollbacks.h"
+#include "train/checkpoint/save_interval.h"
 
 namespace ms::train {
 
@@ -37,6 +38,14 @@ void refuse_wrong_place(const std::string& dir) {
                      fmt::format("checkpoint.dir = '{}' is a checkpoint, and should be what it lies in", dir),
                      fmt::format("did you mean '{}'?", parent_directory(dir)));
   }
+}
+
+// ms-driver sets MS_MTBF to what this run has met.
+double expected_mtbf_s(const comm::World& world) {
+  const char* const text = std::getenv("MS_MTBF");
+  const std::optional<double> met_s = text != nullptr ? parse_duration_s(text) : std::nullopt;
+  if (met_s && *met_s > 0) return *met_s;
+  return usual_mtbf_s(static_cast<std::size_t>((world.size() + world.ranks_on_node() - 1) / world.ranks_on_node()));
 }
 
 // Checkpoints of the time before a rollback are not resumed from.
@@ -76,6 +85,7 @@ struct Checkpoints::Impl {
   std::deque<double> typical = {};    // seconds of steps without a save
   double excess_s = 0;                // what steps took beyond that since the save began
   std::optional<double> cost_s = {};  // of the last save
+  const double mtbf_s = expected_mtbf_s(world);
 
   bool leads() const { return world.rank() == 0; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(plan.settings.train.seed); }
@@ -101,10 +111,9 @@ struct Checkpoints::Impl {
   }
 
   double interval_s() const {
-    if (config.mtbf_s > 0 && cost_s) {  // but not before the one before is written
-      return std::max(ckpt::daly_interval_s(std::max(*cost_s, 1e-3), config.mtbf_s), 2 * last_total_s);
-    }
-    return config.every_s;
+    const double interval_s = save_interval_s(config, cost_s, mtbf_s);
+    const bool is_best = cost_s && (config.mtbf_s > 0 || config.every_s == kNumberWord);
+    return is_best ? std::max(interval_s, 2 * last_total_s) : interval_s;  // not before the one before is written
   }
 
   double retry_s() const { return std::min(kRetryMost_s, std::ldexp(kRetryFirst_s, std::min(failed_in_a_row - 1, 8))); }

@@ -71,7 +71,7 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
   if (args.has("shrink") && !job.driver)
     throw user_error("cli.value", "--shrink is what ms-driver does, and --without-driver leaves it out");
   if (args.has("shrink")) job.smaller = smaller_sizes(plan, cluster, job.iteration_s);
-  job.interval_s = save_interval_s(settings.checkpoint, job.iteration_s, job.recovery.stall_s);
+  job.interval_s = save_interval_s(settings.checkpoint, source, job);
   const FailureStudy study = study_failures(job, source, storage, static_cast<int>(args.get_int("seeds", 1, 1000)));
   write_out(args.has("json") ? failures_json(study) : failures_text(study));
   return 0;

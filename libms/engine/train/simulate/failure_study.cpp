@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ckpt/interval.h"
+#include "train/checkpoint/save_interval.h"
 
 namespace ms::train {
 namespace {
@@ -77,10 +78,13 @@ std::size_t best_of(const std::vector<Row>& rows, F&& value) {
 
 }  // namespace
 
-double save_interval_s(const CheckpointConfig& config, double iteration_s, double stall_s) {
-  if (config.every_steps > 0) return static_cast<double>(config.every_steps) * iteration_s;
-  if (config.mtbf_s > 0 && stall_s > 0) return ckpt::daly_interval_s(stall_s, config.mtbf_s);
-  if (config.every_s > 0) return config.every_s;
+double save_interval_s(const CheckpointConfig& config, const FaultSource& source, const JobOptions& job) {
+  if (config.every_steps > 0) return static_cast<double>(config.every_steps) * job.iteration_s;
+  const double faults_per_s = source.per_node_day() * job.nodes / kSecondsPerDay;
+  const double interval_s =
+      save_interval_s(config, job.recovery.stall_s > 0 ? std::optional(job.recovery.stall_s) : std::nullopt,
+                      faults_per_s > 0 ? 1 / faults_per_s : usual_mtbf_s(static_cast<std::size_t>(job.nodes)));
+  if (interval_s > 0) return interval_s;
   throw user_error("config.invalid", "checkpoint.every is 0: after a failure nothing would be left",
                    "--set checkpoint.every=30m");
 }

@@ -10,9 +10,9 @@
 
 namespace ms::train {
 
-// Seconds of work between two saves, as the configuration has it. Throws Error("config.invalid", user) where it saves
-// nothing on the way.
-double save_interval_s(const CheckpointConfig& config, double iteration_s, double stall_s);
+// Seconds of work between two saves of the job, as the configuration has it; "auto" knows the rate of `source`. Throws
+// Error("config.invalid", user) where it saves nothing on the way.
+double save_interval_s(const CheckpointConfig& config, const FaultSource& source, const JobOptions& job);
 
 struct IntervalChoice {
   double interval_s = 0;
