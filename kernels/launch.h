@@ -102,11 +102,11 @@ void expert_bias(Stream stream, Matrix bias, const double* counts, const float* 
 void expert_combine(Stream stream, Matrix y, Matrix x, const std::int32_t* slots, int k);
 void swiglu_factors_bwd(Stream stream, float* dfactors, Matrix dy, Matrix x);
 
-// loss.cu. stats and gathered have a column for each row of logits. Bytes moved: logits read; backward read and
-// written.
+// loss.cu. stats and gathered have a column for each row of logits. Negative targets are ignored; `targets` may be null
+// in loss_combine(). Bytes moved: logits read; backward read and written.
 void loss_stats(Stream stream, Matrix stats, Matrix logits, const std::int32_t* targets, std::int64_t first,
                 std::int64_t valid);
-void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered);
+void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered, const std::int32_t* targets);
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,
                    std::int64_t valid, float scale, float z);
 

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void combine_kernel(float* loss, float* lse, const float* gathered, std::int64_t ld, std::int64_t shards,
-                               std::int64_t tokens) {
+                               const std::int32_t* targets, std::int64_t tokens) {
   const std::int64_t t = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (t >= tokens) return;
   Peak peak;
@@ -98,7 +98,7 @@ __global__ void combine_kernel(float* loss, float* lse, const float* gathered, s
     target += stats[2 * ld + t];
   }
   lse[t] = peak.max + logf(peak.sum);
-  loss[t] = lse[t] - target;
+  loss[t] = targets != nullptr && targets[t] < 0 ? 0 : lse[t] - target;
 }
 
 template <class T, int kL>
@@ -108,14 +108,14 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t row = blockIdx.x;
   T* x = logits + row * ld;
   const float log_sum = lse[row], weight = z == 0 ? 1.0F : 1.0F + 2.0F * z * log_sum;
-  const std::int64_t target = targets[row] - first;
+  const std::int64_t target = targets[row] - first, used = targets[row] < 0 ? 0 : valid;
   for (std::int64_t col = std::int64_t{threadIdx.x} * kL; col < cols; col += std::int64_t{kThreads} * kL) {
     Lanes<T, kL> v;
     v.load(x + col);
 #pragma unroll
     for (int i = 0; i < kL; ++i) {
       const float p = weight * expf(v.v[i] - log_sum) - (col + i == target ? 1.0F : 0.0F);
-      v.v[i] = col + i < valid ? scale * p : 0.0F;
+      v.v[i] = col + i < used ? scale * p : 0.0F;
     }
     v.store(x + col);
   }
@@ -137,10 +137,10 @@ void loss_stats(Stream stream, Matrix stats, Matrix logits, const std::int32_t* 
   });
 }
 
-void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered) {
+void loss_combine(Stream stream, float* loss, float* lse, Matrix gathered, const std::int32_t* targets) {
   constexpr int kTokens = 256;
   launch(combine_kernel, blocks_for(gathered.cols, kTokens), kTokens, stream, loss, lse, as<float>(gathered),
-         gathered.ld, gathered.rows / 3, gathered.cols);
+         gathered.ld, gathered.rows / 3, targets, gathered.cols);
 }
 
 void loss_backward(Stream stream, Matrix logits, const float* lse, const std::int32_t* targets, std::int64_t first,

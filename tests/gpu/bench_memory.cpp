@@ -223,7 +223,8 @@ void measure_combining(Bench& bench, std::int64_t rows) {
     bench.moves(at(fmt::format("{} shards of {}", shards, rows), [=](Tensors& t) -> Op {
       return LossCombine{.loss = t.zeros(kF32, 1, rows),
                          .lse = t.zeros(kF32, 1, rows),
-                         .gathered = t.filled(kF32, 3 * shards, rows, 2)};
+                         .gathered = t.filled(kF32, 3 * shards, rows, 2),
+                         .targets = t.zeros(DType::i32, 1, rows)};
     }));
   }
 }

@@ -135,7 +135,7 @@ TEST(Gradient, LossOverShards) {
                     .first = s * held,
                     .valid = valid(s * held)});
     }
-    run(LossCombine{.loss = loss, .lse = lse, .gathered = gathered});
+    run(LossCombine{.loss = loss, .lse = lse, .gathered = gathered, .targets = targets});
     for (std::int64_t s = 0; s < shards; ++s) {
       run(LossBackward{.logits = logits.slice_cols(s * held, held),
                        .lse = lse,

@@ -245,7 +245,7 @@ void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Mic
   head_logits(on, slot, scratch, head);
   on.compute.submit(LossStats{head.stats, head.logits, input.targets, vocab_.row0, vocab_.logical_rows()});
   on.gather_small(head.stats, head.all_stats);
-  on.compute.submit(LossCombine{head.loss, head.lse, head.all_stats});
+  on.compute.submit(LossCombine{head.loss, head.lse, head.all_stats, input.targets});
   on.compute.submit(SumInto{loss_sum, head.loss, loss_scale});
 }
 

@@ -90,7 +90,7 @@ void compute(const LossCombine& op) {
     }
     const float lse = top + std::log(total);
     op.lse.as<float>()[t] = lse;
-    op.loss.as<float>()[t] = lse - target;
+    op.loss.as<float>()[t] = op.targets && op.targets.as<std::int32_t>()[t] < 0 ? 0.0F : lse - target;
   }
 }
 

@@ -216,6 +216,7 @@ void check(const Rule& rule, const LossCombine& op) {
   rule.type("gathered", op.gathered, {DType::f32});
   rule.tensor("loss", op.loss, 1, op.gathered.cols, DType::f32);
   rule.like("lse", op.lse, op.loss);
+  if (op.targets) rule.tensor("targets", op.targets, 1, op.gathered.cols, DType::i32);
 }
 void check(const Rule& rule, const LossBackward& op) {
   rule.activation("logits", op.logits);

@@ -221,14 +221,17 @@ struct LossStats {
   std::int64_t first = 0, valid = 0;
   void each(auto&& f) const { f(Access::read, logits), f(Access::read, targets), f(Access::write, stats); }
 };
-// Part two: the stats of all shards, gathered [3*shards, T], give lse and loss, f32 [1,T], combined in shard order.
+// Part two: the stats of all shards, gathered [3*shards, T], give lse and loss, f32 [1,T], combined in shard order. A
+// negative target is ignored: its loss is 0. Without targets every token counts.
 struct LossCombine {
   MS_OP("loss_combine", loss)
-  Tensor loss, lse, gathered;
-  void each(auto&& f) const { f(Access::read, gathered), f(Access::write, loss), f(Access::write, lse); }
+  Tensor loss, lse, gathered, targets;
+  void each(auto&& f) const {
+    f(Access::read, gathered), f(Access::read, targets), f(Access::write, loss), f(Access::write, lse);
+  }
 };
 // Part three, in place: logits become scale * ((1 + 2 z lse) exp(logit - lse) - [column is the target]), the gradient
-// of scale * (loss + z lse^2); padding columns become 0.
+// of scale * (loss + z lse^2); padding columns, and the rows of ignored targets, become 0.
 struct LossBackward {
   MS_OP("loss_bwd", loss)
   Tensor logits, lse, targets;

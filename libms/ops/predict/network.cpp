@@ -216,7 +216,7 @@ class Network final : public Model {
     const Tensor logits = layers_.back().x;
     stream_->submit(tensor::Fill{.x = gradients_, .value = 0});
     stream_->submit(tensor::LossStats{.stats = stats_, .logits = logits, .targets = targets_, .valid = kClasses});
-    stream_->submit(tensor::LossCombine{.loss = loss_, .lse = lse_, .gathered = stats_});
+    stream_->submit(tensor::LossCombine{.loss = loss_, .lse = lse_, .gathered = stats_, .targets = targets_});
     stream_->submit(tensor::LossBackward{.logits = logits,
                                          .lse = lse_,
                                          .targets = targets_,

@@ -36,7 +36,12 @@ void loss_backward(const LossBackward& op) {
   each_chunk(op.logits.rows, op.logits.numel(), [&](Index row) {
     T* logits = row_of<T>(op.logits, row);
     const float lse = row_of<float>(op.lse, 0)[row];
-    const Index target = row_of<std::int32_t>(op.targets, 0)[row] - op.first;
+    const std::int32_t id = row_of<std::int32_t>(op.targets, 0)[row];
+    if (id < 0) {
+      each_vector(op.logits.cols, [&](Index i, auto lanes) { store(logits + i, Vf{}, lanes); });
+      return;
+    }
+    const Index target = id - op.first;
     const bool here = target >= 0 && target < op.valid;
     const Vf logit = splat(here ? get(logits + target) : 0.0F);
     const float weight = op.z == 0.0F ? 1.0F : 1.0F + 2.0F * op.z * lse, scale = op.scale * weight;

@@ -177,7 +177,8 @@ class CudaOps::Impl {
     kernels::loss_stats(stream, matrix(op.stats), matrix(op.logits), op.targets.as<std::int32_t>(), op.first, op.valid);
   }
   void run(const LossCombine& op, S stream, CudaScratch&) {
-    kernels::loss_combine(stream, op.loss.as<float>(), op.lse.as<float>(), matrix(op.gathered));
+    kernels::loss_combine(stream, op.loss.as<float>(), op.lse.as<float>(), matrix(op.gathered),
+                          op.targets ? op.targets.as<std::int32_t>() : nullptr);
   }
   void run(const LossBackward& op, S stream, CudaScratch&) {
     kernels::loss_backward(stream, matrix(op.logits), op.lse.as<float>(), op.targets.as<std::int32_t>(), op.first,
