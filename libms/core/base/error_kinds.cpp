@@ -134,16 +134,20 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.loader",
      "The process that reads the training data failed or cannot be started. The message has the reason, or the signal "
      "that ended it. SIGKILL usually means that memory was exhausted."},
+    {"data.long", "A document has more tokens than a sample. Choose --seq or --too-long of ms-data pack."},
+    {"data.mask", "The loss ignores all tokens of a file, or a program does not read loss masks."},
     {"data.merge", "Token files of different tokenizers or types cannot be merged. Encode them with one tokenizer."},
     {"data.note", "PREFIX.meta.json belongs to another token file. Encode the text again."},
     {"data.output",
      "The token file cannot be written. The message has the system's reason. Check the directory, its owner and the "
      "free space."},
+    {"data.packed", "A token file is packed to samples of another length. Set model.seq, or pack it again."},
     {"data.pattern", "The tokenizer splits words by an unknown pattern. The message lists the known ones."},
     {"data.pickle", "A Python pickle is damaged, or holds more than plain data. It is not read."},
     {"data.ring", "Memory shared with the loader process cannot be allocated. Make /dev/shm larger."},
     {"data.short", "A token file is too short. Use more text, or a shorter model.seq."},
     {"data.source", "A source of data.train is not valid. ms.toml(5) shows the form."},
+    {"data.template", "A chat template is not known, or not that of the tokenizer. The message lists the known ones."},
     {"data.timeout",
      "The tokens of a step did not arrive in time. If the process ms-loader is in state D, the storage does not "
      "respond; otherwise it does not get enough CPU time."},

@@ -34,7 +34,8 @@ Batch BatchReader::next(const BatchId& id) {
   return {.tokens = {part.rows.data(), label.rows, seq, seq + 1},
           .targets = {part.rows.data() + 1, label.rows, seq, seq + 1},
           .starts = part.starts.first(part.starts.empty() ? 0 : static_cast<std::size_t>(label.rows * seq)),
-          .digest = label.digest};
+          .digest = label.digest,
+          .num_targets = label.num_targets};
 }
 
 void BatchReader::release() {

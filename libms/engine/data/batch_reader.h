@@ -15,6 +15,7 @@ struct Batch {
   TokenRows tokens, targets;
   std::span<const std::int32_t> starts;  // empty unless the data has them
   std::uint64_t digest = 0;              // Loader::digest(), where wanted
+  std::int64_t num_targets = 0;          // BatchPlan::num_targets
 };
 
 class BatchReader {

@@ -49,14 +49,16 @@ class BatchRing {
   // For the others; valid while this object is there, and of no use on other nodes.
   std::string address() const;
 
-  // The arrays of one part of a slot: rows of seq + 1 tokens, and seq starts for each; none unless the shape has them.
+  // The arrays of one part of a slot: rows of seq + 1 tokens, marked as target_mask.h says, and seq starts for each;
+  // none unless the shape has them.
   struct Part {
     std::span<std::int32_t> rows, starts;
   };
   // The part of a slot that is not tokens.
   struct Label {
     BatchId id;
-    std::int64_t rows = 0;  // of each part
+    std::int64_t rows = 0;         // of each part
+    std::int64_t num_targets = 0;  // BatchPlan::num_targets
     std::uint64_t digest = 0;
   };
   Part part(std::uint64_t batch, int part) const;

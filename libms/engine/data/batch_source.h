@@ -35,6 +35,8 @@ struct BatchPlan {
   std::int64_t rows = 0;        // of each part
   std::vector<Window> windows;  // row after row of one part after the other
   std::uint64_t digest = 0;     // Loader::digest(), where wanted
+  // Targets that the loss does not ignore, over all dp ranks: of the step, or of all rounds of the validation.
+  std::int64_t num_targets = 0;
 };
 
 class BatchSource {
@@ -49,7 +51,8 @@ class BatchSource {
   // Asks the storage for all of these windows at once, and does not wait: read() of them takes about as long as the
   // slowest, rather than as all of them one after another.
   virtual void prefetch(std::span<const Window> windows) const = 0;
-  // Copies a window: seq + 1 tokens to `row` and, if wanted, seq positions at which the inputs' documents begin.
+  // Copies a window: seq + 1 tokens, marked as target_mask.h says, to `row` and, if wanted, seq positions at which the
+  // inputs' documents begin.
   virtual void read(const Window& window, std::int32_t* row, std::int32_t* starts) const = 0;
   // Windows count files from 0.
   virtual std::size_t num_files() const = 0;

@@ -38,7 +38,8 @@ void check_tokens(const TokenFile& file, const std::optional<Note>& note, std::o
                 fmt::format("{}.bin: the token at position {}, in document {}, is {}, expected 0 to {}", file.prefix(),
                             at, file.document_of(at), *bad, end - 1));
   }
-  for (std::int64_t i = 0; note && i < file.num_documents(); ++i) {
+  const bool has_frames = note && note->chat_template.empty() && note->packed_to == 0;
+  for (std::int64_t i = 0; has_frames && i < file.num_documents(); ++i) {
     const TokenRange document = file.document(i);
     std::int32_t last = -1;
     if (document.size() > 0) file.read(document.end - 1, {&last, 1});

@@ -50,6 +50,7 @@ int run_info(const Args& args) {
               {"documents", file.num_documents()},
               {"sequences", file.num_sequences()},
               {"tokens", file.num_tokens()},
+              {"targets", file.num_targets()},
               {"bytes", file.size_bytes()},
               {"longest_document_tokens", summary.longest_document_tokens},
               {"shortest_document_tokens", summary.shortest_document_tokens}};
@@ -60,6 +61,8 @@ int run_info(const Args& args) {
                    {"eod", note->eod},
                    {"document_begin", note->frame.begin},
                    {"document_end", note->frame.end},
+                   {"chat_template", note->chat_template.empty() ? Json() : Json(note->chat_template)},
+                   {"packed_to", note->packed_to > 0 ? Json(note->packed_to) : Json()},
                    {"text_bytes", note->text_bytes},
                    {"source_files", note->source_files}});
   }

@@ -55,7 +55,7 @@ std::vector<EvalSource> eval_sources(const std::vector<std::string>& entries, co
 EvalSet::EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows)
     : source_(source),
       file_(source.prefix),
-      range_(last_part(file_, source.part)),
+      range_(last_part(file_, source.part, read_note(source.prefix).value_or(Note()).packed_to == seq ? seq : 1)),
       seq_(seq),
       vocab_size_(vocab_size),
       all_windows_((range_.size() - 2) / seq + 1),
@@ -75,7 +75,10 @@ std::int64_t EvalSet::begin_of(std::int64_t index) const {
 
 std::int64_t EvalSet::predictions() const {
   std::int64_t count = 0;
-  for (std::int64_t i = 0; i < windows_; ++i) count += std::min(seq_, range_.end - 1 - begin_of(i));
+  for (std::int64_t i = 0; i < windows_; ++i) {
+    const std::int64_t begin = begin_of(i);
+    count += file_.count_targets({begin + 1, std::min(begin + 1 + seq_, range_.end)});
+  }
   return count;
 }
 
@@ -83,6 +86,7 @@ void EvalSet::read(std::int64_t begin, std::span<std::int32_t> row, std::span<st
   const std::span<std::int32_t> tokens = row.first(static_cast<std::size_t>(row_size(begin)));
   file_.read(begin, tokens);
   check_vocab(file_, begin, tokens, vocab_size_);
+  file_.mark_ignored(begin, tokens);
   std::ranges::fill(row.subspan(tokens.size()), kNoTarget);
   if (starts.empty()) return;
   std::ranges::fill(starts, 0);

@@ -33,14 +33,15 @@ class EvalSet {
   const EvalSource& source() const { return source_; }
   std::int64_t windows() const { return windows_; }
   std::int64_t seq() const { return seq_; }
-  std::int64_t predictions() const;  // tokens of all windows that are predicted
+  std::int64_t predictions() const;  // tokens of all windows that are predicted and not ignored by the loss
   // The token that window `index` begins with.
   std::int64_t begin_of(std::int64_t index) const;
 
   static constexpr std::int32_t kNoTarget = -1;
   // Copies the window from token `begin` on: seq + 1 tokens, as a row of inputs and, one token later, targets.
-  // kNoTarget is what lies behind the end. `starts`, if not empty, get the positions at which the inputs' documents
-  // begin. Error("data.vocab", user): a token is not below the vocabulary's size.
+  // They are marked as target_mask.h says; kNoTarget is what lies behind the end. `starts`, if not empty, get the
+  // positions at which the inputs' documents begin. Error("data.vocab", user): a token is not below the vocabulary's
+  // size.
   void read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts = {}) const;
   // Asks the storage for that window, and does not wait for it.
   void prefetch(std::int64_t begin) const;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/target_mask.h"
 
 namespace ms::data {
 
@@ -31,6 +32,7 @@ DataFacts facts_of(const Loader& loader) {
   } else {
     loader.fill(0, 0, 1, tokens.data());
   }
+  remove_marks(tokens);
   tokens.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(seq / 4, 1, DataFacts::kPromptTokens)));
   return {loader.fingerprint(), loader.num_validation_samples(), std::move(tokens)};
 }

@@ -47,7 +47,7 @@ void fill_ring(SourceLoaders& loaders, BatchRing& ring, const LoaderTask& task) 
                   });
     if (loaders.count() > 1) next = planned(after);  // while the others read
     loaders.finish();
-    ring.label(batch) = {.id = now->id, .rows = now->rows, .digest = now->digest};
+    ring.label(batch) = {.id = now->id, .rows = now->rows, .num_targets = now->num_targets, .digest = now->digest};
     const bool is_late = ring.is_awaited();
     ring.publish(batch);
     loaders.review(waited_s, is_late);

@@ -36,9 +36,10 @@ std::string weights_text(const DataSource& source) {
 
 }  // namespace
 
-TokenRange last_part(const TokenFile& file, double part) {
+TokenRange last_part(const TokenFile& file, double part, std::int64_t sample) {
   const std::int64_t tokens = file.num_tokens();
-  return {tokens - static_cast<std::int64_t>(static_cast<double>(tokens) * part), tokens};
+  const std::int64_t begin = tokens - static_cast<std::int64_t>(static_cast<double>(tokens) * part);
+  return {begin / sample * sample, tokens};
 }
 
 void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
@@ -88,19 +89,23 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
   std::string identity = fmt::format("seq {}\n", shape_.seq);
   for (const std::string& entry : config.train) {
     const DataSource& source = sources.emplace_back(parse_source(entry));
-    const int index = open(source.prefix, first_note);
+    const std::int64_t packed = open(source.prefix, first_note);
+    const int index = static_cast<int>(files_.size()) - 1;
     const TokenFile& file = files_.back();
-    const std::int64_t end = hold_out ? last_part(file, config.valid_fraction).begin : file.num_tokens();
+    const std::int64_t held_out = last_part(file, config.valid_fraction, packed).begin;
+    // The last target of a packed sample is the first token of the next one, which the loss ignores.
+    const std::int64_t end = hold_out ? held_out + (packed > 1 ? 1 : 0) : file.num_tokens();
     identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
                             file.num_documents(), end, weights_text(source));
+    if (file.has_mask()) identity += fmt::format("targets {}\n", file.num_targets());
     train.push_back({index, 0, end});
     require_window(file, train.back(), shape_.seq);
-    if (hold_out) valid.push_back({index, end, file.num_tokens()});
+    if (hold_out) valid.push_back({index, held_out, file.num_tokens()});
     num_weighted += source.weights.empty() ? 0 : 1;
   }
   for (const std::string& entry : config.valid) {
-    const int index = open(parse_source(entry).prefix, first_note);
-    valid.push_back({index, 0, files_.back().num_tokens()});
+    open(parse_source(entry).prefix, first_note);
+    valid.push_back({static_cast<int>(files_.size()) - 1, 0, files_.back().num_tokens()});
     require_window(files_.back(), valid.back(), shape_.seq);
   }
 
@@ -138,9 +143,11 @@ void Loader::start_at(std::int64_t step, std::int64_t sample, std::vector<Skip> 
   if (stages_.size() > 1) train_->set_mixture(Mixture(stages_, shape_));
 }
 
-int Loader::open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note) {
-  if (const std::optional<Note> note = read_note(prefix)) {
+std::int64_t Loader::open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note) {
+  const std::optional<Note> note = read_note(prefix);
+  if (note) {
     check_vocab(*note, prefix, vocab_size_);
+    check_packing(*note, prefix);
     if (!first_note) first_note.emplace(prefix, *note);
     if (!first_note->second.same_tokenizer(*note)) {
       log::warn("data",
@@ -149,8 +156,31 @@ int Loader::open(const std::string& prefix, std::optional<std::pair<std::string,
                 first_note->first, prefix, first_note->second.tokenizer, note->tokenizer);
     }
   }
-  check_vocab_of(files_.emplace_back(prefix));
-  return static_cast<int>(files_.size()) - 1;
+  const TokenFile& file = files_.emplace_back(prefix);
+  check_vocab_of(file);
+  if (file.num_targets() == 0) {
+    throw user_error("data.mask", fmt::format("the loss ignores all tokens of {}", prefix),
+                     "encode conversations that have messages of the assistant, or encode with --train-on all");
+  }
+  return note && note->packed_to > 0 ? note->packed_to : 1;
+}
+
+void Loader::check_packing(const Note& note, const std::string& prefix) const {
+  if (note.packed_to == 0) return;
+  if (note.packed_to != shape_.seq) {
+    throw user_error("data.packed",
+                     fmt::format("{} is packed to samples of {} tokens, and those of this run have {}", prefix,
+                                 note.packed_to, shape_.seq),
+                     fmt::format("set model.seq = {0}, or pack the file that it was made of again: ms-data pack --seq "
+                                 "{1}",
+                                 note.packed_to, shape_.seq));
+  }
+  if (!has_starts_) {
+    log::warn("data",
+              "the documents that {} packs to one sample attend to each other; data.reset_attention = true keeps them "
+              "apart",
+              prefix);
+  }
 }
 
 void Loader::check_vocab_of(const TokenFile& file) const {
@@ -191,6 +221,18 @@ void Loader::read(const Window& window, std::int32_t* row, std::int32_t* starts)
   const std::span<std::int32_t> tokens(row, static_cast<std::size_t>(shape_.seq + 1));
   file.read(window.begin, tokens);
   check_vocab(file, window.begin, tokens, vocab_size_);
+  file.mark_ignored(window.begin, tokens);
+}
+
+std::int64_t Loader::count_targets(std::int64_t samples, const std::function<Window(std::int64_t)>& window_of) const {
+  if (!has_mask()) return samples * shape_.seq;
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const Window at = window_of(i);
+    const TokenRange targets{at.begin + 1, at.begin + 1 + shape_.seq};
+    count += files_[static_cast<std::size_t>(at.file)].count_targets(targets);
+  }
+  return count;
 }
 
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
@@ -246,6 +288,10 @@ void Loader::begin(const LoaderTask& task) { start_at(task.order.begin, task.fir
 BatchPlan Loader::plan(const LoaderTask& task, const BatchId& id) const {
   const std::int64_t batch = id.round ? shape_.global_batch : shape_.batch(id.step);
   BatchPlan plan{.id = id, .rows = batch / task.division.dp, .windows = {}};
+  const std::int64_t of_validation = task.order.rounds * batch;
+  plan.num_targets =
+      id.round ? count_targets(of_validation, [&](std::int64_t i) { return validation_window(i, of_validation); })
+               : count_targets(batch, [&](std::int64_t i) { return window(id.step, i); });
   std::vector<Window> all;  // in the run's order
   if (task.has_digests && !id.round) {
     for (std::int64_t sample = 0; sample < batch; ++sample) all.push_back(window(id.step, sample));
@@ -253,7 +299,7 @@ BatchPlan Loader::plan(const LoaderTask& task, const BatchId& id) const {
   }
   const std::vector<std::int64_t> samples = id.round ? std::vector<std::int64_t>() : rows(id.step, task.division);
   const auto window_of = [&](std::int64_t row) {
-    if (id.round) return validation_window(*id.round * batch + row, task.order.rounds * batch);
+    if (id.round) return validation_window(*id.round * batch + row, of_validation);
     const std::int64_t sample = samples[static_cast<std::size_t>(row)];
     return all.empty() ? window(id.step, sample) : all[static_cast<std::size_t>(sample)];
   };

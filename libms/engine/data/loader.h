@@ -4,8 +4,10 @@
 // and the ranks of the node read what that fills (loader_process.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,8 +24,9 @@
 
 namespace ms::data {
 
-// The last part of a file's tokens, `part` of all: what is held out from training, rounded down.
-TokenRange last_part(const TokenFile& file, double part);
+// The last part of a file's tokens, `part` of all: what is held out from training. It begins with a whole sample of
+// `sample` tokens, where documents are packed to such.
+TokenRange last_part(const TokenFile& file, double part, std::int64_t sample = 1);
 // Throws Error("data.vocab", user) where a token, read from position `begin` on, is not below `vocab_size`.
 void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
                  std::int64_t vocab_size);
@@ -43,8 +46,8 @@ class Loader final : public BatchSource {
  public:
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
   // one sample; "data.vocab" a token id is not below `vocab_size` (that of the file's note, and a bounded part of each
-  // file, are looked at here, the rest as it is read); "data.source", "data.weight" a wrong entry; and those of
-  // TokenFile.
+  // file, are looked at here, the rest as it is read); "data.source", "data.weight" a wrong entry; "data.mask" the loss
+  // ignores all tokens of a file; "data.packed" a file is packed to samples of another length; and those of TokenFile.
   Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
 
   // A step's plan: which window is which sample of the global batch of `step`, or validation sample `index` of `total`
@@ -60,9 +63,10 @@ class Loader final : public BatchSource {
   BatchPlan plan(const LoaderTask& task, const BatchId& id) const override;
   std::size_t num_files() const override { return files_.size(); }
 
-  // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq + 1 tokens: a row has
-  // its inputs and, one token later, its targets. `starts`, if wanted, are the positions in the row at which the
-  // inputs' documents begin, count x seq of them. A pure function of the files, the seed and the arguments.
+  // Samples [first_sample, first_sample + count) of the global batch of `step`, as rows of seq + 1 tokens, marked as
+  // target_mask.h says: a row has its inputs and, one token later, its targets. `starts`, if wanted, are the positions
+  // in the row at which the inputs' documents begin, count x seq of them. A pure function of the files, the seed and
+  // the arguments.
   void fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
             std::int32_t* starts = nullptr) const;
 
@@ -83,6 +87,8 @@ class Loader final : public BatchSource {
   // for every step, and distinct while total <= num_validation_samples().
   void fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* rows,
                        std::int32_t* starts = nullptr) const;
+  // Whether the loss ignores tokens of a file.
+  bool has_mask() const { return std::ranges::any_of(files_, &TokenFile::has_mask); }
   // Whether a batch has starts: [data] reset_attention.
   bool has_starts() const { return has_starts_; }
 
@@ -97,8 +103,11 @@ class Loader final : public BatchSource {
   std::int64_t num_validation_samples() const { return valid_->size(); }
 
  private:
-  int open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note);
+  // Opens a token file and returns what its documents are packed to, 1 if they are not.
+  std::int64_t open(const std::string& prefix, std::optional<std::pair<std::string, Note>>& first_note);
+  void check_packing(const Note& note, const std::string& prefix) const;
   void check_vocab_of(const TokenFile& file) const;
+  std::int64_t count_targets(std::int64_t samples, const std::function<Window(std::int64_t)>& window_of) const;
 
   BatchShape shape_;
   std::int64_t vocab_size_;

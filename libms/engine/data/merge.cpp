@@ -30,6 +30,11 @@ std::optional<Note> common_note(const std::vector<TokenFile>& files) {
                                    (note ? files[0] : file).prefix(), note_path("PREFIX")),
                        "encode its text again with ms-data");
     }
+    if (note && note->packed_to > 0) {
+      throw user_error("data.merge",
+                       fmt::format("{} is packed to samples of {} tokens", file.prefix(), note->packed_to),
+                       "merge the files that such files were made of, and pack the result");
+    }
     if (first && !first->same_tokenizer(*note)) {
       throw user_error(
           "data.merge",
@@ -52,6 +57,7 @@ void append_document(const TokenFile& file, const TokenRange& document, TokenWri
           "data.token", Blame::storage,
           fmt::format("{}.bin: the token at position {} is {}", file.prefix(), begin + (bad - tokens.begin()), *bad));
     }
+    file.mark_ignored(begin, tokens);
     writer.append(tokens);
   }
   writer.end_document();
@@ -88,6 +94,7 @@ MergeReport merge(const std::vector<std::string>& prefixes, const std::string& o
       const Note part = read_note(file.prefix()).value();
       note->text_bytes += part.text_bytes;
       note->source_files += part.source_files;
+      if (note->chat_template.empty()) note->chat_template = part.chat_template;
     }
     note->documents = report.num_documents;
     note->tokens = report.num_tokens;

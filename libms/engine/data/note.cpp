@@ -49,6 +49,8 @@ std::string to_json(const Note& note) {
             {"text_bytes", note.text_bytes},
             {"source_files", note.source_files}};
   if (!note.eod_token.empty()) json["eod_token"] = note.eod_token;
+  if (!note.chat_template.empty()) json["chat_template"] = note.chat_template;
+  if (note.packed_to > 0) json["packed_to"] = note.packed_to;
   return json.dump(2) + "\n";
 }
 
@@ -64,6 +66,8 @@ std::optional<Note> read_note(const std::string& prefix) {
     json.get_to("tokenizer_path", note.tokenizer_path);
     json.get_to("tokenizer_fingerprint", note.tokenizer_fingerprint);
     if (json.contains("eod_token")) json.get_to("eod_token", note.eod_token);
+    if (json.contains("chat_template")) json.get_to("chat_template", note.chat_template);
+    if (json.contains("packed_to")) json.get_to("packed_to", note.packed_to);
     json.get_to("vocab_size", note.vocab_size);
     json.get_to("eod", note.eod);
     note.frame.end = {note.eod};

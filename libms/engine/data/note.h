@@ -19,7 +19,9 @@ struct Note {
   std::string eod_token;              // the text of the token that ends a document, where --eod named it
   std::int64_t vocab_size = 0;
   std::int32_t eod = 0;
-  Tokenizer::Frame frame;  // the tokens around each document; the end alone in notes of old releases
+  Tokenizer::Frame frame;          // the tokens around each document; the end alone in notes of old releases
+  std::string chat_template = {};  // its name, where documents are conversations: they have no frame
+  std::int64_t packed_to = 0;      // tokens of the samples that documents are packed to; 0: they are not
   std::int64_t documents = 0, tokens = 0, text_bytes = 0, source_files = 0;
 
   bool same_tokenizer(const Note& other) const {

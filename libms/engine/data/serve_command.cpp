@@ -75,8 +75,14 @@ int serve(const Args& args) {
                         .has_digests = true,
                         .most_loaders = static_cast<int>(config.loaders)};
   const std::int64_t vocab = number("vocab", 1), seed = number("seed", 0);
-  LoaderProcess loader(
-      [&] { return std::make_unique<Loader>(config, shape, vocab, static_cast<std::uint64_t>(seed)); });
+  LoaderProcess loader([&] {
+    auto opened = std::make_unique<Loader>(config, shape, vocab, static_cast<std::uint64_t>(seed));
+    if (opened->has_mask()) {
+      throw user_error("data.mask", "the token files have a loss mask, which ms-data serve does not pass on",
+                       "train on them with ms-train, or encode them again with --train-on all");
+    }
+    return opened;
+  });
   const DataFacts facts = DataFacts::parse(loader.open(config.read_timeout_s, [] {}));
   const BatchRing ring({.readers = static_cast<int>(args.get_int("readers", 1, 4096)),
                         .parts = static_cast<int>(task.dp_ranks.size()),

@@ -1,22 +1,18 @@
 #include "data/token_file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <filesystem>
 #include <limits>
-#include <system_error>
 #include <type_traits>
 #include <vector>
 
 #include "base/error.h"
+#include "data/target_mask.h"
+#include "data/token_prefix.h"
 
 namespace ms::data {
 namespace {
-
-namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and are mapped as they are");
 
@@ -42,6 +38,7 @@ const TokenTypeRow& row(TokenType type) {
 
 constexpr std::int64_t kLengthBytes = 4;  // i32
 constexpr std::int64_t kOffsetBytes = 8;  // i64, also of a document boundary
+constexpr std::int8_t kTargetMode = 0, kIgnoredMode = 1;
 constexpr std::int64_t kTypeAt = 17;
 constexpr std::int64_t kSequencesAt = 18;
 constexpr std::int64_t kBoundariesAt = 26;
@@ -66,63 +63,6 @@ void for_each_value(const MappedFile& file, std::int64_t at, std::int64_t n, F&&
     const std::span<T> now = std::span(values).first(static_cast<std::size_t>(some));
     file.read(static_cast<std::size_t>(at + i * static_cast<std::int64_t>(sizeof(T))), std::as_writable_bytes(now));
     for (const T value : now) f(i++, value);
-  }
-}
-
-// The names of the token files in a directory, the first few.
-std::string prefixes_in(const std::string& directory) {
-  constexpr std::size_t kNamed = 5;
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (auto entry = fs::directory_iterator(directory, failed); !failed && entry != fs::directory_iterator();
-       entry.increment(failed)) {
-    if (entry->path().extension() == ".idx") names.push_back((entry->path().parent_path() / entry->path().stem()));
-  }
-  std::ranges::sort(names);
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i <= kNamed; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", i == kNamed ? "..." : names[i]);
-  return text;
-}
-
-// Says how to make the token file that was named. What is there under that name may be the text itself.
-std::string encode_hint(const std::string& prefix) {
-  std::error_code failed;
-  if (fs::is_regular_file(prefix, failed)) {
-    return fmt::format(
-        "'{0}' is not a token file: 'ms-data encode --output tokens {0}' encodes a text, and its prefix is then tokens",
-        prefix);
-  }
-  return fmt::format(
-      "'ms-data encode --output {} TEXT...' makes it; a token file is named by its prefix, the path "
-      "without .bin and .idx",
-      prefix);
-}
-
-std::string checked_token_prefix(std::string prefix) {
-  std::error_code failed;
-  const bool is_directory = fs::is_directory(prefix, failed);
-  if (!is_directory || ::access((prefix + ".idx").c_str(), F_OK) == 0) return prefix;
-  const std::string names = prefixes_in(prefix);
-  throw user_error("file.open", fmt::format("'{}' is a directory, expected the prefix of a token file", prefix),
-                   names.empty() ? encode_hint(prefix + "/text") : fmt::format("there are: {}", names));
-}
-
-MappedFile map(const std::string& path) {
-  try {
-    return MappedFile(path, Blame::user);
-  } catch (const Error& error) {  // to add what a prefix is
-    if (error.blame() != Blame::user) throw;
-    const std::string prefix = path.substr(0, path.rfind('.'));
-    std::string hint = encode_hint(prefix);
-    if (prefix.ends_with(".bin") || prefix.ends_with(".idx"))
-      hint = fmt::format("use '{}': a token file is named by its prefix, the path without .bin and .idx",
-                         prefix.substr(0, prefix.size() - 4));
-    if (prefix.find_first_of("~$*") != std::string::npos)
-      hint = "~, $ and * are not expanded in the name of a token file";
-    if (::access((prefix + ".bin.part").c_str(), F_OK) == 0)
-      hint = "its encoding was interrupted: repeat the same ms-data encode to resume it";
-    throw Error(error.kind(), error.blame(), error.message(), hint);
   }
 }
 
@@ -170,7 +110,9 @@ TokenType token_type_for_vocab(std::int64_t vocab_size) {
 }
 
 TokenFile::TokenFile(std::string prefix)
-    : prefix_(checked_token_prefix(std::move(prefix))), idx_(map(prefix_ + ".idx")), bin_(map(prefix_ + ".bin")) {
+    : prefix_(checked_token_prefix(std::move(prefix))),
+      idx_(map_token_file(prefix_ + ".idx")),
+      bin_(map_token_file(prefix_ + ".bin")) {
   check_header();
   check_sequences();
   num_tokens_ = static_cast<std::int64_t>(bin_.size_bytes()) / data::size_bytes(type_);
@@ -192,7 +134,10 @@ void TokenFile::check_header() {
             "expected the magic MMIDIDX at the beginning, found something else: this is not the index of a token file");
   }
   const auto version = load<std::uint64_t>(idx_, kIndexMagic.size());
-  if (version != kIndexVersion) foreign(prefix_, fmt::format("expected version {}, found {}", kIndexVersion, version));
+  if (version != kIndexVersion && version != kMaskedIndexVersion) {
+    foreign(prefix_, fmt::format("expected version {} or {}, found {}", kIndexVersion, kMaskedIndexVersion, version));
+  }
+  has_mask_ = version == kMaskedIndexVersion;
   const auto code = load<std::uint8_t>(idx_, kTypeAt);
   if (code < 1 || code > kTokenTypes.size())
     foreign(prefix_, fmt::format("expected a token type of 1 to 8, found {}", code));
@@ -209,7 +154,7 @@ void TokenFile::check_header() {
         boundaries, size));
   }
   const std::uint64_t rest = body - sequences * kSequenceBytes - boundaries * kOffsetBytes;
-  if (rest != 0 && rest != sequences) {
+  if ((rest != 0 || has_mask_) && rest != sequences) {
     damaged(fmt::format("{} sequences and {} document boundaries leave {} of its {} bytes unexplained", sequences,
                         boundaries, rest, size));
   }
@@ -221,7 +166,7 @@ void TokenFile::check_header() {
   num_documents_ = static_cast<std::int64_t>(boundaries) - 1;
 }
 
-void TokenFile::check_sequences() const {
+void TokenFile::check_sequences() {
   const auto bin_bytes = static_cast<std::int64_t>(bin_.size_bytes());
   const std::int64_t token_bytes = data::size_bytes(type_);
   std::int64_t expected = 0;  // at most bin_bytes, so the sum below cannot overflow
@@ -250,6 +195,13 @@ void TokenFile::check_sequences() const {
                         prefix_, bin_bytes));
   }
   if (expected == 0) damaged("expected tokens, found only empty sequences");
+  num_targets_ = expected / token_bytes;
+  if (!has_mask_) return;
+  for_each_value<std::int8_t>(idx_, modes_at(), num_sequences_, [&](std::int64_t i, std::int8_t mode) {
+    if (mode != kTargetMode && mode != kIgnoredMode)
+      damaged(fmt::format("sequence {} has the mode {}, expected {} or {}", i, mode, kTargetMode, kIgnoredMode));
+    if (mode == kIgnoredMode) num_targets_ -= load<std::int32_t>(idx_, lengths_at() + i * kLengthBytes);
+  });
 }
 
 void TokenFile::check_documents() {
@@ -270,6 +222,7 @@ void TokenFile::check_documents() {
 std::int64_t TokenFile::lengths_at() const { return kIndexHeaderBytes; }
 std::int64_t TokenFile::offsets_at() const { return lengths_at() + num_sequences_ * kLengthBytes; }
 std::int64_t TokenFile::boundaries_at() const { return offsets_at() + num_sequences_ * kOffsetBytes; }
+std::int64_t TokenFile::modes_at() const { return boundaries_at() + (num_documents_ + 1) * kOffsetBytes; }
 
 TokenRange TokenFile::sequence(std::int64_t i) const {
   MS_ASSERT(i >= 0 && i < num_sequences_, "sequence {} of {}", i, num_sequences_);
@@ -291,6 +244,45 @@ std::int64_t TokenFile::document_of(std::int64_t token) const {
   const std::int64_t block = block_of(token);
   const std::vector<std::int64_t> begins = begins_of(block);
   return block * kBlock + (std::ranges::upper_bound(begins, token) - begins.begin()) - 1;
+}
+
+// Returns the last sequence that begins no later.
+std::int64_t TokenFile::sequence_of(std::int64_t token) const {
+  std::int64_t first = 0, last = num_sequences_ - 1;
+  while (first < last) {
+    const std::int64_t middle = last - (last - first) / 2;
+    if (sequence(middle).begin <= token) {
+      first = middle;
+    } else {
+      last = middle - 1;
+    }
+  }
+  return first;
+}
+
+std::vector<TokenRange> TokenFile::ignored(const TokenRange& tokens) const {
+  std::vector<TokenRange> found;
+  if (!has_mask_ || tokens.size() <= 0) return found;
+  for (std::int64_t i = sequence_of(tokens.begin); i < num_sequences_; ++i) {
+    const TokenRange all = sequence(i);
+    if (all.begin >= tokens.end) break;
+    const TokenRange within{std::max(all.begin, tokens.begin), std::min(all.end, tokens.end)};
+    if (within.size() > 0 && load<std::int8_t>(idx_, modes_at() + i) == kIgnoredMode) found.push_back(within);
+  }
+  return found;
+}
+
+std::int64_t TokenFile::count_targets(const TokenRange& tokens) const {
+  std::int64_t count = tokens.size();
+  for (const TokenRange& range : ignored(tokens)) count -= range.size();
+  return count;
+}
+
+void TokenFile::mark_ignored(std::int64_t begin, std::span<std::int32_t> tokens) const {
+  for (const TokenRange& range : ignored({begin, begin + std::ssize(tokens)})) {
+    ignore_targets(
+        tokens.subspan(static_cast<std::size_t>(range.begin - begin), static_cast<std::size_t>(range.size())));
+  }
 }
 
 // Returns the last block whose first document begins no later.

@@ -6,6 +6,9 @@
 //   .idx  9 bytes "MMIDIDX\0\0", u64 version = 1, u8 token type, u64 sequences S, u64 boundaries D (documents + 1),
 //         i32[S] tokens of each sequence, i64[S] byte offset of each in .bin, i64[D] first sequence of each document,
 //         the first 0 and the last S, and optionally i8[S] modes, which are accepted and not used.
+//
+// Version 2 is ours, for files with a loss mask: it always has the modes, 0 for a sequence whose tokens are targets and
+// 1 for one that the loss ignores. Readers that know no masks refuse the version.
 #pragma once
 
 #include <array>
@@ -28,7 +31,7 @@ std::int64_t size_bytes(TokenType type);
 TokenType token_type_for_vocab(std::int64_t vocab_size);
 
 inline constexpr std::array<char, 9> kIndexMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-inline constexpr std::uint64_t kIndexVersion = 1;
+inline constexpr std::uint64_t kIndexVersion = 1, kMaskedIndexVersion = 2;
 inline constexpr std::int64_t kIndexHeaderBytes = 34;
 
 // A half-open range of token positions in the concatenated stream of a file.
@@ -53,6 +56,13 @@ class TokenFile {
   std::int64_t num_documents() const { return num_documents_; }
   std::int64_t size_bytes() const { return num_tokens_ * data::size_bytes(type_); }
 
+  // Whether the loss ignores tokens as targets.
+  bool has_mask() const { return has_mask_; }
+  // The ranges within `tokens` that the loss ignores, in order.
+  std::vector<TokenRange> ignored(const TokenRange& tokens) const;
+  std::int64_t count_targets(const TokenRange& tokens) const;
+  std::int64_t num_targets() const { return num_targets_; }
+
   // Where sequence or document i lies in the token stream.
   TokenRange sequence(std::int64_t i) const;
   TokenRange document(std::int64_t i) const;
@@ -66,18 +76,22 @@ class TokenFile {
   // of 32 bits (a float file can hold one) is Error("data.token", storage); a file that was cut since it was opened is
   // Error("file.cut", storage), here and wherever the index is asked.
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
+  // Marks tokens that were read from `begin` on, as target_mask.h says.
+  void mark_ignored(std::int64_t begin, std::span<std::int32_t> tokens) const;
   // Asks the storage for `count` tokens that read() will want, and does not wait for them.
   void will_need(std::int64_t begin, std::int64_t count) const;
 
  private:
   void check_header();
-  void check_sequences() const;
+  void check_sequences();
   void check_documents();
+  std::int64_t sequence_of(std::int64_t token) const;
   std::int64_t block_of(std::int64_t token) const;
   std::vector<std::int64_t> begins_of(std::int64_t block) const;
   std::int64_t lengths_at() const;     // bytes into .idx, as are the next two
   std::int64_t offsets_at() const;     // of sequences
   std::int64_t boundaries_at() const;  // of documents
+  std::int64_t modes_at() const;       // of sequences, where there are any
   [[noreturn]] void damaged(std::string what) const;
   [[noreturn]] void changed() const;
 
@@ -85,9 +99,10 @@ class TokenFile {
   MappedFile idx_;
   MappedFile bin_;
   TokenType type_ = TokenType::u16;
+  bool has_mask_ = false;
   std::int64_t num_sequences_ = 0;
   std::int64_t num_documents_ = 0;
-  std::int64_t num_tokens_ = 0;
+  std::int64_t num_tokens_ = 0, num_targets_ = 0;
   std::vector<std::int64_t> blocks_;  // where the first document of each block begins
 };
 

@@ -10,13 +10,16 @@
 
 #include "base/error.h"
 #include "data/note.h"
+#include "data/target_mask.h"
 
 namespace ms::data {
 namespace {
 
 constexpr std::uint32_t kContinues = std::uint32_t{1} << 31;
+constexpr std::uint32_t kIgnored = std::uint32_t{1} << 30;
+constexpr std::uint32_t kLength = kIgnored - 1;
 constexpr std::int64_t kSavedBytes = sizeof(std::uint32_t);  // of a sequence
-constexpr std::int64_t kMaxSequenceTokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxSequenceTokens = kLength;
 
 std::string checked_prefix(std::string prefix) {
   check_prefix(prefix);
@@ -56,6 +59,23 @@ TokenWriter::TokenWriter(std::string prefix, TokenType type, bool goes_on)
 TokenWriter::~TokenWriter() = default;
 
 void TokenWriter::append(std::span<const std::int32_t> tokens) {
+  std::vector<std::int32_t> ids;
+  while (!tokens.empty()) {
+    const bool is_ignored = tokens.front() < 0;
+    const auto end = std::ranges::find_if(tokens, [&](std::int32_t token) { return (token < 0) != is_ignored; });
+    const auto run = tokens.first(static_cast<std::size_t>(end - tokens.begin()));
+    tokens = tokens.subspan(run.size());
+    if (is_ignored) {
+      ids.assign(run.begin(), run.end());
+      remove_marks(ids);
+    }
+    append_run(is_ignored ? ids : run, is_ignored);
+  }
+}
+
+void TokenWriter::append_run(std::span<const std::int32_t> tokens, bool is_ignored) {
+  if (is_ignored != is_ignored_) end_sequence();
+  is_ignored_ = is_ignored;
   // The largest id of either type has all its bits set.
   const std::uint32_t last_id =
       type_ == TokenType::u16 ? std::numeric_limits<std::uint16_t>::max() : std::numeric_limits<std::int32_t>::max();
@@ -71,14 +91,18 @@ void TokenWriter::append(std::span<const std::int32_t> tokens) {
   num_tokens_ += static_cast<std::int64_t>(tokens.size());
 }
 
+void TokenWriter::end_sequence() {
+  while (sequence_begin_ < num_tokens_) {
+    const std::int64_t part = std::min(num_tokens_ - sequence_begin_, kMaxSequenceTokens);
+    sequences_.push_back(static_cast<std::uint32_t>(part) | (is_ignored_ ? kIgnored : 0) |
+                         (sequence_begin_ > document_begin_ ? kContinues : 0));
+    sequence_begin_ += part;
+  }
+}
+
 void TokenWriter::end_document() {
   MS_ASSERT(num_tokens_ > document_begin_, "document {} is empty", num_documents_);
-  std::uint32_t flag = 0;
-  for (std::int64_t rest = num_tokens_ - document_begin_; rest > 0; flag = kContinues) {
-    const std::int64_t part = std::min(rest, kMaxSequenceTokens);
-    sequences_.push_back(static_cast<std::uint32_t>(part) | flag);
-    rest -= part;
-  }
+  end_sequence();
   document_begin_ = num_tokens_;
   ++num_documents_;
 }
@@ -90,7 +114,7 @@ void TokenWriter::rollback(const Mark& mark) {
   sequences_.resize(static_cast<std::size_t>(mark.num_sequences));
   const std::int64_t saved_bytes = mark.num_sequences * kSavedBytes;
   if (saved_ && saved_->size_bytes() > saved_bytes) saved_->truncate(saved_bytes);
-  num_tokens_ = document_begin_ = mark.num_tokens;
+  num_tokens_ = document_begin_ = sequence_begin_ = mark.num_tokens;
   num_documents_ = mark.num_documents;
 }
 
@@ -121,9 +145,10 @@ bool TokenWriter::resume(const Mark& mark) {
   const std::string saved = saved_->read();
   if (!saved.empty()) std::memcpy(sequences_.data(), saved.data(), saved.size());
   for (const std::uint32_t sequence : sequences_) {
-    document_begin_ += sequence & ~kContinues;
+    document_begin_ += sequence & kLength;
     num_documents_ += (sequence & kContinues) == 0 ? 1 : 0;
   }
+  sequence_begin_ = document_begin_;
   num_tokens_ = mark.num_tokens;
   if (num_documents_ != mark.num_documents || document_begin_ > num_tokens_) {
     restart();
@@ -140,7 +165,8 @@ void TokenWriter::restart() {
   if (saved_) saved_->keep(false);
   saved_.reset();
   sequences_.clear();
-  num_tokens_ = num_documents_ = document_begin_ = 0;
+  num_tokens_ = num_documents_ = document_begin_ = sequence_begin_ = 0;
+  is_ignored_ = false;
 }
 
 void TokenWriter::write_index() {
@@ -148,15 +174,16 @@ void TokenWriter::write_index() {
   idx_->truncate(0);
   const auto put = [&](auto value) { idx_->write(&value, sizeof value); };
   idx_->write(kIndexMagic.data(), kIndexMagic.size());
-  put(kIndexVersion);
+  const bool has_mask = std::ranges::any_of(sequences_, [](std::uint32_t one) { return (one & kIgnored) != 0; });
+  put(has_mask ? kMaskedIndexVersion : kIndexVersion);
   put(static_cast<std::uint8_t>(type_));
   put(static_cast<std::uint64_t>(sequences_.size()));
   put(static_cast<std::uint64_t>(num_documents_) + 1);
-  for (const std::uint32_t sequence : sequences_) put(static_cast<std::int32_t>(sequence & ~kContinues));
+  for (const std::uint32_t sequence : sequences_) put(static_cast<std::int32_t>(sequence & kLength));
   std::int64_t offset = 0;
   for (const std::uint32_t sequence : sequences_) {
     put(offset);
-    offset += std::int64_t{sequence & ~kContinues} * data::size_bytes(type_);
+    offset += std::int64_t{sequence & kLength} * data::size_bytes(type_);
   }
   std::int64_t index = 0;
   for (const std::uint32_t sequence : sequences_) {
@@ -164,6 +191,8 @@ void TokenWriter::write_index() {
     ++index;
   }
   put(index);
+  for (const std::uint32_t sequence : std::span(sequences_).first(has_mask ? sequences_.size() : 0))
+    put(static_cast<std::int8_t>((sequence & kIgnored) != 0 ? 1 : 0));
 }
 
 void TokenWriter::finish(std::string_view note) {

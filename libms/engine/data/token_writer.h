@@ -1,7 +1,7 @@
 // Writes PREFIX.bin and PREFIX.idx (the layout is in token_file.h) and the note PREFIX.meta.json as parts
 // (part_file.h), and gives them their names only in publish(), .bin first and .idx last: whoever sees an .idx sees a
 // whole file. Tokens are streamed; what stays in memory is 4 bytes a sequence. One thread. ms-data encodes and merges
-// through it.
+// through it. A file with tokens that the loss ignores has a mask: each run of them is a sequence of its own.
 //
 // Another process can go on from a save(), whatever became of this one: the parts are
 // PREFIX.bin.part, and PREFIX.sequences.part with the u32 of each sequence.
@@ -31,7 +31,7 @@ class TokenWriter {
   TokenWriter(std::string prefix, TokenType type, bool goes_on = false);
   ~TokenWriter();
 
-  // Tokens of the document that is being written. Ids must fit the type.
+  // Tokens of the document that is being written, marked as target_mask.h says. Ids must fit the type.
   void append(std::span<const std::int32_t> tokens);
   // The document must have tokens: callers leave empty ones out.
   void end_document();
@@ -69,19 +69,23 @@ class TokenWriter {
   }
 
  private:
+  void append_run(std::span<const std::int32_t> tokens, bool is_ignored);
+  void end_sequence();
   void write_index();
 
   std::string prefix_;
   TokenType type_;
   PartFile bin_;
   std::optional<PartFile> idx_, note_, saved_;
-  // Tokens of each sequence. A document is one sequence, unless it has more tokens than an i32 can count: the top bit
-  // marks a sequence that goes on with the document of the one before it.
+  // Tokens of each sequence. A document is one sequence, unless it has more tokens than the count holds, or a mask: the
+  // top bit marks a sequence that continues the document of the one before it, the next one that the loss ignores it.
   std::vector<std::uint32_t> sequences_;
   std::vector<std::uint16_t> narrow_;  // of append()
   std::int64_t num_tokens_ = 0;
   std::int64_t num_documents_ = 0;
-  std::int64_t document_begin_ = 0;  // first token of the document that is being written
+  // First tokens of the document and of the sequence that are being written.
+  std::int64_t document_begin_ = 0, sequence_begin_ = 0;
+  bool is_ignored_ = false;  // that sequence
 };
 
 }  // namespace ms::data

@@ -14,6 +14,7 @@
 
 #include "data/batch_reader.h"
 #include "data/fill_ring.h"
+#include "data/loader.h"
 #include "token_files.h"
 
 namespace ms::data {

@@ -246,7 +246,8 @@ TEST(TokenFile, RefusesWhatIsDamagedAndSaysWhat) {
       {"", 8, "expected a header of 34 bytes, found 0"},
       {good.substr(0, 33), 8, "expected a header of 34 bytes, found 33"},
       {with(0, "X"), 8, "magic", Blame::user},
-      {with(9, le(2, 8)), 8, "expected version 1, found 2", Blame::user},
+      {with(9, le(2, 8)), 8, "leave 0 of its 82 bytes unexplained"},  // no modes
+      {with(9, le(3, 8)), 8, "expected version 1 or 2, found 3", Blame::user},
       {with(17, le(0, 1)), 8, "expected a token type of 1 to 8, found 0", Blame::user},
       {with(17, le(9, 1)), 8, "found 9", Blame::user},
       {with(17, le(4, 1)), 8, "sequence 0 ends at byte 12"},  // another width

@@ -1,0 +1,222 @@
+// Loss masks in token files: written, read, merged, refused; and what loaders make of them.
+#include "data/target_mask.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/eval_set.h"
+#include "data/facts.h"
+#include "data/loader.h"
+#include "data/merge.h"
+#include "token_files.h"
+
+namespace ms::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Ids = std::vector<std::int32_t>;
+
+Ids marked(const TokenFile& file, std::int64_t begin, std::size_t count) {
+  Ids tokens(count);
+  file.read(begin, tokens);
+  file.mark_ignored(begin, tokens);
+  return tokens;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> ignored(const TokenFile& file, const TokenRange& tokens) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const TokenRange& range : file.ignored(tokens)) ranges.emplace_back(range.begin, range.end);
+  return ranges;
+}
+
+TEST(TargetMask, MarksAreComplements) {
+  for (const std::int32_t id : {0, 1, 70'000, 2147483647}) {
+    EXPECT_LT(ignored_target(id), 0);
+    EXPECT_EQ(token_id(ignored_target(id)), id);
+    EXPECT_EQ(token_id(id), id);
+  }
+}
+
+TEST(TargetMask, IsReadAsItWasWritten) {
+  const TempDir dir;
+  const std::vector<Ids> documents{{~1, ~2, 3, 4, ~5}, {6, 7}, {~0, ~9}, {10, ~11, 12}};
+  for (const TokenType type : {TokenType::u16, TokenType::i32}) {
+    write_tokens(dir / "t", documents, type);
+    const TokenFile file(dir / "t");
+    EXPECT_TRUE(file.has_mask());
+    EXPECT_EQ(file.num_documents(), 4);
+    EXPECT_EQ(file.num_sequences(), 8);
+    EXPECT_EQ(file.num_tokens(), 12);
+    EXPECT_EQ(file.num_targets(), 6);
+    EXPECT_THAT(marked(file, 0, 12), ElementsAre(~1, ~2, 3, 4, ~5, 6, 7, ~0, ~9, 10, ~11, 12));
+    EXPECT_THAT(marked(file, 1, 4), ElementsAre(~2, 3, 4, ~5));
+    EXPECT_THAT(ignored(file, {1, 8}), ElementsAre(std::pair(1, 2), std::pair(4, 5), std::pair(7, 8)));
+    EXPECT_EQ(file.document(2).begin, 7);
+    EXPECT_EQ(file.document_of(8), 2);
+    for (std::int64_t begin = 0; begin < 12; ++begin) {
+      for (std::int64_t end = begin; end <= 12; ++end) {
+        std::int64_t targets = 0;
+        for (const std::int32_t token : marked(file, begin, static_cast<std::size_t>(end - begin)))
+          targets += token >= 0 ? 1 : 0;
+        EXPECT_EQ(file.count_targets({begin, end}), targets) << begin << " to " << end;
+      }
+    }
+  }
+}
+
+TEST(TargetMask, FilesWithoutOneAreAsTheyWere) {
+  const TempDir dir;
+  write_tokens(dir / "t", {{1, 2, 3}, {4}});
+  EXPECT_EQ(slurp(dir / "t.idx"), index_of({3, 1}, {0, 1, 2}, 8, 2));
+  const TokenFile file(dir / "t");
+  EXPECT_FALSE(file.has_mask());
+  EXPECT_EQ(file.num_targets(), 4);
+  EXPECT_TRUE(file.ignored({0, 4}).empty());
+  // Modes of version 1 mean nothing.
+  spill(dir / "t.idx", index_of({3, 1}, {0, 1, 2}, 8, 2) + std::string("\1\1", 2));
+  EXPECT_EQ(TokenFile(dir / "t").num_targets(), 4);
+}
+
+TEST(TargetMask, HasAVersionThatOtherReadersRefuse) {
+  const TempDir dir;
+  write_tokens(dir / "t", {{~1, 2, 3}, {4}});
+  std::string want = index_of({1, 2, 1}, {0, 2, 3}, 8, 2);
+  want[9] = 2;
+  want += std::string("\1\0\0", 3);
+  EXPECT_EQ(slurp(dir / "t.idx"), want);
+  const auto refused = [&](const std::string& idx) {
+    spill(dir / "t.idx", idx);
+    const Error error = thrown_by([&] { TokenFile(dir / "t"); });
+    EXPECT_EQ(error.kind(), "data.index");
+    return error;
+  };
+  EXPECT_EQ(refused(want.substr(0, want.size() - 3)).blame(), Blame::storage);  // no modes
+  EXPECT_EQ(refused(want.substr(0, want.size() - 1)).blame(), Blame::storage);
+  std::string other = want;
+  other.back() = 2;
+  EXPECT_EQ(refused(other).blame(), Blame::storage);
+  other = want;
+  other[9] = 3;
+  EXPECT_EQ(refused(other).blame(), Blame::user);
+}
+
+TEST(TargetMask, SurvivesAMerge) {
+  const TempDir dir;
+  write_tokens(dir / "a", {{~1, 2}});
+  write_tokens(dir / "b", {{3, 4}, {5, ~6}});
+  merge({dir / "a", dir / "b"}, dir / "all");
+  const TokenFile file(dir / "all");
+  EXPECT_EQ(file.num_documents(), 3);
+  EXPECT_THAT(marked(file, 0, 6), ElementsAre(~1, 2, 3, 4, 5, ~6));
+}
+
+TEST(TargetMask, SurvivesAResume) {
+  const TempDir dir;
+  TokenWriter::Mark mark;
+  {
+    TokenWriter writer(dir / "t", TokenType::u16, true);
+    writer.append(Ids{~1, 2, ~3});
+    writer.end_document();
+    writer.save();
+    mark = writer.mark();
+    writer.append(Ids{~4, 5});  // lost
+  }
+  TokenWriter writer(dir / "t", TokenType::u16, true);
+  ASSERT_TRUE(writer.resume(mark));
+  writer.append(Ids{6, ~7});
+  writer.end_document();
+  writer.commit();
+  EXPECT_THAT(marked(TokenFile(dir / "t"), 0, 5), ElementsAre(~1, 2, ~3, 6, ~7));
+}
+
+// Every third token of a ramp is ignored, and all of the last ones.
+void write_masked_ramp(const std::string& prefix, std::int32_t size, std::int32_t ignored_from) {
+  std::vector<Ids> documents(1);
+  for (std::int32_t i = 0; i < size; ++i) {
+    if (documents.back().size() == 11) documents.emplace_back();
+    documents.back().push_back(i % 3 == 0 || i >= ignored_from ? ignored_target(i) : i);
+  }
+  write_tokens(prefix, documents);
+}
+
+TEST(MaskedLoader, CountsTargetsOfAStepOnceForAllRanks) {
+  const TempDir dir;
+  write_masked_ramp(dir / "t", 1000, 900);
+  write_tokens(dir / "plain", {Ids(200, 7)});
+  DataConfig config{.train = {"3 " + dir / "t", "1 " + dir / "plain"}, .valid = {dir / "t"}, .valid_fraction = 0};
+  const BatchShape shape{.seq = 8, .global_batch = 12};
+  Loader loader(config, shape, 1000, 1);
+  EXPECT_TRUE(loader.has_mask());
+  for (std::int64_t step = 0; step < 6; ++step) {
+    std::vector<std::int32_t> rows(12 * 9);
+    loader.fill(step, 0, 12, rows.data());
+    std::int64_t want = 0;
+    for (std::size_t row = 0; row < 12; ++row) {
+      for (std::size_t i = 0; i < 9; ++i) {
+        const std::int32_t token = rows[row * 9 + i], id = token_id(token);
+        const bool is_ignored = id != 7 && (id % 3 == 0 || id >= 900);  // 7 is the plain file's
+        if (id != 7) { EXPECT_EQ(token < 0, is_ignored) << id; }
+        want += i > 0 && token >= 0 ? 1 : 0;
+      }
+    }
+    for (const int dp : {1, 2, 4}) {
+      for (int rank = 0; rank < dp; ++rank) {
+        const LoaderTask task{.order = {.begin = 0, .end = 6}, .dp_ranks = {rank}, .division = {dp, 1}};
+        EXPECT_EQ(loader.plan(task, {.step = step}).num_targets, want);
+      }
+    }
+  }
+}
+
+TEST(MaskedLoader, CountsTargetsOfAWholeValidation) {
+  const TempDir dir;
+  write_masked_ramp(dir / "t", 1000, 1000);
+  const DataConfig config{.train = {dir / "t"}, .valid = {dir / "t"}, .valid_fraction = 0};
+  const Loader loader(config, {.seq = 8, .global_batch = 4}, 1000, 1);
+  std::vector<std::int32_t> rows(12 * 9);
+  loader.fill_validation(0, 12, 12, rows.data());
+  std::int64_t want = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) want += i % 9 > 0 && rows[i] >= 0 ? 1 : 0;
+  const LoaderTask task{
+      .order = {.begin = 0, .end = 1, .validate_every = 1, .rounds = 3}, .dp_ranks = {0}, .division = {1, 1}};
+  for (std::int64_t round = 0; round < 3; ++round)
+    EXPECT_EQ(loader.plan(task, {.step = 0, .round = round}).num_targets, want);
+  EXPECT_THAT(facts_of(loader).prompt, testing::Each(testing::Ge(0)));
+}
+
+TEST(MaskedLoader, RefusesAFileThatTheLossIgnores) {
+  const TempDir dir;
+  write_tokens(dir / "t", {Ids(100, ~5)});
+  const Error error =
+      thrown_by([&] { Loader({.train = {dir / "t"}, .valid = {}}, {.seq = 8, .global_batch = 1}, 10, 1); });
+  EXPECT_EQ(error.kind(), "data.mask");
+  EXPECT_EQ(error.blame(), Blame::user);
+}
+
+TEST(MaskedLoader, KnowsAFileWithAnotherMask) {
+  const TempDir dir;
+  const auto fingerprint = [&](const Ids& document) {
+    write_tokens(dir / "t", {document});
+    return Loader({.train = {dir / "t"}, .valid = {}, .valid_fraction = 0}, {.seq = 2, .global_batch = 1}, 10, 1)
+        .fingerprint();
+  };
+  EXPECT_NE(fingerprint({1, 2, 3, 4}), fingerprint({1, ~2, 3, 4}));
+}
+
+TEST(MaskedEvalSet, PredictsTargetsAlone) {
+  const TempDir dir;
+  write_masked_ramp(dir / "t", 50, 40);
+  const EvalSet set({"t", dir / "t"}, 8, 1000, 0);
+  std::int64_t targets = 0;
+  std::vector<std::int32_t> row(9);
+  for (std::int64_t i = 0; i < set.windows(); ++i) {
+    set.read(set.begin_of(i), row);
+    for (std::size_t t = 1; t < row.size(); ++t) targets += row[t] >= 0 ? 1 : 0;
+  }
+  EXPECT_EQ(set.predictions(), targets);
+  EXPECT_EQ(targets, 26);  // 1 to 39 but for multiples of 3
+}
+
+}  // namespace
+}  // namespace ms::data
