@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from numpy_model import frequencies, has_experts, head_dim_of, is_buffer, numpy_first_loss
+from numpy_model import IGNORED, frequencies, has_experts, head_dim_of, is_buffer, numpy_first_loss, targets_of
 
 FORMAT = 1
 TRAINING = {"batch": 4, "steps": 10, "lr": 1e-2, "beta1": 0.9, "beta2": 0.95, "adam_eps": 1e-8, "weight_decay": 0.1,
@@ -58,6 +58,8 @@ RELATIVES = {"llama3": {**BIASES, **LLAMA3},
                       "shared_experts": 2, "dense_layers": [0], "qk_norm": True, "aux_loss": 0.02, "z_loss": 0.0}}
 for number, (variant, keys) in enumerate(RELATIVES.items()):
     MODELS[variant] = {**MODELS["llama"], **keys, "clip_norm": 1.4, "seed": 20240600 + number}
+# Ignored targets: a part of each row, and all of the first one.
+MODELS["masked"] = {**MODELS["llama"], "ignores": True, "clip_norm": 1.4, "seed": 20240801}
 # GPT-NeoX: a parallel block has a norm for each branch.
 NEOX = {**MODELS["gpt"], "family": "neox", "tied": False, "rotary_base": 500.0, "hidden": 24, "ffn": 40,
         "clip_norm": 1.2}
@@ -293,7 +295,7 @@ def train(c, init, tokens, dtype, clip=True, library_optimizer=False):
             p.grad = None
         routers = SimpleNamespace(losses=[], loads={})  # loads: the tokens of each expert, by the name of the bias
         logits = logits_of(c, params | biases, batch[:, :-1], routers).reshape(-1, c["vocab"])
-        loss = F.cross_entropy(logits, batch[:, 1:].reshape(-1))
+        loss = F.cross_entropy(logits, torch.tensor(targets_of(c, tokens[step])).long().reshape(-1), ignore_index=IGNORED)
         (loss + sum(routers.losses)).backward()
         norm_of_all = float(sum(p.grad.double().pow(2).sum() for p in params.values())) ** 0.5
         losses.append(loss.item())
@@ -324,7 +326,7 @@ def relative_l2(a, b):  # b is float64, and so is the difference
 
 
 def check(name, c, init, tokens, single, double):
-    second = numpy_first_loss(c, init, tokens)
+    second = numpy_first_loss(c, init, tokens, targets_of(c, tokens))
     for run, tolerance in ((single, 1e-5), (double, 1e-12)):
         require(abs(run["losses"][0] - second) < tolerance, f"{name}: first loss {run['losses'][0]}, numpy says {second}")
     # In float64, so that only a different formula (and not rounding) can make a difference.
@@ -339,7 +341,7 @@ def check(name, c, init, tokens, single, double):
 
 
 def write(folder, name, c, init, tokens, single, double):
-    arrays = {"tokens": tokens, "logits": single["logits"]}
+    arrays = {"tokens": tokens, "logits": single["logits"]} | ({"targets": targets_of(c, tokens)} if c.get("ignores") else {})
     for kind, values in (("init", init), ("grad", single["grad"]), ("final", single["final"])):
         arrays.update({f"{kind}/{n}": v for n, v in values.items()})
     # Gradients that are zero in exact arithmetic (a key bias shifts all scores of a query alike): only rounding is left, Adam

@@ -3,8 +3,10 @@
 // made the numbers; it records how far f32 is from f64 there, which is what the tolerances stand on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -115,14 +117,23 @@ void train_rank(const Golden& golden, const train::Plan& plan, comm::World& worl
   load_parameters(engine, initial);
   const std::int64_t rows = plan.settings.train.global_batch / plan.mesh.dp, seq = plan.settings.model.seq;
   const auto* all = golden.array<std::int32_t>("tokens");
+  const bool ignores = golden.json["config"].contains("ignores");
+  const auto* marked = ignores ? golden.array<std::int32_t>("targets") : nullptr;
   for (std::int64_t step = 0; step < plan.settings.train.steps; ++step) {
     std::vector<std::int32_t> tokens, targets;
     for (std::int64_t row = rows * engine.at().dp; row < rows * (engine.at().dp + 1) && engine.needs_input(); ++row) {
       const auto* line = all + (step * plan.settings.train.global_batch + row) * (seq + 1);
       tokens.insert(tokens.end(), line, line + seq);
-      targets.insert(targets.end(), line + 1, line + seq + 1);
+      const auto* own = ignores ? marked + (step * plan.settings.train.global_batch + row) * seq : line + 1;
+      targets.insert(targets.end(), own, own + seq);
     }
-    engine.issue_step(step, plan.settings.optim.lr, tokens, targets);
+    std::optional<std::int64_t> num_targets;
+    if (ignores) {
+      const auto* of_step = marked + step * plan.tokens_per_step();
+      num_targets = std::count_if(of_step, of_step + plan.tokens_per_step(), [](std::int32_t id) { return id >= 0; });
+    }
+    engine.issue_step(step, plan.settings.optim.lr, tokens, targets, {}, {}, std::numeric_limits<float>::infinity(),
+                      num_targets);
     const train::StepResult result = engine.finish_step(step);
     if (world.rank() == 0) {
       outcome.losses.push_back(result.loss);
@@ -196,9 +207,9 @@ std::string layout_name(const testing::TestParamInfo<PyTorch::ParamType>& layout
 }
 
 std::vector<std::string> names() {
-  std::vector<std::string> names{"llama3",  "qwen2",     "qwen3",      "qwen3_parallel_window",
-                                 "mixtral", "qwen3_moe", "shared_moe", "sigmoid_moe",
-                                 "dots",    "yarn",      "neox",       "neox_serial"};
+  std::vector<std::string> names{
+      "llama3", "qwen2", "qwen3", "qwen3_parallel_window", "mixtral", "qwen3_moe", "shared_moe", "sigmoid_moe",
+      "dots",   "yarn",  "neox",  "neox_serial",           "masked"};
   for (const std::string family : {"gpt", "llama"}) {
     for (const std::string variant : {"", "_parallel", "_window", "_parallel_window"})
       names.push_back(family + variant);

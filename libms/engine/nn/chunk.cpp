@@ -246,7 +246,7 @@ void Chunk::head_loss(const TensorParallel& on, const ChunkSlot& slot, const Mic
   on.compute.submit(LossStats{head.stats, head.logits, input.targets, vocab_.row0, vocab_.logical_rows()});
   on.gather_small(head.stats, head.all_stats);
   on.compute.submit(LossCombine{head.loss, head.lse, head.all_stats, input.targets});
-  on.compute.submit(SumInto{loss_sum, head.loss, loss_scale});
+  on.compute.submit(SumInto{loss_sum, head.loss, loss_scale * input.target_weight});
 }
 
 void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
@@ -260,7 +260,8 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
   if (part_.last) {
     head_loss(on, slot, input, scratch, head, loss_sum, loss_scale);
     on.compute.submit(LossBackward{head.logits, head.lse, input.targets, vocab_.row0, vocab_.logical_rows(),
-                                   static_cast<float>(loss_scale), static_cast<float>(shape_.z_loss)});
+                                   static_cast<float>(loss_scale * input.target_weight),
+                                   static_cast<float>(shape_.z_loss)});
     // The all-gathered norm output is still in scratch.gathered.
     const Tensor normed = shape_.sequence_parallel && shape_.tp > 1 ? scratch.gathered : head.normed;
     const Arriving dnormed =

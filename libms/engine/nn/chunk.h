@@ -47,10 +47,11 @@ std::vector<tensor::RotaryTable> rotary_tables(const Tensor& table, const Shape&
 
 // One microbatch's input: token ids and the ids that follow them, i32 [1,T]. The first stage needs the tokens, the last
 // stage the targets. With document masks every stage needs `starts` (AttentionFwd::starts), of whole sequences. The
-// first stage needs `positions` with document masks, and with mesh.cp.
+// first stage needs `positions` with document masks, and with mesh.cp. The loss ignores negative targets.
 struct Microbatch {
   Tensor tokens, targets;
   Tensor starts = {}, positions = {};
+  double target_weight = 1;  // of each target in the loss: tokens of the step over targets that are not ignored
 };
 
 class Chunk {
@@ -75,8 +76,9 @@ class Chunk {
   void forward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                const Pass& before = {}) const;
   // dx is the gradient of slot.out on entry (ignored in the last chunk) and of slot.in() on return. In the last chunk
-  // the head runs first: loss_sum f64 [1,1] += loss_scale * sum of token losses, and the gradient is that of loss_scale
-  // * sum of token losses, shape.z_loss included.
+  // the head runs first: loss_sum f64 [1,1] += loss_scale * input.target_weight * sum of token losses, and the gradient
+  // is that of the same, shape.z_loss included. `loss_scale` alone is that of a router's losses, to which each token
+  // adds.
   void backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                 HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
                 const Pass& after = {}) const;

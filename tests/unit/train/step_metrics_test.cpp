@@ -21,7 +21,8 @@ StepReport full_report() {
                    .votes = {},
                    .module_norms = {0.3, 0.4},
                    .expert_loads = {30, 10, 0, 0, 20, 20},
-                   .dropped = 0.125};
+                   .dropped = 0.125,
+                   .num_targets = 200};
   report.step_tokens = 512;
   report.tokens = 4096;
   report.data_chain = "0123456789abcdef";
@@ -53,6 +54,13 @@ TEST(StepMetrics, EveryKeyIsInTheManualAndEveryRowIsAKey) {
     EXPECT_THAT(doc, ::testing::EndsWith("."));
   }
   EXPECT_THAT(rows, ::testing::UnorderedElementsAreArray(keys));
+}
+
+TEST(StepMetrics, CountTargetsOnlyWhereTheLossIgnoresTokens) {
+  StepReport report = full_report();
+  EXPECT_EQ(step_metrics(report, facts()).get<int>("targets"), 200);
+  report.result.num_targets = report.step_tokens;
+  EXPECT_FALSE(step_metrics(report, facts()).contains("targets"));
 }
 
 TEST(StepMetrics, CountRatesOfARank) {

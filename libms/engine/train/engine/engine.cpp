@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/rng.h"
+#include "data/target_mask.h"
 
 namespace ms::train {
 
@@ -176,14 +177,16 @@ void Engine::take_own(const data::TokenRows& rows, const Tensor& to) const {
 }
 
 void Engine::upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens,
-                    const data::TokenRows& targets, std::span<const std::int32_t> starts) {
+                    const data::TokenRows& targets, std::span<const std::int32_t> starts, double target_weight) {
   if (!needs_input_) return;
+  for (nn::Microbatch& input : tensors_.input) input.target_weight = target_weight;
   const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   const std::int64_t count = tokens_all / plan_.mesh.batch_parts(), own = count / shape_.cp;
   MS_ASSERT(tokens.size() == count && tokens.size() == targets.size() && own <= pending.tokens.cols,
             "{} tokens and {} targets for a batch of {}", tokens.size(), targets.size(), count);
   take_own(tokens, pending.tokens);
   take_own(targets, pending.targets);
+  data::remove_marks({pending.tokens.as<std::int32_t>(), static_cast<std::size_t>(own)});
   std::int64_t offset = 0;
   for (const nn::Microbatch& input : tensors_.input) {
     if (offset == own) break;  // a step of the ramp-up has fewer
@@ -195,11 +198,15 @@ void Engine::upload(std::int64_t step, std::int64_t tokens_all, const data::Toke
 }
 
 void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tokens, const data::TokenRows& targets,
-                        const Votes& votes, std::span<const std::int32_t> starts, float skip_above) {
+                        const Votes& votes, std::span<const std::int32_t> starts, float skip_above,
+                        std::optional<std::int64_t> num_targets) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   const std::int64_t tokens_all = plan_.tokens_of(step);
-  upload(step, tokens_all, tokens, targets, starts);
+  pending.num_targets = num_targets.value_or(tokens_all);
+  // Without a target the losses are 0, whatever their weight.
+  const auto counted = static_cast<double>(std::max<std::int64_t>(1, pending.num_targets));
+  upload(step, tokens_all, tokens, targets, starts, static_cast<double>(tokens_all) / counted);
   optimizer_->begin_step();
   if (router_biases_) router_biases_->begin_step();
   if (std::exchange(spoil_gradients_, false)) optimizer_->spoil_gradients();
@@ -237,7 +244,8 @@ StepResult Engine::finish_step(std::int64_t step) {
                     Votes{sums[2], sums[3], {sums[4], sums[5], sums[6]}, sums[7]},
                     {},
                     {},
-                    0};
+                    0,
+                    pending.num_targets};
   if (has_module_norms(step)) {
     const double* squares = pending.module_squares.as<double>();
     for (std::int64_t i = 0; i < pending.module_squares.cols; ++i) result.module_norms.push_back(std::sqrt(squares[i]));
@@ -257,7 +265,7 @@ StepResult Engine::finish_step(std::int64_t step) {
 }
 
 std::optional<double> Engine::evaluate(const data::TokenRows& tokens, const data::TokenRows& targets,
-                                       double total_tokens, std::span<const std::int32_t> starts, bool stop) {
+                                       double total_targets, std::span<const std::int32_t> starts, bool stop) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
@@ -267,7 +275,7 @@ std::optional<double> Engine::evaluate(const data::TokenRows& tokens, const data
   std::fill_n(votes, pending.votes.cols, 0.0);
   votes[0] = stop ? 1.0 : 0.0;
   compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
-  executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / total_tokens);
+  executor_->run(plan_.evaluation, Mode::evaluate, 1.0 / std::max(1.0, total_targets));
   const double loss = reduce_loss(pending);
   return pending.sums.as<double>()[2] > 0 ? std::nullopt : std::optional(loss);
 }

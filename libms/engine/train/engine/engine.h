@@ -36,7 +36,8 @@ struct StepResult {
   std::vector<double> module_norms;
   // Tokens by layer and expert since the last such step; empty in steps without (metrics.expert_load_every).
   std::vector<double> expert_loads;
-  double dropped = 0;  // the share of those for which there was no room (train.moe_capacity)
+  double dropped = 0;            // the share of those for which there was no room (train.moe_capacity)
+  std::int64_t num_targets = 0;  // as of issue_step()
 };
 
 class Engine {
@@ -57,21 +58,23 @@ class Engine {
   // [overlap] dp is on. For whoever may have to wait for tokens; issue_step() does what is left.
   void prefetch() { executor_->prefetch(plan_.training); }
 
-  // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch;
-  // empty where needs_input() is false. At most two steps may be in flight. `starts`: where in its row each token's
-  // document begins, under [data] reset_attention; empty: a row is one document.
-  // `skip_above`: the gradient norm above which the step changes nothing.
+  // Issues step `step` (from 0) and returns at once. tokens and targets hold this dp rank's rows of the step's batch,
+  // as target_mask.h marks them; empty where needs_input() is false. At most two steps may be in flight. `starts`:
+  // where in its row each token's document begins, under [data] reset_attention; empty: a row is one document.
+  // `skip_above`: the gradient norm above which the step changes nothing. `num_targets`: targets of the whole step that
+  // are not ignored, over all ranks, whose mean is the loss; nullopt: all are targets.
   void issue_step(std::int64_t step, double lr, const data::TokenRows& tokens, const data::TokenRows& targets,
                   const Votes& votes = {}, std::span<const std::int32_t> starts = {},
-                  float skip_above = std::numeric_limits<float>::infinity());
+                  float skip_above = std::numeric_limits<float>::infinity(),
+                  std::optional<std::int64_t> num_targets = {});
   // Makes this rank's gradients of the step that is issued next NaN: an injected fault.
   void spoil_gradients() { spoil_gradients_ = true; }
   // Waits for that step.
   StepResult finish_step(std::int64_t step);
 
-  // Sum over the batch of loss / `total_tokens`, no gradients; one global batch. Waits. nullopt, on every rank: one of
+  // Sum over the batch of loss / `total_targets`, no gradients; one global batch. Waits. nullopt, on every rank: one of
   // them passed `stop`.
-  std::optional<double> evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_tokens,
+  std::optional<double> evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_targets,
                                  std::span<const std::int32_t> starts = {}, bool stop = false);
 
   // Computes a microbatch that dp rank `of` has of the step before on all dp ranks, forward and backward, and returns a
@@ -114,7 +117,7 @@ class Engine {
   using Mode = Executor::Mode;
   // Host memory that a step's input travels through and its results come back to.
   struct Pending {
-    std::int64_t step = -1;
+    std::int64_t step = -1, num_targets = 0;
     tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, expert_loads, token_losses, starts,
         positions;
     tensor::Event done;
@@ -122,7 +125,7 @@ class Engine {
 
   // `tokens_all`: of this batch, over all ranks; given are those of a part of it, as whole sequences.
   void upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens, const data::TokenRows& targets,
-              std::span<const std::int32_t> starts);
+              std::span<const std::int32_t> starts, double target_weight = 1);
   // Stores what this rank has of the sequences, in the order of its rows (nn::Shape::cp).
   void take_own(const data::TokenRows& rows, const tensor::Tensor& to) const;
   // `count`: tokens of this rank's part of the batch; no starts: each row is one document.

@@ -18,10 +18,11 @@ struct Metric {
 
 constexpr Metric kMetrics[] = {
     {"step", "Number of the step, from 1."},
-    {"loss", "Mean over the tokens of the step's batch, in nats, before the step's update."},
+    {"loss", "Mean over the targets of the step's batch, in nats, before the step's update."},
     {"grad_norm", "L2 norm of all gradients before clipping. If it is not finite, it is null and skipped is true."},
     {"lr", "The step's learning rate."},
     {"tokens", "Tokens trained on since the beginning of the data."},
+    {"targets", "Tokens of the step that the loss counts, over all ranks. Absent if it counts all of them."},
     {"data_chain",
      "Hash of all samples trained on, in the order of steps, as ms-data sample --chain computes it. Two runs with the "
      "same hash trained on the same data, regardless of dp and of the number of resumes. Absent if the run resumed "
@@ -87,6 +88,7 @@ Json step_metrics(const StepReport& report, const RunFacts& run) {
   Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
             {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
             {"step_s", report.seconds}};
+  if (report.result.num_targets < report.step_tokens) json["targets"] = report.result.num_targets;
   if (!report.data_chain.empty()) json["data_chain"] = report.data_chain;
   if (report.result.skipped) json["skipped"] = true;
   if (report.valid_loss) json["valid_loss"] = *report.valid_loss;

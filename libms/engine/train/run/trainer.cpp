@@ -184,7 +184,6 @@ class Trainer {
   }
 
   std::int64_t samples(std::int64_t done) const { return batch_.first_sample(done); }
-
   // Rank 0 alone has the chain, and knows it of the steps that may not be finished yet.
   std::string& chain_after(std::int64_t done) { return chains_[static_cast<std::size_t>(done % 2)]; }
   void keep_chain(std::int64_t done, std::string chain) {
@@ -239,7 +238,8 @@ class Trainer {
     data_wait_s_ += monotonic_s() - start;
     const std::string& chain = chain_after(step);
     if (!chain.empty()) keep_chain(step + 1, data::extend_chain(chain, batch.digest));
-    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts, guard_.limit(step));
+    engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts, guard_.limit(step),
+                       batch.num_targets);
     feed_.release();  // the engine has copied it
   }
 
@@ -322,11 +322,11 @@ class Trainer {
 
   std::optional<double> evaluate(std::int64_t step) {  // nullopt: the run stops, and does not wait for all rounds
     const comm::Patience::Busy busy(world_.patience(), "evaluates");
-    const auto num_tokens = static_cast<double>(order_.rounds * batch_.global_batch * batch_.seq);
     double loss = 0;
     for (std::int64_t round = 0; round < order_.rounds && !stop_agreed_; ++round) {
       const data::Batch batch = engine_.needs_input() ? feed_.next({.step = step, .round = round}) : data::Batch();
-      const auto part = engine_.evaluate(batch.tokens, batch.targets, num_tokens, batch.starts, stop_asked());
+      const auto targets = static_cast<double>(batch.num_targets);
+      const auto part = engine_.evaluate(batch.tokens, batch.targets, targets, batch.starts, stop_asked());
       if (engine_.needs_input()) feed_.release();
       stop_agreed_ = !part;
       loss += part.value_or(0);
