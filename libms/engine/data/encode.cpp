@@ -40,6 +40,8 @@ std::string identity_of(std::span<const std::string> files, const Note& note, co
                   fmt::join(note.frame.begin, ","), fmt::join(note.frame.end, ","));
   words += options.read.split_on ? fmt::format("split {}\n", *options.read.split_on) : "";
   words += fmt::format("{} {} {}\n", options.read.by_line, options.read.json_as_text, options.skip_bad_lines);
+  if (options.chat != nullptr)
+    words += fmt::format("chat {} {}\n", options.chat->format().name, options.chat->trains_on_all());
   for (const std::string& field : options.read.fields) words += fmt::format("field {}\n", field);
   for (const std::string& path : files) {
     struct stat status {};
@@ -64,7 +66,7 @@ class BatchSink {
   BatchSink(std::span<const std::string> files, const Tokenizer& tokenizer, const EncodeOptions& options,
             TokenWriter& writer, const StateFile& file, EncodeState state)
       : files_(files),
-        frame_(tokenizer.frame()),
+        frame_(options.chat != nullptr ? Tokenizer::Frame() : tokenizer.frame()),
         options_(options),
         writer_(writer),
         file_(file),
@@ -300,7 +302,8 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
   std::deque<std::unique_ptr<TextBatch>> in_flight;  // outlives the workers
   const int num_workers = options.workers > 0 ? options.workers : default_workers();
   EncodeWorkers workers(num_workers, tokenizer,
-                        options.read.fields.empty() ? std::vector<std::string>{"text"} : options.read.fields);
+                        options.read.fields.empty() ? std::vector<std::string>{"text"} : options.read.fields,
+                        options.chat);
   const std::size_t most_batches = kBatchesPerWorker * static_cast<std::size_t>(num_workers) + 1;
   std::size_t in_flight_bytes = 0;
   for (bool ended = false; !ended || !in_flight.empty();) {

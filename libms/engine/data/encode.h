@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/chat_encoder.h"
 #include "data/document_reader.h"
 #include "data/encode_state.h"
 #include "data/note.h"
@@ -21,6 +22,8 @@ struct EncodeOptions {
   ReadOptions read;
   // Lines and elements that are not JSON or do not have the fields are counted; otherwise the first one is an error.
   bool skip_bad_lines = false;
+  // JSON is conversations, which have no frame of the tokenizer; nullptr: it is texts.
+  const ChatEncoder* chat = nullptr;
   // A token file that is there is replaced; otherwise it is an error.
   bool replace = false;
   int workers = 0;  // 0: default_workers()

@@ -10,8 +10,10 @@
 #include "base/print.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "data/chat_encoder.h"
 #include "data/commands.h"
 #include "data/encode.h"
+#include "data/token_file.h"
 
 namespace ms::data {
 namespace {
@@ -27,6 +29,10 @@ void refuse_both(const Args& args, const char* one, const char* other) {
 EncodeOptions options_of(const Args& args) {
   refuse_both(args, "split-on", "by-line");
   refuse_both(args, "field", "json-as-text");
+  for (const char* other : {"field", "json-as-text", "split-on", "by-line", "eod", "no-template"})
+    refuse_both(args, "chat-template", other);
+  if (args.has("train-on") && !args.has("chat-template"))
+    throw user_error("cli.value", "--train-on is for conversations", "name their --chat-template as well");
   EncodeOptions options;
   if (args.has("split-on")) options.read.split_on = args.get("split-on");
   options.read.by_line = args.has("by-line");
@@ -36,6 +42,23 @@ EncodeOptions options_of(const Args& args) {
   options.replace = args.has("force");
   if (args.has("workers")) options.workers = static_cast<int>(args.get_int("workers", 1, kMaxWorkers));
   return options;
+}
+
+// The encoder of --chat-template; nullopt without it.
+std::optional<ChatEncoder> chat_encoder_of(const Args& args, const Tokenizer& tokenizer) {
+  if (!args.has("chat-template")) return std::nullopt;
+  const std::string name = args.get("chat-template"),
+                    train_on = args.has("train-on") ? args.get("train-on") : "assistant";
+  if (train_on != "assistant" && train_on != "all")
+    throw user_error("cli.value", fmt::format("--train-on: '{}' is neither assistant nor all", train_on));
+  const ChatTemplate& format = name == "auto" ? chat_template_beside(args.get("tokenizer")) : chat_template(name);
+  return std::optional<ChatEncoder>(std::in_place, format, tokenizer, train_on == "all");
+}
+
+std::string template_names() {
+  std::string text;
+  for (const ChatTemplate& one : chat_templates()) text += fmt::format("{} ({}), ", one.name, one.models);
+  return text;
 }
 
 int run_encode(const Args& args) {
@@ -49,6 +72,13 @@ int run_encode(const Args& args) {
   std::optional<std::string> eod_token;
   if (args.has("eod")) eod_token = args.get("eod");
   const auto tokenizer = make_tokenizer(args.get("tokenizer"), eod_token, !args.has("no-template"));
+  const std::optional<ChatEncoder> chat = chat_encoder_of(args, *tokenizer);
+  Note note = note_of(*tokenizer, args.get("tokenizer"), eod_token);
+  if (chat) {
+    options.chat = &*chat;
+    options.read.fields = {"messages"};  // all files are JSON
+    note.chat_template = chat->format().name;
+  }
   const Inputs expanded = expand_inputs(inputs, args.has("recursive"));
   options.read.named = expanded.named;
 
@@ -58,13 +88,16 @@ int run_encode(const Args& args) {
     if (!progress) progress.emplace("encode", total_bytes, "bytes", clock);
     progress->update(done_bytes);
   };
-  const EncodeReport report =
-      encode(prefix, expanded.files, *tokenizer, note_of(*tokenizer, args.get("tokenizer"), eod_token), options);
+  const EncodeReport report = encode(prefix, expanded.files, *tokenizer, note, options);
   if (progress) progress->finish();
   if (options.read.split_on && report.num_splits == 0)
     log::warn("data", "no line is '{}', the line of --split-on: each file is one document", *options.read.split_on);
   print_out("{}: {}, {} from {}\n", prefix, plural(report.num_documents, "document"),
             plural(report.num_tokens, "token"), plural(report.num_files, "file"));
+  if (chat) {
+    print_out("{} of {} are targets of the loss, with the chat template {}\n", TokenFile(prefix).num_targets(),
+              plural(report.num_tokens, "token"), chat->format().name);
+  }
   if (report.num_binary_files > 0) print_out("skipped {}\n", plural(report.num_binary_files, "binary file"));
   if (report.num_empty_files > 0) print_out("skipped {}\n", plural(report.num_empty_files, "empty file"));
   if (report.num_empty_documents > 0) print_out("skipped {}\n", plural(report.num_empty_documents, "empty document"));
@@ -111,9 +144,19 @@ Command encode_command() {
                    "times, the texts are joined with a newline. All files are JSON then. Default: text. Without this "
                    "option, files that are named .jsonl or .ndjson, or begin with { or [, are JSON.",
             .many = true},
+           {"chat-template", "NAME",
+            "Encode conversations: objects with messages, each of a role and content, as for OpenAI's API, or "
+            "conversations, each of from and value, as of ShareGPT. Render them with this chat template: " +
+                template_names() +
+                "or auto, which recognises the template in chat_template.jinja or tokenizer_config.json beside the "
+                "tokenizer.json, if it is one of these. All of them are rendered without a prompt to generate."},
+           {"train-on", "assistant|all",
+            "Which tokens of a conversation the loss counts: assistant, the contents of the assistant's messages with "
+            "the token that ends each, or all. Default: assistant."},
            {"skip-bad-lines", "",
-            "Skip lines, or elements of an array, that are not JSON or lack the field. Print the first three, and how "
-            "many were skipped. Default: the first one is an error."},
+            "Skip lines, or elements of an array, that are not JSON or lack the field, and conversations that the chat "
+            "template does not render. Print the first three, and how many were skipped. Default: the first one is an "
+            "error."},
            {"json-as-text", "", "Encode JSON as plain text, with braces and keys."},
            {"workers", "N",
             "Number of encoding threads (default: the number of cores, at most 64). The result does not depend on it."},

@@ -9,20 +9,40 @@
 namespace ms::data {
 namespace {
 
-void encode_batch(TextBatch& batch, const Tokenizer& tokenizer, JsonLine& json, std::string& line_text) {
+// Memory of a thread.
+struct Scratch {
+  std::string line_text;
+  ChatEncoder::Scratch chat;
+};
+
+// Appends the tokens of a line of JSON, and sets how much text it has.
+std::optional<JsonLineProblem> encode_line(std::string_view line, TextBatch& batch, TextItem& item,
+                                           const Tokenizer& tokenizer, const ChatEncoder* chat, JsonLine& json,
+                                           Scratch& scratch) {
+  if (chat != nullptr) {
+    auto problem = chat->encode(line, batch.tokens, scratch.chat);
+    if (!problem) item.end = scratch.chat.chat.text.size();
+    return problem;
+  }
+  auto problem = json.read(line, scratch.line_text);
+  if (problem) return problem;
+  item.end = scratch.line_text.size();
+  item.is_utf8 = tokenizer.encode(scratch.line_text, batch.tokens);
+  return std::nullopt;
+}
+
+void encode_batch(TextBatch& batch, const Tokenizer& tokenizer, const ChatEncoder* chat, JsonLine& json,
+                  Scratch& scratch) {
   for (TextItem& item : batch.items) {
     const std::string_view text = std::string_view(batch.text).substr(item.begin, item.end - item.begin);
     if (item.kind == TextItem::Kind::text) {
       item.is_utf8 = tokenizer.encode(text, batch.tokens);
     } else if (item.kind == TextItem::Kind::json) {
-      if (std::optional<JsonLineProblem> problem = json.read(text, line_text)) {
+      if (auto problem = encode_line(text, batch, item, tokenizer, chat, json, scratch)) {
         item.kind = TextItem::Kind::bad_json;
         item.begin = problem->column.value_or(0);
         item.problem = std::move(problem->what);
         item.hint = std::move(problem->hint);
-      } else {
-        item.end = line_text.size();
-        item.is_utf8 = tokenizer.encode(line_text, batch.tokens);
       }
     }
     item.tokens_end = batch.tokens.size();
@@ -38,8 +58,9 @@ int default_workers() {
   return std::clamp(CPU_COUNT(&set), 1, kMostWorkers);
 }
 
-EncodeWorkers::EncodeWorkers(int count, const Tokenizer& tokenizer, const std::vector<std::string>& fields)
-    : tokenizer_(tokenizer) {
+EncodeWorkers::EncodeWorkers(int count, const Tokenizer& tokenizer, const std::vector<std::string>& fields,
+                             const ChatEncoder* chat)
+    : tokenizer_(tokenizer), chat_(chat) {
   for (int i = 0; i < count; ++i)
     threads_.emplace_back([this, json = JsonLine(fields)](const std::stop_token& stop) mutable { run(stop, json); });
 }
@@ -47,14 +68,14 @@ EncodeWorkers::EncodeWorkers(int count, const Tokenizer& tokenizer, const std::v
 EncodeWorkers::~EncodeWorkers() = default;  // jthreads: ask to stop, then join
 
 void EncodeWorkers::run(const std::stop_token& stop, JsonLine& json) {
-  std::string line_text;
+  Scratch scratch;
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) {
     TextBatch& batch = *waiting_.front();
     waiting_.pop_front();
     lock.unlock();
     try {  // the trampoline of this thread: wait() throws it to the caller
-      encode_batch(batch, tokenizer_, json, line_text);
+      encode_batch(batch, tokenizer_, chat_, json, scratch);
     } catch (...) { batch.failure = std::current_exception(); }
     lock.lock();
     done_.insert(&batch);

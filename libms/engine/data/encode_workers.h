@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/chat_encoder.h"
 #include "data/json_lines.h"
 #include "data/text_batch.h"
 #include "data/tokenizer.h"
@@ -22,8 +23,10 @@ int default_workers();
 
 class EncodeWorkers {
  public:
-  // `fields`: where the text is in JSON Lines; errors of JsonLine.
-  EncodeWorkers(int count, const Tokenizer& tokenizer, const std::vector<std::string>& fields);
+  // `fields`: where the text is in JSON Lines; errors of JsonLine. With `chat`, JSON is conversations. What is passed
+  // outlives the workers.
+  EncodeWorkers(int count, const Tokenizer& tokenizer, const std::vector<std::string>& fields,
+                const ChatEncoder* chat = nullptr);
   EncodeWorkers(const EncodeWorkers&) = delete;
   EncodeWorkers& operator=(const EncodeWorkers&) = delete;
   ~EncodeWorkers();
@@ -37,6 +40,7 @@ class EncodeWorkers {
   void run(const std::stop_token& stop, JsonLine& json);
 
   const Tokenizer& tokenizer_;
+  const ChatEncoder* chat_;
   std::mutex mutex_;  // guards the two below
   std::deque<TextBatch*> waiting_;
   std::set<const TextBatch*> done_;

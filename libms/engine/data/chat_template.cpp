@@ -1,0 +1,258 @@
+#include "data/chat_template.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/user_path.h"
+#include "data/utf8.h"
+
+namespace ms::data {
+namespace {
+
+using System = ChatTemplate::System;
+
+constexpr ChatTemplate::Turn kImSystem{"<|im_start|>system\n", "<|im_end|>\n"};
+constexpr ChatTemplate::Turn kImUser{"<|im_start|>user\n", "<|im_end|>\n"};
+constexpr ChatTemplate::Turn kImAssistant{"<|im_start|>assistant\n", "<|im_end|>\n"};
+constexpr ChatTemplate::Turn kGemmaUser{"<start_of_turn>user\n", "<end_of_turn>\n"};
+constexpr ChatTemplate::Turn kGemmaModel{"<start_of_turn>model\n", "<end_of_turn>\n"};
+constexpr ChatTemplate::Turn kPhiSystem{"<|system|>\n", "<|end|>\n"};
+constexpr ChatTemplate::Turn kPhiUser{"<|user|>\n", "<|end|>\n"};
+constexpr ChatTemplate::Turn kPhiAssistant{"<|assistant|>\n", "<|end|>\n"};
+
+// Families that differ from another one in a detail begin as its copy.
+std::vector<ChatTemplate> make_templates() {
+  const ChatTemplate chatml{.name = "chatml",
+                            .models = "ChatML without a default system prompt; Qwen3 2507 Instruct",
+                            .system = kImSystem,
+                            .user = kImUser,
+                            .assistant = kImAssistant,
+                            .end_of_turn = "<|im_end|>",
+                            .special = {"<|im_start|>", "<|im_end|>"},
+                            .texts = {0x3f951c547f06568f, 0x438e1930d4ab6761}};
+  ChatTemplate qwen2_5 = chatml;
+  qwen2_5.name = "qwen2.5", qwen2_5.models = "Qwen2.5 Instruct";
+  qwen2_5.default_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+  qwen2_5.texts = {0x14f39dfcc63bcdcb};
+  ChatTemplate qwen3 = chatml;
+  qwen3.name = "qwen3", qwen3.models = "Qwen3, without reasoning";
+  qwen3.no_reasoning = "<think>\n\n</think>\n\n";
+  qwen3.texts = {0xa2f2632e64077a8e};
+  const ChatTemplate llama3{.name = "llama3",
+                            .models = "Llama 3 Instruct",
+                            .begin = "<|begin_of_text|>",
+                            .system = {"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
+                            .user = {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
+                            .assistant = {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+                            .end_of_turn = "<|eot_id|>",
+                            .special = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+                            .trims = true,
+                            .texts = {0xdcdc8f0c69cd885e}};
+  const ChatTemplate gemma{.name = "gemma",
+                           .models = "Gemma and Gemma 2",
+                           .begin = "<bos>",
+                           .user = kGemmaUser,
+                           .assistant = kGemmaModel,
+                           .end_of_turn = "<end_of_turn>",
+                           .special = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
+                           .system_rule = System::refused,
+                           .trims = true,
+                           .alternates = true,
+                           .texts = {0xedb6b8105d3879b4}};
+  ChatTemplate gemma3 = gemma;
+  gemma3.name = "gemma3", gemma3.models = "Gemma 3, text";
+  gemma3.system_rule = System::in_user;
+  gemma3.texts = {0xdaa268fb12f5cd53};
+  const ChatTemplate phi3{.name = "phi3",
+                          .models = "Phi-3 mini and medium",
+                          .end = "<|endoftext|>",
+                          .system = kPhiSystem,
+                          .user = kPhiUser,
+                          .assistant = kPhiAssistant,
+                          .end_of_turn = "<|end|>",
+                          .special = {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"},
+                          .texts = {0x8e4616bc17c3e31d}};
+  ChatTemplate phi3_5 = phi3;
+  phi3_5.name = "phi3.5", phi3_5.models = "Phi-3.5 mini";
+  phi3_5.skips_empty_system = true;
+  phi3_5.texts = {0x36a72d821e8ac96f};
+  const ChatTemplate mistral{.name = "mistral",
+                             .models = "Mixtral 8x7B Instruct, and Mistral 7B Instruct v0.2 as first published",
+                             .begin = "<s>",
+                             .user = {"[INST] ", " [/INST]"},
+                             .assistant = {"", "</s>"},
+                             .end_of_turn = "</s>",
+                             .special = {"<s>", "</s>"},
+                             .system_rule = System::refused,
+                             .alternates = true,
+                             .texts = {0x3b7f4d503b069b01}};
+  ChatTemplate mistral_v0_1 = mistral;
+  mistral_v0_1.name = "mistral-v0.1", mistral_v0_1.models = "Mistral 7B Instruct v0.1";
+  mistral_v0_1.assistant.after = "</s> ";
+  mistral_v0_1.texts = {0x4814b86dcce0320f};
+  return {chatml, qwen2_5, qwen3, llama3, gemma, gemma3, phi3, phi3_5, mistral, mistral_v0_1};
+}
+
+std::string names() {
+  std::string text;
+  for (const ChatTemplate& one : chat_templates()) text += (text.empty() ? "" : ", ") + std::string(one.name);
+  return text;
+}
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+
+// The text of the template in tokenizer_config.json, which may have several by name.
+std::optional<std::string> template_in(const std::string& config_path) {
+  const std::optional<Json> config = Json::try_parse(read_user_file(config_path, kMaxConfigBytes));
+  const Json* value = config ? config->find("chat_template") : nullptr;
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return value->text();
+  if (!value->is_array()) return std::nullopt;
+  for (const Json& one : *value) {
+    const Json *name = one.find("name"), *text = one.find("template");
+    if (name != nullptr && text != nullptr && *name == Json("default") && text->is_string()) return text->text();
+  }
+  return std::nullopt;
+}
+
+// White space as Python's str.strip() has it: Unicode's and four control characters.
+bool is_stripped(char32_t c) { return is_white_space(c) || (c >= 0x1c && c <= 0x1f); }
+
+std::string_view stripped(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint first = code_point_at(text, 0);
+    if (!is_stripped(first.value)) break;
+    text.remove_prefix(first.bytes);
+  }
+  while (!text.empty()) {
+    const std::size_t last = previous_character(text, text.size());
+    if (!is_stripped(code_point_at(text, last).value)) break;
+    text = text.substr(0, last);
+  }
+  return text;
+}
+
+class Renderer {
+ public:
+  Renderer(const ChatTemplate& format, RenderedChat& chat) : format_(format), chat_(chat) {}
+
+  void markup(std::string_view text) {
+    for (const std::string_view token : format_.special) {
+      for (std::size_t at = text.find(token); at != std::string_view::npos; at = text.find(token, at + token.size()))
+        chat_.cuts.push_back(chat_.text.size() + at);
+    }
+    chat_.text += text;
+  }
+  void message(const ChatMessage& message, std::string_view first, bool is_last_answer) {
+    const bool is_answer = message.role == ChatRole::assistant;
+    const ChatTemplate::Turn& turn = is_answer                          ? format_.assistant
+                                     : message.role == ChatRole::system ? format_.system
+                                                                        : format_.user;
+    std::string_view content = format_.trims ? stripped(message.content) : std::string_view(message.content);
+    markup(turn.before);
+    const std::size_t begin = chat_.text.size();
+    chat_.text += first;
+    if (is_last_answer && !format_.no_reasoning.empty()) {
+      chat_.text += format_.no_reasoning;
+      content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
+    }
+    chat_.text += content;
+    if (is_answer) chat_.answers.push_back({begin, chat_.text.size() + format_.end_of_turn.size()});
+    markup(turn.after);
+  }
+
+ private:
+  const ChatTemplate& format_;
+  RenderedChat& chat_;
+};
+
+// Returns what of the messages the template does not render.
+std::optional<std::string> refusal(const ChatTemplate& format, std::span<const ChatMessage> messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto& [role, content] = messages[i];
+    if (role == ChatRole::system && format.system_rule != System::message)
+      return fmt::format("the chat template {} has no system message at this place", format.name);
+    if (format.alternates && (role == ChatRole::user) != (i % 2 == 0)) {
+      return fmt::format("the chat template {} lets user and assistant take turns, and {} follows {}", format.name,
+                         to_string(role), i == 0 ? "nothing" : to_string(messages[i - 1].role));
+    }
+    const bool has_reasoning =
+        content.find(role == ChatRole::assistant ? "</think>" : "<tool_response>") != std::string::npos;
+    if (!format.no_reasoning.empty() && has_reasoning)
+      return fmt::format("reasoning and tool responses are not rendered with the chat template {}", format.name);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const ChatTemplate> chat_templates() {
+  static const std::vector<ChatTemplate> templates = make_templates();
+  return templates;
+}
+
+const ChatTemplate& chat_template(std::string_view name) {
+  const auto found = std::ranges::find(chat_templates(), name, &ChatTemplate::name);
+  if (found != chat_templates().end()) return *found;
+  throw user_error("data.template", fmt::format("there is no chat template '{}'", name), "known are: " + names());
+}
+
+const ChatTemplate& chat_template_beside(const std::string& tokenizer_json) {
+  const std::filesystem::path directory = std::filesystem::path(tokenizer_json).parent_path();
+  const std::string jinja = directory / "chat_template.jinja", config = directory / "tokenizer_config.json";
+  const auto exists = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
+  std::optional<std::string> text;
+  if (exists(jinja)) {
+    text = read_user_file(jinja, kMaxConfigBytes);
+  } else if (exists(config)) {
+    text = template_in(config);
+  }
+  if (!text) {
+    throw user_error("data.template", fmt::format("no chat template is beside {}", tokenizer_json),
+                     "name one with --chat-template: " + names());
+  }
+  std::string_view trimmed = *text;
+  if (trimmed.ends_with('\n')) trimmed.remove_suffix(1);  // which Jinja leaves out, too
+  const std::uint64_t hash = xxh64(trimmed);
+  for (const ChatTemplate& one : chat_templates()) {
+    if (std::ranges::find(one.texts, hash) != one.texts.end()) return one;
+  }
+  throw user_error(
+      "data.template",
+      fmt::format("the chat template in {} is not one of those that ms-data renders", exists(jinja) ? jinja : config),
+      "if one of them gives the same text, name it with --chat-template: " + names());
+}
+
+std::optional<JsonLineProblem> render(const ChatTemplate& format, std::span<const ChatMessage> messages,
+                                      RenderedChat& chat) {
+  chat.text.clear(), chat.cuts.clear(), chat.answers.clear();
+  std::string first;  // before the content of the first message
+  if (format.system_rule == System::in_user && messages.front().role == ChatRole::system) {
+    first = messages.front().content + "\n\n";
+    messages = messages.subspan(1);
+  }
+  if (const auto why = refusal(format, messages)) return JsonLineProblem{*why};
+  Renderer renderer(format, chat);
+  renderer.markup(format.begin);
+  if (!format.default_system.empty() && messages.front().role != ChatRole::system)
+    renderer.message({ChatRole::system, std::string(format.default_system)}, "", false);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    if (format.skips_empty_system && message.role == ChatRole::system && message.content.empty()) continue;
+    // An answer to the last query: what follows the last message of the user, or nothing where there is none.
+    const bool has_query =
+        std::ranges::find(messages.first(i), ChatRole::user, &ChatMessage::role) != messages.first(i).end();
+    const bool is_last_answer = i + 1 == messages.size() && message.role == ChatRole::assistant && has_query;
+    renderer.message(message, i == 0 ? first : "", is_last_answer);
+  }
+  renderer.markup(format.end);
+  std::ranges::sort(chat.cuts);
+  return std::nullopt;
+}
+
+}  // namespace ms::data
