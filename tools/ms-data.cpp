@@ -8,19 +8,48 @@ int main(int argc, char** argv) {
       .name = "ms-data",
       .summary = "encode text to token files, and inspect them",
       .commands = {data::encode_command(), data::info_command(), data::show_command(), data::decode_command(),
-                   data::verify_command(), data::merge_command(), data::train_tokenizer_command(),
+                   data::verify_command(), data::merge_command(), data::pack_command(), data::train_tokenizer_command(),
                    train::sample_command(), data::serve_command()},
       .description =
-          "A token file is a pair of files, PREFIX.bin and PREFIX.idx, in Megatron-LM's format. PREFIX.meta.json "
+          "A token file is a pair of files, PREFIX.bin and PREFIX.idx, in Megatron-LM's format. One with a loss mask "
+          "has "
+          "version 2 in PREFIX.idx, which readers that know no masks refuse. PREFIX.meta.json "
           "beside them names the tokenizer. [data] in ms.toml(5) lists the prefixes that ms-train reads.",
       .examples = {{"ms-data encode --split-on % --output fortunes /usr/share/games/fortunes/computers",
                     "Encode every fortune as a document:"},
                    {"ms-data encode --tokenizer tokenizer.json --field text -o corpus shard-*.jsonl.zst",
                     "Encode JSON Lines with a Hugging Face tokenizer; repeat the command to resume after a kill:"},
+                   {"ms-data encode --tokenizer tokenizer.json --chat-template qwen2.5 -o chats chats.jsonl",
+                    "Encode conversations for fine-tuning:"},
                    {"ms-data show fortunes --document 3", "Print one of the fortunes:"},
                    {"ms-data sample run.toml --step 100 --rank 0", "Show the samples of rank 0 in step 100:"}},
       .see_also = {"ms-train(1)", "ms.toml(5)"},
       .sections = {
+          {"CONVERSATIONS",
+           {{"Fine-tuning",
+             "An imported model learns from conversations in JSON Lines in four commands:\n\n"
+             "    ms-ckpt import --format hf --output imported MODEL\n"
+             "    ms-data encode --tokenizer MODEL/tokenizer.json --chat-template auto \\\n"
+             "        -o chats chats.jsonl\n"
+             "    ms-data pack --seq 4096 --too-long truncate -o packed chats\n"
+             "    ms-train run tune.toml\n\n"
+             "In tune.toml, checkpoint.load is imported, data.train is [\"packed\"], data.reset_attention is true, and "
+             "model.seq is 4096. ms-data sample tune.toml --step 1 shows what the loss counts."},
+            {"Rendered as",
+             "transformers' apply_chat_template renders them, without a prompt to generate: default system prompts, "
+             "white "
+             "space and special tokens are the template's. The token that begins a text is not doubled. Special tokens "
+             "in "
+             "a message are the tokens, as there."},
+            {"Targets",
+             "The contents of the assistant's messages, and the token that ends each of them. What stands around them, "
+             "such as the newline behind <|im_end|>, is ignored. The loss of a step is the mean over its targets, in "
+             "every "
+             "layout; metrics.jsonl has their number as targets."},
+            {"Refused",
+             "Messages of tools, calls of tools, reasoning, contents that are not text, roles that the template does "
+             "not "
+             "render, and conversations without a message of the assistant. --skip-bad-lines skips and counts them."}}},
           {"TOKENIZERS",
            {{"Read",
              "A tokenizer.json of Hugging Face. Ids are those of tokenizers. Each part may be:\n\n"

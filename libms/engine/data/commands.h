@@ -11,6 +11,7 @@ Command show_command();
 Command decode_command();
 Command verify_command();
 Command merge_command();
+Command pack_command();
 Command train_tokenizer_command();
 Command serve_command();
 

@@ -2,15 +2,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "data/chain.h"
 #include "data/note.h"
+#include "data/target_mask.h"
 #include "mesh/mesh.h"
 #include "train/checkpoint/rollbacks.h"
 #include "train/commands/commands.h"
@@ -39,6 +42,8 @@ struct FedSample {
   std::int64_t dp = 0, microbatch = 0;
   data::SampleOrigin origin;
   std::vector<std::int32_t> tokens, starts;
+  // The runs of tokens that the loss counts as targets, begins and ends; nullopt: it counts all of the run's data.
+  std::optional<std::vector<std::array<std::size_t, 2>>> targets = {};
   std::optional<std::string> text = {};
 
   std::set<std::int32_t> document_starts() const {
@@ -47,6 +52,24 @@ struct FedSample {
     return found;
   }
 };
+
+// Returns the text with each run of targets in double brackets.
+std::string with_targets(const FedSample& sample, const data::Tokenizer& tokenizer) {
+  std::string text;
+  const std::span<const std::int32_t> tokens(sample.tokens);
+  std::size_t at = 0;
+  const auto add = [&](std::size_t end, std::string_view before, std::string_view behind) {
+    if (end == at) return;
+    text += fmt::format("{}{}{}", before, tokenizer.decode(tokens.subspan(at, end - at), at > 0), behind);
+    at = end;
+  };
+  for (const auto& [begin, end] : *sample.targets) {
+    add(begin, "", "");
+    add(end, "[[", "]]");
+  }
+  add(tokens.size(), "", "");
+  return text;
+}
 
 void print_sample(const FedSample& sample) {
   const std::set<std::int32_t> starts = sample.document_starts();
@@ -69,14 +92,27 @@ Evenness evenness_of(const data::Loader& loader, std::int64_t step, const std::v
 }
 
 Json json_of(const FedSample& sample) {
-  return {{"sample", sample.number},
-          {"dp", sample.dp},
-          {"microbatch", sample.microbatch},
-          {"source", sample.origin.prefix},
-          {"first_token", sample.origin.token},
-          {"document_starts", sample.document_starts()},
-          {"tokens", sample.tokens},
-          {"text", sample.text ? Json(*sample.text) : Json(nullptr)}};
+  Json json{{"sample", sample.number},
+            {"dp", sample.dp},
+            {"microbatch", sample.microbatch},
+            {"source", sample.origin.prefix},
+            {"first_token", sample.origin.token},
+            {"document_starts", sample.document_starts()},
+            {"tokens", sample.tokens},
+            {"text", sample.text ? Json(*sample.text) : Json(nullptr)}};
+  if (sample.targets) json["targets"] = *sample.targets;
+  return json;
+}
+
+// The runs of tokens that are not marked as ignored.
+std::vector<std::array<std::size_t, 2>> target_runs(std::span<const std::int32_t> tokens) {
+  std::vector<std::array<std::size_t, 2>> runs;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0) continue;
+    if (runs.empty() || runs.back()[1] != i) runs.push_back({i, i});
+    runs.back()[1] = i + 1;
+  }
+  return runs;
 }
 
 int run_sample(const Args& args) {
@@ -125,8 +161,12 @@ int run_sample(const Args& args) {
                      .starts = std::vector<std::int32_t>(seq)};
     loader.fill(step, of_batch, 1, tokens.data(), sample.starts.data());
     sample.tokens.assign(tokens.begin(), tokens.end() - 1);
-    if (const data::Tokenizer* tokenizer = tokenizers.of(sample.origin.prefix))
-      sample.text = tokenizer->decode(sample.tokens);
+    if (loader.has_mask()) sample.targets = target_runs(sample.tokens);
+    data::remove_marks(sample.tokens);
+    if (const data::Tokenizer* tokenizer = tokenizers.of(sample.origin.prefix)) {
+      const bool is_marked = sample.targets && !args.has("json");
+      sample.text = is_marked ? with_targets(sample, *tokenizer) : tokenizer->decode(sample.tokens);
+    }
     if (args.has("json")) {
       samples.push_back(json_of(sample));
     } else {
@@ -164,7 +204,9 @@ Command sample_command() {
       .run = run_sample,
       .description =
           "Reads data as the ranks do, without a run. Prints the samples of a step, their places in the token files, "
-          "and their text, or token ids if the tokenizer is not known. The order is that of a run that started at step "
+          "and their text, or token ids if the tokenizer is not known. Where the data have a loss mask, what the loss "
+          "counts is in double brackets; in JSON, targets has the begin and the end of each such run of tokens. The "
+          "order is that of a run that started at step "
           "0 with this configuration. Samples that rollbacks of the run in checkpoint.dir left out are not shown."};
 }
 

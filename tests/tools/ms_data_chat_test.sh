@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Fine-tuning on conversations from the outside: encode, pack, sample, train, resume.  usage: ms_data_chat_test.sh MS-DATA
+set -u
+# shellcheck source=tests/tools/expect.sh
+. "$(dirname "$0")/expect.sh"
+training_directory
+
+# 200 conversations of a rule that can be learned: the answer repeats the question's word.
+python3 - <<'PYTHON' || fail "no conversations"
+import json, random
+random.seed(7)
+words = "red green blue black white gold".split()
+with open("chats.jsonl", "w") as lines, open("texts", "w") as texts:
+    for number in range(200):
+        messages = [{"role": "system", "content": "Repeat."}] if number % 5 == 0 else []
+        for _ in range(random.randint(1, 3)):
+            word = random.choice(words)
+            messages += [{"role": "user", "content": f"Say {word}."}, {"role": "assistant", "content": f"{word} {word}"}]
+        texts.write("".join(m["role"] + " " + m["content"] + "\n" for m in messages))
+        if number % 2:
+            lines.write(json.dumps({"messages": messages}) + "\n")
+            continue
+        names = {"user": "human", "assistant": "gpt", "system": "system"}
+        lines.write(json.dumps({"conversations": [{"from": names[m["role"]], "value": m["content"]} for m in messages]}) + "\n")
+PYTHON
+special=(--special '<|endoftext|>' --special '<|im_start|>' --special '<|im_end|>')
+"$tool" train-tokenizer --pattern qwen2 --vocab 320 "${special[@]}" -o tokenizer.json texts >/dev/null 2>&1 || fail "no tokenizer"
+encode=(encode --tokenizer tokenizer.json -o chats chats.jsonl)
+
+expect 2 'known are: chatml, qwen2.5' "${encode[@]}" --chat-template alpaca
+expect 2 'no chat template is beside tokenizer.json' "${encode[@]}" --chat-template auto
+echo '{"chat_template": "{{ messages }}"}' >tokenizer_config.json
+expect 2 'tokenizer_config.json is not one of those' "${encode[@]}" --chat-template auto
+expect 2 "needs the token '<.begin_of_text.>'" "${encode[@]}" --chat-template llama3
+expect 2 'needs the token' encode -o chats chats.jsonl --chat-template chatml
+expect 2 'neither assistant nor all|train-on' "${encode[@]}" --chat-template chatml --train-on me
+expect 2 'chat-template' "${encode[@]}" --train-on all
+for other in '--field messages' '--by-line' '--json-as-text' '--eod <|im_end|>' '--no-template' '--split-on %'; do
+  # shellcheck disable=SC2086
+  expect 2 'contradict' "${encode[@]}" --chat-template chatml $other
+done
+echo '{"messages": [{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}]}' >tool.jsonl
+expect 2 "tool.jsonl:1: message 2 has the role 'tool'" "${encode[@]}" tool.jsonl --chat-template chatml
+[ ! -e chats.idx ] || fail "a refused encoding leaves a token file"
+expect 0 'skipped 1 bad line' "${encode[@]}" tool.jsonl --chat-template chatml --skip-bad-lines
+expect 0 '^chats: 200 documents' "${encode[@]}" --chat-template chatml --force
+grep -Eq '^[0-9]+ of [0-9]+ tokens are targets of the loss, with the chat template chatml$' out || fail "no count of targets"
+expect 0 '^chat_template +chatml' info chats
+expect 0 'all sound' verify chats
+expect 0 '<.im_start.>assistant' show chats --document 3
+
+expect 2 'seq N is missing' pack chats -o packed
+expect 2 "'cut' is not refuse|too-long" pack chats -o packed --seq 64 --too-long cut
+expect 2 'raise --seq' pack chats -o packed --seq 32
+expect 0 '^truncated [0-9]+ documents' pack chats -o short --seq 32 --too-long truncate
+expect 0 '^packed: [0-9]+ samples of 96 tokens, 200 documents' pack chats -o packed --seq 96
+expect 2 'already exists' pack chats -o packed --seq 96
+expect 2 'is packed to samples of 96' pack packed -o again --seq 96
+expect 0 'all sound' verify packed
+
+tiny_config model.vocab=320 model.seq=96 mesh.dp=2 train.steps=60 train.global_batch=8 train.eval_every=20 optim.lr=1e-2 'optim.schedule="constant"' \
+  'run.dir="run"' 'checkpoint.dir="saved"' checkpoint.every_steps=20 data.reset_attention=true 'data.train=["packed"]' >c.toml
+expect 2 'packed to samples of 96 tokens' sample c.toml --step 1 --set model.seq=48
+expect 0 '\[\[' sample c.toml --step 1
+"$tool" sample c.toml --step 3 --json >sample.json || fail "sample --json"
+python3 - <<'PYTHON' || fail "sample shows other targets"
+import json
+for sample in json.load(open("sample.json"))["samples"]:
+    assert sample["targets"], sample
+    for begin, end in sample["targets"]:  # an answer of two words and its end of turn
+        assert sample["tokens"][end - 1] == 2 and 0 < begin < end <= 96, sample
+    assert all(token >= 0 for token in sample["tokens"]), sample
+PYTHON
+run=("$bin/ms-train" run c.toml)
+"${run[@]}" --set train.steps=40 >log 2>&1 || fail "fine-tuning: $(tail -3 log)"
+"${run[@]}" --set mesh.dp=1 >log 2>&1 || fail "fine-tuning, resumed on one rank: $(tail -3 log)"
+"${run[@]}" --set 'run.dir="whole"' --set 'checkpoint.dir="whole-saved"' >log 2>&1 || fail "fine-tuning: $(tail -3 log)"
+python3 - <<'PYTHON' || fail "the run is not as expected"
+import json
+parts = [json.loads(line) for line in open("run/metrics.jsonl")]
+whole = [json.loads(line) for line in open("whole/metrics.jsonl")]
+parts, whole = ([line for line in run if "loss" in line] for run in (parts, whole))
+assert len(parts) == len(whole) == 60, (len(parts), len(whole))
+for one, other in zip(parts, whole):
+    assert one["targets"] == other["targets"] and 0 < one["targets"] < 8 * 96 / 2, (one, other)
+    assert one["data_chain"] == other["data_chain"], (one, other)
+    assert abs(one["loss"] - other["loss"]) < 1e-3, (one, other)
+assert whole[-1]["loss"] < 0.5 * whole[0]["loss"], (whole[0], whole[-1])
+assert whole[-1]["valid_loss"] < 0.5 * whole[0]["loss"], whole[-1]
+PYTHON
+expect 2 'loss mask, which ms-data serve does not pass on' serve packed --seq 96 --global-batch 4 --dp 1 --microbatch 1 --vocab 320
+[ "$failures" -eq 0 ]
