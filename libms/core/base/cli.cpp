@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include "base/help.h"
 #include "base/log.h"
 #include "base/man.h"
+#include "base/number.h"
 #include "base/other_names.h"
 #include "base/print.h"
 #include "base/text.h"
@@ -251,14 +251,6 @@ auto parse_or_refuse(std::string_view name, const std::string& text, std::string
   return *value;
 }
 
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 bool Args::has(std::string_view name) const {
@@ -277,7 +269,8 @@ std::vector<std::string> Args::list(std::string_view name) const {
 }
 
 std::int64_t Args::get_int(std::string_view name, std::int64_t min, std::int64_t max) const {
-  const std::int64_t value = parse_or_refuse(name, get(name), "an integer", parse_number<std::int64_t>);
+  const auto parse = [](const std::string& text) { return whole_number<std::int64_t>(text); };
+  const std::int64_t value = parse_or_refuse(name, get(name), "an integer", parse);
   if (value < min || value > max) {
     const std::string range = max == std::numeric_limits<std::int64_t>::max()   ? fmt::format("at least {}", min)
                               : min == std::numeric_limits<std::int64_t>::min() ? fmt::format("at most {}", max)
@@ -288,12 +281,13 @@ std::int64_t Args::get_int(std::string_view name, std::int64_t min, std::int64_t
 }
 
 double Args::get_double(std::string_view name) const {
-  return parse_or_refuse(name, get(name), "a number", parse_number<double>);
+  return parse_or_refuse(name, get(name), "a number",
+                         [](const std::string& text) { return whole_number<double>(text); });
 }
 
 double Args::get_seconds(std::string_view name) const {
   return parse_or_refuse(name, get(name), "a duration such as 30s or 1h30m", [](const std::string& text) {
-    const auto plain = parse_number<double>(text);
+    const auto plain = whole_number<double>(text);
     return plain && *plain >= 0 && *plain <= kMaxDuration_s ? plain : parse_duration_s(text);
   });
 }

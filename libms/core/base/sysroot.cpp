@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms {
@@ -81,11 +81,8 @@ std::optional<std::int64_t> Sysroot::read_int(std::string_view absolute) const {
   std::string_view digits = trim(*text);
   const bool hexadecimal = digits.starts_with("0x");
   if (hexadecimal) digits.remove_prefix(2);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, hexadecimal ? 16 : 10);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (hexadecimal && value < 0) return std::nullopt;  // "0x-5"
-  return value;
+  const auto value = whole_number<std::int64_t>(digits, hexadecimal ? 16 : 10);
+  return hexadecimal && value < 0 ? std::nullopt : value;  // "0x-5"
 }
 
 std::vector<std::string> Sysroot::list(std::string_view absolute) const {

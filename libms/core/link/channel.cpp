@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 
+#include "base/number.h"
 #include "link/secret.h"
 
 namespace ms::link {
@@ -76,9 +76,8 @@ std::optional<Address> parse_address(std::string_view text) {
   if (colon == std::string_view::npos) return std::nullopt;
   std::string host(text.substr(0, colon));
   const std::string_view number = text.substr(colon + 1);
-  int port = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), port);
-  if (error != std::errc() || end != number.data() + number.size() || port < 0 || port > 65535) return std::nullopt;
+  const int port = whole_number<int>(number).value_or(-1);
+  if (port < 0 || port > 65535) return std::nullopt;
   Address address;
   if (host.starts_with('[') && host.ends_with(']')) {
     auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);

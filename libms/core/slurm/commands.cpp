@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <limits>
 #include <optional>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "slurm/hostlist.h"
@@ -144,10 +144,9 @@ std::vector<std::uint32_t> Commands::jobs_on(const std::string& node) const {
   std::vector<std::uint32_t> jobs;
   const std::string text = squeue({"--noheader", "--local", "--all", "--nodelist=" + one_node(node), "--format=%A"});
   for (const std::string& line : split(trim(text), '\n')) {
-    std::uint32_t job = 0;
-    if (std::from_chars(line.data(), line.data() + line.size(), job).ptr == line.data())
-      throw Error("slurm.command", Blame::slurm, fmt::format("squeue printed '{}'", plain_text(line, 80)));
-    jobs.push_back(job);
+    const auto job = leading_number<std::uint32_t>(line);
+    if (!job) throw Error("slurm.command", Blame::slurm, fmt::format("squeue printed '{}'", plain_text(line, 80)));
+    jobs.push_back(*job);
   }
   return jobs;
 }

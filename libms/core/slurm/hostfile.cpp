@@ -1,11 +1,11 @@
 #include "slurm/hostfile.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "slurm/hostlist.h"
 
@@ -15,10 +15,8 @@ namespace {
 constexpr std::size_t kMaxShown = 80;  // of a line, in an error
 
 std::optional<int> parse_number(std::string_view text, int most) {
-  int value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || value < 1 || value > most) return std::nullopt;
-  return value;
+  const auto value = whole_number<int>(text);
+  return value && *value >= 1 && *value <= most ? value : std::nullopt;
 }
 
 Error bad_hostfile(std::string_view source, int line, std::string_view what, std::string hint = {}) {

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/number.h"
 
 namespace ms::slurm {
 namespace {
@@ -25,9 +25,7 @@ bool is_name_char(char c) {
 
 std::optional<std::uint64_t> parse_digits(std::string_view text) {
   if (text.empty() || text.size() > kMaxDigits || !std::all_of(text.begin(), text.end(), is_digit)) return std::nullopt;
-  std::uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return whole_number<std::uint64_t>(text);
 }
 
 // "07" or "01-04": all numbers of it, as wide as the first one is written.

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <cstdlib>
 
+#include "base/number.h"
 #include "slurm/hostlist.h"
 
 namespace ms::slurm {
@@ -44,11 +44,7 @@ std::string_view value_of(const Getenv& getenv, const char* name) {
 
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || text.front() == '-' || error != std::errc{} || stop != end) return std::nullopt;
-  return value;
+  return text.starts_with('-') ? std::nullopt : whole_number<Number>(text);
 }
 
 // "0,2" or "0-3,6"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <utility>
 
+#include "base/number.h"
 #include "slurm/hostlist.h"
 
 namespace ms::slurm {
@@ -137,8 +137,9 @@ std::optional<TaskExit> task_exit(std::string_view line) {
   TaskExit exit{.node = std::string(line.substr(0, task)), .code = TaskExit::kUnknown};
   if (!is_host_name(exit.node)) exit.node.clear();  // several nodes at once
   if (const std::size_t code = line.find(kCode); code != line.npos) {
-    const std::string_view number = line.substr(code + kCode.size());
-    if (std::from_chars(number.data(), number.data() + number.size(), exit.code).ec != std::errc()) return std::nullopt;
+    const auto number = leading_number<int>(line.substr(code + kCode.size()));
+    if (!number) return std::nullopt;
+    exit.code = *number;
     return exit;
   }
   // As strsignal() names them; "Terminated" and "Killed" may be srun's own doing.
@@ -163,7 +164,7 @@ int take_worker(std::string_view& line) {
   for (const std::string_view start : {"[rank", "[default"}) {
     const std::size_t end = line.find("]:");
     if (!line.starts_with(start) || end == line.npos) continue;
-    if (start == "[rank") std::from_chars(line.data() + start.size(), line.data() + end, worker);
+    if (start == "[rank") worker = leading_number<int>(line.substr(start.size(), end - start.size())).value_or(worker);
     line.remove_prefix(std::min(end + (line.substr(end).starts_with("]: ") ? 3 : 2), line.size()));
   }
   return worker;
@@ -171,11 +172,8 @@ int take_worker(std::string_view& line) {
 
 int take_label(std::string_view& line) {
   std::string_view rest = line.substr(std::min(line.find_first_not_of(' '), line.size()));
-  int task = -1;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), task);
-  if (error != std::errc() || task < 0) return -1;
-  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-  if (!rest.starts_with(": ")) return -1;
+  const int task = take_number<int>(rest).value_or(-1);
+  if (task < 0 || !rest.starts_with(": ")) return -1;
   line = rest.substr(2);
   return task;
 }

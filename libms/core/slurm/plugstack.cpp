@@ -1,8 +1,8 @@
 #include "slurm/plugstack.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "slurm/conf_lines.h"
 
@@ -22,10 +22,8 @@ std::vector<std::string> words_of(std::string line) {
 
 // 0: the plugin would not take it.
 double deadline_of(std::string_view text) {
-  unsigned seconds = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool whole = error == std::errc{} && stop == text.data() + text.size();
-  return whole && seconds <= kLongestDeadline_s ? seconds : 0;
+  const unsigned seconds = whole_number<unsigned>(text).value_or(0);
+  return seconds <= kLongestDeadline_s ? seconds : 0;
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <ctime>
 
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::slurm {
@@ -26,9 +26,7 @@ constexpr char kRowEnd = '\x1e';
 
 template <class Number>
 Number to_number(std::string_view text) {
-  Number value{};
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return leading_number<Number>(text).value_or(0);
 }
 
 std::string without_null(std::string_view text) {
@@ -196,9 +194,7 @@ bool Job::held() const { return priority == 0 && !runs(); }
 
 int number_of(const Config& config, std::string_view key, int otherwise) {
   const auto found = config.find(key);
-  int value = otherwise;
-  if (found != config.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
-  return value;
+  return found == config.end() ? otherwise : leading_number<int>(found->second).value_or(otherwise);
 }
 
 Config parse_config(std::string_view text) {

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <initializer_list>
 #include <optional>
 #include <utility>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "slurm/hostlist.h"
 
@@ -75,11 +75,7 @@ std::string value_of(const Config& config, std::string_view key) {
 
 // "10 sec" -> 10
 std::optional<double> seconds_of(const Config& config, std::string_view key) {
-  const std::string text = value_of(config, key);
-  unsigned seconds = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{}) return std::nullopt;
-  return seconds;
+  return leading_number<unsigned>(value_of(config, key));
 }
 
 bool same_word(std::string_view a, std::string_view b) {
@@ -275,8 +271,7 @@ double cred_expire_s(const std::vector<std::string>& auth_info) {
   constexpr std::string_view kKey = "cred_expire=";
   for (const std::string& word : auth_info) {
     if (!word.starts_with(kKey)) continue;
-    unsigned seconds = 0;
-    std::from_chars(word.data() + kKey.size(), word.data() + word.size(), seconds);
+    const unsigned seconds = leading_number<unsigned>(word.substr(kKey.size())).value_or(0);
     if (seconds >= kLeastCredExpire_s) return seconds;
   }
   return kDefaultCredExpire_s;
@@ -367,10 +362,9 @@ unsigned version_number(std::string_view text) {
   if (parts.size() != 3) return 0;
   unsigned version = 0;
   for (const std::string& part : parts) {
-    unsigned number = 0;
-    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc{} || stop != part.data() + part.size() || number > 0xff) return 0;
-    version = version << 8 | number;
+    const auto number = whole_number<unsigned>(part);
+    if (!number || *number > 0xff) return 0;
+    version = version << 8 | *number;
   }
   return version;
 }

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "base/utc.h"
 #include "unpack/input_file.h"
@@ -33,11 +33,8 @@ std::string read_text(const std::string& path) {
 }  // namespace
 
 std::optional<double> parse_number(std::string_view text) {
-  text = trim(text);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const auto value = whole_number<double>(trim(text));
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text(path_)) {

@@ -4,11 +4,11 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::watch {
@@ -17,14 +17,6 @@ namespace {
 bool is_beat_name(std::string_view text) {
   return !text.empty() && text.size() <= 32 &&
          std::ranges::all_of(text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
-}
-
-template <class T>
-std::optional<T> beat_number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 }  // namespace
@@ -42,18 +34,18 @@ std::optional<Beat> parse_beat(std::string_view text) {
     if (!is_beat_name(key)) return std::nullopt;
     said = true;
     if (key == "rank") {
-      const std::optional<int> rank = beat_number<int>(value);
+      const std::optional<int> rank = whole_number<int>(value);
       if (!rank || *rank < 0) return std::nullopt;
       beat.rank = *rank;
     } else if (key == "step") {
-      const std::optional<std::int64_t> step = beat_number<std::int64_t>(value);
+      const std::optional<std::int64_t> step = whole_number<std::int64_t>(value);
       if (!step || *step < 0) return std::nullopt;
       beat.step = *step;
     } else if (key == "section") {
       if (!is_beat_name(value)) return std::nullopt;
       beat.section = value;
     } else {
-      const std::optional<double> number = beat_number<double>(value);
+      const std::optional<double> number = whole_number<double>(value);
       if (!number || beat.numbers.size() == kMaxBeatNumbers) return std::nullopt;
       beat.numbers[key] = *number;
     }

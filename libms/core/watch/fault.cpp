@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <limits>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::watch {
@@ -48,17 +48,8 @@ constexpr Row<FaultKind> kKinds[] = {
 }
 
 std::optional<std::int64_t> parse_count(std::string_view text, std::int64_t max) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) return std::nullopt;
-  return value;
-}
-
-std::optional<double> parse_amount(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  const auto value = whole_number<std::int64_t>(text);
+  return value && *value >= 0 && *value <= max ? value : std::nullopt;
 }
 
 bool is_short_name(std::string_view text) {
@@ -108,7 +99,7 @@ Fault parse_fault(std::string_view text) {
       once("fault");
       fault.kind = key == "pause" ? FaultKind::pause : FaultKind::slow;
       const double least = key == "pause" ? 0 : 1, most = key == "pause" ? 1e6 : 1000;
-      const auto amount = parse_amount(value);
+      const auto amount = whole_number<double>(value);
       if (!amount || !(*amount > least && *amount <= most)) {
         refuse(text, fmt::format("{}: expected a number above {}, up to {}, got '{}'", key, least, most, value));
       }

@@ -11,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::watch {
@@ -32,14 +32,6 @@ constexpr int kOwnFrames = 2;  // the handler of the signal, and what called it
 constexpr std::size_t kMostName_bytes = 160;
 constexpr std::chrono::milliseconds kAnswersWithin{500};
 
-template <class T>
-std::optional<T> to_count(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 ProcessStat stat_in(const Sysroot& root, const std::string& directory) {
   const std::optional<std::string> text = root.read(directory + "/stat");
   const std::size_t name_end = text ? text->rfind(')') : std::string::npos;
@@ -49,9 +41,9 @@ ProcessStat stat_in(const Sysroot& root, const std::string& directory) {
   constexpr std::size_t kState = 0, kUser = 11, kSystem = 12, kStarted = 19;
   if (fields.size() <= kStarted || fields[kState].size() != 1) return {};
   return {.state = fields[kState][0],
-          .ticks =
-              to_count<std::uint64_t>(fields[kUser]).value_or(0) + to_count<std::uint64_t>(fields[kSystem]).value_or(0),
-          .started = to_count<std::uint64_t>(fields[kStarted]).value_or(0)};
+          .ticks = whole_number<std::uint64_t>(fields[kUser]).value_or(0) +
+                   whole_number<std::uint64_t>(fields[kSystem]).value_or(0),
+          .started = whole_number<std::uint64_t>(fields[kStarted]).value_or(0)};
 }
 
 std::string thread_line(const Sysroot& root, const std::string& tasks, const std::string& thread) {
@@ -148,7 +140,7 @@ std::string own_stacks() {
     Asked& thread = threads.emplace_back();
     thread.name = name;
     thread.line = thread_line(root, tasks, name);
-    const std::optional<int> id = to_count<int>(name);
+    const std::optional<int> id = whole_number<int>(name);
     thread.is_self = id == self;
     if (!id || thread.is_self) continue;
     thread.slot = std::make_unique<StackSlot>();

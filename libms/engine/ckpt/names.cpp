@@ -1,11 +1,11 @@
 #include "ckpt/names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "ckpt/directory.h"
 
 namespace ms::ckpt {
@@ -13,12 +13,8 @@ namespace {
 
 // A number as we print it: no sign, no leading zeros.
 std::optional<std::int64_t> number_from(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || text[0] == '-' || std::to_string(number) != text) {
-    return std::nullopt;
-  }
-  return number;
+  const auto number = whole_number<std::int64_t>(text);
+  return number >= 0 && std::to_string(*number) == text ? number : std::nullopt;
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <set>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "foreign/checkpoint.h"
 
@@ -56,10 +56,9 @@ void check_ranks(Checkpoint& to, const std::vector<std::string>& names, std::int
   for (const std::string& name : names) {
     const std::size_t at = name.find(kZeroRank);
     if (at == std::string::npos) continue;
-    std::int64_t rank = 0;
-    const char* const digits = name.data() + at + kZeroRank.size();
-    const auto [end, error] = std::from_chars(digits, name.data() + name.size(), rank);
-    if (error == std::errc() && rank >= 0) ranks[name.substr(0, at) + "*" + end].insert(rank);
+    std::string_view rest = std::string_view(name).substr(at + kZeroRank.size());
+    const auto rank = take_number<std::int64_t>(rest);
+    if (rank >= 0) ranks[fmt::format("{}*{}", name.substr(0, at), rest)].insert(*rank);
   }
   for (const auto& [kind, of_kind] : ranks) {
     const std::int64_t count = std::max(world, *of_kind.rbegin() + 1);
@@ -111,7 +110,7 @@ void open_deepspeed(Checkpoint& to) {
   }
   std::int64_t world = 0;
   for (const auto& [key, value] : to.facts) {
-    if (key.ends_with(".dp_world_size")) std::from_chars(value.data(), value.data() + value.size(), world);
+    if (key.ends_with(".dp_world_size")) world = leading_number<std::int64_t>(value).value_or(world);
   }
   check_ranks(to, names, world);
   check_universal(to);

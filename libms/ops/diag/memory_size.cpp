@@ -1,11 +1,11 @@
 #include "diag/memory_size.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 
 #include "base/host_memory.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::diag {
@@ -23,12 +23,9 @@ constexpr std::int64_t kVirtualCore = 16 << 20;
 constexpr std::int64_t kMemoryToCache = 64;  // a whole machine has at least so much more memory than cache
 
 // "32768K" of sysfs, in bytes.
-std::int64_t cache_size(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return 0;
-  const char unit = end == text.data() + text.size() ? '\0' : *end;
-  return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : value;
+std::int64_t cache_size(std::string_view text) {
+  const std::int64_t value = take_number<std::int64_t>(text).value_or(0);
+  return text.starts_with('K') ? value << 10 : text.starts_with('M') ? value << 20 : value;
 }
 
 bool all_digits(const std::string& text) {

@@ -7,12 +7,12 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <future>
 #include <thread>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "diag/share.h"
@@ -29,13 +29,11 @@ constexpr int kMostNodes = 1024;
 std::vector<int> numbers_in(const std::string& list) {
   std::vector<int> numbers;
   for (const std::string& part : split(list, ',')) {
-    int first = 0;
-    const char* const end = part.data() + part.size();
-    const auto [at, error] = std::from_chars(part.data(), end, first);
-    if (error != std::errc()) continue;
-    int last = first;
-    if (at != end && *at == '-') std::from_chars(at + 1, end, last);
-    for (int number = first; number <= last; ++number) numbers.push_back(number);
+    std::string_view text = part;
+    const auto first = take_number<int>(text);
+    if (!first) continue;
+    const int last = text.starts_with('-') ? leading_number<int>(text.substr(1)).value_or(*first) : *first;
+    for (int number = *first; number <= last; ++number) numbers.push_back(number);
   }
   return numbers;
 }
@@ -134,14 +132,12 @@ std::optional<double> bandwidth_in(std::string_view output) {
     std::vector<double> columns;
     for (const std::string& word : split(line, ' ')) {
       if (trim(word).empty()) continue;
-      const std::string text(trim(word));
-      double value = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error != std::errc() || end != text.data() + text.size()) {
+      const auto value = whole_number<double>(trim(word));
+      if (!value) {
         columns.clear();
         break;
       }
-      columns.push_back(value);
+      columns.push_back(*value);
     }
     if (columns.size() >= kColumns) found = columns[kColumns - 1];
   }

@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/number.h"
 #include "base/safe_file.h"
 #include "base/text.h"
 #include "driver/tasks.h"
@@ -91,9 +91,7 @@ bool LongCommand::ended() {
   const ProcessStat stat = process_stat(Sysroot(), place_.pid);
   ended_ = stat.state == 'X' || stat.state == 'Z' || stat.started != place_.started;
   if (!ended_ || access(place_.status_file.c_str(), R_OK) != 0) return ended_;
-  const std::string text(trim(read_file(place_.status_file)));
-  int status = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), status).ec == std::errc()) status_ = status;
+  if (const auto status = leading_number<int>(trim(read_file(place_.status_file)))) status_ = status;
   return true;
 }
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
+#include "base/number.h"
 #include "slurm/hostlist.h"
 
 namespace ms::driver {
@@ -52,10 +52,8 @@ bool has_blocks_of_tasks(const LaunchSpec& spec, const char* distribution) {
 
 int tasks_per_node(const char* tasks_per_node, const char* ntasks_per_node) {
   for (const char* text : {ntasks_per_node, tasks_per_node}) {
-    int number = 0;
-    if (text != nullptr && std::from_chars(text, text + std::strlen(text), number).ec == std::errc() && number > 0) {
-      return number;
-    }
+    const int number = text == nullptr ? 0 : leading_number<int>(text).value_or(0);
+    if (number > 0) return number;
   }
   return 1;
 }

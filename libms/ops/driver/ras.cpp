@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <set>
@@ -17,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/escape.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::driver {
@@ -28,21 +28,14 @@ constexpr std::size_t kMostSockets_bytes = std::size_t{16} << 20;
 constexpr double kTwice_s = 6, kBetween_s = 1.5;
 constexpr int kLeg_s = 2;  // that RAS waits for processes that do not answer it
 
-template <class T>
-std::optional<T> number_in(std::string_view text, int base = 10) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The ports of the tasks, without those for which RAS is off.
 std::set<int> ras_ports(const Sysroot& root, const std::vector<Task>& tasks) {
   std::set<int> ports;
   for (const Task& task : tasks) {
     if (variable_of(root, task.pid, "NCCL_RAS_ENABLE") == "0") continue;
     const std::string address = variable_of(root, task.pid, "NCCL_RAS_ADDR").value_or("");
-    ports.insert(number_in<int>(address.substr(std::min(address.rfind(':') + 1, address.size()))).value_or(kUsualPort));
+    ports.insert(
+        whole_number<int>(address.substr(std::min(address.rfind(':') + 1, address.size()))).value_or(kUsualPort));
   }
   return ports;
 }
@@ -52,10 +45,10 @@ std::set<int> ras_ports(const Sysroot& root, const std::vector<Task>& tasks) {
 std::optional<link::Address> address_in(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon != 8 && colon != 32) return std::nullopt;
-  const std::optional<int> port = number_in<int>(text.substr(colon + 1), 16);
+  const std::optional<int> port = whole_number<int>(text.substr(colon + 1), 16);
   std::array<std::uint32_t, 4> words{};
   for (std::size_t i = 0; 8 * i < colon; ++i) {
-    const auto word = number_in<std::uint32_t>(text.substr(8 * i, 8), 16);
+    const auto word = whole_number<std::uint32_t>(text.substr(8 * i, 8), 16);
     if (!word) return std::nullopt;
     words[i] = *word;
   }
@@ -77,7 +70,7 @@ std::vector<std::pair<std::string, link::Address>> listeners(const Sysroot& root
     for (const std::string& line : split(text, '\n')) {
       std::vector<std::string> words = split(line, ' ');
       std::erase(words, "");
-      if (words.size() < 10 || words[3] != kListens || number_in<unsigned>(words[7]) != geteuid()) continue;
+      if (words.size() < 10 || words[3] != kListens || whole_number<unsigned>(words[7]) != geteuid()) continue;
       const std::optional<link::Address> address = address_in(words[1]);
       if (address && ports.contains(address->port())) found.emplace_back("socket:[" + words[9] + "]", *address);
     }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/number.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "driver/flight.h"
@@ -25,14 +25,6 @@ namespace {
 constexpr std::size_t kMostStack_bytes = 16384, kMostEnvironment_bytes = std::size_t{1} << 20;
 constexpr std::size_t kMostLook_bytes = std::size_t{4} << 20;
 constexpr double kOthers_s = 5;  // in which processes that are no ranks may be looked at with py-spy, too
-
-template <class T>
-std::optional<T> to_number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::optional<std::string> text_of(std::string_view environment, std::string_view name) {
   while (!environment.empty()) {
@@ -48,7 +40,7 @@ std::optional<std::string> text_of(std::string_view environment, std::string_vie
 
 std::optional<int> number_of(std::string_view environment, std::string_view name) {
   const std::optional<std::string> text = text_of(environment, name);
-  return text ? to_number<int>(*text) : std::nullopt;
+  return text ? whole_number<int>(*text) : std::nullopt;
 }
 
 bool is_own(const Sysroot& root, const std::string& directory) {
@@ -112,7 +104,7 @@ std::optional<std::string> variable_of(const Sysroot& root, int pid, std::string
 std::vector<Task> tasks_of(const Sysroot& root, int job) {
   std::vector<Task> tasks;
   for (const std::string& name : root.list("/proc")) {
-    const std::optional<int> pid = to_number<int>(name);
+    const std::optional<int> pid = whole_number<int>(name);
     if (!pid || *pid == getpid()) continue;
     // Slurm's own process beside them sees its tasks end. It is ours where root runs the job.
     if (root.read("/proc/" + name + "/comm") == "slurmstepd") continue;

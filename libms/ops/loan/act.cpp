@@ -1,7 +1,6 @@
 // ms-loan observe, act and explain: look at Slurm, say or do what the plan says, and tell later why it was done.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/clock.h"
 #include "base/lock_file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "loan/commands.h"
@@ -120,10 +120,8 @@ int act(const Args& args) {
 
 // A job's number, if the text is one.
 std::optional<std::uint32_t> job_number(std::string_view text) {
-  std::uint32_t id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size() || id == 0) return std::nullopt;
-  return id;
+  const auto id = whole_number<std::uint32_t>(text);
+  return id == 0U ? std::nullopt : id;
 }
 
 // Says why a job does not start, and when it could, by what Slurm and the demand say now.

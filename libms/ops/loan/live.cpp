@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "base/user_path.h"
@@ -192,12 +192,9 @@ bool try_on(std::uint32_t job, std::string_view otherwise, const std::function<v
   return false;
 }
 
-// The number at the beginning of the text, which goes; 0: there is none.
-int take_number(std::string_view& text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return std::clamp(number, 0, static_cast<int>(slurm::kMaxHosts));
+// Takes the number of nodes at the beginning of the text; 0: there is none.
+int take_count(std::string_view& text) {
+  return std::clamp(take_number<int>(text).value_or(0), 0, static_cast<int>(slurm::kMaxHosts));
 }
 
 // The curve "NODES:SPEED,NODES:SPEED,..."; anything else is none.
@@ -227,7 +224,7 @@ void read_curve(std::string_view text, LiveJob& job) {
 void read_elastic_comment(std::string_view comment, LiveJob& job) {
   if (!comment.starts_with(slurm::kElasticComment)) return;
   comment = comment.substr(0, comment.find(slurm::kElasticEnd)).substr(slurm::kElasticComment.size());
-  job.least_nodes = take_number(comment);
+  job.least_nodes = take_count(comment);
   const std::size_t speeds = comment.find(slurm::kSpeedsComment);
   if (speeds != std::string_view::npos) {
     read_curve(comment.substr(speeds + slurm::kSpeedsComment.size()), job);
@@ -236,10 +233,10 @@ void read_elastic_comment(std::string_view comment, LiveJob& job) {
   const std::size_t start = comment.find(slurm::kStartComment);
   if (start == std::string_view::npos) return;
   comment.remove_prefix(start + slurm::kStartComment.size());
-  const bool of_this_start = take_number(comment) == job.restarts;
+  const bool of_this_start = take_count(comment) == job.restarts;
   if (!of_this_start || !comment.starts_with(slurm::kSizesComment)) return;
   comment.remove_prefix(slurm::kSizesComment.size());
-  for (int size = take_number(comment); size > 0; size = take_number(comment)) {
+  for (int size = take_count(comment); size > 0; size = take_count(comment)) {
     if (job.sizes.empty() || size > job.sizes.back()) job.sizes.push_back(size);
     if (comment.empty() || job.sizes.size() == kMostSizes) break;
     comment.remove_prefix(1);

@@ -24,5 +24,20 @@ TEST(Number, OnlyWhatTheIntegerHolds) {
   EXPECT_EQ(to_integer<std::uint64_t>(-1), std::nullopt);
 }
 
+TEST(Number, ReadsText) {
+  EXPECT_EQ(whole_number<int>("-17"), -17);
+  EXPECT_EQ(whole_number<std::uint64_t>("ff", 16), 255U);
+  EXPECT_EQ(whole_number<double>("1.5e3"), 1500);
+  for (const char* text : {"", " 1", "+1", "1 ", "1x", "0x1", "99999999999"})
+    EXPECT_FALSE(whole_number<int>(text)) << text;
+  EXPECT_EQ(leading_number<int>("12 of 30"), 12);
+  EXPECT_FALSE(leading_number<int>("of 30"));
+  std::string_view text = "7,x";
+  EXPECT_EQ(take_number<int>(text), 7);
+  EXPECT_EQ(text, ",x");
+  EXPECT_FALSE(take_number<int>(text));
+  EXPECT_EQ(text, ",x");
+}
+
 }  // namespace
 }  // namespace ms

@@ -1,9 +1,9 @@
 #include "health/act/decide.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "health/checks/registry.h"
 
@@ -21,13 +21,12 @@ std::optional<int> gpu_index(std::string_view entity) {
   constexpr std::string_view kWord = "gpu ";
   for (std::size_t at = entity.find(kWord); at != std::string_view::npos; at = entity.find(kWord, at + 1)) {
     if (at > 0 && is_word(entity[at - 1])) continue;
-    const std::string_view rest = entity.substr(at + kWord.size());
-    int index = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
-    if (error != std::errc() || !is_digit(rest.front())) continue;
-    const std::size_t length = static_cast<std::size_t>(end - rest.data());
-    if (length == rest.size() || (!is_word(rest[length]) && rest[length] != ':' && rest[length] != '.')) return index;
-    if (rest[length] == ':' && (length + 1 == rest.size() || rest[length + 1] == ' ')) return index;
+    std::string_view rest = entity.substr(at + kWord.size());
+    if (rest.starts_with('-')) continue;
+    const auto index = take_number<int>(rest);
+    if (!index) continue;
+    if (rest.empty() || (!is_word(rest[0]) && rest[0] != ':' && rest[0] != '.')) return index;
+    if (rest[0] == ':' && (rest.size() == 1 || rest[1] == ' ')) return index;
   }
   return std::nullopt;
 }
@@ -161,10 +160,7 @@ JobStep job_step(const slurm::Job& job, slurm::Preflight preflight, int max_requ
 int max_batch_requeues(const slurm::Config& config) {
   const auto found = config.find("MaxBatchRequeue");
   if (found == config.end()) return kDefaultMaxRequeues;
-  int value = 0;
-  const std::string& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : kDefaultMaxRequeues;
+  return whole_number<int>(found->second).value_or(kDefaultMaxRequeues);
 }
 
 std::int64_t count_ours(const std::vector<slurm::Node>& nodes) {

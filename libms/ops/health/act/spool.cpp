@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <memory>
 
 #include "base/lock_file.h"
+#include "base/number.h"
 #include "base/safe_file.h"
 #include "health/act/state_json.h"
 
@@ -64,9 +64,7 @@ std::vector<std::string> event_names(const UniqueFd& directory, const Refusal& r
 }
 
 std::uint64_t number_of(std::string_view name) {
-  std::uint64_t number = 0;
-  std::from_chars(name.data(), name.data() + kDigits, number);
-  return number;
+  return leading_number<std::uint64_t>(name.substr(0, kDigits)).value_or(0);
 }
 
 UniqueFd open_to_read(const std::string& path) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <set>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/library.h"
+#include "base/number.h"
 #include "base/print.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -83,11 +83,8 @@ Asked asked_of(const Args& args, int level) {
 }
 
 std::uint32_t job_number(const std::string& text) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number == 0) {
-    throw user_error("requeue.job", fmt::format("JOB: '{}' is not the number of a job", text));
-  }
+  const std::uint32_t number = whole_number<std::uint32_t>(text).value_or(0);
+  if (number == 0) throw user_error("requeue.job", fmt::format("JOB: '{}' is not the number of a job", text));
   return number;
 }
 

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/sysroot.h"
 #include "base/text.h"
 
@@ -38,9 +38,8 @@ CpuTime thread_time(const std::string& thread) {
   const std::string text = Sysroot().read(thread + "/schedstat", 256).value_or("");
   const std::vector<std::string> words = split(text, ' ');  // ns on a CPU, ns waiting for one, time slices
   const auto seconds = [&](std::size_t word) {
-    std::int64_t ns = 0;
-    if (word < words.size()) std::from_chars(words[word].data(), words[word].data() + words[word].size(), ns);
-    return static_cast<double>(ns) * 1e-9;
+    const std::string_view ns = word < words.size() ? words[word] : std::string_view();
+    return static_cast<double>(leading_number<std::int64_t>(ns).value_or(0)) * 1e-9;
   };
   const std::string stat = Sysroot().read(thread + "/stat", 4096).value_or("");
   const std::size_t name_end = stat.rfind(')');  // the name may hold anything

@@ -20,7 +20,7 @@ constexpr SectionRow kSections[] = {{"memory error", Kind::memory_or_processor},
                                     {"ARM processor error", Kind::memory_or_processor},
                                     {"PCIe error", Kind::pcie}};
 
-std::optional<std::uint64_t> take_number(Scan& line) {
+std::optional<std::uint64_t> scan_number(Scan& line) {
   const auto number = line.literal("{") ? line.number() : std::nullopt;
   return line.literal("}[Hardware Error]:") ? number : std::nullopt;
 }
@@ -33,7 +33,7 @@ std::string_view severity_in(std::string_view text) {
 }  // namespace
 
 void FirmwareReports::read(Scan line, bool is_test) {
-  const auto number = take_number(line);
+  const auto number = scan_number(line);
   if (!number) return;
   line.blanks();
   const auto known = by_number_.find(*number);
@@ -59,7 +59,7 @@ void FirmwareReports::read(Scan line, bool is_test) {
 }
 
 bool FirmwareReports::has(Scan line) const {
-  const auto number = take_number(line);
+  const auto number = scan_number(line);
   return number && by_number_.contains(*number);
 }
 

@@ -1,10 +1,10 @@
 #include "health/evidence/gres_conf.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
 
+#include "base/number.h"
 #include "slurm/hostlist.h"
 #include "slurm/job_env.h"
 
@@ -58,9 +58,7 @@ std::optional<std::int64_t> parse_count(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  const std::int64_t value = whole_number<std::int64_t>(text).value_or(-1);
   const bool fits = value >= 0 && value <= std::numeric_limits<std::int64_t>::max() >> shift;
   return fits ? std::optional(value << shift) : std::nullopt;
 }

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/number.h"
 
 namespace ms::health {
 namespace {
@@ -26,9 +26,10 @@ constexpr int kKernelFacility = 0;
 // Takes the number at the front and the separator behind it.
 template <class Number>
 bool take(std::string_view& text, Number& number, char separator) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data() + text.size() || *end != separator) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  const auto taken = take_number<Number>(text);
+  if (!taken || !text.starts_with(separator)) return false;
+  number = *taken;
+  text.remove_prefix(1);
   return true;
 }
 

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <functional>
 #include <set>
 
 #include "base/handle.h"
 #include "base/lock_file.h"
+#include "base/number.h"
 #include "base/print.h"
 #include "base/subprocess.h"
 #include "base/text.h"
@@ -49,9 +49,8 @@ int signal_leftovers(const Policy& policy, int signal) {
   const Sysroot root;
   int found = 0;
   for (const std::string& name : root.list("/proc")) {
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size() || pid <= 1 || pid == ::getpid()) continue;
+    const pid_t pid = whole_number<pid_t>(name).value_or(0);
+    if (pid <= 1 || pid == ::getpid()) continue;
     const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!is_leftover(root, name, policy)) continue;
     ++found;

@@ -1,12 +1,12 @@
 // Parses the words of another agent's line strictly: a malformed or out-of-range number is an error, not a guess.
 #pragma once
 
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::net {
@@ -21,12 +21,9 @@ class Fields {
   }
   template <class T>
   T number(T least, T most) {
-    const std::string word = next();
-    T value{};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || !(value >= least && value <= most))
-      throw malformed();
-    return value;
+    const auto value = whole_number<T>(next());
+    if (!value || !(*value >= least && *value <= most)) throw malformed();
+    return *value;
   }
   // Returns the next word as a duration, at most the longest that an agent may be asked for.
   double seconds() { return number<double>(0, 200); }

@@ -2,8 +2,9 @@
 
 #include <poll.h>
 
-#include <charconv>
 #include <vector>
+
+#include "base/number.h"
 
 namespace ms::net {
 namespace {
@@ -25,9 +26,7 @@ double send_stream(link::Channel& channel, const StreamLimits& limits, link::Dea
     const bool sent = channel.send_some(chunk) > 0;
     if (const std::optional<std::string> line = channel.poll_line()) {
       channel.close_now();
-      double gbps = -1;
-      std::from_chars(line->data(), line->data() + line->size(), gbps);
-      return gbps;
+      return leading_number<double>(*line).value_or(-1);
     }
     if (!sent) channel.wait_writable(deadline);
     if (link::seconds_until(deadline) == 0) {

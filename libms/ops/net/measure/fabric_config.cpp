@@ -1,12 +1,12 @@
 #include "net/measure/fabric_config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
 #include <string_view>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "slurm/hostlist.h"
 
@@ -24,11 +24,7 @@ bool is_of_the_fabric(std::string_view variable) {
 std::optional<int> number(const FabricFacts& facts, const std::string& variable) {
   const auto found = facts.environment.find(variable);
   if (found == facts.environment.end()) return std::nullopt;
-  int value = 0;
-  const std::string& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return whole_number<int>(found->second);
 }
 
 std::string text_of(const FabricFacts& facts, const std::string& variable) {
@@ -41,9 +37,7 @@ std::vector<Gid> gids_of(const Sysroot& root, const std::string& directory) {
   for (const std::string& name : root.list(directory + "/gids")) {
     const std::string gid = root.read(directory + "/gids/" + name).value_or("");
     if (gid.find_first_not_of("0:") == std::string::npos) continue;  // an empty row
-    int index = 0;
-    std::from_chars(name.data(), name.data() + name.size(), index);
-    gids.push_back({.index = index,
+    gids.push_back({.index = leading_number<int>(name).value_or(0),
                     .type = root.read(directory + "/gid_attrs/types/" + name).value_or(""),
                     .is_ipv4 = gid.starts_with("0000:0000:0000:0000:0000:ffff:")});
   }
@@ -316,7 +310,7 @@ FabricFacts gather_facts(const Sysroot& root, char* const* environment) {
       // "Global tclass=106"
       const std::string traffic = root.read(infiniband + "/" + device + "/tc/" + port + "/traffic_class").value_or("");
       if (const std::size_t at = traffic.find('='); at != std::string::npos)
-        std::from_chars(traffic.data() + at + 1, traffic.data() + traffic.size(), adapter.traffic_class);
+        adapter.traffic_class = leading_number<int>(traffic.substr(at + 1)).value_or(adapter.traffic_class);
       if (!adapter.interface.empty()) {
         const std::string ecn = "/sys/class/net/" + adapter.interface + "/ecn/";
         adapter.ecn_np = switches_of(root, ecn + "roce_np/enable");

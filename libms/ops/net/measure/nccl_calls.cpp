@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
+
+#include "base/number.h"
 
 namespace ms::net {
 namespace {
@@ -30,10 +31,9 @@ void NcclCalls::take(const std::string& process, std::string_view comm, std::str
   const std::string_view kind = text.substr(0, text.find(':'));
   if (std::ranges::find(kCalledAlike, kind) == kCalledAlike.end()) return;
   const std::string_view digits = field(text, "opCount"), address = field(text, "comm");
-  std::uint64_t op = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), op, 16);
+  const auto op = whole_number<std::uint64_t>(digits, 16);
   const std::size_t ranks = text.find("[nranks=");
-  if (error != std::errc() || end != digits.data() + digits.size() || ranks == std::string_view::npos) return;
+  if (!op || ranks == std::string_view::npos) return;
   const std::string_view size = text.substr(ranks, text.find(']', ranks) - ranks).substr(0, 32);
 
   Comm& of = comms_[comm.empty() ? std::string(size) : std::string(comm)];
@@ -42,7 +42,7 @@ void NcclCalls::take(const std::string& process, std::string_view comm, std::str
   const bool is_new = !of.last.contains(caller);
   if (comm.empty() && is_new && before != of.last.end() && before->first.starts_with(process + " "))
     of.is_ambiguous = true;
-  Position at{.op = op};
+  Position at{.op = *op};
   if (!is_new) {
     const Position last = of.last[caller];
     // A counter that begins anew: the log of another attempt, which is not compared with this one.

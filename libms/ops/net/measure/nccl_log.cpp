@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <vector>
 
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::net {
@@ -36,9 +36,8 @@ std::string_view word_of(std::string_view text) { return text.substr(0, text.fin
 // A number that is not negative at the beginning of the text, else nullopt.
 template <class T = int>
 std::optional<T> number_of(std::string_view text, int base = 10) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && value >= 0 ? std::optional(value) : std::nullopt;
+  const auto value = leading_number<T>(text, base);
+  return value >= T{0} ? value : std::nullopt;
 }
 
 struct Writer {

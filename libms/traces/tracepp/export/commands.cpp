@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/print.h"
 #include "base/text.h"
 #include "tracepp/clock/align.h"
@@ -72,10 +72,8 @@ int write(const Args& args, const ExportFormat& format) {
 int sharding_number(const Args& args, const std::string& option) {
   if (!args.has(option)) return 0;
   const std::string text = args.get(option);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1)
-    throw user_error("cli.value", fmt::format("--{} '{}' is not a number from 1 on", option, text));
+  const int value = whole_number<int>(text).value_or(0);
+  if (value < 1) throw user_error("cli.value", fmt::format("--{} '{}' is not a number from 1 on", option, text));
   return value;
 }
 
@@ -145,11 +143,9 @@ Option ranks_option() { return {"ranks", "LIST", "Include only these ranks, as i
 ExportOptions chosen_events(const Args& args) {
   ExportOptions options;
   const auto number = [](const std::string& option, const std::string& text, std::int64_t max) {
-    std::int64_t value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) {
+    const std::int64_t value = whole_number<std::int64_t>(text).value_or(-1);
+    if (value < 0 || value > max)
       throw user_error("cli.value", fmt::format("--{} '{}' is not a number, or a range as 3-7 is", option, text));
-    }
     return value;
   };
   const auto range = [&](const std::string& option, const std::string& text, std::int64_t max) {

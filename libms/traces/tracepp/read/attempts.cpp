@@ -1,7 +1,6 @@
 #include "tracepp/read/attempts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/number.h"
 
 namespace ms::tracepp {
 namespace {
@@ -26,11 +27,9 @@ std::optional<int> attempt_in(std::string_view name) {
   if (!name.starts_with(kWord)) return std::nullopt;
   name.remove_prefix(kWord.size());
   if (name.starts_with('-') || name.starts_with('_')) name.remove_prefix(1);
-  int number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || number < 0) return std::nullopt;
-  const bool is_whole = end == name.data() + name.size() || *end == '.' || *end == '-' || *end == '_';
-  return is_whole ? std::optional(number) : std::nullopt;
+  const auto number = take_number<int>(name);
+  const bool is_whole = name.empty() || name[0] == '.' || name[0] == '-' || name[0] == '_';
+  return number >= 0 && is_whole ? number : std::nullopt;
 }
 
 // The numbers in a path, by the directory in which they stand.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/number.h"
+
 namespace ms::tracepp {
 namespace {
 
@@ -96,13 +98,9 @@ bool parse_us(std::string_view token, std::int64_t& ns) {
 
 std::optional<std::int64_t> parse_int(std::string_view token) {
   token = unquoted(token);
-  std::int64_t value = 0;
-  const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  if (error != std::errc{} || stop == token.data()) return std::nullopt;
-  const std::string_view rest(stop, static_cast<std::size_t>(token.data() + token.size() - stop));
-  if (!rest.empty() && (rest[0] != '.' || rest.find_first_not_of('0', 1) != std::string_view::npos))
-    return std::nullopt;
-  return value;
+  const auto value = take_number<std::int64_t>(token);
+  const bool is_whole = token.empty() || (token[0] == '.' && token.find_first_not_of('0', 1) == token.npos);
+  return is_whole ? value : std::nullopt;
 }
 
 }  // namespace ms::tracepp

@@ -1,11 +1,11 @@
 #include "tracepp/read/flight_recorder_entries.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/number.h"
 #include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
@@ -38,13 +38,6 @@ void add_tensors(RecorderEntry& to, const RecorderEntry& from) {
 void forget_sizes(RecorderEntry& entry) {
   entry.input_sizes.clear();
   entry.output_sizes.clear();
-}
-
-std::optional<std::int64_t> number_of(std::string_view text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
@@ -220,8 +213,9 @@ std::map<std::string, std::int64_t> newest_numbers(const std::vector<RecorderEnt
     if (is_transfer(it) || it.is_p2p) has_transfers.insert(it.group);
   }
   // Groups have ids and, by default, names in the order in which they were made.
-  const bool ordered = std::ranges::all_of(names, [](const std::string& name) { return number_of(name).has_value(); });
-  std::ranges::sort(names, {}, [](const std::string& name) { return number_of(name).value_or(0); });
+  const bool ordered =
+      std::ranges::all_of(names, [](const std::string& name) { return whole_number<std::int64_t>(name).has_value(); });
+  std::ranges::sort(names, {}, [](const std::string& name) { return whole_number<std::int64_t>(name).value_or(0); });
   const auto place = [&](std::int64_t id) {
     return ordered && id >= 0 && static_cast<std::size_t>(id) < names.size() ? names[static_cast<std::size_t>(id)] : "";
   };

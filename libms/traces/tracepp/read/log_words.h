@@ -2,12 +2,12 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/number.h"
 #include "tracepp/read/text_input.h"
 
 namespace ms::tracepp {
@@ -16,16 +16,9 @@ inline bool has_words(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Returns the number that a text begins with.
-inline std::optional<std::int64_t> leading_number(std::string_view text) {
-  std::int64_t number = 0;
-  const bool is_number = std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc{};
-  return is_number ? std::optional(number) : std::nullopt;
-}
-
 inline std::optional<std::int64_t> number_after(std::string_view text, std::string_view part) {
   const std::size_t at = text.find(part);
-  return at == std::string_view::npos ? std::nullopt : leading_number(text.substr(at + part.size()));
+  return at == std::string_view::npos ? std::nullopt : leading_number<std::int64_t>(text.substr(at + part.size()));
 }
 
 // Returns a number that counts or names something, else `otherwise`.

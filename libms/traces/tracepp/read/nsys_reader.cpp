@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
 #include <utility>
+
+#include "base/number.h"
 
 namespace ms::tracepp {
 namespace {
@@ -20,12 +21,11 @@ std::optional<std::pair<std::string, std::int32_t>> step_in(std::string_view tex
   while (!text.empty() && (text.back() == ']' || text.back() == ')')) text.remove_suffix(1);
   std::size_t at = text.size();
   while (at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9') --at;
-  std::int32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  const auto number = whole_number<std::int32_t>(text.substr(at));
+  if (!number) return std::nullopt;
   const std::string before = plain_name(text.substr(0, at));
   const bool is_step = before.ends_with("step") || before.ends_with("iteration") || before.ends_with("iter");
-  return is_step ? std::optional(std::pair(before, number)) : std::nullopt;
+  return is_step ? std::optional(std::pair(before, *number)) : std::nullopt;
 }
 
 std::string token_made(std::string_view text) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 #include <vector>
 
+#include "base/number.h"
 #include "tracepp/read/trace_names.h"
 
 namespace ms::tracepp {
@@ -130,9 +130,8 @@ std::vector<std::string_view> list_parts(std::string_view list) {
 std::optional<Dims> dims_of(std::string_view text) {
   Dims dims;
   for (const std::string_view part : list_parts(text)) {
-    std::int64_t size = -1;
-    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), size);
-    if (error != std::errc{} || stop != part.data() + part.size() || size < 0 || dims.size() == kMostDims) return {};
+    const std::int64_t size = whole_number<std::int64_t>(part).value_or(-1);
+    if (size < 0 || dims.size() == kMostDims) return {};
     dims.push_back(size);
   }
   return dims;

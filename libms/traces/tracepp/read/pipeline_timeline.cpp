@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "base/number.h"
 #include "tracepp/read/chrome_reader.h"
 
 namespace ms::tracepp {
@@ -55,9 +55,8 @@ constexpr std::array<Named, 23> kNames{{
 int number_behind(std::string_view text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string_view::npos) return -1;
-  int number = -1;
-  const auto [stop, error] = std::from_chars(text.data() + at + mark.size(), text.data() + text.size(), number);
-  return error == std::errc{} && number >= 0 && number <= 100'000'000 ? number : -1;
+  const int number = leading_number<int>(text.substr(at + mark.size())).value_or(-1);
+  return number >= 0 && number <= 100'000'000 ? number : -1;
 }
 
 struct Place {

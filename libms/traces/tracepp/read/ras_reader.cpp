@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "tracepp/read/log_words.h"
 
@@ -55,7 +56,7 @@ class TextReport {
       if (comm_ < 0) report_.num_silent += number;
       list_ = comm_ < 0 ? &report_.silent : &comm()->lost;
     } else if (has_words(line, " considered dead ")) {
-      report_.num_dead += leading_number(trim(line)).value_or(0);
+      report_.num_dead += leading_number<std::int64_t>(trim(line)).value_or(0);
       list_ = &report_.dead;
     } else if (trim(line).starts_with("Process ")) {
       list(line);
@@ -87,7 +88,8 @@ class TextReport {
   static std::vector<std::int64_t> numbers_of(std::string_view line) {
     std::vector<std::int64_t> numbers;
     for (const std::string& word : split(line, ' '))
-      if (const auto number = word.empty() ? std::nullopt : leading_number(word); number) numbers.push_back(*number);
+      if (const auto number = word.empty() ? std::nullopt : leading_number<std::int64_t>(word); number)
+        numbers.push_back(*number);
     return numbers;
   }
 
@@ -110,7 +112,7 @@ class TextReport {
     if (known != report_.comms.end()) return;
     RasComm added;
     added.hash = hash;
-    const auto size = sizes_.find(leading_number(line.substr(1)).value_or(-1));
+    const auto size = sizes_.find(leading_number<std::int64_t>(line.substr(1)).value_or(-1));
     added.size = size == sizes_.end() ? 0 : small_number(size->second, 0);
     report_.comms.push_back(std::move(added));
   }
@@ -133,7 +135,7 @@ class TextReport {
       const std::int64_t calls = is_none ? 0 : number_after(line, "up to operation ").value_or(0);
       const bool is_one = trim(line).starts_with("Rank ");
       RasCount& count = count_of(*counts_, calls);
-      count.ranks += is_one ? 1 : leading_number(trim(line)).value_or(0);
+      count.ranks += is_one ? 1 : leading_number<std::int64_t>(trim(line)).value_or(0);
       list_ = &count.listed;
       if (is_one) list(line);
       return;
@@ -150,7 +152,7 @@ class TextReport {
               : word == "UNKNOWN"        ? &comm()->absent
                                          : nullptr;
       const bool is_one = trim(line).starts_with("Rank ");
-      if (word == "INIT") comm()->initialising += is_one ? 1 : leading_number(trim(line)).value_or(0);
+      if (word == "INIT") comm()->initialising += is_one ? 1 : leading_number<std::int64_t>(trim(line)).value_or(0);
       if (is_one) list(line);
       return;
     }

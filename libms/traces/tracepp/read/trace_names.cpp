@@ -5,6 +5,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/number.h"
+
 namespace ms::tracepp {
 namespace {
 
@@ -240,10 +242,9 @@ std::vector<int> parse_ranks(std::string_view text) {
 
 std::optional<int> rank_of_file(std::string_view path) {
   const std::string_view name = file_name(path);
-  const auto number = [&](std::size_t from) -> std::optional<int> {
-    int rank = -1;
-    const auto [stop, error] = std::from_chars(name.data() + from, name.data() + name.size(), rank);
-    return error == std::errc{} && rank >= 0 ? std::optional(rank) : std::nullopt;
+  const auto number = [&](std::size_t from) {
+    const auto rank = leading_number<int>(name.substr(from));
+    return rank >= 0 ? rank : std::nullopt;
   };
   std::size_t at = name.rfind("rank");
   if (at != std::string_view::npos) {

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <limits>
 
 #include "base/error.h"
 #include "base/escape.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "tracepp/read/trace_names.h"
 #include "tracepp/read/trace_reader.h"
 #include "tracepp/run_trace.h"
@@ -49,12 +49,8 @@ struct Range {
 std::optional<std::vector<Range>> parse_ranges(std::string_view text) {
   std::vector<Range> ranges;
   const auto number = [&](std::int64_t& to) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || value < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    to = value;
-    return true;
+    to = take_number<int>(text).value_or(-1);
+    return to >= 0;
   };
   const auto skip = [&](char c) {
     if (!text.starts_with(c)) return false;

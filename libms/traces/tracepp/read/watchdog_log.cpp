@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
 
+#include "base/number.h"
 #include "slurm/hostlist.h"
 #include "tracepp/read/log_words.h"
 #include "tracepp/read/trace_names.h"
@@ -58,12 +58,7 @@ double time_of_day_s(std::string_view line) {
   std::size_t at = line.find("[E");
   while (at != line.npos && line.size() > at + 2 + kShown && line[at + 6] != ' ') at = line.find("[E", at + 1);
   if (at == line.npos || line.size() <= at + 2 + kShown || line[at + 9] != ':' || line[at + 12] != ':') return -1;
-  const auto two = [&](std::size_t place) {
-    int value = 0;
-    const char* const from = line.data() + at + place;
-    const auto [end, error] = std::from_chars(from, from + 2, value);
-    return error == std::errc{} && end == from + 2 ? value : -1;
-  };
+  const auto two = [&](std::size_t place) { return whole_number<int>(line.substr(at + place, 2)).value_or(-1); };
   const int month = two(2), day = two(4), hour = two(7), minute = two(10), second = two(13);
   if (std::min({month, day, hour, minute, second}) < 0) return -1;
   return ((month * 31.0 + day) * 24 + hour) * 3600 + minute * 60 + second;
