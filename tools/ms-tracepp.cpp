@@ -2,12 +2,8 @@
 // are in libms/traces/tracepp/report/commands.cpp and libms/traces/tracepp/export/commands.cpp.
 #include "base/cli.h"
 #include "base/tool_exits.h"
-#include "tracepp/export/commands.h"
+#include "tracepp/commands.h"
 #include "tracepp/findings/finding.h"
-#include "tracepp/heat/commands.h"
-#include "tracepp/page/commands.h"
-#include "tracepp/read/recording.h"
-#include "tracepp/report/commands.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Flight Recorder dumps of which nothing tells the ranks, whose clocks differ, or in which few wait for many.
-#include "tracepp/read/dump_clocks.h"
+#include "tracepp/read/flight_recorder_run.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Dumps of recorders that number all calls of their process in one sequence, made by a generator: the verdict is that
 // of the same job with numbers by group.
-#include "tracepp/read/process_numbers.h"
+#include "tracepp/read/flight_recorder_run.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

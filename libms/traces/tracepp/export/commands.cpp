@@ -15,6 +15,7 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "tracepp/clock/align.h"
+#include "tracepp/commands.h"
 #include "tracepp/export/export.h"
 #include "tracepp/export/sharded_files.h"
 #include "tracepp/read/command.h"

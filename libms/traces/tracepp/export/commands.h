@@ -1,5 +1,4 @@
-// The commands of ms-tracepp that write a run's trace to a file: each with its options, its manual text and its
-// function.
+// What the commands of ms-tracepp share that write a file.
 #pragma once
 
 #include <string>
@@ -9,9 +8,6 @@
 #include "tracepp/export/export.h"
 
 namespace ms::tracepp {
-
-Command merge_command();
-Command export_command();
 
 // Commands that write a file share these: --steps and --ranks, the events that they choose, and the value of --output,
 // which must be given and be no directory.

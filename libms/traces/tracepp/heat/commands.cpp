@@ -1,4 +1,4 @@
-#include "tracepp/heat/commands.h"
+#include "tracepp/commands.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tracepp/page/commands.h"
+#include "tracepp/commands.h"
 
 #include <fmt/format.h>
 

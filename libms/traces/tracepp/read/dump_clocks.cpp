@@ -1,12 +1,10 @@
-#include "tracepp/read/dump_clocks.h"
+#include "tracepp/read/flight_recorder_run.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
-
-#include "tracepp/read/earlier_dumps.h"
 
 namespace ms::tracepp {
 namespace {

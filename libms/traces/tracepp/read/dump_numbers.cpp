@@ -1,4 +1,4 @@
-#include "tracepp/read/dump_numbers.h"
+#include "tracepp/read/flight_recorder_run.h"
 
 #include <fmt/format.h>
 

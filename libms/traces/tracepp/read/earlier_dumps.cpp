@@ -1,4 +1,4 @@
-#include "tracepp/read/earlier_dumps.h"
+#include "tracepp/read/flight_recorder_run.h"
 
 #include <algorithm>
 #include <limits>

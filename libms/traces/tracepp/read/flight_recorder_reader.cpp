@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "tracepp/read/chrome_tokens.h"
-#include "tracepp/read/dump_clocks.h"
+#include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/trace_names.h"
 #include "unpack/pickle.h"
 

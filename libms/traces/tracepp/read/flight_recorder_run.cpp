@@ -9,10 +9,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "tracepp/read/dump_clocks.h"
-#include "tracepp/read/earlier_dumps.h"
-#include "tracepp/read/process_numbers.h"
-
 namespace ms::tracepp {
 namespace {
 

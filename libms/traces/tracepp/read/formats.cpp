@@ -4,17 +4,14 @@
 
 #include "tracepp/read/chrome_reader.h"
 #include "tracepp/read/collective_numbers.h"
-#include "tracepp/read/dump_numbers.h"
 #include "tracepp/read/flight_recorder_reader.h"
 #include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/group_mesh.h"
 #include "tracepp/read/nsys_reader.h"
 #include "tracepp/read/pipeline_timeline.h"
-#include "tracepp/read/progress_readers.h"
-#include "tracepp/read/ras_reader.h"
-#include "tracepp/read/stack_reader.h"
 #include "tracepp/read/trace_reader.h"
 #include "tracepp/read/watchdog_log.h"
+#include "tracepp/read/witness_readers.h"
 #include "unpack/pickle.h"
 
 namespace ms::tracepp {
@@ -26,6 +23,17 @@ template <class Reader>
 std::unique_ptr<TraceReader> make(RunTrace& trace) {
   return std::make_unique<Reader>(trace);
 }
+
+// Reads files for which a function suffices, since it keeps nothing from one to the next.
+template <std::int64_t (*read_file)(TextInput&, RunTrace&)>
+class FileReader final : public TraceReader {
+ public:
+  explicit FileReader(RunTrace& trace) : trace_(trace) {}
+  std::int64_t read(TextInput& input) override { return read_file(input, trace_); }
+
+ private:
+  RunTrace& trace_;
+};
 
 void finish_chrome(RunTrace& trace) {
   if (trace.source->is_pipeline) {
@@ -74,22 +82,22 @@ constexpr std::array<TraceFormat, 11> kFormats{{
     {.doc = "",
      .peek_bytes = kTextBytes,
      .recognises = is_ras_output,
-     .make = make<RasReader>,
+     .make = make<FileReader<read_ras>>,
      .no_ranks = "output of NCCL's RAS that is not whole"},
     {.doc = "",
      .peek_bytes = kTextBytes,
      .recognises = is_driver_status,
-     .make = make<DriverStatusReader>,
+     .make = make<FileReader<read_driver_status>>,
      .no_ranks = "a status of ms-driver that is not whole"},
     {.doc = "",
      .peek_bytes = kTextBytes,
      .recognises = is_inspector_file,
-     .make = make<InspectorReader>,
+     .make = make<FileReader<read_inspector>>,
      .no_ranks = "a file of NCCL's Inspector without operations"},
     {.doc = "",
      .peek_bytes = kTextBytes,
      .recognises = is_stack_text,
-     .make = make<StackReader>,
+     .make = make<FileReader<read_stacks>>,
      .no_ranks = "stacks without a process of the job"},
     // A file that the user named is taken for a Chrome trace where it is JSON at all.
     {.doc = "PyTorch profiler (also .gz, .zst), NDTimeline, StragglerAnalysis, or any Chrome trace",

@@ -1,11 +1,10 @@
-#include "tracepp/read/process_numbers.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <vector>
 
-#include "tracepp/read/earlier_dumps.h"
+#include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/robust.h"
 
 namespace ms::tracepp {

@@ -1,4 +1,4 @@
-#include "tracepp/read/progress_readers.h"
+#include "tracepp/read/witness_readers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -86,26 +86,26 @@ bool is_inspector_file(std::string_view beginning, bool) {
   return has_words(beginning, "\"inspector_output_format_version\"") && has_words(beginning, "\"metadata\"");
 }
 
-std::int64_t DriverStatusReader::read(TextInput& input) {
+std::int64_t read_driver_status(TextInput& input, RunTrace& trace) {
   const std::optional<Json> json = Json::try_parse(whole_text(input, kMostProgress_bytes), {.max_depth = 8});
   try {
     if (!json) throw JsonError("no JSON");
-    trace_.witnesses.progress.push_back(status_of(*json));
-  } catch (const JsonError&) { ++trace_.problems["status of ms-driver that is not understood"]; }
+    trace.witnesses.progress.push_back(status_of(*json));
+  } catch (const JsonError&) { ++trace.problems["status of ms-driver that is not understood"]; }
   return 0;
 }
 
-std::int64_t InspectorReader::read(TextInput& input) {
+std::int64_t read_inspector(TextInput& input, RunTrace& trace) {
   InspectorProgress found;
   const std::string text = whole_text(input, kMostProgress_bytes);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = trim(std::string_view(text).substr(at, end - at));
-    if (!line.empty() && !found.take(line)) ++trace_.problems["record of NCCL's Inspector that is not understood"];
+    if (!line.empty() && !found.take(line)) ++trace.problems["record of NCCL's Inspector that is not understood"];
     at = end + 1;
   }
   if (found.progress.done == 0) return 0;
-  trace_.witnesses.progress.push_back(
+  trace.witnesses.progress.push_back(
       {.source = "NCCL's Inspector",
        .processes = {std::move(found.progress)},
        .limit_ns = std::max(kLeastPause_ns, kPauses * std::min(found.longest_ns, kMostPause_ns)),

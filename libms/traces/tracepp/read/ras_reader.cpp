@@ -1,4 +1,4 @@
-#include "tracepp/read/ras_reader.h"
+#include "tracepp/read/witness_readers.h"
 
 #include <algorithm>
 #include <array>
@@ -239,7 +239,7 @@ bool is_ras_output(std::string_view beginning, bool) {
          (has_words(beginning, "\"communicators_count\"") && has_words(beginning, "\"nccl_version\""));
 }
 
-std::int64_t RasReader::read(TextInput& input) {
+std::int64_t read_ras(TextInput& input, RunTrace& trace) {
   const std::string text = whole_text(input, kMostRas_bytes);
   RasReport report;
   report.file = input.path();
@@ -252,7 +252,7 @@ std::int64_t RasReader::read(TextInput& input) {
       if (json) read_json(*json, report);
     } catch (const JsonError&) { report.comms.clear(); }
     if (!json || report.comms.empty()) {
-      ++trace_.problems["output of NCCL's RAS that is no whole JSON"];
+      ++trace.problems["output of NCCL's RAS that is no whole JSON"];
       return 0;
     }
   } else {
@@ -266,7 +266,7 @@ std::int64_t RasReader::read(TextInput& input) {
     }
   }
   finish(report);
-  trace_.witnesses.ras.push_back(std::move(report));
+  trace.witnesses.ras.push_back(std::move(report));
   return 0;
 }
 

@@ -18,8 +18,7 @@
 #include "tracepp/read/attempts.h"
 #include "tracepp/read/choose_recording.h"
 #include "tracepp/read/chrome_reader.h"
-#include "tracepp/read/dump_clocks.h"
-#include "tracepp/read/dump_numbers.h"
+#include "tracepp/read/flight_recorder_run.h"
 #include "tracepp/read/formats.h"
 #include "tracepp/read/watchdog_log.h"
 

@@ -1,4 +1,4 @@
-#include "tracepp/read/recording.h"
+#include "tracepp/commands.h"
 
 namespace ms::tracepp {
 namespace {

@@ -1,4 +1,4 @@
-#include "tracepp/read/stack_reader.h"
+#include "tracepp/read/witness_readers.h"
 
 #include <algorithm>
 #include <array>
@@ -121,7 +121,7 @@ bool is_stack_text(std::string_view beginning, bool) {
   return first.starts_with("[New LWP ") && has_words(beginning, "\n#0 ");
 }
 
-std::int64_t StackReader::read(TextInput& input) {
+std::int64_t read_stacks(TextInput& input, RunTrace& trace) {
   StackText stacks(input.path());
   const std::string text = whole_text(input, kMostStacks_bytes);
   for (std::size_t at = 0; at < text.size();) {
@@ -129,7 +129,7 @@ std::int64_t StackReader::read(TextInput& input) {
     stacks.take(std::string_view(text).substr(at, end - at));
     at = end + 1;
   }
-  for (ProcessStack& stack : stacks.finish()) trace_.witnesses.stacks.push_back(std::move(stack));
+  for (ProcessStack& stack : stacks.finish()) trace.witnesses.stacks.push_back(std::move(stack));
   return 0;
 }
 
