@@ -20,7 +20,7 @@ namespace ms {
 
 // The error that is thrown: which kind, and who is to blame.
 struct Refusal {
-  std::string kind;
+  const char* kind;
   Blame blame = Blame::node;
 };
 

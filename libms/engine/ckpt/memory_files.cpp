@@ -23,10 +23,7 @@ constexpr std::string_view kMarkName = "mark";
 
 constexpr mode_t kOwn = 0700, kOthers = 0077;
 
-const Refusal& refusal() {
-  static const Refusal refusal{"ckpt.memory", Blame::storage};
-  return refusal;
-}
+constexpr Refusal kMemoryRefusal{"ckpt.memory", Blame::storage};
 
 std::string step_path(const std::string& root, std::int64_t step) { return root + "/" + step_name(step); }
 
@@ -42,13 +39,14 @@ UniqueFd open_users(const std::string& root) {
     above = (fs::path(above) / part).string();
     if (::mkdir(above.c_str(), 0755) != 0 && ::access(above.c_str(), F_OK) != 0) throw cannot("make", above, errno);
   }
-  return open_own_directory(users, kOwn, kOthers, refusal());
+  return open_own_directory(users, kOwn, kOthers, kMemoryRefusal);
 }
 
 UniqueFd open_step(const std::string& root, std::int64_t step) {
   const UniqueFd users = open_users(root);
-  const UniqueFd run = open_own_directory_at(users, fs::path(root).filename().string(), root, kOwn, kOthers, refusal());
-  return open_own_directory_at(run, step_name(step), step_path(root, step), kOwn, kOthers, refusal());
+  const UniqueFd run =
+      open_own_directory_at(users, fs::path(root).filename().string(), root, kOwn, kOthers, kMemoryRefusal);
+  return open_own_directory_at(run, step_name(step), step_path(root, step), kOwn, kOthers, kMemoryRefusal);
 }
 
 void remove_tree(const std::string& path) {
@@ -168,7 +166,7 @@ std::map<std::size_t, MappedFile> copies_of(const std::string& root, const Manif
 }
 
 void write_mark(const std::string& root, std::int64_t step, const std::string& mark) {
-  write_at(open_step(root, step), std::string(kMarkName), mark, 0600, refusal());
+  write_at(open_step(root, step), std::string(kMarkName), mark, 0600, kMemoryRefusal);
 }
 
 void keep_copies(const std::string& root, std::optional<std::int64_t> step) {

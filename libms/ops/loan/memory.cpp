@@ -24,10 +24,7 @@ constexpr mode_t kReadable = 0644;
 
 const std::string kState = "state.json", kDecisions = "decisions.jsonl";
 
-const Refusal& refusal() {
-  static const Refusal kRefusal{.kind = "loan.state", .blame = Blame::storage};
-  return kRefusal;
-}
+constexpr Refusal kStateRefusal{.kind = "loan.state", .blame = Blame::storage};
 
 std::string object_of(const Action& action) { return action.node.empty() ? std::to_string(action.job) : action.node; }
 
@@ -97,11 +94,11 @@ Memory memory_from_json(const std::string& text) {
 
 UniqueFd open_state(const std::string& directory) {
   return open_own_directory(std::filesystem::absolute(directory).string(), 0755, 0022,
-                            {.kind = refusal().kind, .blame = Blame::user});
+                            {.kind = kStateRefusal.kind, .blame = Blame::user});
 }
 
 Memory read_memory(const UniqueFd& state) {
-  const std::optional<std::string> text = read_at(state, kState, kMaxStateBytes, refusal());
+  const std::optional<std::string> text = read_at(state, kState, kMaxStateBytes, kStateRefusal);
   return text ? memory_from_json(*text) : Memory();
 }
 
@@ -148,7 +145,7 @@ void write_memory(const UniqueFd& state, const Memory& memory) {
   for (const auto& [job, sized] : memory.sized) json["sized"].push_back(Json{job, sized.nodes, sized.since_s});
   for (const auto& [job, restarts] : memory.started) json["started"].push_back(Json{job, restarts});
   for (const auto& [job, nodes] : memory.asked) json["asked"].push_back(Json{job, nodes});
-  write_at(state, kState, json.dump(1) + "\n", kReadable, refusal());
+  write_at(state, kState, json.dump(1) + "\n", kReadable, kStateRefusal);
 }
 
 void note_action(const UniqueFd& state, double now_s, const Action& action) {
@@ -156,7 +153,7 @@ void note_action(const UniqueFd& state, double now_s, const Action& action) {
                   {"action", to_string(action.step)},
                   {"object", object_of(action)},
                   {"reason", action.reason}};
-  append_at(state, kDecisions, json.dump() + "\n", refusal(), {.mode = kReadable});
+  append_at(state, kDecisions, json.dump() + "\n", kStateRefusal, {.mode = kReadable});
 }
 
 std::string actions_about(const std::string& directory, std::string_view name, std::size_t most) {
@@ -223,7 +220,7 @@ void write_metrics(const UniqueFd& state, const View& view, const Memory& memory
   add("training_node_seconds_total", "counter", "Of these, the ones that jobs on loan had.",
       fmt::format("{:.0f}", memory.training_s));
   add("last_poll_seconds", "gauge", "When Slurm and demand were last read.", fmt::format("{:.0f}", view.now_s));
-  write_at(state, "metrics.prom", text, kReadable, refusal());
+  write_at(state, "metrics.prom", text, kReadable, kStateRefusal);
 }
 
 }  // namespace ms::loan

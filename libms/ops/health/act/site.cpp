@@ -17,10 +17,7 @@ constexpr std::size_t kMaxSiteBytes = std::size_t{256} << 10;  // of a node: its
 constexpr double kSiteLock_s = 5;
 constexpr std::string_view kSuffix = ".jsonl";
 
-const Refusal& site_write_refusal() {
-  static const Refusal kRefusal{.kind = "site.write", .blame = Blame::node};
-  return kRefusal;
-}
+constexpr Refusal kSiteWriteRefusal{.kind = "site.write", .blame = Blame::node};
 
 std::vector<HistoryEntry> entries_in(const std::string& text) {
   std::vector<HistoryEntry> entries;
@@ -56,15 +53,15 @@ std::vector<HistoryEntry> merged(const std::vector<HistoryEntry>& a, const std::
 
 void share_history(const std::string& directory, const std::string& node, const std::vector<HistoryEntry>& own) {
   if (!slurm::is_host_name(node)) throw Error("site.write", Blame::node, "the node has no name for a file");
-  const UniqueFd open = open_own_directory(directory, 0700, 0077, site_write_refusal());
-  const UniqueFd lock = lock_at(open, node + ".lock", kSiteLock_s, site_write_refusal());
+  const UniqueFd open = open_own_directory(directory, 0700, 0077, kSiteWriteRefusal);
+  const UniqueFd lock = lock_at(open, node + ".lock", kSiteLock_s, kSiteWriteRefusal);
   const std::string name = node + std::string(kSuffix);
-  const std::string before = read_at(open, name, kMaxSiteBytes, site_write_refusal()).value_or("");
+  const std::string before = read_at(open, name, kMaxSiteBytes, kSiteWriteRefusal).value_or("");
   std::vector<HistoryEntry> shared;
   std::copy_if(own.begin(), own.end(), std::back_inserter(shared),
                [](const HistoryEntry& entry) { return is_shared_event(entry.event); });
   const std::string after = text_of(merged(entries_in(before), shared));
-  if (after != before) write_at(open, name, after, 0600, site_write_refusal());
+  if (after != before) write_at(open, name, after, 0600, kSiteWriteRefusal);
 }
 
 std::map<std::string, std::vector<HistoryEntry>> read_site(const std::string& directory) {

@@ -29,15 +29,8 @@ constexpr std::size_t kDigits = 20;
 constexpr double kLatest_wall_s = 1e10;  // the year 2286; a clock that says more is wrong, and has 20 digits no more
 constexpr std::string_view kSuffix = ".json";
 
-const Refusal& spool_write_refusal() {
-  static const Refusal kRefusal{.kind = "spool.write", .blame = Blame::node};
-  return kRefusal;
-}
-
-const Refusal& spool_read_refusal() {
-  static const Refusal kRefusal{.kind = "spool.read", .blame = Blame::node};
-  return kRefusal;
-}
+constexpr Refusal kSpoolWriteRefusal{.kind = "spool.write", .blame = Blame::node};
+constexpr Refusal kSpoolReadRefusal{.kind = "spool.read", .blame = Blame::node};
 
 bool is_event_name(std::string_view name) {
   return name.size() == kDigits + kSuffix.size() && name.ends_with(kSuffix) &&
@@ -91,7 +84,7 @@ UniqueFd open_to_read(const std::string& path) {
 // nullopt for what is damaged, and for what made room for a newer one just now.
 std::optional<Event> event_of(const UniqueFd& directory, const std::string& name) {
   try {
-    const std::optional<std::string> text = read_at(directory, name, kMaxEventBytes, spool_read_refusal());
+    const std::optional<std::string> text = read_at(directory, name, kMaxEventBytes, kSpoolReadRefusal);
     return text ? event_from_json(*text) : std::nullopt;
   } catch (const Error&) {  // a link, a directory, unreadable, too large: it must not keep the others from being read
     return std::nullopt;
@@ -105,9 +98,9 @@ void spool_event(const std::string& path, const Event& event) {
   if (text.size() > kMaxEventBytes) {
     throw Error("spool.write", Blame::node, fmt::format("an event takes {} bytes", text.size()));
   }
-  const UniqueFd directory = open_own_directory(path, 0755, 0022, spool_write_refusal());
-  const UniqueFd lock = lock_at(directory, kSpoolLock, kSpoolLock_s, spool_write_refusal());
-  std::vector<std::string> names = event_names(directory, spool_write_refusal());
+  const UniqueFd directory = open_own_directory(path, 0755, 0022, kSpoolWriteRefusal);
+  const UniqueFd lock = lock_at(directory, kSpoolLock, kSpoolLock_s, kSpoolWriteRefusal);
+  std::vector<std::string> names = event_names(directory, kSpoolWriteRefusal);
   // Room is made first: the disk may be full.
   while (names.size() >= kMaxEvents) {
     ::unlinkat(directory.get(), names.front().c_str(), 0);
@@ -116,12 +109,12 @@ void spool_event(const std::string& path, const Event& event) {
   const double wall_s = std::isfinite(event.wall_s) ? std::clamp(event.wall_s, 0.0, kLatest_wall_s) : 0;
   const auto now = static_cast<std::uint64_t>(wall_s * 1e9);
   const std::uint64_t number = names.empty() ? now : std::max(now, number_of(names.back()) + 1);
-  write_at(directory, fmt::format("{:020}{}", number, kSuffix), text, 0644, spool_write_refusal());
+  write_at(directory, fmt::format("{:020}{}", number, kSuffix), text, 0644, kSpoolWriteRefusal);
 }
 
 std::vector<std::pair<std::string, Event>> spooled_events(const std::string& path) {
   const UniqueFd directory = open_to_read(path);
-  std::vector<std::string> names = event_names(directory, spool_read_refusal());
+  std::vector<std::string> names = event_names(directory, kSpoolReadRefusal);
   if (names.size() > kMaxEvents) names.erase(names.begin(), names.end() - kMaxEvents);
   std::vector<std::pair<std::string, Event>> events;
   for (const std::string& name : names) {

@@ -22,15 +22,8 @@ constexpr std::size_t kMaxHistoryBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxEntryBytes = std::size_t{4} << 10;
 constexpr double kStateLock_s = 1;  // others hold the lock for a few writes
 
-const Refusal& state_read_refusal() {
-  static const Refusal kRefusal{.kind = "state.read", .blame = Blame::node};
-  return kRefusal;
-}
-
-const Refusal& state_write_refusal() {
-  static const Refusal kRefusal{.kind = "state.write", .blame = Blame::node};
-  return kRefusal;
-}
+constexpr Refusal kStateReadRefusal{.kind = "state.read", .blame = Blame::node};
+constexpr Refusal kStateWriteRefusal{.kind = "state.write", .blame = Blame::node};
 
 // The newest whole lines that take at most `max_bytes`.
 std::string_view newest_lines(std::string_view text, std::size_t max_bytes) {
@@ -61,11 +54,11 @@ StateDirectory::StateDirectory(const std::string& path)
     : directory_(open_own_directory(path, 0700, 0077, {.kind = "state.directory", .blame = Blame::node})) {}
 
 State StateDirectory::load() const {
-  return state_from_json(read_at(directory_, kStateName, kMaxStateBytes, state_read_refusal()).value_or(""));
+  return state_from_json(read_at(directory_, kStateName, kMaxStateBytes, kStateReadRefusal).value_or(""));
 }
 
 std::vector<HistoryEntry> StateDirectory::history() const {
-  const std::string text = read_at(directory_, kHistoryName, kMaxHistoryBytes, state_read_refusal()).value_or("");
+  const std::string text = read_at(directory_, kHistoryName, kMaxHistoryBytes, kStateReadRefusal).value_or("");
   std::vector<HistoryEntry> entries;
   for (const std::string& line : split(text, '\n')) {
     if (auto entry = history_from_json(line)) entries.push_back(std::move(*entry));
@@ -74,7 +67,7 @@ std::vector<HistoryEntry> StateDirectory::history() const {
 }
 
 void StateDirectory::update(const std::function<void(State&)>& change) const {
-  const UniqueFd lock = lock_at(directory_, kStateLock, kStateLock_s, state_write_refusal());
+  const UniqueFd lock = lock_at(directory_, kStateLock, kStateLock_s, kStateWriteRefusal);
   State state = load();
   const std::string before = state_to_json(state);
   change(state);
@@ -88,7 +81,7 @@ void StateDirectory::write(const State& state) const {
     small.counters.clear();
     text = state_to_json(small);
   }
-  write_at(directory_, kStateName, text, 0600, state_write_refusal());
+  write_at(directory_, kStateName, text, 0600, kStateWriteRefusal);
 }
 
 void StateDirectory::append_history(const HistoryEntry& entry) const {
@@ -96,21 +89,21 @@ void StateDirectory::append_history(const HistoryEntry& entry) const {
   if (line.size() > kMaxEntryBytes) {
     throw Error("state.write", Blame::node, fmt::format("an entry of the history takes {} bytes", line.size()));
   }
-  const UniqueFd lock = lock_at(directory_, kStateLock, kStateLock_s, state_write_refusal());
+  const UniqueFd lock = lock_at(directory_, kStateLock, kStateLock_s, kStateWriteRefusal);
   struct stat status {};
   const bool there = ::fstatat(directory_.get(), kHistoryName, &status, AT_SYMLINK_NOFOLLOW) == 0;
   const std::size_t size = there ? static_cast<std::size_t>(status.st_size) : 0;
   if (size + line.size() < kMaxHistoryBytes) {
     // A line that a crash cut short must not swallow this one.
-    append_at(directory_, kHistoryName, "\n" + line, state_write_refusal());
+    append_at(directory_, kHistoryName, "\n" + line, kStateWriteRefusal);
     return;
   }
   // The newer half stays, so that this is rare. A file that is larger than it can be is not ours: it goes.
   const std::string text = size <= kMaxHistoryBytes
-                               ? read_at(directory_, kHistoryName, kMaxHistoryBytes, state_write_refusal()).value_or("")
+                               ? read_at(directory_, kHistoryName, kMaxHistoryBytes, kStateWriteRefusal).value_or("")
                                : "";
   write_at(directory_, kHistoryName, std::string(newest_lines(text, kMaxHistoryBytes / 2)) + line, 0600,
-           state_write_refusal());
+           kStateWriteRefusal);
 }
 
 }  // namespace ms::health

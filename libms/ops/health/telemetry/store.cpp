@@ -20,10 +20,7 @@ constexpr double kTelemetryLock_s = 5;
 constexpr std::string_view kDaySuffix = ".tlm";
 constexpr std::string_view kBeginning = "MSTELEM1";
 
-const Refusal& telemetry_refusal() {
-  static const Refusal kRefusal{.kind = "telemetry.write", .blame = Blame::node};
-  return kRefusal;
-}
+constexpr Refusal kTelemetryRefusal{.kind = "telemetry.write", .blame = Blame::node};
 
 // The bytes to append, and behind how many.
 struct Appending {
@@ -65,7 +62,7 @@ std::optional<double> day_of_file(std::string_view name) {
 KeptSample keep_sample(const std::string& directory, const std::string& node, const Sample& sample,
                        const TelemetryConfig& config) {
   constexpr mode_t kReadable = 0755;
-  const Refusal& refusal = telemetry_refusal();
+  const Refusal& refusal = kTelemetryRefusal;
   if (!slurm::is_host_name(node)) throw Error("telemetry.write", Blame::node, "the node has no name for a directory");
   const UniqueFd site = open_own_directory(directory, kReadable, 0022, refusal);
   const std::string path = directory + "/" + node;
