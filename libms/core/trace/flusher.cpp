@@ -1,6 +1,5 @@
 #include "trace/flusher.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "trace/recorder.h"

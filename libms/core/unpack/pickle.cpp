@@ -7,8 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <deque>
 #include <type_traits>
 #include <variant>
 #include <vector>

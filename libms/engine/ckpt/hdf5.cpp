@@ -5,7 +5,6 @@
 
 #include <hdf5.h>
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>

@@ -11,4 +11,10 @@ Command unpin_command();
 Command repair_command();
 Command bench_command();
 
+// These only read checkpoints.
+Command ls_command();
+Command show_command();
+Command verify_command();
+Command diff_command();
+
 }  // namespace ms::ckpt

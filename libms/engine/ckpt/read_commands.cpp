@@ -1,4 +1,4 @@
-#include "ckpt/read_commands.h"
+#include "ckpt/manage_commands.h"
 
 #include <algorithm>
 #include <string>

@@ -1,7 +1,6 @@
 #include "ckpt/save_writer.h"
 
 #include <pthread.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 #include <utility>

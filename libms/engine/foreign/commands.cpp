@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/print.h"
 #include "ckpt/command_support.h"
-#include "ckpt/read_commands.h"
+#include "ckpt/manage_commands.h"
 #include "ckpt/report.h"
 #include "foreign/diff.h"
 #include "foreign/report.h"

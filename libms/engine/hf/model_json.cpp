@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "base/text.h"
 #include "hf/config_reader.h"

@@ -1,6 +1,5 @@
 // perf.gpu: GEMMs and memory bandwidth of every GPU, by the kernels that train.
 #include <map>
-#include <memory>
 #include <mutex>
 
 #include "base/clock.h"

@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 
-#include "base/text.h"
 #include "diag/rates.h"
 #include "diag/rdma.h"
 

@@ -1,7 +1,6 @@
 // perf.rnics: from every RDMA adapter to the next one of the same node.
 #include <unistd.h>
 
-#include "base/text.h"
 #include "diag/rates.h"
 #include "diag/rdma.h"
 

@@ -1,14 +1,10 @@
 #include "driver/attempt.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <limits>
 #include <utility>
 
 #include "base/json.h"
 #include "base/print.h"
-#include "base/text.h"
 
 namespace ms::driver {
 void Attempt::take_answer(const std::string& node, const Answer& answer) {

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <set>
-#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>

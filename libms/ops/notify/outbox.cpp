@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <iterator>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"

@@ -12,7 +12,6 @@
 #include "net/agents/agent_pool.h"
 #include "net/measure/workers.h"
 #include "net/report/report.h"
-#include "net/report/report_json.h"
 
 namespace ms::net {
 namespace {

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sysroot.h"
-#include "base/text.h"
 #include "base/version.h"
 #include "health/act/load_policy.h"
 #include "health/act/prolog_time.h"

@@ -6,10 +6,10 @@
 
 #include "base/text.h"
 #include "health/checks/check.h"
-#include "health/evidence/amd_gpu_lines.h"
 #include "health/evidence/firmware_reports.h"
 #include "health/evidence/growth.h"
 #include "health/evidence/scan.h"
+#include "health/evidence/storage_lines.h"
 
 namespace ms::health {
 namespace {

@@ -1,4 +1,4 @@
-#include "health/evidence/amd_gpu_lines.h"
+#include "health/evidence/storage_lines.h"
 
 #include <fmt/format.h>
 

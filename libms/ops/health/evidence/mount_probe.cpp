@@ -24,7 +24,6 @@
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/sysroot.h"
-#include "base/text.h"
 #include "health/evidence/busy.h"
 
 namespace ms::health {

@@ -7,4 +7,7 @@ namespace ms::health {
 
 bool read_storage(Scan line, LogTally& tally);  // false: the line is not one
 
+// The same of lines in which the driver amdgpu reports a GPU as faulty.
+bool read_amd_gpu(Scan line, LogTally& tally);
+
 }  // namespace ms::health

@@ -1,6 +1,5 @@
 #include "health/telemetry/store.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>

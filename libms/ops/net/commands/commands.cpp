@@ -19,7 +19,6 @@
 #include "net/measure/facts_json.h"
 #include "net/report/collectives_report.h"
 #include "net/report/report.h"
-#include "net/report/report_json.h"
 #include "slurm/job_env.h"
 
 namespace ms::net {

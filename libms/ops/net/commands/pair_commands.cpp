@@ -16,8 +16,7 @@
 #include "net/commands/extension.h"
 #include "net/judge/scope.h"
 #include "net/report/flows_report.h"
-#include "net/report/report_html.h"
-#include "net/report/report_json.h"
+#include "net/report/report.h"
 
 namespace ms::net {
 namespace {

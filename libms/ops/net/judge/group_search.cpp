@@ -1,7 +1,6 @@
 #include "net/judge/group_search.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "net/report/report.h"
-#include "net/report/report_json.h"
 
 namespace ms::net {
 namespace {

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "net/report/report.h"
-#include "net/report/report_json.h"
 #include "slurm/hostlist.h"
 
 namespace ms::net {

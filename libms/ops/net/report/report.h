@@ -67,4 +67,15 @@ std::string as_prometheus(const Checked& checked);
 inline constexpr int kMostInTable = 32;
 std::string matrix_text(const Checked& checked);
 
+// JSON documents.
+std::string as_json(const Checked& checked);
+std::string findings_json(const std::string& command, const std::vector<Finding>& findings,
+                          const std::vector<std::string>& not_run);
+
+// The document of a command that could not run here: JSON, else one line of text.
+std::string not_run(const std::string& command, const std::string& why, bool json);
+
+// An HTML page with a heat map of what every way carries, and one of latencies; no scripts, nothing from elsewhere.
+std::string as_html(const Checked& checked);
+
 }  // namespace ms::net

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <cmath>
 
 #include "base/escape.h"
 #include "base/html.h"
-#include "net/report/report_html.h"
+#include "net/report/report.h"
 
 namespace ms::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/report/report_json.h"
+#include "net/report/report.h"
 
 #include "base/json.h"
 #include "net/measure/workers.h"

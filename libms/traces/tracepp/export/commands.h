@@ -1,4 +1,4 @@
-// What the commands of ms-tracepp share that write a file.
+// The parts that commands of ms-tracepp share which write a file.
 #pragma once
 
 #include <string>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "base/text.h"
 #include "tracepp/hang/witness_judge.h"

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "base/escape.h"
 #include "base/file.h"
 #include "base/html.h"
 #include "base/text.h"

@@ -1,7 +1,6 @@
 #include "tracepp/read/flight_recorder_entries.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "tracepp/read/witness_readers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "base/json.h"

@@ -1,7 +1,6 @@
 #include "tracepp/read/witness_readers.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "base/text.h"

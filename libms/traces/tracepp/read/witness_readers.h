@@ -1,5 +1,5 @@
-// Reads what is no trace, but tells what ranks do: each function adds a file to RunTrace::witnesses, and returns 0, since
-// such a file does not say how many ranks there are.
+// Reads what is no trace, but tells what ranks do: each function adds a file to RunTrace::witnesses, and returns 0,
+// since such a file does not say how many ranks there are.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace ms::tracepp {
 bool is_stack_text(std::string_view beginning, bool is_named);
 std::int64_t read_stacks(TextInput& input, RunTrace& trace);
 
-// What NCCL's RAS prints (ncclras, since NCCL 2.24): its text, which lists outliers only, and its JSON.
+// The output of NCCL's RAS (ncclras, since NCCL 2.24): its text, which lists outliers only, and its JSON.
 bool is_ras_output(std::string_view beginning, bool is_named);
 std::int64_t read_ras(TextInput& input, RunTrace& trace);
 
