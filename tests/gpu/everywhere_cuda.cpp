@@ -69,18 +69,19 @@ void run_there(Gpu& gpu, Memory& memory, const Op& op, bool aligned) {
   for (std::size_t i = 0; i < spans.size(); ++i) std::copy_n(spans[i].data, spans[i].size, gpu.host->data() + at[i]);
   gpu.stream->submit(Copy{.dst = bytes(gpu.memory->data(), used), .src = bytes(gpu.host->data(), used)});
   Op there = op;
-  std::visit(
-      [&](auto& row) {
-        row.each([&](Access, const Tensor& tensor) {
-          for (std::size_t i = 0; i < spans.size(); ++i) {
-            const auto offset = tensor.data - spans[i].data;
-            if (!tensor || offset < 0 || offset >= static_cast<std::ptrdiff_t>(spans[i].size)) continue;
-            const_cast<Tensor&>(tensor).data = gpu.memory->data() + at[i] + offset;
-            return;
-          }
-        });
-      },
-      there);
+  const auto relocate = [&](Access, const Tensor& tensor) {
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const auto offset = tensor.data - spans[i].data;
+      if (!tensor || offset < 0 || offset >= static_cast<std::ptrdiff_t>(spans[i].size)) continue;
+      const_cast<Tensor&>(tensor).data = gpu.memory->data() + at[i] + offset;
+      return;
+    }
+  };
+  if (auto* sum = std::get_if<ExpertSum>(&there)) {  // its each() has parts of its tensors
+    for (const Tensor* x : {&sum->x, &sum->y, &sum->offsets}) relocate(Access::read, *x);
+  } else {
+    std::visit([&](auto& row) { row.each(relocate); }, there);
+  }
   gpu.stream->submit(there);
   gpu.stream->submit(Copy{.dst = bytes(gpu.host->data(), used), .src = bytes(gpu.memory->data(), used)});
   gpu.stream->synchronize();

@@ -135,5 +135,33 @@ TEST(GroupedMatmul, TakesTheOffsetsOfAllRanks) {
   }
 }
 
+// Likewise where three members gathered what each had received. Each had room for a third of the rows: the last row of
+// the last member was dropped.
+TEST(GroupedMatmul, TakesTheOffsetsOfAllThatGatheredRows) {
+  constexpr std::int64_t kReceived[3][4] = {{1, 0, 100, 10}, {2, 0, 100, 9}, {2, 0, 95, 15}};
+  MatmulCache cache;
+  set_team_threads(1);
+  for (const bool transpose_a : {false, true}) {
+    Memory m;
+    GroupedMatmul op = grouped(m, DType::f32, DType::f32, transpose_a, !transpose_a, false, 24, 40);
+    cache.run(op);
+    const Mat want = read(op.c);
+    op.offsets = m.tensor(DType::i32, 6, 9);
+    for (std::int64_t i = 0; i < 6; ++i) {
+      std::int64_t sum = 0;
+      put(op.offsets, i, 0, 0);
+      for (std::int64_t e = 0; e < 8; ++e) {
+        const std::int64_t all = e < 4 ? 3 : kReceived[i / 2][e - 4];
+        sum += i % 2 == 0 ? all / 2 : all - all / 2;
+        put(op.offsets, i, e + 1, static_cast<double>(sum));
+      }
+    }
+    op.rank = 1, op.members = 3;
+    for (std::int64_t i = 0; i < op.c.rows; ++i) put(op.c, i, 0, 1e9);
+    cache.run(op);
+    EXPECT_EQ(read(op.c).values, want.values) << transpose_a;
+  }
+}
+
 }  // namespace
 }  // namespace ms::tensor::test

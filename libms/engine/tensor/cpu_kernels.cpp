@@ -115,6 +115,14 @@ void compute(const ClipFactor& op) {
   *op.factor.as<float>() = factor;
 }
 
+void compute(const ExpertSum& op, const KernelTable& table) {
+  const auto [begin, end] = op.rows(op.offsets.as<std::int32_t>());
+  const Tensor y = op.y.slice_rows(begin, end - begin);
+  std::vector<const void*> parts;
+  for (std::int64_t i = 0; i < op.parts(); ++i) parts.push_back(op.part(i).slice_rows(begin, y.rows).data);
+  table.reduce(ReduceKind::sum, y.dtype, y.data, parts.data(), static_cast<int>(parts.size()), y.numel());
+}
+
 // Fills one row, a block of four numbers at a time.
 void init_rows(const InitNormal& op, float* row, std::int64_t i) {
   const std::uint64_t first = static_cast<std::uint64_t>((op.row0 + i) * op.global_cols + op.col0);

@@ -93,22 +93,44 @@ struct ExpertCombine {
   void each(auto&& f) const { f(Access::read, x), f(Access::read, slots), f(Access::write, y); }
 };
 
+// y[R,C] = the sum of the n parts [R,C] of x[n R,C], in their order and rounded once; only of the rows that are used,
+// of the experts of a range of those that `rank` holds. `offsets` [ranks,E+1] are those of tensor/expert_slots.h.
+struct ExpertSum {
+  MS_OP("expert_sum", elementwise)
+  Tensor y, x, offsets;
+  std::int64_t rank = 0;
+  ExpertRange range = {};
+  double used = 1;  // the share of the rows that is used if the load is even, for the cost model
+  std::int64_t parts() const { return x.rows / y.rows; }
+  std::int64_t held() const { return (offsets.cols - 1) / offsets.rows; }
+  Tensor part(std::int64_t i) const { return x.slice_rows(i * y.rows, y.rows); }
+  // Returns where the rows begin and end. `numbers`: the offsets, where the host can read them.
+  std::pair<std::int64_t, std::int64_t> rows(const std::int32_t* numbers) const {
+    return ExpertSlots(numbers, offsets.rows, offsets.cols - 1, y.rows).rows_of(rank, range);
+  }
+  void each(auto&& f) const {
+    for (std::int64_t i = 0; i < parts(); ++i) f(Access::read, range.rows_of(part(i), held()));
+    f(Access::read, offsets), f(Access::write, range.rows_of(y, held()));
+  }
+};
+
 // One matmul for each expert, on the rows of its slots. W is E matrices [N,K], one below the other: [E N, K].
 //   transpose_b, the forward:   c[S,N] = a[S,K] W[e]^T
 //   neither, the input's gradient: c[S,K] = a[S,N] W[e]
 //   transpose_a, the weights' gradient: c, like W, (+)= a[S,N]^T b[S,K] over the expert's slots; 0 if it has none
 // `offsets` are those of Route; or, where the rows of all ranks' slots are here that belong to the experts of `rank`,
-// those of all ranks (tensor/expert_slots.h).
+// those of all ranks (tensor/expert_slots.h), where the rows may be those that `members` of a holder gathered.
 // Operands and c have one type, but a weight's gradient may be in f32; sums are in f32. A row's bits do not depend on
 // the other rows.
 struct GroupedMatmul {
   MS_OP("grouped_matmul", matmul)
-  Tensor c, a, b, offsets;                                            // offsets [1,E+1], or [ranks,ranks E + 1]
+  Tensor c, a, b, offsets;                                            // offsets [1,E+1], or [members ranks,ranks E + 1]
   bool transpose_a = false, transpose_b = false, accumulate = false;  // accumulate: only with transpose_a
-  std::int64_t rank = 0;
+  std::int64_t rank = 0, members = 1;
   ExpertRange range = {};  // of the experts, for a forward or an input's gradient; the others' rows stay as they are
   double used = 1;         // the share of the slots that is used if the load is even, for the cost model
-  std::int64_t experts() const { return (offsets.cols - 1) / offsets.rows; }
+  std::int64_t ranks() const { return offsets.rows / members; }
+  std::int64_t experts() const { return (offsets.cols - 1) / ranks(); }
   std::int64_t slots() const { return a.rows; }
   void each(auto&& f) const {
     const bool is_part = range.count > 0;

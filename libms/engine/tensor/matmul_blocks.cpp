@@ -1,6 +1,7 @@
 #include "tensor/matmul_blocks.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "tensor/expert_slots.h"
 
@@ -52,9 +53,8 @@ Matmul matmul_block(const Matmul& op, std::int64_t row, std::int64_t col, const 
 Matmul expert_matmul(const GroupedMatmul& op, std::int64_t expert, const std::int32_t* offsets) {
   std::int64_t begin = offsets[expert], end = offsets[expert + 1];
   if (op.offsets.rows > 1) {
-    const ExpertSlots slots(offsets, op.offsets.rows, op.offsets.cols - 1, op.slots());
-    const std::int64_t number = op.rank * slots.held() + expert;
-    begin = slots.first_row(op.rank, number), end = slots.first_row(op.rank, number + 1);
+    const GatheredSlots slots(offsets, op.members, op.ranks(), op.offsets.cols - 1, op.slots() / op.members);
+    std::tie(begin, end) = slots.rows_of(op.rank, expert);
   }
   const std::int64_t count = end - begin;
   const auto own = [&](const Tensor& weights) {

@@ -1,42 +1,9 @@
 #include "tensor/op_checks.h"
 
-#include <algorithm>
-#include <initializer_list>
+#include "tensor/op_rule.h"
 
 namespace ms::tensor {
 namespace {
-
-struct Rule {
-  std::string_view op;
-
-  void shape(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols) const {
-    MS_ASSERT(x && x.rows == rows && x.cols == cols && (x.ld >= cols || rows <= 1),
-              "{}: {} is {}x{} (ld {}), not {}x{}", op, name, x.rows, x.cols, x.ld, rows, cols);
-  }
-  void type(const char* name, const Tensor& x, std::initializer_list<DType> allowed) const {
-    MS_ASSERT(std::find(allowed.begin(), allowed.end(), x.dtype) != allowed.end(), "{}: {} is {}", op, name,
-              to_string(x.dtype));
-  }
-  void activation(const char* name, const Tensor& x) const { type(name, x, {DType::f32, DType::bf16}); }
-  // Checks a tensor of a known shape and type.
-  void tensor(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols, DType dtype) const {
-    shape(name, x, rows, cols);
-    type(name, x, {dtype});
-  }
-  void accumulator(const char* name, const Tensor& x, std::int64_t rows, std::int64_t cols) const {
-    shape(name, x, rows, cols);
-    activation(name, x);
-  }
-  void like(const char* name, const Tensor& x, const Tensor& model) const {
-    tensor(name, x, model.rows, model.cols, model.dtype);
-  }
-  // Checks the amax of a result, if it is present.
-  void amax(const Tensor& x, const Tensor& result) const {
-    if (!x) return;
-    tensor("amax", x, 1, x.cols, DType::f32);
-    type("a result with an amax", result, {DType::bf16});
-  }
-};
 
 void check_residual(const Rule& rule, const Residual& residual, const Tensor& x) {
   if (!residual) return;
@@ -316,75 +283,6 @@ void check(const Rule& rule, const InitNormal& op) {
   rule.activation("x", op.x);
   MS_ASSERT(op.col0 >= 0 && op.row0 >= 0 && op.col0 + op.x.cols <= op.global_cols, "{}: columns {}+{} of {}", rule.op,
             op.col0, op.x.cols, op.global_cols);
-}
-void check(const Rule& rule, const Route& op) {
-  const std::int64_t tokens = op.logits.rows, k = op.experts.cols, experts = op.logits.cols;
-  MS_ASSERT(k > 0 && k <= experts, "{}: {} of {} experts", rule.op, k, experts);
-  rule.type("logits", op.logits, {DType::f32});
-  rule.tensor("experts", op.experts, tokens, k, DType::i32);
-  rule.like("slots", op.slots, op.experts);
-  MS_ASSERT(op.experts.contiguous() && op.slots.contiguous(), "{}: gaps between rows", rule.op);
-  rule.tensor("tokens", op.tokens, 1, tokens * k, DType::i32);
-  rule.tensor("weights", op.weights, 1, tokens * k, DType::f32);
-  rule.tensor("offsets", op.offsets, 1, op.with_slots() + 1, DType::i32);
-  MS_ASSERT(op.first >= 0 && op.count >= 0 && op.first + op.count <= experts, "{}: experts {}+{} of {}", rule.op,
-            op.first, op.count, experts);
-  if (op.bias) rule.tensor("bias", op.bias, 1, experts, DType::f32);
-  MS_ASSERT(op.groups > 0 && op.groups <= kMostGroups && experts % op.groups == 0 && op.from_groups > 0 &&
-                op.from_groups <= op.groups && experts / op.groups * op.from_groups >= k,
-            "{}: {} experts of {} in {} of {} groups", rule.op, k, experts, op.from_groups, op.groups);
-}
-void check(const Rule& rule, const ExpertBias& op) {
-  rule.type("bias", op.bias, {DType::f32});
-  rule.tensor("counts", op.counts, op.bias.rows, op.bias.cols, DType::f64);
-  MS_ASSERT(op.counts.contiguous(), "{}: gaps between rows", rule.op);
-  rule.tensor("factor", op.factor, 1, 1, DType::f32);
-}
-void check(const Rule& rule, const RouteBwd& op) {
-  const std::int64_t tokens = op.logits.rows;
-  rule.type("logits", op.logits, {DType::f32});
-  rule.accumulator("dlogits", op.dlogits, tokens, op.logits.cols);
-  rule.tensor("experts", op.experts, tokens, op.experts.cols, DType::i32);
-  rule.like("slots", op.slots, op.experts);
-  rule.tensor("dweights", op.dweights, 1, op.experts.numel(), DType::f32);
-  if (!op.counts) return MS_ASSERT(op.balance == 0.0F, "{}: a balance without counts", rule.op);
-  rule.tensor("counts", op.counts, op.counts.rows, op.logits.cols, DType::f32);
-  MS_ASSERT(op.counts.rows > 0 && tokens % op.counts.rows == 0, "{}: {} tokens in {} parts", rule.op, tokens,
-            op.counts.rows);
-}
-void check(const Rule& rule, const ExpertCount& op) {
-  rule.type("experts", op.experts, {DType::i32});
-  rule.type("counts", op.counts, {DType::f32});
-  MS_ASSERT(op.counts.rows > 0 && op.experts.rows % op.counts.rows == 0, "{}: {} tokens in {} parts", rule.op,
-            op.experts.rows, op.counts.rows);
-}
-void check(const Rule& rule, const ExpertDispatch& op) {
-  rule.activation("x", op.x);
-  rule.tensor("y", op.y, op.tokens.cols, op.x.cols, op.x.dtype);
-  rule.type("tokens", op.tokens, {DType::i32});
-}
-void check(const Rule& rule, const ExpertCombine& op) {
-  rule.activation("x", op.x);
-  rule.tensor("y", op.y, op.slots.rows, op.x.cols, op.x.dtype);
-  rule.tensor("slots", op.slots, op.y.rows, op.x.rows / std::max<std::int64_t>(op.y.rows, 1), DType::i32);
-}
-void check(const Rule& rule, const GroupedMatmul& op) {
-  const std::int64_t experts = op.experts();
-  MS_ASSERT(experts > 0 && !(op.transpose_a && op.transpose_b) && (op.transpose_a || !op.accumulate),
-            "{}: {} experts in a form that there is not", rule.op, experts);
-  const Tensor &weights = op.transpose_a ? op.c : op.b, &n = op.transpose_b ? op.c : op.a,
-               &k = op.transpose_a   ? op.b
-                    : op.transpose_b ? op.a
-                                     : op.c;
-  rule.activation("a", op.a);
-  rule.tensor("b", op.b, op.b.rows, op.b.cols, op.a.dtype);
-  rule.type("c", op.c, {op.transpose_a ? DType::f32 : op.a.dtype, op.a.dtype});
-  rule.shape("weights", weights, experts * n.cols, k.cols);
-  MS_ASSERT(n.rows == k.rows, "{}: {} and {} slots", rule.op, n.rows, k.rows);
-  rule.type("offsets", op.offsets, {DType::i32});
-  MS_ASSERT(op.range.count == 0 || !op.transpose_a, "{}: a weight's gradient of some experts", rule.op);
-  MS_ASSERT(op.offsets.contiguous() && (op.offsets.cols - 1) % op.offsets.rows == 0 && op.rank < op.offsets.rows,
-            "{}: rank {} of {} with {} offsets each", rule.op, op.rank, op.offsets.rows, op.offsets.cols);
 }
 
 }  // namespace

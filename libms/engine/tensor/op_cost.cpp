@@ -54,6 +54,12 @@ OpCost count(const GroupedMatmul& op) {
   return op_cost;
 }
 
+OpCost count(const ExpertSum& op) {
+  OpCost op_cost = plain(op);
+  op_cost.bytes -= (1 - op.used) * (op_cost.bytes - bytes_of(op.offsets));
+  return op_cost;
+}
+
 // Reads x for its amax, too, unless that is known.
 OpCost count(const RoundToFp8& op) {
   OpCost op_cost = plain(op);

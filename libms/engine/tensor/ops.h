@@ -343,12 +343,12 @@ struct InitNormal {
 };
 
 #undef MS_OP
-using Op =
-    std::variant<Matmul, Amax, RoundToFp8, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd,
-                 RmsNormBwd, GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd, EmbeddingBwd,
-                 PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum, Copy, Fill, SumInto,
-                 SumSquares, ClipFactor, AdamW, LambMoments, LambApply, MuonMomentum, Normalize, Blend, MuonApply,
-                 InitNormal, GroupedMatmul, Route, RouteBwd, ExpertCount, ExpertBias, ExpertDispatch, ExpertCombine>;
+using Op = std::variant<Matmul, Amax, RoundToFp8, AttentionFwd, AttentionBwd, LayerNormFwd, LayerNormBwd, RmsNormFwd,
+                        RmsNormBwd, GeluFwd, GeluBwd, SwigluFwd, SwigluBwd, RotaryTable, Rotary, EmbeddingFwd,
+                        EmbeddingBwd, PositionFwd, PositionBwd, LossStats, LossCombine, LossBackward, Add, ColumnSum,
+                        Copy, Fill, SumInto, SumSquares, ClipFactor, AdamW, LambMoments, LambApply, MuonMomentum,
+                        Normalize, Blend, MuonApply, InitNormal, GroupedMatmul, Route, RouteBwd, ExpertCount,
+                        ExpertBias, ExpertDispatch, ExpertCombine, ExpertSum>;
 
 inline std::string_view op_name(const Op& op) {
   return std::visit([](const auto& row) { return row.kName; }, op);

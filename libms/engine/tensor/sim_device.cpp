@@ -115,12 +115,11 @@ void SimStream::do_submit(const Op& op) {
     add_op(alone);
     if (matmul->gelu_y) add_op(GeluFwd{.y = matmul->gelu_y, .x = matmul->c});
     if (matmul->gelu_x) add_op(GeluBwd{.dx = matmul->c, .dy = matmul->c, .x = matmul->gelu_x});
-  } else if (const auto* grouped = std::get_if<GroupedMatmul>(&op)) {
-    GroupedMatmul loaded = *grouped;
-    loaded.used *= sim_.expert_load_;
-    add_op(loaded);
   } else {
-    add_op(op);
+    Op loaded = op;
+    if (auto* grouped = std::get_if<GroupedMatmul>(&loaded)) grouped->used *= sim_.expert_load_;
+    if (auto* sum = std::get_if<ExpertSum>(&loaded)) sum->used *= sim_.expert_load_;
+    add_op(loaded);
   }
   if (device().observer() != nullptr) device().observer()->ran(op, 0);
 }

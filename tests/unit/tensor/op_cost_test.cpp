@@ -62,6 +62,15 @@ TEST(OpCosts, GroupedMatmuls) {
   });
 }
 
+TEST(OpCosts, SumsOfTheUsedRowsOfExperts) {
+  const double offsets = 4.0 * 2 * 5, rows = 2 * (12 + 6) * 5;
+  expect_costs({
+      {"all", ExpertSum{bf16(6, 5), bf16(12, 5), i32(2, 5)}, moved(OpClass::elementwise, offsets + rows)},
+      {"a third", ExpertSum{.y = bf16(6, 5), .x = bf16(12, 5), .offsets = i32(2, 5), .used = 1 / 3.0},
+       moved(OpClass::elementwise, offsets + rows / 3)},
+  });
+}
+
 TEST(OpCosts, Matmuls) {
   // M 3, N 5, K 7.
   const double flops = 2 * 3 * 5 * 7, a = 3 * 7, b = 7 * 5, c = 3 * 5;

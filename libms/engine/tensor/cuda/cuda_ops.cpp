@@ -283,6 +283,16 @@ class CudaOps::Impl {
     kernels::expert_combine(stream, matrix(op.y), matrix(op.x), op.slots.as<std::int32_t>(),
                             static_cast<int>(op.slots.cols));
   }
+  // The kernel takes places from the host: this waits for the router.
+  void run(const ExpertSum& op, S stream, CudaScratch&) {
+    const auto [begin, end] = op.rows(read_integers(op.offsets, stream).data());
+    if (begin == end) return;
+    const Tensor y = op.y.slice_rows(begin, end - begin);
+    MS_ASSERT(op.parts() <= kernels::kMostInputs, "{} parts", op.parts());
+    const void* parts[kernels::kMostInputs];
+    for (std::int64_t i = 0; i < op.parts(); ++i) parts[i] = op.part(i).slice_rows(begin, y.rows).data;
+    kernels::reduce(stream, false, kernel_type(y.dtype), y.data, parts, static_cast<int>(op.parts()), y.numel());
+  }
 
   CudaMatmul matmul_;
   std::shared_ptr<CudaAttention> attention_;
