@@ -454,6 +454,7 @@ const std::vector<Body>& conformance_bodies() {
   static const std::vector<Body> bodies{{"reductions", reductions},
                                         {"copies", copies},
                                         {"rows_of_experts", rows_of_experts},
+                                        {"gathered_rows_of_experts", gathered_rows_of_experts},
                                         {"groups_at_once", groups_at_once},
                                         {"channels", channels},
                                         {"events", events},

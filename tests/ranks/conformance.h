@@ -47,7 +47,8 @@ struct Body {
   void (*run)(Rank& rank);
 };
 const std::vector<Body>& conformance_bodies();
-void rows_of_experts(Rank& rank);  // one of them
+void rows_of_experts(Rank& rank);           // one of them
+void gathered_rows_of_experts(Rank& rank);  // likewise
 
 // Returns the error that the stream failed with, if any.
 std::optional<Error> failure_of(tensor::Stream& stream);

@@ -83,6 +83,25 @@ void Communicator::all_to_all(const Tensor& out, const Tensor& in, const Tensor&
          .row_bytes = in.cols * tensor::size_of(in.dtype)});
 }
 
+void Communicator::gather_rows(const Tensor& out, const Tensor& in, const Gather& gather) {
+  const Tensor& offsets = gather.offsets;
+  const std::int64_t ranks = offsets.rows / size();
+  MS_ASSERT(out.cols == in.cols && out.dtype == in.dtype && offsets.dtype == tensor::DType::i32 &&
+                ranks * size() == offsets.rows && gather.holder >= 0 && gather.holder < ranks &&
+                (offsets.cols - 1) % ranks == 0 && out.rows % size() == 0,
+            "gather_rows of {} rows of {} and {}, offsets [{},{}] of holder {}, in group {}", out.rows, in.cols,
+            out.cols, offsets.rows, offsets.cols, gather.holder, group_.name);
+  issue({.kind = OpKind::all_to_all,
+         .out = checked(out, OpKind::all_to_all),
+         .in = checked(in, OpKind::all_to_all),
+         .offsets = offsets,
+         .goes_back = gather.goes_back,
+         .range = gather.range,
+         .row_bytes = in.cols * tensor::size_of(in.dtype),
+         .holder = gather.holder,
+         .even_rows = gather.even_rows});
+}
+
 void Communicator::broadcast(const Tensor& x, int root) {
   MS_ASSERT(root >= 0 && root < size(), "broadcast from member {} of the {} of group {}", root, size(), group_.name);
   const Tensor flat = checked(x, OpKind::broadcast);
@@ -153,7 +172,7 @@ trace::Ticket Communicator::trace(const Request& request) const {
 }
 
 void Communicator::issue(Request request) {
-  request.sequence = sequence_++;
+  request.sequence = sequence_++, request.members = size();
   if (size() == 1) {
     if (request.out && request.in && request.out.data != request.in.data && request.out.numel() > 0) {
       stream_.submit(tensor::Copy{request.out, request.in});
@@ -177,14 +196,19 @@ void Communicator::issue(Request request) {
 
 void Communicator::issue_rows(const Request& request) {
   // Compute uses other parts of the holder's tensor at the same time.
-  const auto note = [&](tensor::Access access, const Tensor& rows, bool held) {
-    const std::int64_t cols = request.row_bytes / tensor::size_of(rows.dtype);
-    const Tensor all = rows.reshape(rows.numel() / cols, cols);
-    stream_.note(access, held ? request.range.rows_of(all, (request.offsets.cols - 1) / size()) : all);
+  const std::int64_t held = request.held();
+  const auto note = [&](tensor::Access access, const Tensor& rows, bool by_expert, int parts = 1) {
+    const std::int64_t cols = request.row_bytes / tensor::size_of(rows.dtype), n = rows.numel() / cols / parts;
+    const Tensor all = rows.reshape(parts * n, cols);
+    for (int i = 0; i < parts; ++i) {
+      const Tensor part = all.slice_rows(i * n, n);
+      stream_.note(access, by_expert ? request.range.rows_of(part, held) : part);
+    }
   };
-  note(tensor::Access::read, request.in, request.goes_back);
+  note(tensor::Access::read, request.in, request.goes_back || request.gathers());
   stream_.note(tensor::Access::read, request.offsets);
-  note(tensor::Access::write, request.out, !request.goes_back);
+  note(tensor::Access::write, request.out, !request.goes_back || request.gathers(),
+       request.gathers() && request.goes_back ? size() : 1);
   if (request.in.numel() > 0 && request.out.numel() > 0) begin(request);
 }
 

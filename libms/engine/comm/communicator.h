@@ -44,20 +44,31 @@ struct Request {
   ReduceKind reduce = ReduceKind::sum;
   int root = 0;
   // The arguments of an all_to_all: Route::offsets of all members, whether rows return to their owners, the experts
-  // whose rows move, and a row's bytes.
+  // whose rows move, and a row's bytes. Of gather_rows(), too: the holder, and the rows of all members if the load is
+  // even.
   Tensor offsets = {};
   bool goes_back = false;
   tensor::ExpertRange range = {};
   std::int64_t row_bytes = 0;
+  int holder = -1;
+  std::int64_t even_rows = 0;
+  int members = 1;             // of the group
   std::uint64_t sequence = 0;  // number of this operation in this communicator
 
+  bool gathers() const { return holder >= 0; }
+  // The experts that a member holds, and the rows that it has room for: of those that it received, before a gather.
+  std::int64_t held() const {
+    return (offsets.cols - 1) / (gathers() ? offsets.rows / members : std::int64_t{members});
+  }
+  std::int64_t room() const {
+    if (!gathers()) return (goes_back ? in : out).size_bytes() / row_bytes;
+    return goes_back ? out.size_bytes() / row_bytes / members : in.size_bytes() / row_bytes;
+  }
   // An all_to_all's size is that of a member's own rows: the holder's tensor may have room for those of all members.
   std::int64_t size_bytes() const {
-    if (kind == OpKind::all_to_all) {
-      const std::int64_t held = (offsets.cols - 1) / offsets.rows;
-      return std::min(out.size_bytes(), in.size_bytes()) * range.of(held) / held;
-    }
-    return std::max(out.size_bytes(), in.size_bytes());
+    if (kind != OpKind::all_to_all) return std::max(out.size_bytes(), in.size_bytes());
+    const std::int64_t all = gathers() ? even_rows * row_bytes : std::min(out.size_bytes(), in.size_bytes());
+    return all * range.of(held()) / held();
   }
 };
 // Returns "all_reduce of 4096 bytes, operation 17 of group dp", for error messages.
@@ -101,6 +112,19 @@ class Communicator {
   // ways. With a range only its rows move: those of the same experts of every member, counted from its first one.
   void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back,
                   tensor::ExpertRange range = {});
+  // Rows of experts that the members hold together, each with a shard of every expert (tensor/expert_slots.h).
+  // `offsets` i32 [size() ranks,E+1] are those of all_to_all() of every member, one's below another's; `holder` is the
+  // members' place among these ranks. Gather: `in` has the rows that the member received, `out` receives those of all
+  // members. Return (`goes_back`): part m of `out`, of size() parts, receives the member's own of the rows `in` of
+  // member m. `even_rows`: those of all members if the load is even.
+  struct Gather {
+    Tensor offsets;
+    int holder = 0;
+    std::int64_t even_rows = 0;
+    bool goes_back = false;
+    tensor::ExpertRange range = {};
+  };
+  void gather_rows(const Tensor& out, const Tensor& in, const Gather& gather);
   // Copies x of member `root` to all members.
   void broadcast(const Tensor& x, int root);
   void send(const Tensor& x);  // to the other member of a two-rank group

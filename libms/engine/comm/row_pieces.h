@@ -1,8 +1,6 @@
 // The pieces of an all_to_all (communicator.h), which every implementation moves in its own way. Pure.
 #pragma once
 
-#include <utility>
-
 #include "comm/communicator.h"
 #include "tensor/expert_slots.h"
 
@@ -13,13 +11,20 @@ namespace ms::comm {
 // of the request, where the host can read them.
 template <class F>
 void each_piece(const Request& request, const std::int32_t* offsets, int members, int sender, int receiver, F&& f) {
-  const std::int64_t room = (request.goes_back ? request.in : request.out).size_bytes() / request.row_bytes;
-  const tensor::ExpertSlots slots(offsets, members, request.offsets.cols - 1, room);
-  const int owner = request.goes_back ? receiver : sender, holder = request.goes_back ? sender : receiver;
-  slots.each_part(owner, holder, request.range, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
-    if (request.goes_back) std::swap(from, to);
+  const bool back = request.goes_back;
+  const int owner = back ? receiver : sender, holder = back ? sender : receiver;
+  const std::int64_t room = request.room(), experts = request.offsets.cols - 1;
+  const std::int64_t part = request.gathers() && back ? holder * room : 0;  // of the receiver's parts, the sender's
+  const auto piece = [&](std::int64_t own, std::int64_t held, std::int64_t rows) {
+    const std::int64_t to = back ? own + part : held, from = back ? held : own;
     f(to * request.row_bytes, from * request.row_bytes, rows * request.row_bytes);
-  });
+  };
+  if (request.gathers()) {
+    const tensor::GatheredSlots slots(offsets, members, request.offsets.rows / members, experts, room);
+    slots.each_part(owner, request.holder, request.range, piece);
+  } else {
+    tensor::ExpertSlots(offsets, members, experts, room).each_part(owner, holder, request.range, piece);
+  }
 }
 
 // Calls f(is_sent, peer, data, bytes) for every transfer of member `me`, also from and to itself, in an order that

@@ -13,7 +13,7 @@ class SimCommunicator final : public Communicator {
 
  protected:
   void do_issue(const Request& request) override {
-    const SimCommOp op{index_, request.kind, request.size_bytes()};
+    const SimCommOp op{index_, request.kind, request.size_bytes(), request.gathers()};
     // A group uses few sizes, mostly the last one again.
     auto known = std::ranges::find(known_, op, [&](std::uint32_t i) { return comm_ops_[i]; });
     if (known == known_.end()) {

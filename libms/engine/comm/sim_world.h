@@ -13,7 +13,8 @@ namespace ms::comm {
 struct SimCommOp {
   std::uint32_t group = 0;  // of SimWorld::groups(): the recording rank's
   OpKind kind = OpKind::barrier;
-  std::int64_t size_bytes = 0;  // of the whole, where members have parts
+  std::int64_t size_bytes = 0;   // of the whole, where members have parts
+  bool gathers_experts = false;  // Communicator::gather_rows()
   bool operator==(const SimCommOp&) const = default;
 };
 

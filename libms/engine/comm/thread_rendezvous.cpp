@@ -87,7 +87,7 @@ bool agree(const Request& a, const Request& b) {
   }
   return a.kind == b.kind && a.out.dtype == b.out.dtype && a.reduce == b.reduce && a.root == b.root &&
          a.goes_back == b.goes_back && a.row_bytes == b.row_bytes && a.range.first == b.range.first &&
-         a.range.count == b.range.count;
+         a.range.count == b.range.count && a.holder == b.holder;
 }
 
 std::string signature(const Request& request) {

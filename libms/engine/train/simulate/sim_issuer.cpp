@@ -22,7 +22,8 @@ comm::SimRecording SimIssuer::step(std::int64_t step) {
   engine_->finish_step(number);
   comm::SimRecording recording{world_.rank(), device_.take_program(), world_.groups(), world_.comm_ops()};
   for (comm::SimCommOp& op : recording.comm_ops) {
-    const bool is_of_experts = recording.groups[op.group].name.starts_with("ep[");  // not of Muon's matrices
+    const bool is_of_experts =  // not of Muon's matrices
+        op.gathers_experts || recording.groups[op.group].name.starts_with("ep[");
     if (op.kind == comm::OpKind::all_to_all && is_of_experts)
       op.size_bytes = std::llround(static_cast<double>(op.size_bytes) * expert_load_);
   }
