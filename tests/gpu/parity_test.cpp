@@ -136,6 +136,14 @@ TEST_F(GpuParity, ContextMatchesTheCpu) {
   }
 }
 
+// Ranks of ep exchange rows of experts, which ranks of tp gather.
+TEST_F(GpuParity, ExpertsOfSeveralRanksMatchTheCpu) {
+  for (const bool sequence_parallel : {true, false}) {
+    const train::Settings settings = with(settings_of("moe"), {2, 2, 1, 1, sequence_parallel, 1, 2});
+    expect_alike(run_threads(settings, kSteps), run_threads(settings, kSteps, gpu()));
+  }
+}
+
 TEST_F(GpuParity, MainGradsInBf16MatchTheCpu) {
   for (const auto& [family, zero] : {std::pair{"gpt", 2}, {"llama", 1}}) {
     SCOPED_TRACE(family);

@@ -68,11 +68,30 @@ INSTANTIATE_TEST_SUITE_P(Overlap, Switches,
 
 const Case kExpertCases[] = {{{4, 1, 1, 1, true, 1, 2}, "bf16", false, 1},
                              {{4, 1, 2, 1, true, 2, 4}, "fp32", false, kLong},
-                             {{2, 2, 2, 2, false, 1, 2}, "fp32", true, 1}};
+                             {{2, 2, 2, 2, false, 1, 2}, "fp32", true, 1},
+                             {{2, 4, 1, 1, true, 1, 2}, "bf16", false, 1}};
 INSTANTIATE_TEST_SUITE_P(Experts, Switches, testing::Combine(testing::Values("moe"), testing::ValuesIn(kExpertCases)),
                          [](const testing::TestParamInfo<Switches::ParamType>& run) {
                            return std::get<1>(run.param).layout.name();
                          });
+
+// Rows of experts go over ep and over tp on a stream each, in parts, and are summed between: the race check sees it.
+TEST(ExpertRows, AreNeverUsedBeforeTheyArrive) {
+  for (const std::string family : {"moe", "mixtral"}) {
+    for (const Layout& layout : {Layout{2, 2, 2, 1, true, 1, 2}, Layout{2, 2, 2, 1, false, 1, 2}}) {
+      for (const std::string schedule : {"1f1b", "zb-h1"}) {
+        train::Settings settings = with(tiny_settings(family), layout);
+        settings.mesh.schedule = schedule;
+        settings.train.moe_capacity = 1.25, settings.metrics.expert_load_every = 1;
+        on_threads(settings, [](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+          device.races().enable(true);
+          Outcome outcome;
+          run_rank(plan, world, device, 2, outcome);
+        });
+      }
+    }
+  }
+}
 
 TEST(SplitBackward, RecomputesToTheSameBits) {
   train::Settings settings = with(tiny_settings("llama"), {1, 2, 2, 1, true, 1});

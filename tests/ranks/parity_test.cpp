@@ -1,8 +1,10 @@
 // Parity: every layout computes what one rank computes. Every factorisation of 4 and of 8 into dp x tp x pp, one and
 // two chunks, sequence parallelism on and off, every ZeRO stage, for GPT and Llama, in f32.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "pairwise.h"
 #include "training_case.h"
@@ -130,6 +132,16 @@ INSTANTIATE_TEST_SUITE_P(
                                      Layout{4, 2, 1, 1, false, 0, 4, true})),
     parity_name);
 
+// Ranks of tp that share the routing.
+INSTANTIATE_TEST_SUITE_P(
+    SharedRouting, Parity,
+    testing::Combine(testing::Values("moe"), testing::Values(false),
+                     testing::Values(Layout{2, 2, 1, 1, true, 1, 2}, Layout{2, 2, 1, 1, false, 1, 2},
+                                     Layout{2, 4, 1, 1, true, 1, 2}, Layout{2, 4, 1, 1, false, 1, 2},
+                                     Layout{4, 2, 1, 1, true, 1, 4}, Layout{4, 2, 1, 1, false, 2, 4},
+                                     Layout{4, 4, 1, 1, true, 1, 4}, Layout{4, 4, 1, 1, false, 0, 4})),
+    parity_name);
+
 // Bits: another pp, number of chunks or schedule changes no bit (untied, no clipping).
 TEST(Bits, DoNotDependOnThePipeline) {
   for (const std::string family : {"gpt", "llama", "moe", "dots"}) {
@@ -192,25 +204,38 @@ TEST(Bits, RecomputationChangesNothing) {
 
 // Overlap and what is recomputed keep their bits, too.
 TEST(Bits, OfExpertsDoNotDependOnThePipelineNorOnRecomputation) {
-  for (const bool gathers : {false, true}) {
-    train::Settings settings = tiny_settings("moe");
+  struct Row {
+    const char* family;
+    int dp, tp;
+    bool sequence_parallel, gathers;
+  };
+  const Row rows[] = {{"moe", 4, 1, true, false},
+                      {"moe", 4, 1, true, true},
+                      {"moe", 2, 2, true, false},
+                      {"mixtral", 2, 2, true, false},
+                      {"mixtral", 2, 2, false, false}};
+  for (const auto& [family, dp, tp, sequence_parallel, gathers] : rows) {
+    train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
-    const Outcome one = run_threads(cut(settings, {4, 1, 1, 1, true, 1, 2, gathers}), 5);
-    const auto expect_same = [&](const Layout& layout) {
-      const Outcome other = run_threads(cut(settings, layout), 5);
-      EXPECT_EQ(one.losses, other.losses) << layout.name();
-      EXPECT_TRUE(same_bits(one.parameters, other.parameters)) << layout.name();
+    const auto layout = [&, dp = dp, tp = tp, sp = sequence_parallel, gathers = gathers](int pp, int chunks) {
+      return Layout{dp, tp, pp, chunks, sp, 1, 2, gathers};
     };
-    expect_same({4, 1, 2, 2, true, 1, 2, gathers});
-    expect_same({4, 1, 2, 1, true, 1, 2, gathers});
+    const Outcome one = run_threads(cut(settings, layout(1, 1)), 5);
+    const auto expect_same = [&, family = family](int pp, int chunks) {
+      const Outcome other = run_threads(cut(settings, layout(pp, chunks)), 5);
+      EXPECT_EQ(one.losses, other.losses) << family << " " << layout(pp, chunks).name();
+      EXPECT_TRUE(same_bits(one.parameters, other.parameters)) << family << " " << layout(pp, chunks).name();
+    };
+    expect_same(2, 2);
+    expect_same(2, 1);
     settings.mesh.schedule = "zb-h1";
-    expect_same({4, 1, 2, 1, true, 1, 2, gathers});
+    expect_same(2, 1);
     settings.mesh.schedule = "1f1b";
     settings.train.recompute = "full";
-    expect_same({4, 1, 1, 1, true, 1, 2, gathers});
+    expect_same(1, 1);
     settings.train.recompute = "selective";
-    settings.overlap.dp = !settings.overlap.dp;
-    expect_same({4, 1, 1, 1, true, 1, 2, gathers});
+    settings.overlap.dp = !settings.overlap.dp, settings.overlap.ep = !settings.overlap.ep;
+    expect_same(1, 1);
   }
 }
 
@@ -251,6 +276,7 @@ TEST(Experts, TrainAsOnOneRankForThirtySteps) {
       {{4, 1, 1, 1, true, 2, 4}, true, "selective", 0},  {{4, 1, 1, 1, true, 0, 4}, false, "none", 3.99},
       {{2, 2, 1, 1, true, 1, 2}, true, "none", 0},       {{2, 2, 1, 1, false, 1, 2}, true, "full", 1.99},
       {{2, 1, 2, 2, true, 1, 2}, true, "selective", 0},  {{2, 2, 2, 1, true, 1, 2}, false, "none", 0},
+      {{2, 4, 1, 1, true, 1, 2}, true, "selective", 0},  {{4, 2, 1, 1, false, 1, 4}, true, "none", 3.99},
       {{2, 1, 1, 1, true, 1, 2, true}, true, "none", 0}, {{4, 1, 1, 1, true, 1, 4, true}, true, "full", 0},
       {{2, 2, 2, 1, true, 2, 2, true}, false, "none", 0}};
   train::Settings settings = tiny_settings("dots");
@@ -286,6 +312,66 @@ TEST(Capacity, DropsOnlyWhatHasNoRoom) {
   const Outcome waited = run_threads(settings, kSteps);
   EXPECT_EQ(tight.losses, waited.losses);
   EXPECT_TRUE(same_bits(tight.parameters, waited.parameters));
+}
+
+// Without a shared expert the sums of the experts are all that a layer adds: they need no reduction over tp.
+TEST(Experts, WithoutASharedOneTrainAsOnOneRank) {
+  train::Settings settings = tiny_settings("mixtral");
+  settings.model.layers = 4, settings.optim.lr = 1e-3;
+  const Outcome one = run_threads(settings, kSteps);
+  for (const Layout& layout :
+       {Layout{2, 2, 1, 1, true, 1, 1}, Layout{2, 2, 1, 1, true, 1, 2}, Layout{2, 2, 1, 1, false, 1, 2},
+        Layout{2, 4, 1, 1, true, 1, 2}, Layout{2, 4, 1, 1, false, 1, 2}, Layout{4, 2, 2, 1, true, 2, 4},
+        Layout{4, 4, 1, 1, true, 1, 4}, Layout{4, 4, 1, 1, false, 0, 4}}) {
+    const Outcome outcome = run_threads(with(settings, layout), kSteps);
+    const Distance gradients = distance(one.gradients, outcome.gradients);
+    EXPECT_LE(gradients.value, kGradientTolerance) << layout.name() << " " << gradients.name;
+    for (std::size_t i = 0; i < one.losses.size(); ++i)
+      EXPECT_NEAR(one.losses[i], outcome.losses[i], 1e-5) << layout.name() << " step " << i;
+  }
+}
+
+// The parts of the tokens that are balanced end within a rank's share: three sequences, cut in two and in four.
+TEST(Experts, BalanceSequencesThatRanksShare) {
+  train::Settings settings = tiny_settings("moe");
+  settings.train.moe_aux_scope = "sequence", settings.train.moe_aux_loss = 0.5;
+  settings.train.microbatch = 3, settings.train.global_batch = 12;
+  const Outcome one = run_threads(settings, 5);
+  for (const Layout& layout :
+       {Layout{2, 2, 1, 1, true, 1, 2}, Layout{2, 4, 1, 1, true, 1, 2}, Layout{4, 2, 1, 1, false, 1, 4}}) {
+    const Outcome outcome = run_threads(with(settings, layout), 5);
+    const Distance gradients = distance(one.gradients, outcome.gradients);
+    EXPECT_LE(gradients.value, kGradientTolerance) << layout.name() << " " << gradients.name;
+    for (std::size_t i = 0; i < one.losses.size(); ++i)
+      EXPECT_NEAR(one.losses[i], outcome.losses[i], kLossTolerance) << layout.name();
+  }
+}
+
+// The loads of experts that a step reports, as every rank has them: of all tokens, and the share that was dropped.
+TEST(Capacity, IsReportedForRanksThatShareTheRouting) {
+  train::Settings settings = tiny_settings("moe");
+  settings.metrics.expert_load_every = 1;
+  const double chosen = static_cast<double>(settings.train.global_batch * settings.model.seq * settings.model.layers *
+                                            settings.model.experts_per_token);
+  const auto expect = [&](const Layout& layout, double capacity, const testing::Matcher<double>& dropped) {
+    settings.train.moe_capacity = capacity;
+    on_threads(with(settings, layout), [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
+      train::Engine engine(plan, world, device);
+      engine.initialize(1);
+      std::vector<std::int32_t> tokens, targets;
+      fill_batch(plan, 0, engine.at().dp, tokens, targets);
+      engine.issue_step(0, 1e-3, tokens, targets, {}, {});
+      const train::StepResult result = engine.finish_step(0);
+      const std::vector<double>& loads = result.expert_loads;
+      EXPECT_EQ(std::accumulate(loads.begin(), loads.end(), 0.0), chosen) << layout.name();
+      EXPECT_THAT(result.dropped, dropped) << layout.name();
+    });
+  };
+  for (const bool sequence_parallel : {true, false}) {
+    expect({4, 2, 1, 1, sequence_parallel, 1, 4}, 3.99, testing::DoubleEq(0));
+    expect({4, 2, 1, 1, sequence_parallel, 1, 4}, 1, testing::AllOf(testing::Gt(0.01), testing::Lt(0.5)));
+    expect({2, 4, 1, 1, sequence_parallel, 1, 2}, 1.99, testing::DoubleEq(0));
+  }
 }
 
 TEST(Bf16, LearnsInEveryDimension) {

@@ -210,7 +210,7 @@ void load_parameters(train::Engine& engine, const Matrices& from) {
 
 train::Settings tiny_settings(const std::string& family) {
   train::Settings settings;
-  const bool has_experts = family == "moe" || family == "dots";
+  const bool has_experts = family == "moe" || family == "dots" || family == "mixtral";
   settings.model.family = has_experts ? "llama" : family;
   settings.model.layers = 8;
   settings.model.hidden = 64;
@@ -226,7 +226,8 @@ train::Settings tiny_settings(const std::string& family) {
   settings.train.dtype = "fp32";
   if (has_experts) {
     settings.model.experts = 8, settings.model.experts_per_token = 2, settings.model.expert_ffn_hidden = 48;
-    settings.model.shared_experts = 1, settings.model.shared_expert_gate = true;
+    settings.model.shared_experts = family == "mixtral" ? 0 : 1;
+    settings.model.shared_expert_gate = settings.model.shared_experts > 0;
     settings.train.moe_aux_loss = 0.02, settings.train.moe_z_loss = 1e-3;
   }
   if (family == "dots") {

@@ -31,7 +31,7 @@ struct Outcome {
 // A family at a size where every factorisation of 8 fits: 8 layers, 16 heads (8 key-value heads), vocabulary 61. "moe"
 // is llama with eight experts in place of the MLP, of which a token passes two, a shared one, and both losses of
 // routers; "dots" is "moe" with the router of DeepSeek-V3 and with two dense layers, one of which shares slots with
-// layers with experts over chunks.
+// layers with experts over chunks; "mixtral" is "moe" without a shared expert.
 train::Settings tiny_settings(const std::string& family);
 
 // The layout of a run over ranks.

@@ -43,6 +43,13 @@ inline const Tensor& expert_weights(const Layer& layer) {
   const Routing& routing = layer.acts.routing;
   return routing.received_weights ? routing.received_weights : routing.weights;
 }
+// The routers (router.cpp): acts.routing and acts.shared.gate from their logits.
+void route_tokens(const Layer& layer);
+void route_to_shared(const Layer& layer);
+// dweights, of the slots of all tokens that the rank routes, and the router's losses -> grads.dlogits.
+void router_backward(const Layer& layer, const Tensor& dweights, double loss_scale);
+// scratch.dshared_weights -> grads.dshared_logits.
+void shared_router_backward(const Layer& layer);
 // Experts in place of the MLP (experts.cpp), each of the halves below. acts.n2 -> acts.act.
 void experts_in(const Layer& layer);
 // acts.act -> the sum over each token's experts, and over tp.

@@ -7,7 +7,8 @@
 //
 // Legend. T tokens of a microbatch, Ts = T / tp under sequence parallelism and T without; H hidden; Q the tp rank's
 // (heads + 2 kv_heads) * head_dim; A its heads * head_dim; K its kv_heads * head_dim; F its shard of the feed-forward
-// width; U = F, or 2F for a gated one; R the rows of the rank's experts, shape.ffn_rows().
+// width; U = F, or 2F for a gated one; R the rows of the rank's experts, shape.ffn_rows(); n the ranks of tp that share
+// the routing, shape.routing_shares().
 #pragma once
 
 #include <algorithm>
@@ -82,7 +83,7 @@ struct LayerGrads {
 struct Routing {
   Tensor logits, experts, slots;    // [T,E], [T,k], [T,k]
   Tensor tokens, weights, offsets;  // [1,T k], [1,T k], [1,E+1]
-  // Where ranks of ep exchange slots: the offsets [ep,E+1] of all, and the weights [1,R] of the rows received.
+  // Where ranks of ep exchange slots: the offsets [n ep,E+1] of all, and the weights [1,R] of the rows of the experts.
   Tensor all_offsets, received_weights;
 };
 
@@ -134,10 +135,11 @@ struct LayerScratch {
   Tensor reduced;    // [Ts,H] after the reduction (sequence parallel only)
   Tensor dout;       // [T,H] all-gathered gradient (sequence parallel only)
   Tensor dact;       // [T,F]; unused if the matmul is fused with the GELU's gradient
-  // Rows by slot that go into experts and that come out, or their gradients, [R,H]; dweights [1,R]; counts [n,E].
-  Tensor slots_in, slots_out, dweights, counts;
-  // Likewise, of this rank's own tokens, where ranks of ep exchange slots.
-  Tensor own_in, own_out, own_dweights;
+  // Rows by slot that go into experts and that come out, or their gradients: `held` [R,H], and the other places where
+  // ranks of ep exchange slots; the gradients of their weights, likewise [1,R].
+  SlotRows in, out, dweights;
+  Tensor counts;   // [parts,E], parts of the tokens that are balanced
+  Tensor experts;  // [n,T k/n], Routing::experts of all ranks of tp; if they share the routing
   // [ep T,H], of all tokens that the rank routes, if those of other ranks are among them: n2 and the gradient of the
   // layer's output, gathered over ep, and what is reduced over it.
   Tensor routed, routed_dout, routed_partial;

@@ -144,6 +144,17 @@ LayerKinds kinds_of(const ModelConfig& model, std::span<const ChunkPart> parts, 
 
 namespace {
 
+// Carves what ranks of tp need that share the routing.
+void carve_shares(Arena& arena, const Shape& shape, LayerScratch& scratch) {
+  const std::int64_t rows = shape.received_rows(), all = shape.ffn_rows(), hidden = shape.model->hidden;
+  scratch.in.received = arena.take(shape.dtype, rows, hidden);
+  scratch.out.received = arena.take(shape.dtype, rows, hidden);
+  scratch.out.parts = arena.take(shape.dtype, all, hidden);
+  scratch.dweights.received = arena.take(DType::f32, 1, rows);
+  scratch.dweights.parts = arena.take(DType::f32, 1, all);
+  scratch.experts = arena.take(DType::i32, shape.tp, shape.even_slots() / shape.tp);
+}
+
 LayerScratch carve_scratch_of_kind(Arena& arena, const Shape& shape) {
   const std::int64_t tokens = shape.tokens(), rows = shape.shard_tokens(), hidden = shape.model->hidden;
   const DType dtype = shape.dtype;
@@ -171,18 +182,19 @@ LayerScratch carve_scratch_of_kind(Arena& arena, const Shape& shape) {
   scratch.partial = arena.take(dtype, tokens, hidden);
   if (!shape.joins_gelu()) scratch.dact = arena.take(dtype, shape.ffn_rows(), shape.ffn_cols());
   if (shape.has_experts()) {
-    scratch.slots_in = arena.take(dtype, shape.ffn_rows(), hidden);
-    scratch.slots_out = arena.take(dtype, shape.ffn_rows(), hidden);
-    scratch.dweights = arena.take(DType::f32, 1, shape.ffn_rows());
+    scratch.in.held = arena.take(dtype, shape.ffn_rows(), hidden);
+    scratch.out.held = arena.take(dtype, shape.ffn_rows(), hidden);
+    scratch.dweights.held = arena.take(DType::f32, 1, shape.ffn_rows());
     if (shape.shared_cols() > 0) scratch.dshared_act = arena.take(dtype, tokens, shape.shared_cols());
     if (shape.has_shared_gate()) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
     scratch.counts = arena.take(DType::f32, shape.routed_ranks() * (shape.balances_sequences ? shape.batch : 1),
                                 shape.model->experts);
     if (shape.exchanges_slots) {
-      const std::int64_t own = tokens * shape.model->experts_per_token;
-      scratch.own_in = arena.take(dtype, own, hidden);
-      scratch.own_out = arena.take(dtype, own, hidden);
-      scratch.own_dweights = arena.take(DType::f32, 1, own);
+      const std::int64_t own = shape.routed_tokens() * shape.model->experts_per_token;
+      scratch.in.own = arena.take(dtype, own, hidden);
+      scratch.out.own = arena.take(dtype, own, hidden);
+      scratch.dweights.own = arena.take(DType::f32, 1, own);
+      if (shape.shares_routing()) carve_shares(arena, shape, scratch);
     } else if (shape.ep > 1) {
       for (Tensor* all : {&scratch.routed, &scratch.routed_dout, &scratch.routed_partial})
         *all = arena.take(dtype, shape.routed_tokens(), hidden);
@@ -226,7 +238,8 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
     acts.routing = carve_routing(slot, shape.routed_tokens(), shape.model->experts, shape.model->experts_per_token,
                                  shape.slot_experts());
     if (shape.exchanges_slots) {
-      acts.routing.all_offsets = slot.take(DType::i32, shape.ep, shape.model->experts + 1);
+      acts.routing.all_offsets =
+          slot.take(DType::i32, std::int64_t{shape.routing_shares()} * shape.ep, shape.model->experts + 1);
       acts.routing.received_weights = slot.take(DType::f32, 1, shape.ffn_rows());
     }
     if (shape.has_shared_gate()) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);

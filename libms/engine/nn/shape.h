@@ -76,16 +76,21 @@ struct Shape {
   bool has_shared_gate() const { return has_experts() && model->shared_expert_gate; }
   bool has_experts() const { return model->experts > 0 && !dense; }
   std::int64_t own_experts() const { return model->experts / ep; }
+  // Whether each rank of tp routes an equal share of the tokens alone, in their order, and the ranks gather the rows of
+  // their experts; else each routes all.
+  bool shares_routing() const { return exchanges_slots && tp > 1 && tokens() % tp == 0; }
+  int routing_shares() const { return shares_routing() ? tp : 1; }
   // The ep ranks whose tokens a rank routes, those tokens, and the experts that have slots of a rank's router.
   int routed_ranks() const { return exchanges_slots ? 1 : ep; }
-  std::int64_t routed_tokens() const { return tokens() * routed_ranks(); }
+  std::int64_t routed_tokens() const { return tokens() * routed_ranks() / routing_shares(); }
   std::int64_t slot_experts() const { return exchanges_slots ? model->experts : own_experts(); }
   // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h), which may all be
   // this rank's.
-  std::int64_t ffn_rows() const {
-    if (!has_experts()) return tokens();
-    return drops() ? static_cast<std::int64_t>(std::ceil(moe_capacity * static_cast<double>(even_slots())))
-                   : even_slots() * ep;
+  std::int64_t ffn_rows() const { return has_experts() ? received_rows() * routing_shares() : tokens(); }
+  // Those that a rank has room for, for one share of the tokens.
+  std::int64_t received_rows() const {
+    const std::int64_t even = even_slots() / routing_shares();
+    return drops() ? static_cast<std::int64_t>(std::ceil(moe_capacity * static_cast<double>(even))) : even * ep;
   }
   std::int64_t even_slots() const { return tokens() * model->experts_per_token; }
   bool drops() const { return exchanges_slots && moe_capacity > 0 && moe_capacity < ep; }

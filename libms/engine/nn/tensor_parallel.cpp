@@ -102,18 +102,88 @@ Arriving TensorParallel::reduce_routed(const Tensor& routed, const Tensor& own) 
   return {own, ep->stream().record()};
 }
 
-void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) const {
-  ep->stream().wait(compute.record());
-  ep->all_gather(all, offsets);
+SlotRows SlotRows::by_slot() const {
+  SlotRows rows = *this;
+  for (Tensor* x : {&rows.own, &rows.held, &rows.received, &rows.parts})
+    if (*x) *x = x->reshape(x->numel(), 1);
+  return rows;
 }
 
-Arriving TensorParallel::exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back,
-                                        const tensor::Event& ready, tensor::ExpertRange range) const {
-  ep->stream().wait(ready);
-  ep->all_to_all(out, in, all_offsets, go_back, range);
-  const Arriving arriving{out, ep->stream().record()};
+// The offsets of the ranks of ep that this one exchanges rows with.
+Tensor TensorParallel::own_offsets(const Tensor& all_offsets) const {
+  return shape.shares_routing() ? all_offsets.slice_rows(std::int64_t{shape.tp_rank} * shape.ep, shape.ep)
+                                : all_offsets;
+}
+
+void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) const {
+  ep->stream().wait(compute.record());
+  ep->all_gather(own_offsets(all), offsets);
+  if (!shape.shares_routing()) return;
+  tp.stream().wait(ep->stream().record());
+  tp.all_gather(all, own_offsets(all));
+}
+
+void TensorParallel::move_over_tp(const SlotRows& rows, const Tensor& all_offsets, bool goes_back,
+                                  tensor::ExpertRange range) const {
+  tp.gather_rows(goes_back ? rows.parts : rows.held, goes_back ? rows.held : rows.received,
+                 {.offsets = all_offsets,
+                  .holder = shape.ep_rank,
+                  .even_rows = shape.even_slots(),
+                  .goes_back = goes_back,
+                  .range = range});
+}
+
+Arriving TensorParallel::moved(const Tensor& result, const comm::Communicator& group) const {
+  const Arriving arriving{result, group.stream().record()};
   if (!overlap_ep) arrived(arriving);
   return arriving;
+}
+
+Arriving TensorParallel::dispatch_rows(const SlotRows& rows, const Tensor& all_offsets, const Event& ready,
+                                       tensor::ExpertRange range) const {
+  const bool gathers = shape.shares_routing();
+  ep->stream().wait(ready);
+  ep->all_to_all(gathers ? rows.received : rows.held, rows.own, own_offsets(all_offsets), false, range);
+  if (!gathers) return moved(rows.held, *ep);
+  tp.stream().wait(ep->stream().record());
+  move_over_tp(rows, all_offsets, false, range);
+  return moved(rows.held, tp);
+}
+
+Event TensorParallel::start_return(const SlotRows& rows, const Tensor& all_offsets, tensor::ExpertRange range) const {
+  if (!shape.shares_routing()) return compute.record();
+  tp.stream().wait(compute.record());
+  move_over_tp(rows, all_offsets, true, range);
+  return tp.stream().record();
+}
+
+Arriving TensorParallel::finish_return(const SlotRows& rows, const Tensor& all_offsets, Event started,
+                                       tensor::ExpertRange range) const {
+  const bool gathered = shape.shares_routing();
+  if (gathered) {
+    compute.wait(started);
+    compute.submit(ExpertSum{.y = rows.received,
+                             .x = rows.parts,
+                             .offsets = own_offsets(all_offsets),
+                             .rank = shape.ep_rank,
+                             .range = range,
+                             .used = static_cast<double>(shape.even_slots()) / static_cast<double>(rows.parts.rows)});
+    started = compute.record();
+  }
+  ep->stream().wait(started);
+  ep->all_to_all(rows.own, gathered ? rows.received : rows.held, own_offsets(all_offsets), true, range);
+  return moved(rows.own, *ep);
+}
+
+Tensor TensorParallel::routed_share(const Tensor& x) const {
+  const std::int64_t rows = shape.routed_tokens();
+  return x.rows == rows ? x : x.slice_rows(shape.tp_rank * rows, rows);
+}
+
+Arriving TensorParallel::gather_shares(const Tensor& x) const {
+  tp.stream().wait(compute.record());
+  tp.all_gather(x, routed_share(x));
+  return issued(x);
 }
 
 std::vector<tensor::ExpertRange> TensorParallel::expert_parts() const {

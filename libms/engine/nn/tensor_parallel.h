@@ -22,6 +22,15 @@ struct Arriving {
   tensor::Event event;  // absent if the tensor is ready
 };
 
+// The places that rows of experts' slots pass: those of the tokens that this rank routes; those of its experts; and,
+// where ranks of tp share the routing, those of its experts for its share of the tokens, before they are gathered, and
+// the parts of every rank's sums of these.
+struct SlotRows {
+  Tensor own, held, received, parts;
+  // Returns them with a number in each row, where they are one row of numbers.
+  SlotRows by_slot() const;
+};
+
 struct TensorParallel {
   tensor::Stream& compute;
   comm::Communicator& tp;
@@ -78,12 +87,20 @@ struct TensorParallel {
   Arriving gather_routed(const Tensor& x, const Tensor& into) const;
   // Reduces partial sums `routed`[ep T,n] over ep to `own`[T,n]. Returns `routed` where nothing was gathered.
   Arriving reduce_routed(const Tensor& routed, const Tensor& own) const;
-  // All-gathers the offsets[1,n] of every ep rank into `all`[ep,n], where ep's ranks exchange slots; then the rows of
-  // their slots move, or go back, by these (Communicator::all_to_all).
+  // Where ep's ranks exchange slots: all-gathers the offsets[1,n] of every one into `all`[ep,n], and of the ranks of tp
+  // that share the routing into [tp ep,n], by which the rows of slots move from their owners to the experts' holders,
+  // rows.own to rows.held, after `ready`, an event of compute.
   void share_offsets(const Tensor& offsets, const Tensor& all) const;
-  // They move after `ready`, an event of compute.
-  Arriving exchange_slots(const Tensor& out, const Tensor& in, const Tensor& all_offsets, bool go_back,
-                          const tensor::Event& ready, tensor::ExpertRange range = {}) const;
+  Arriving dispatch_rows(const SlotRows& rows, const Tensor& all_offsets, const tensor::Event& ready,
+                         tensor::ExpertRange range = {}) const;
+  // And back, sums over tp of what their experts made of them: what start_return() returns goes to finish_return().
+  tensor::Event start_return(const SlotRows& rows, const Tensor& all_offsets, tensor::ExpertRange range = {}) const;
+  Arriving finish_return(const SlotRows& rows, const Tensor& all_offsets, tensor::Event started,
+                         tensor::ExpertRange range = {}) const;
+  // Returns this rank's share of the tokens that ranks of tp route, of x[T,n], or x[Ts,n] itself.
+  Tensor routed_share(const Tensor& x) const;
+  // All-gathers these shares of all ranks in place.
+  Arriving gather_shares(const Tensor& x) const;
   // Returns the parts of the rank's experts whose rows are exchanged one after the other.
   std::vector<tensor::ExpertRange> expert_parts() const;
   // Makes compute wait for the tensor and returns it.
@@ -98,6 +115,9 @@ struct TensorParallel {
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
   Arriving matmul_all_reduce(const tensor::Matmul& matmul) const;
+  Tensor own_offsets(const Tensor& all_offsets) const;
+  void move_over_tp(const SlotRows& rows, const Tensor& all_offsets, bool goes_back, tensor::ExpertRange range) const;
+  Arriving moved(const Tensor& result, const comm::Communicator& group) const;
 };
 
 }  // namespace ms::nn

@@ -99,15 +99,17 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      .member = &TrainConfig::moe_dispatch,
      .doc =
          "How tokens reach the experts of other ranks of mesh.ep. all_to_all: a row for each expert of a token goes to "
-         "the rank that holds it, and comes back. all_gather: every rank gathers the tokens of all, and sums are "
+         "the rank that holds it, and comes back; over mesh.tp a rank sends those of its share of the tokens, and the "
+         "holders of an expert's shards gather them. all_gather: every rank gathers the tokens of all, and sums are "
          "reduced. auto: what moves fewer bytes, which is all_to_all unless model.experts_per_token is above mesh.ep. "
          "all_to_all sums a token's experts in the order of their scores, as without mesh.ep; all_gather by rank.",
      .choices = {"auto", "all_to_all", "all_gather"}},
     {"moe_capacity", &TrainConfig::moe_capacity,
      "Capacity factor: rows that the experts of a rank of mesh.ep take, as a multiple of an even share; 1.25 to 2 are "
      "common. Rows beyond it are dropped, those of the rank's last experts first: such an expert adds nothing to that "
-     "token, in training and in its evaluations (metrics.expert_load_every counts them). 0: nothing is dropped, and "
-     "memory is reserved for the case that all rows come to one rank, mesh.ep shares.",
+     "token, in training and in its evaluations (metrics.expert_load_every counts them). Over mesh.tp each share of "
+     "the tokens has an equal part of the rows. 0: nothing is dropped, and memory is reserved for the case that all "
+     "rows come to one rank, mesh.ep shares.",
      Unit::none, 0, 1e6},
     {"eval_every", &TrainConfig::eval_every,
      "Steps between evaluations; the last step is always evaluated. 0: no evaluations.", Unit::none, 0, 1e12},

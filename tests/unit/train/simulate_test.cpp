@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/error.h"
 #include "sched/registry.h"
 #include "train/engine/rank_tensors.h"
 #include "train/simulate/memory.h"
+#include "train/simulate/sim_issuer.h"
 
 namespace ms::train {
 namespace {
@@ -120,6 +123,55 @@ TEST(Simulate, ExchangesOfExpertsAreTheirPart) {
   }
   EXPECT_GT(exposed_s[0], 0);
   EXPECT_LT(exposed_s[1], 0.8 * exposed_s[0]);
+}
+
+// What one rank sends in all-to-alls of a step, by the kind of their group: bytes that all members have.
+std::map<std::string, std::int64_t> exchanged_bytes(const Settings& settings) {
+  const Plan plan = plan_of(settings);
+  SimIssuer issuer(plan, 8, 0, nullptr, 1);
+  const comm::SimRecording recording = issuer.step(0);
+  std::map<std::string, std::int64_t> bytes;
+  for (const tensor::SimProgram::Stream& stream : recording.program.streams) {
+    for (const tensor::SimItem& item : stream.items) {
+      if (item.kind != tensor::SimItem::Kind::comm_op) continue;
+      const comm::SimCommOp& op = recording.comm_ops[item.index];
+      const std::string& group = recording.groups[op.group].name;
+      if (op.kind == comm::OpKind::all_to_all) bytes[group.substr(0, group.find('['))] += op.size_bytes;
+    }
+  }
+  return bytes;
+}
+
+// A row goes to its expert and back, and so does its gradient; the backward needs the input once more, and the factor
+// and its gradient go along. Over ep a rank sends those of its share of the tokens, and over tp ranks gather all.
+TEST(Simulate, ARowOfAnExpertGoesOverEpOnce) {
+  for (const bool sequence_parallel : {true, false}) {
+    for (const std::int64_t tp : {1, 2, 4}) {
+      for (const double capacity : {0.0, 1.25}) {
+        Settings settings = settings_of(4, 1, tp, 1, 2);
+        settings.model = {.family = "llama", .layers = 2, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32};
+        settings.model.experts = 8, settings.model.experts_per_token = 3;
+        settings.mesh.ep = 4, settings.mesh.sequence_parallel = sequence_parallel;
+        settings.train.dtype = "bf16", settings.train.moe_dispatch = "all_to_all";
+        settings.train.moe_capacity = capacity;
+        settings.metrics.expert_load_every = 0;  // counting what is dropped takes an exchange of its own
+        const std::int64_t microbatches = 2, slots = microbatches * 2 * 32 * 3, row = 5 * 64 * 2 + 2 * 4;
+        std::map<std::string, std::int64_t> expected{{"ep", slots * row / tp}};
+        if (tp > 1) expected["tp"] = slots * row;
+        EXPECT_EQ(exchanged_bytes(settings), expected) << tp << " " << sequence_parallel << " " << capacity;
+      }
+    }
+  }
+}
+
+// A share of the routing needs as many tokens for each rank of tp; else every one routes all of them.
+TEST(Simulate, TokensThatDoNotDivideOverTpAreRoutedByAllRanks) {
+  Settings settings = settings_of(2, 1, 4, 1, 1);
+  settings.model = {.family = "llama", .layers = 1, .hidden = 64, .heads = 4, .vocab = 257, .seq = 30};
+  settings.model.experts = 4, settings.model.experts_per_token = 2;
+  settings.mesh.ep = 2, settings.mesh.sequence_parallel = false;
+  settings.train.dtype = "f32", settings.train.moe_dispatch = "all_to_all";
+  EXPECT_EQ(exchanged_bytes(settings), (std::map<std::string, std::int64_t>{{"ep", 30 * 2 * (5 * 64 * 4 + 2 * 4)}}));
 }
 
 // Only grouped matmuls take time, or only all-to-alls: both are as much longer as the busiest rank has more rows.

@@ -165,8 +165,8 @@ void carve_routers(Arena& arena, const Plan& plan, const mesh::Coord& at, RankTe
     if (trains) rank.router_counts = arena.take(DType::f64, routers, model.experts);
   }
   if (reports) rank.expert_loads = arena.take(DType::f64, 1, model.layers * (model.experts + 1));
-  // Ranks of ep that gather tokens route the same ones, and so do all of tp: each of these counts for its own biases,
-  // and one for the report.
+  // Ranks of ep that gather tokens route the same ones, and so do all of tp unless they share the routing: each of
+  // these counts all for its own biases, and one for the report, but for the rows that were not dropped.
   const bool counts = shape.exchanges_slots || shape.ep_rank == 0;
   std::int64_t row = 0;
   for (int c = 0; c < plan.chunks; ++c) {
@@ -176,7 +176,8 @@ void carve_routers(Arena& arena, const Plan& plan, const mesh::Coord& at, RankTe
       if (!model.has_experts(i)) continue;
       if (rank.router_biases) buffers.bias = rank.router_biases.slice_rows(row, 1);
       if (rank.router_chosen && counts) buffers.chosen = rank.router_chosen.slice_rows(row, 1);
-      if (reports && counts && at.tp == 0) buffers.load = arena.take(DType::f32, 1, model.experts + 1);
+      if (reports && counts && (at.tp == 0 || shape.shares_routing()))
+        buffers.load = arena.take(DType::f32, 1, model.experts + 1);
       ++row;
     }
   }
