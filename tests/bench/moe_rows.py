@@ -179,9 +179,7 @@ WHY = {
     "Megatron-LM": ("all activations recomputed", lambda row: ["--set", "train.recompute=full"]),
     "MegaScale-MoE": ("the busiest rank has 1.25 even shares",
                       lambda row: ["--set", "train.moe_capacity=1.25", "--expert-load", "zipf=3"]),
-    "Folding": ("a tp rank sends its share of the rows alone",
-                lambda row: ["--set-cluster", f"network.rate={row.tp * hopper_rows.FILE['network']['rate']}"]),
-    "Bridge": LAUNCH, "Bridge GPT-OSS": LAUNCH, "AutoModel": LAUNCH,
+    "Folding": LAUNCH, "Bridge": LAUNCH, "Bridge GPT-OSS": LAUNCH, "AutoModel": LAUNCH,
 }
 
 
