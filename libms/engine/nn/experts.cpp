@@ -201,22 +201,26 @@ void input_weight_gradients(const Layer& layer, const Input& input) {
     weight_gradient(layer, weights.shared_router, {acts.grads.dshared_logits, {}}, {n2, {}}, {}, {});
 }
 
-// scratch.dweights.held -> those of the slots of all tokens that the rank routes.
-Arriving weights_back(const Layer& layer) {
+// scratch.dweights.held -> those of the slots of all tokens that the rank routes, in two steps, between which compute
+// has other work: the first waits for the exchanges that were issued before it.
+tensor::Event start_weights_back(const Layer& layer) {
   const TensorParallel& on = layer.on;
   const SlotRows& all = layer.scratch.dweights;
-  if (!on.shape.exchanges_slots) return {all.held, {}};
+  if (!on.shape.exchanges_slots) return {};
   if (on.shape.drops()) on.compute.submit(Fill{all.own});
-  const SlotRows rows = all.by_slot();
-  const Tensor& offsets = layer.acts.routing.all_offsets;
-  return {all.own, on.finish_return(rows, offsets, on.start_return(rows, offsets)).event};
+  return on.start_return(all.by_slot(), layer.acts.routing.all_offsets);
+}
+Arriving weights_back(const Layer& layer, const tensor::Event& started) {
+  const SlotRows& all = layer.scratch.dweights;
+  if (!layer.on.shape.exchanges_slots) return {all.held, {}};
+  return {all.own, layer.on.finish_return(all.by_slot(), layer.acts.routing.all_offsets, started).event};
 }
 // Sends a 1 back for each row that the holder had room for, and counts them. Of holders whose sum comes back, one does.
 void count_kept(const Layer& layer) {
   const Shape& shape = layer.on.shape;
   const Tensor& load = layer.weights.buffers.load;
   layer.on.compute.submit(Fill{layer.scratch.dweights.held, shape.shares_routing() && shape.tp_rank > 0 ? 0.0F : 1.0F});
-  const Tensor kept = layer.on.arrived(weights_back(layer));
+  const Tensor kept = layer.on.arrived(weights_back(layer, start_weights_back(layer)));
   layer.on.compute.submit(ColumnSum{load.slice_cols(load.cols - 1, 1), by_slot(kept)});
 }
 // The gradient of the layer's output, through the activation of the shared experts.
@@ -284,9 +288,10 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   multiply_arriving(layer, grouped(layer, scratch.dact, scratch.out.held, weights.down.value), gradient);
   if (now) input.slots = start(layer, std::move(input.slots));
   on.compute.submit(SwigluBwd{grads.dup, scratch.dact, acts.up, {}, expert_weights(layer), scratch.dweights.held});
-  const Arriving dweights = weights_back(layer);
+  const tensor::Event started = start_weights_back(layer);
   if (now) output_weight_gradients(layer, dout);  // before scratch.out is written again
   const Arriving back = multiply_and_return(layer, grouped(layer, scratch.out.held, grads.dup, weights.up.value));
+  const Arriving dweights = weights_back(layer, started);
   if (now) expert_input_gradients(layer, input);
   router_backward(layer, on.arrived(dweights), loss_scale);
   if (weights.buffers.load && on.shape.drops()) count_kept(layer);

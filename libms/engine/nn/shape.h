@@ -77,8 +77,8 @@ struct Shape {
   bool has_experts() const { return model->experts > 0 && !dense; }
   std::int64_t own_experts() const { return model->experts / ep; }
   // Whether each rank of tp routes an equal share of the tokens alone, in their order, and the ranks gather the rows of
-  // their experts; else each routes all.
-  bool shares_routing() const { return exchanges_slots && tp > 1 && tokens() % tp == 0; }
+  // their experts; else each routes all, as it does where only some positions are computed.
+  bool shares_routing() const { return exchanges_slots && tp > 1 && rows == 0 && tokens() % tp == 0; }
   int routing_shares() const { return shares_routing() ? tp : 1; }
   // The ep ranks whose tokens a rank routes, those tokens, and the experts that have slots of a rank's router.
   int routed_ranks() const { return exchanges_slots ? 1 : ep; }

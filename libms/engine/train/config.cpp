@@ -201,9 +201,14 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
           "a GPU attends to whole sequences: set mesh.cp_type = \"all-to-all\", with a mesh.cp that divides "
           "model.kv_heads / mesh.tp");
   }
-  constexpr std::int64_t kNcclCalls = 2048;  // in a group (NCCL's documentation): a send and a receive for each expert
-  if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * settings.model.experts > kNcclCalls)
-    add("model.experts", "an all-to-all over NCCL takes at most 1024 experts: set train.moe_dispatch = \"all_gather\"");
+  // In a group (NCCL's documentation): a send and a receive for each expert, and for each of a rank's own and rank of
+  // tp.
+  constexpr std::int64_t kNcclCalls = 2048;
+  const std::int64_t exchanges = std::max(settings.model.experts, settings.model.experts * mesh.tp / mesh.ep);
+  if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * exchanges > kNcclCalls)
+    add("model.experts",
+        "an exchange over NCCL takes at most 1024 experts, and mesh.tp / mesh.ep times fewer if that is above 1: set "
+        "train.moe_dispatch = \"all_gather\"");
   if (settings.run.device == "cuda" && settings.optim.name == "muon" && settings.optim.zero > 0 &&
       2 * mesh.dp * mesh.cp > kNcclCalls)
     add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: muon takes mesh.dp x mesh.cp up to 1024");
