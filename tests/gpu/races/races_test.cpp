@@ -204,7 +204,7 @@ TEST_P(Kernels, Loss) {
   const Matrix logits = operand(), stats = result(3, kRows, Type::f32);
   float *loss = unwritten(kRows), *lse = unwritten(kRows);
   loss_stats(kStream, stats, logits, zeros(kRows), 0, cols() - 1);
-  loss_combine(kStream, loss, lse, stats);
+  loss_combine(kStream, loss, lse, stats, zeros(kRows));
   loss_backward(kStream, logits, lse, zeros(kRows), 0, cols() - 1, 1, 0);
   expect_clean();
 }
