@@ -7,6 +7,7 @@
 #include "base/escape.h"
 #include "base/json.h"
 #include "base/toml_syntax.h"
+#include "data/chat.h"
 #include "data/json_lines.h"
 #include "health/evidence/kernel_log.h"
 #include "health/run/result_wire.h"
@@ -86,6 +87,23 @@ std::vector<std::string> json_seeds() {
 
 // The text in a line, as a parser of whole documents sees it. That one knows no half surrogates, skips a byte order
 // mark, takes a NUL for the end, and need not look at the first of two values of a key.
+void chat(std::string_view text) {
+  std::vector<data::ChatMessage> messages;
+  if (const auto problem = data::read_chat(text, messages)) {
+    expect(!problem->what.empty(), "a problem has words");
+    safe_line(problem->what);
+    return;
+  }
+  expect(std::ranges::find(messages, data::ChatRole::assistant, &data::ChatMessage::role) != messages.end(),
+         "the assistant says something");
+}
+std::vector<std::string> chat_seeds() {
+  return {
+      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})",
+      R"({"system":"s","conversations":[{"from":"human","value":"caf\u00e9"},{"from":"gpt","value":""}]})",
+      R"({"messages":["a",null,{"role":"tool","content":[]}],"tools":[{}]})", "[[1]]"};
+}
+
 void json_lines(std::string_view text) {
   if (text.starts_with(data::kUtf8Bom) || text.find('\0') != std::string_view::npos) return;
   bool has_twice = false;
@@ -297,6 +315,10 @@ const Target kTargets[] = {
      {"[a]", "[a.b]", "[[a]]", "count", "size", "rate", "timeout", "list", "order", "\"\"\"", "'''", "inf", "nan",
       "1e400", "\\u00e9", "\xff", "= {", "a.b.a.b"}},
     {"json", json, json_seeds, {"true", "null", "1e400", "\\u0000", "\\ud83d", "[[[[", "{\"a\":"}},
+    {"chat",
+     chat,
+     chat_seeds,
+     {"\"messages\":", "\"role\":", "\"content\":", "\"from\":", "\"value\":", "null", "[[[["}},
     {"json_lines",
      json_lines,
      json_lines_seeds,
