@@ -27,7 +27,10 @@ int main(int argc, char** argv) {
       .sections = {
           {"CONVERSATIONS",
            {{"Fine-tuning",
-             "An imported model learns from conversations in JSON Lines in four commands:\n\n"
+             "An imported model learns from conversations in JSON Lines, each line as\n\n"
+             "    "
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":\"Yo\"}]}\n\n"
+             "in four commands:\n\n"
              "    ms-ckpt import --format hf --output imported MODEL\n"
              "    ms-data encode --tokenizer MODEL/tokenizer.json --chat-template auto \\\n"
              "        -o chats chats.jsonl\n"
@@ -36,20 +39,21 @@ int main(int argc, char** argv) {
              "In tune.toml, checkpoint.load is imported, data.train is [\"packed\"], data.reset_attention is true, and "
              "model.seq is 4096. ms-data sample tune.toml --step 1 shows what the loss counts."},
             {"Rendered as",
-             "transformers' apply_chat_template renders them, without a prompt to generate: default system prompts, "
-             "white "
-             "space and special tokens are the template's. The token that begins a text is not doubled. Special tokens "
-             "in "
-             "a message are the tokens, as there."},
+             "transformers' apply_chat_template renders them, without add_generation_prompt: default system prompts, "
+             "white space and special tokens are the template's. A text has one token that begins it, even if the "
+             "tokenizer adds one, too. Text such as <|im_end|> inside a message becomes the control token, as in "
+             "transformers: remove it from data that you do not trust. mistral-common encodes each content apart, and "
+             "its first tokens can differ from these."},
             {"Targets",
-             "The contents of the assistant's messages, and the token that ends each of them. What stands around them, "
+             "The contents of the assistant's messages without a weight of 0, and the token that ends each of them. "
+             "What stands around them, "
              "such as the newline behind <|im_end|>, is ignored. The loss of a step is the mean over its targets, in "
              "every "
              "layout; metrics.jsonl has their number as targets."},
             {"Refused",
-             "Messages of tools, calls of tools, reasoning, contents that are not text, roles that the template does "
-             "not "
-             "render, and conversations without a message of the assistant. --skip-bad-lines skips and counts them."}}},
+             "Messages of tools, calls of tools, reasoning, contents that are not one text, roles that the template "
+             "does not render, two system prompts, and conversations without a target. --skip-bad-lines skips and "
+             "counts them."}}},
           {"TOKENIZERS",
            {{"Read",
              "A tokenizer.json of Hugging Face. Ids are those of tokenizers. Each part may be:\n\n"

@@ -1,5 +1,5 @@
-// Conversations in JSON: objects with OpenAI's `messages` of role and content, or ShareGPT's `conversations` of from
-// and value, beside which a `system` prompt may stand.
+// Conversations in JSON: objects with a list of `messages` or `conversations`, each of role and content, as OpenAI's
+// are, or of from and value, as ShareGPT's; a `system` prompt may stand beside the list.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@ std::string_view to_string(ChatRole role);
 struct ChatMessage {
   ChatRole role;
   std::string content;
+  bool is_target = true;  // of the assistant: unless OpenAI's `weight` is 0
   friend bool operator==(const ChatMessage&, const ChatMessage&) = default;
 };
 
-// Replaces `messages` by those of a line. nullopt: all of them are text, and one is from the assistant.
+// Replaces `messages` by those of a line. nullopt: all of them are text, and one is a target.
 std::optional<JsonLineProblem> read_chat(std::string_view line, std::vector<ChatMessage>& messages);
 
 }  // namespace ms::data

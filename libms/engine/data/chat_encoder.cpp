@@ -42,6 +42,7 @@ std::optional<JsonLineProblem> ChatEncoder::encode(std::string_view line, std::v
   const RenderedChat& chat = scratch.chat;
   // A special token ends what is encoded as one: the pieces have the tokens of the whole.
   std::size_t begin = 0;
+  scratch.answer = 0;
   for (std::size_t i = 0; i <= chat.cuts.size(); ++i) {
     const std::size_t end = i < chat.cuts.size() ? chat.cuts[i] : chat.text.size();
     if (end > begin) encode_piece(std::string_view(chat.text).substr(begin, end - begin), begin, tokens, scratch);
@@ -69,9 +70,11 @@ void ChatEncoder::encode_piece(std::string_view text, std::size_t begin, std::ve
   };
   std::size_t ignored = 0;  // the first token that is not looked at yet
   std::vector<RenderedChat::Span> answers;
-  for (const auto& [from, to] : scratch.chat.answers) {
-    const std::size_t lowest = std::max(from, begin), highest = std::min(to, begin + text.size());
-    if (lowest < highest) answers.push_back({token_at(lowest - begin, false), token_at(highest - begin, true)});
+  const std::vector<RenderedChat::Span>& all = scratch.chat.answers;
+  while (scratch.answer < all.size() && all[scratch.answer].end <= begin) ++scratch.answer;
+  for (std::size_t i = scratch.answer; i < all.size() && all[i].begin < begin + text.size(); ++i) {
+    const std::size_t lowest = std::max(all[i].begin, begin), highest = std::min(all[i].end, begin + text.size());
+    answers.push_back({token_at(lowest - begin, false), token_at(highest - begin, true)});
   }
   for (const auto& [from, to] : answers) {
     if (from > ignored) ignore_targets(piece.subspan(ignored, from - ignored));

@@ -25,10 +25,10 @@ class ChatEncoder {
   struct Scratch {
     std::vector<ChatMessage> messages;
     RenderedChat chat;
+    std::size_t answer = 0;  // of chat.answers: the first that may reach into the next piece
     std::vector<std::int32_t> prefix;
   };
-  // Appends the tokens of a conversation in JSON. Its text, which may hold U+FFFD for what is not UTF-8, is in
-  // scratch.chat then. nullopt: all is well.
+  // Appends the tokens of a conversation in JSON. Its text is in scratch.chat then. nullopt: all is well.
   std::optional<JsonLineProblem> encode(std::string_view line, std::vector<std::int32_t>& tokens,
                                         Scratch& scratch) const;
 

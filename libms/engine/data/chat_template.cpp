@@ -162,7 +162,8 @@ class Renderer {
       content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
     }
     chat_.text += content;
-    if (is_answer) chat_.answers.push_back({begin, chat_.text.size() + format_.end_of_turn.size()});
+    if (is_answer && message.is_target)
+      chat_.answers.push_back({begin, chat_.text.size() + format_.end_of_turn.size()});
     markup(turn.after);
   }
 
@@ -174,9 +175,12 @@ class Renderer {
 // Returns what of the messages the template does not render.
 std::optional<std::string> refusal(const ChatTemplate& format, std::span<const ChatMessage> messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const auto& [role, content] = messages[i];
-    if (role == ChatRole::system && format.system_rule != System::message)
-      return fmt::format("the chat template {} has no system message at this place", format.name);
+    const ChatRole role = messages[i].role;
+    const std::string& content = messages[i].content;
+    if (role == ChatRole::system && format.system_rule == System::refused)
+      return fmt::format("the chat template {} has no system message", format.name);
+    if (role == ChatRole::system && format.system_rule == System::in_user)
+      return fmt::format("the chat template {} has a system message as the first one only", format.name);
     if (format.alternates && (role == ChatRole::user) != (i % 2 == 0)) {
       return fmt::format("the chat template {} lets user and assistant take turns, and {} follows {}", format.name,
                          to_string(role), i == 0 ? "nothing" : to_string(messages[i - 1].role));
@@ -241,14 +245,14 @@ std::optional<JsonLineProblem> render(const ChatTemplate& format, std::span<cons
   renderer.markup(format.begin);
   if (!format.default_system.empty() && messages.front().role != ChatRole::system)
     renderer.message({ChatRole::system, std::string(format.default_system)}, "", false);
+  bool has_query = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     if (format.skips_empty_system && message.role == ChatRole::system && message.content.empty()) continue;
     // An answer to the last query: what follows the last message of the user, or nothing where there is none.
-    const bool has_query =
-        std::ranges::find(messages.first(i), ChatRole::user, &ChatMessage::role) != messages.first(i).end();
     const bool is_last_answer = i + 1 == messages.size() && message.role == ChatRole::assistant && has_query;
     renderer.message(message, i == 0 ? first : "", is_last_answer);
+    has_query = has_query || message.role == ChatRole::user;
   }
   renderer.markup(format.end);
   std::ranges::sort(chat.cuts);

@@ -35,6 +35,10 @@ TEST(Chat, IsReadInBothForms) {
        {{kSystem, "S"}, {kUser, ""}, {kAssistant, "b"}}},
       {R"({"tools":[],"system":"","messages":[{"role":"assistant","content":"b","tool_calls":null}]})",
        {{kAssistant, "b"}}},
+      {R"({"system":null,"conversations":[{"role":"user","content":"a"},{"from":"chatgpt","value":"b"}]})",
+       {{kUser, "a"}, {kAssistant, "b"}}},
+      {R"({"messages":[{"role":"assistant","content":"a","weight":0},{"role":"assistant","content":"b","weight":1}]})",
+       {{kAssistant, "a", false}, {kAssistant, "b"}}},
   };
   for (const auto& row : kRows) {
     Messages messages{{kUser, "old"}};
@@ -51,13 +55,19 @@ TEST(Chat, IsRefusedWithWhatIsWrong) {
       {"{", ""},
       {"[]", "neither"},
       {R"({"text":"a"})", "neither 'messages' nor 'conversations'"},
-      {R"({"messages":[]})", "not a list of messages"},
-      {R"({"messages":{"role":"user"}})", "not a list of messages"},
+      {R"({"messages":[]})", "not a list with messages"},
+      {R"({"messages":{"role":"user"}})", "not a list with messages"},
       {R"({"messages":["a"]})", "message 1 has no text 'role'"},
-      {R"({"messages":[{"role":"user","content":"a"}]})", "no message is from the assistant"},
+      {R"({"messages":[{"role":"user","content":"a"}]})", "no message of the assistant is a target"},
       {R"({"messages":[{"role":"assistant"}]})", "message 1 has no text 'content'"},
       {R"({"messages":[{"role":"assistant","content":null}]})", "message 1 has no text 'content'"},
-      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]})", "has no text 'content'"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]})", "has a list as 'content'"},
+      {R"({"messages":[{"role":"assistant","content":"a","weight":0}]})", "no message of the assistant is a target"},
+      {R"({"messages":[{"role":"assistant","content":"a","weight":0.5}]})", "'weight'"},
+      {R"({"messages":[{"role":"assistant","content":"a","thinking":"b"}]})", "has 'thinking'"},
+      {R"({"system":["S"],"messages":[{"role":"assistant","content":"a"}]})", "'system'"},
+      {R"({"system_prompt":"S","messages":[{"role":"assistant","content":"a"}]})", "has 'system_prompt'"},
+      {R"({"system":"S","messages":[{"role":"system","content":"T"},{"role":"assistant","content":"a"}]})", "two"},
       {R"({"messages":[{"role":"assistant","content":"a"},{"role":"tool","content":"b"}]})",
        "message 2 has the role 'tool'"},
       {R"({"messages":[{"role":"assistant","content":"a","tool_calls":[{}]}]})", "has 'tool_calls'"},
@@ -128,6 +138,7 @@ TEST(ChatTemplates, CountAnswersWithTheirEndOfTurn) {
   EXPECT_EQ(answers("gemma", chat), "[b<end_of_turn>][<end_of_turn>]");
   EXPECT_EQ(answers("phi3", chat), "[ b <|end|>][<|end|>]");
   EXPECT_EQ(answers("mistral-v0.1", chat), "[ b </s>][</s>]");
+  EXPECT_EQ(answers("chatml", {{kAssistant, "a", false}, {kAssistant, "b"}}), "[b<|im_end|>]");
 }
 
 TEST(ChatTemplates, RefuseWhatTheyDoNotRender) {
@@ -136,7 +147,7 @@ TEST(ChatTemplates, RefuseWhatTheyDoNotRender) {
     EXPECT_THAT(rendered(name, system), HasSubstr("no system message")) << name;
     EXPECT_THAT(rendered(name, {{kAssistant, "b"}}), HasSubstr("assistant follows nothing")) << name;
   }
-  EXPECT_THAT(rendered("gemma3", {{kUser, "a"}, {kSystem, "S"}, {kAssistant, "b"}}), HasSubstr("no system message"));
+  EXPECT_THAT(rendered("gemma3", {{kUser, "a"}, {kSystem, "S"}, {kAssistant, "b"}}), HasSubstr("first one only"));
   EXPECT_THAT(rendered("gemma3", {{kUser, "a"}, {kUser, "a"}, {kAssistant, "b"}}), HasSubstr("user follows user"));
   EXPECT_THAT(rendered("qwen3", {{kUser, "a"}, {kAssistant, "<think>x</think>b"}}), HasSubstr("reasoning"));
   EXPECT_EQ(thrown_by([] { chat_template("alpaca"); }).kind(), "data.template");
