@@ -28,7 +28,7 @@ special=(--special '<|endoftext|>' --special '<|im_start|>' --special '<|im_end|
 encode=(encode --tokenizer tokenizer.json -o chats chats.jsonl)
 
 expect 2 'known are: chatml, qwen2.5' "${encode[@]}" --chat-template alpaca
-expect 2 'no chat template is beside tokenizer.json' "${encode[@]}" --chat-template auto
+expect 2 'no chat template can be read in .* beside tokenizer.json' "${encode[@]}" --chat-template auto
 echo '{"chat_template": "{{ messages }}"}' >tokenizer_config.json
 expect 2 'tokenizer_config.json is not one of those' "${encode[@]}" --chat-template auto
 expect 2 "needs the token '<.begin_of_text.>'" "${encode[@]}" --chat-template llama3

@@ -217,8 +217,11 @@ const ChatTemplate& chat_template_beside(const std::string& tokenizer_json) {
     text = template_in(config);
   }
   if (!text) {
-    throw user_error("data.template", fmt::format("no chat template is beside {}", tokenizer_json),
-                     "name one with --chat-template: " + names());
+    throw user_error(
+        "data.template",
+        fmt::format("no chat template can be read in chat_template.jinja or tokenizer_config.json beside {}",
+                    tokenizer_json),
+        "name one with --chat-template: " + names());
   }
   std::string_view trimmed = *text;
   if (trimmed.ends_with('\n')) trimmed.remove_suffix(1);  // which Jinja leaves out, too

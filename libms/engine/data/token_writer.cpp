@@ -198,8 +198,9 @@ void TokenWriter::write_index() {
 void TokenWriter::finish(std::string_view note) {
   MS_ASSERT(!inside_document(), "document {} was not ended", num_documents_);
   if (num_documents_ == 0) {
-    throw user_error("data.empty", fmt::format("no document to write to {}", prefix_),
-                     "the files are empty, or no text: give plain text in UTF-8, or JSON Lines");
+    throw user_error(
+        "data.empty", fmt::format("no document to write to {}", prefix_),
+        "the files are empty, no text, or all of their lines were skipped: give plain text in UTF-8, or JSON Lines");
   }
   write_index();
   if (!note.empty()) {

@@ -161,9 +161,9 @@ TEST(ChatTemplates, OfATokenizerThatAreNotKnownAreRefused) {
     EXPECT_EQ(error.blame(), Blame::user);
     return error.message();
   };
-  EXPECT_THAT(refused(), HasSubstr("no chat template is beside"));
+  EXPECT_THAT(refused(), HasSubstr("no chat template can be read"));
   spill(dir / "tokenizer_config.json", R"({"chat_template":[{"name":"tool_use","template":"x"}]})");
-  EXPECT_THAT(refused(), HasSubstr("no chat template is beside"));
+  EXPECT_THAT(refused(), HasSubstr("no chat template can be read"));
   spill(dir / "tokenizer_config.json", R"({"chat_template":"{{ messages }}"})");
   EXPECT_THAT(refused(), HasSubstr("tokenizer_config.json is not one"));
   spill(dir / "chat_template.jinja", "{{ messages }}");  // it comes first
