@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/note.h"
 #include "data/token_file.h"
 #include "data/token_writer.h"
@@ -13,9 +14,19 @@ namespace {
 
 constexpr std::int64_t kMergedTokens = 1 << 18;  // at a time
 
+// Records that the documents are of different chat templates, or some of them plain text.
+void mix_templates(const TokenFile& first, Note& common, const TokenFile& file, const Note& note) {
+  if (note.chat_template == common.chat_template || common.chat_template == kMixedTemplates) return;
+  const auto name = [](const Note& one) { return one.chat_template.empty() ? "none" : one.chat_template; };
+  log::warn("data",
+            "the chat template of {} is {}, and that of {} is {}: the merged file has documents of both formats",
+            first.prefix(), name(common), file.prefix(), name(note));
+  common.chat_template = kMixedTemplates;
+}
+
 // The note of the merged file, its counts still those of the first.
 std::optional<Note> common_note(const std::vector<TokenFile>& files) {
-  const std::optional<Note> first = read_note(files[0].prefix());
+  std::optional<Note> first = read_note(files[0].prefix());
   for (const TokenFile& file : files) {
     if (file.type() != files[0].type()) {
       throw user_error("data.merge",
@@ -42,6 +53,7 @@ std::optional<Note> common_note(const std::vector<TokenFile>& files) {
                       first->tokenizer, first->vocab_size, file.prefix(), note->tokenizer, note->vocab_size),
           "encode the text again with one tokenizer");
     }
+    if (note) mix_templates(files[0], *first, file, *note);
   }
   return first;
 }
@@ -94,7 +106,6 @@ MergeReport merge(const std::vector<std::string>& prefixes, const std::string& o
       const Note part = read_note(file.prefix()).value();
       note->text_bytes += part.text_bytes;
       note->source_files += part.source_files;
-      if (note->chat_template.empty()) note->chat_template = part.chat_template;
     }
     note->documents = report.num_documents;
     note->tokens = report.num_tokens;

@@ -13,8 +13,9 @@ struct MergeReport {
 };
 
 // Writes all documents of the token files in this order, and a note with the sums of theirs, where they have notes.
-// Error("data.merge", user): they are of different types or tokenizers, or some have no note; or of a type that is not
-// written. Error("data.token", storage): a token is below 0. Those of TokenFile and TokenWriter.
+// Warns where their chat templates differ. Error("data.merge", user): they are of different types or tokenizers, or
+// some have no note; or of a type that is not written. Error("data.token", storage): a token is below 0. Those of
+// TokenFile and TokenWriter.
 MergeReport merge(const std::vector<std::string>& prefixes, const std::string& output);
 
 }  // namespace ms::data

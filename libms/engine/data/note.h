@@ -7,10 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "data/tokenizer.h"
 
 namespace ms::data {
+
+inline constexpr std::string_view kMixedTemplates = "mixed";  // Note::chat_template of a merged file with several
 
 struct Note {
   std::string tokenizer;              // "byte", or the name of its file

@@ -131,6 +131,31 @@ TEST(Merge, KeepsDocumentsInOrderAndAddsUpNotes) {
   for (const std::string& name : dir.list()) EXPECT_THAT(name, testing::Not(testing::EndsWith(".part")));
 }
 
+TEST(Merge, RecordsThatChatTemplatesDiffer) {
+  const TempDir dir;
+  write_noted(dir / "plain", {{1, 256}});
+  for (const char* name : {"chatml", "llama3"})
+    write_noted(dir / name, {{1, 2}}, [&](Note& note) { note.chat_template = name; });
+  const struct {
+    std::vector<std::string> files;
+    const char* chat_template;
+    std::size_t warnings;
+  } kRows[] = {{{"chatml", "chatml"}, "chatml", 0},
+               {{"plain", "plain"}, "", 0},
+               {{"chatml", "llama3", "plain"}, "mixed", 1},
+               {{"plain", "chatml"}, "mixed", 1},
+               {{"chatml", "plain"}, "mixed", 1}};
+  for (const auto& row : kRows) {
+    std::vector<std::string> prefixes;
+    for (const std::string& file : row.files) prefixes.push_back(dir / file);
+    const std::size_t before = log::recent_lines().size();
+    merge(prefixes, dir / "out");
+    EXPECT_EQ(log::recent_lines().size(), before + row.warnings);
+    EXPECT_EQ(read_note(dir / "out")->chat_template, row.chat_template);
+    check_tokens(TokenFile(dir / "out"), read_note(dir / "out"), {});
+  }
+}
+
 TEST(Merge, RefusesWhatIsNotOfOneTokenizer) {
   const TempDir dir;
   write_noted(dir / "a", {{1, 256}});
