@@ -47,6 +47,20 @@ expect 0 '^chats: 200 documents' "${encode[@]}" --chat-template chatml --force
 grep -Eq '^[0-9]+ of [0-9]+ tokens are targets of the loss, with the chat template chatml$' out || fail "no count of targets"
 expect 0 '^chat_template +chatml' info chats
 expect 0 'all sound' verify chats
+# damage OFFSET BITS: flips bits of a byte in the index of "damaged", a copy of "chats". Offsets below 0 are from the end.
+damage() {
+  for suffix in bin idx meta.json; do cp chats.$suffix damaged.$suffix; done
+  python3 -c 'import sys; idx = bytearray(open("damaged.idx", "rb").read()); idx[int(sys.argv[1])] ^= int(sys.argv[2])
+open("damaged.idx", "wb").write(idx)' "$@"
+}
+damage -1 1
+expect 1 'damaged.meta.json has [0-9]+ targets' verify damaged
+damage 9 3 # version 2 becomes 1
+expect 1 'damaged.meta.json has [0-9]+ targets' verify damaged
+"$tool" encode --tokenizer tokenizer.json -o plain texts >/dev/null 2>&1 || fail "no plain text"
+expect 0 'the chat template of chats is chatml, and that of plain is none' merge chats plain -o mixed
+expect 0 '^chat_template +mixed' info mixed
+expect 0 'all sound' verify mixed
 expect 0 '<.im_start.>assistant' show chats --document 3
 
 expect 2 'seq N is missing' pack chats -o packed

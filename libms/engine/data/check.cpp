@@ -14,8 +14,17 @@ constexpr std::int64_t kCheckedTokens = 1 << 18;  // at a time
 void check_count(const TokenFile& file, const char* what, std::int64_t of_file, std::int64_t of_note) {
   if (of_file == of_note) return;
   throw Error("data.note", Blame::storage,
-              fmt::format("{} has {} {}, and {}.idx has {}: one of them belongs to another file",
+              fmt::format("{} has {} {}, and {}.idx has {}: one of them is damaged, or belongs to another file",
                           note_path(file.prefix()), of_note, what, file.prefix(), of_file));
+}
+
+void check_mask(const TokenFile& file, const Note& note) {
+  if (note.targets) check_count(file, "targets", file.num_targets(), *note.targets);
+  if (note.mask_hash.empty() || note.mask_hash == file.mask_hash()) return;
+  throw Error("data.note", Blame::storage,
+              fmt::format("the loss mask of {}.idx is not the one that {} records: one of them is damaged, or belongs "
+                          "to another file",
+                          file.prefix(), note_path(file.prefix())));
 }
 
 }  // namespace
@@ -24,6 +33,7 @@ void check_tokens(const TokenFile& file, const std::optional<Note>& note, std::o
   if (note) {
     check_count(file, "documents", file.num_documents(), note->documents);
     check_count(file, "tokens", file.num_tokens(), note->tokens);
+    check_mask(file, *note);
   }
   const std::int64_t end =
       vocab_size ? *vocab_size : (note ? note->vocab_size : std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1);

@@ -202,8 +202,9 @@ Command verify_command() {
                    "Require every token to be below N. Default: the vocabulary in PREFIX.meta.json, if there is one."}},
       .run = run_verify,
       .description =
-          "Checks the index for consistency, the index and the size of PREFIX.bin against PREFIX.meta.json, and every "
-          "token against the vocabulary. Prints the first error with its place, and then exits with 1."};
+          "Checks the index for consistency, the index, its loss mask and the size of PREFIX.bin against "
+          "PREFIX.meta.json, and every token against the vocabulary. Prints the first error with its place, and then "
+          "exits with 1."};
 }
 
 Command merge_command() {

@@ -110,7 +110,7 @@ MergeReport merge(const std::vector<std::string>& prefixes, const std::string& o
     note->documents = report.num_documents;
     note->tokens = report.num_tokens;
   }
-  writer.commit(note ? to_json(*note) : "");
+  writer.commit(note ? to_json(*note) : Json());
   return report;
 }
 

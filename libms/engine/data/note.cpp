@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/user_path.h"
 
@@ -35,7 +34,7 @@ Note note_of(const Tokenizer& tokenizer, const std::string& name, const std::opt
   return note;
 }
 
-std::string to_json(const Note& note) {
+Json to_json(const Note& note) {
   Json json{{"schema", kNoteSchema},
             {"tokenizer", note.tokenizer},
             {"tokenizer_path", note.tokenizer_path},
@@ -51,7 +50,7 @@ std::string to_json(const Note& note) {
   if (!note.eod_token.empty()) json["eod_token"] = note.eod_token;
   if (!note.chat_template.empty()) json["chat_template"] = note.chat_template;
   if (note.packed_to > 0) json["packed_to"] = note.packed_to;
-  return json.dump(2) + "\n";
+  return json;
 }
 
 std::optional<Note> read_note(const std::string& prefix) {
@@ -77,6 +76,8 @@ std::optional<Note> read_note(const std::string& prefix) {
     json.get_to("tokens", note.tokens);
     json.get_to("text_bytes", note.text_bytes);
     json.get_to("source_files", note.source_files);
+    if (json.contains("targets")) note.targets = json.get<std::int64_t>("targets");
+    if (json.contains("mask_hash")) json.get_to("mask_hash", note.mask_hash);
     if (note.vocab_size < 1 || note.eod < 0 || note.eod >= note.vocab_size)
       throw JsonError("eod is not a token of the vocabulary");
     return note;

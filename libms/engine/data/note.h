@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "data/tokenizer.h"
 
 namespace ms::data {
@@ -26,6 +27,9 @@ struct Note {
   std::string chat_template = {};  // its name, where documents are conversations: they have no frame
   std::int64_t packed_to = 0;      // tokens of the samples that documents are packed to; 0: they are not
   std::int64_t documents = 0, tokens = 0, text_bytes = 0, source_files = 0;
+  // TokenWriter records the loss mask; notes of old releases have neither of these.
+  std::optional<std::int64_t> targets = {};
+  std::string mask_hash = {};  // TokenFile::mask_hash()
 
   bool same_tokenizer(const Note& other) const {
     return tokenizer_fingerprint == other.tokenizer_fingerprint && vocab_size == other.vocab_size && eod == other.eod &&
@@ -37,7 +41,8 @@ std::string note_path(const std::string& prefix);
 
 // Returns what the tokenizer says of itself; counts are 0. `name` is what make_tokenizer() was given.
 Note note_of(const Tokenizer& tokenizer, const std::string& name, const std::optional<std::string>& eod_token);
-std::string to_json(const Note& note);
+// All but what TokenWriter records.
+Json to_json(const Note& note);
 
 // nullopt: there is none. Error("data.note", storage): it is damaged, or of a newer format.
 std::optional<Note> read_note(const std::string& prefix);

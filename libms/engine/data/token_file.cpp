@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/target_mask.h"
 #include "data/token_prefix.h"
 
@@ -276,6 +277,14 @@ std::int64_t TokenFile::count_targets(const TokenRange& tokens) const {
   std::int64_t count = tokens.size();
   for (const TokenRange& range : ignored(tokens)) count -= range.size();
   return count;
+}
+
+std::string TokenFile::mask_hash() const {
+  Hasher hasher;
+  for_each_value<std::int8_t>(idx_, modes_at(), has_mask_ ? num_sequences_ : 0, [&](std::int64_t, std::int8_t mode) {
+    hasher.update(std::as_bytes(std::span(&mode, 1)));
+  });
+  return hash_hex(hasher.digest());
 }
 
 void TokenFile::mark_ignored(std::int64_t begin, std::span<std::int32_t> tokens) const {

@@ -62,6 +62,8 @@ class TokenFile {
   std::vector<TokenRange> ignored(const TokenRange& tokens) const;
   std::int64_t count_targets(const TokenRange& tokens) const;
   std::int64_t num_targets() const { return num_targets_; }
+  // A hash of the modes of all sequences, of nothing without a mask. Reads them.
+  std::string mask_hash() const;
 
   // Where sequence or document i lies in the token stream.
   TokenRange sequence(std::int64_t i) const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/note.h"
 #include "data/target_mask.h"
 
@@ -169,13 +170,26 @@ void TokenWriter::restart() {
   is_ignored_ = false;
 }
 
-void TokenWriter::write_index() {
+std::int64_t TokenWriter::num_targets() const {
+  std::int64_t count = 0;
+  for (const std::uint32_t sequence : sequences_) count += (sequence & kIgnored) == 0 ? sequence & kLength : 0;
+  return count;
+}
+
+// Returns the mode of each sequence; empty: the file has no mask.
+std::vector<std::int8_t> TokenWriter::modes() const {
+  std::vector<std::int8_t> modes;
+  for (const std::uint32_t sequence : sequences_) modes.push_back((sequence & kIgnored) != 0 ? 1 : 0);
+  if (std::ranges::find(modes, 1) == modes.end()) modes.clear();
+  return modes;
+}
+
+void TokenWriter::write_index(std::span<const std::int8_t> modes) {
   idx_.emplace(prefix_ + ".idx");
   idx_->truncate(0);
   const auto put = [&](auto value) { idx_->write(&value, sizeof value); };
   idx_->write(kIndexMagic.data(), kIndexMagic.size());
-  const bool has_mask = std::ranges::any_of(sequences_, [](std::uint32_t one) { return (one & kIgnored) != 0; });
-  put(has_mask ? kMaskedIndexVersion : kIndexVersion);
+  put(modes.empty() ? kIndexVersion : kMaskedIndexVersion);
   put(static_cast<std::uint8_t>(type_));
   put(static_cast<std::uint64_t>(sequences_.size()));
   put(static_cast<std::uint64_t>(num_documents_) + 1);
@@ -191,22 +205,25 @@ void TokenWriter::write_index() {
     ++index;
   }
   put(index);
-  for (const std::uint32_t sequence : std::span(sequences_).first(has_mask ? sequences_.size() : 0))
-    put(static_cast<std::int8_t>((sequence & kIgnored) != 0 ? 1 : 0));
+  idx_->write(modes.data(), modes.size());
 }
 
-void TokenWriter::finish(std::string_view note) {
+void TokenWriter::finish(Json note) {
   MS_ASSERT(!inside_document(), "document {} was not ended", num_documents_);
   if (num_documents_ == 0) {
     throw user_error(
         "data.empty", fmt::format("no document to write to {}", prefix_),
         "the files are empty, no text, or all of their lines were skipped: give plain text in UTF-8, or JSON Lines");
   }
-  write_index();
-  if (!note.empty()) {
+  const std::vector<std::int8_t> modes = this->modes();
+  write_index(modes);
+  if (!note.is_null()) {
+    note["targets"] = num_targets();
+    note["mask_hash"] = hash_hex(xxh64(std::as_bytes(std::span(modes))));
+    const std::string text = note.dump(2) + "\n";
     note_.emplace(note_path(prefix_));
     note_->truncate(0);
-    note_->write(note.data(), note.size());
+    note_->write(text.data(), text.size());
     note_->sync();
   }
   bin_.sync();

@@ -11,9 +11,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "data/part_file.h"
 #include "data/token_file.h"
 
@@ -55,23 +56,26 @@ class TokenWriter {
   TokenType type() const { return type_; }
   std::int64_t num_tokens() const { return num_tokens_; }
   std::int64_t num_documents() const { return num_documents_; }
+  std::int64_t num_targets() const;  // of the documents that are ended
   std::uint64_t bin_inode() const { return bin_.inode(); }
 
-  // Makes both files and the note durable; nothing is written after it. Without a note there is none.
-  // Error("data.empty", user) where there is no document.
-  void finish(std::string_view note = {});
+  // Makes both files and the note durable; nothing is written after it. The note is to_json(Note), to which the number
+  // of targets and a hash of the mask are added; null: there is none. Error("data.empty", user) where there is no
+  // document.
+  void finish(Json note = {});
   // Gives the files their names. Older files of that name are replaced, the old .idx going first, so that no moment
   // shows an old index beside a new .bin.
   void publish();
-  void commit(std::string_view note = {}) {
-    finish(note);
+  void commit(Json note = {}) {
+    finish(std::move(note));
     publish();
   }
 
  private:
   void append_run(std::span<const std::int32_t> tokens, bool is_ignored);
   void end_sequence();
-  void write_index();
+  std::vector<std::int8_t> modes() const;
+  void write_index(std::span<const std::int8_t> modes);
 
   std::string prefix_;
   TokenType type_;

@@ -31,7 +31,7 @@ void write_noted(const std::string& prefix, const std::vector<std::vector<std::i
   for (const auto& document : documents) tokens += std::ssize(document);
   Note note = bytes_note(std::ssize(documents), tokens);
   change(note);
-  spill(note_path(prefix), to_json(note));
+  spill(note_path(prefix), to_json(note).dump());
 }
 void write_noted(const std::string& prefix, const std::vector<std::vector<std::int32_t>>& documents) {
   write_noted(prefix, documents, [](Note&) {});
@@ -44,10 +44,10 @@ TEST(Note, IsReadAsItWasWritten) {
   note.tokenizer_path = "/models/tokenizer.json";
   note.tokenizer_fingerprint = "0123456789abcdef";
   note.eod_token = "<end>";
-  spill(dir / "t.meta.json", to_json(note));
+  spill(dir / "t.meta.json", to_json(note).dump());
   const std::optional<Note> read = read_note(dir / "t");
   ASSERT_TRUE(read);
-  EXPECT_EQ(to_json(*read), to_json(note));
+  EXPECT_EQ(to_json(*read).dump(), to_json(note).dump());
   EXPECT_TRUE(read->same_tokenizer(note));
   EXPECT_FALSE(read->same_tokenizer(bytes_note(3, 20)));
   EXPECT_FALSE(read_note(dir / "none"));
@@ -55,7 +55,7 @@ TEST(Note, IsReadAsItWasWritten) {
 
 TEST(Note, IsRefusedWhereItIsDamaged) {
   const TempDir dir;
-  const std::string good = to_json(bytes_note(1, 2));
+  const std::string good = to_json(bytes_note(1, 2)).dump(2);
   const std::string other_schema = std::string(good).replace(good.find("\"schema\": 1"), 11, "\"schema\": 2");
   for (const std::string& bad : {good.substr(0, 30), std::string("[]"), std::string("{\"schema\": 1}"), other_schema}) {
     spill(dir / "t.meta.json", bad);

@@ -62,7 +62,7 @@ void write_packable(const std::string& prefix, const std::vector<Ids>& documents
             .eod_token = {},
             .vocab_size = 300,
             .frame = {{}, {0}}};
-  spill(note_path(prefix), to_json(note));
+  spill(note_path(prefix), to_json(note).dump());
 }
 
 Ids marked(const std::string& prefix) {

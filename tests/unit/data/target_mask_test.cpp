@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/check.h"
 #include "data/eval_set.h"
 #include "data/facts.h"
 #include "data/loader.h"
 #include "data/merge.h"
+#include "data/note.h"
+#include "data/pack.h"
 #include "token_files.h"
 
 namespace ms::data {
@@ -109,6 +112,69 @@ TEST(TargetMask, SurvivesAMerge) {
   const TokenFile file(dir / "all");
   EXPECT_EQ(file.num_documents(), 3);
   EXPECT_THAT(marked(file, 0, 6), ElementsAre(~1, 2, 3, 4, 5, ~6));
+}
+
+Note note_of_bytes() {
+  Note note = note_of(ByteTokenizer(), "byte", {});
+  note.chat_template = "chatml";
+  return note;
+}
+
+// Documents with a note as an encoding leaves it.
+void write_noted(const std::string& prefix, const std::vector<Ids>& documents) {
+  TokenWriter writer(prefix, TokenType::u16);
+  for (const Ids& document : documents) {
+    writer.append(document);
+    writer.end_document();
+  }
+  Note note = note_of_bytes();
+  note.documents = writer.num_documents();
+  note.tokens = writer.num_tokens();
+  writer.commit(to_json(note));
+}
+
+TEST(TargetMask, IsRecordedByEveryWriterAndVerified) {
+  const TempDir dir;
+  write_noted(dir / "encoded", {{~1, 2, 3, ~4, 5, ~6}, {~7, 8}});
+  merge({dir / "encoded", dir / "encoded"}, dir / "merged");
+  pack(dir / "encoded", dir / "packed", {.seq = 8});
+  for (const std::string& prefix : {dir / "encoded", dir / "merged", dir / "packed"}) {
+    const auto error = [&] {
+      return test::error_from([&] { check_tokens(TokenFile(prefix), read_note(prefix), {}); });
+    };
+    const std::string idx = slurp(prefix + ".idx"), note = slurp(note_path(prefix));
+    const auto modes = static_cast<std::size_t>(TokenFile(prefix).num_sequences());
+    EXPECT_FALSE(error());
+    for (std::size_t bit = 0; bit <= modes; ++bit) {  // behind them: all of them
+      std::string damaged = idx;
+      for (std::size_t i = 0; i < modes; ++i) damaged[idx.size() - 1 - i] ^= i == bit || bit == modes ? 1 : 0;
+      spill(prefix + ".idx", damaged);
+      ASSERT_TRUE(error()) << bit;
+      EXPECT_EQ(error()->kind(), "data.note");
+      EXPECT_EQ(error()->blame(), Blame::storage);
+    }
+    std::string unmasked = idx;
+    unmasked[kIndexMagic.size()] = 1;
+    spill(prefix + ".idx", unmasked);
+    EXPECT_EQ(error()->kind(), "data.note");
+    // Notes of old releases tell nothing of the mask.
+    Note old = *read_note(prefix);
+    spill(note_path(prefix), to_json(old).dump());
+    EXPECT_FALSE(error());
+    spill(prefix + ".idx", idx);
+    EXPECT_FALSE(error());
+  }
+}
+
+// Ranges of one length exchanged: the number of targets is the same.
+TEST(TargetMask, IsVerifiedByMoreThanItsTargets) {
+  const TempDir dir;
+  write_noted(dir / "t", {{~1, 2}});
+  std::string idx = slurp(dir / "t.idx");
+  std::swap(idx[idx.size() - 1], idx[idx.size() - 2]);
+  spill(dir / "t.idx", idx);
+  EXPECT_EQ(TokenFile(dir / "t").num_targets(), read_note(dir / "t")->targets);
+  EXPECT_EQ(thrown_by([&] { check_tokens(TokenFile(dir / "t"), read_note(dir / "t"), {}); }).kind(), "data.note");
 }
 
 TEST(TargetMask, SurvivesAResume) {
