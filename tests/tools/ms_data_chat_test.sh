@@ -67,7 +67,12 @@ expect 2 'seq N is missing' pack chats -o packed
 expect 2 "'cut' is not refuse|too-long" pack chats -o packed --seq 64 --too-long cut
 expect 2 'raise --seq' pack chats -o packed --seq 32
 expect 0 '^truncated [0-9]+ documents' pack chats -o short --seq 32 --too-long truncate
+expect 0 '^dropped [1-9][0-9]* documents? that had no target left' pack chats -o shorter --seq 18 --too-long truncate
+expect 0 'all sound' verify shorter
+expect 2 'no document of chats has a target of the loss left' pack chats -o none --seq 4 --too-long truncate
+[ ! -e none.idx ] || fail "a refused packing leaves a token file"
 expect 0 '^packed: [0-9]+ samples of 96 tokens, 200 documents' pack chats -o packed --seq 96
+grep -Eq '^[0-9]+ of [0-9]+ tokens are targets of the loss$' out || fail "no count of targets"
 expect 2 'already exists' pack chats -o packed --seq 96
 expect 2 'is packed to samples of 96' pack packed -o again --seq 96
 expect 0 'all sound' verify packed

@@ -27,6 +27,10 @@ class Packer {
     for (std::int64_t i = begin; i < end; ++i) {
       const TokenRange document = fitted(i);
       if (document.size() == 0) continue;
+      if (is_ignored(document)) {
+        ++report_.num_ignored_documents;
+        continue;
+      }
       documents.push_back(document);
       lengths.push_back(document.size());
     }
@@ -44,6 +48,7 @@ class Packer {
   // The target of the last sample's last token.
   PackReport finish() {
     pad(1);
+    report_.num_targets = writer_.num_targets();
     return report_;
   }
 
@@ -62,6 +67,11 @@ class Packer {
     document.end = options_.too_long == TooLong::skip ? document.begin : document.end - surplus;
     report_.lost_tokens += options_.too_long == TooLong::skip ? surplus + options_.seq : surplus;
     return document;
+  }
+
+  // Whether the mask leaves no target in a document, the first token of which never is one in a sample.
+  bool is_ignored(const TokenRange& document) const {
+    return file_.has_mask() && file_.count_targets({document.begin + 1, document.end}) == 0;
   }
 
   void write(const TokenRange& document) {
@@ -148,11 +158,16 @@ PackReport pack(const std::string& prefix, const std::string& output, const Pack
   Packer packer(file, note->eod, options, writer);
   for (std::int64_t begin = 0; begin < file.num_documents(); begin += options.buffer)
     packer.pack(begin, std::min(begin + options.buffer, file.num_documents()));
-  if (writer.num_documents() == 0) {
+  const PackReport report = packer.finish();
+  if (report.num_documents + report.num_ignored_documents == 0) {
     throw user_error("data.empty", fmt::format("no document of {} fits a sample of {} tokens", prefix, options.seq),
                      "raise --seq, or cut the documents with --too-long truncate");
   }
-  const PackReport report = packer.finish();
+  if (report.num_targets == 0) {
+    throw user_error(
+        "data.mask", fmt::format("no document of {} has a target of the loss left", prefix),
+        fmt::format("raise --seq above {} if documents were truncated, or encode with --train-on all", options.seq));
+  }
   Note packed = *note;
   packed.packed_to = options.seq;
   packed.documents = writer.num_documents();

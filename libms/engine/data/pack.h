@@ -26,12 +26,15 @@ struct PackReport {
   std::int64_t num_samples = 0, num_documents = 0, num_tokens = 0;  // without padding
   std::int64_t num_padding = 0;
   std::int64_t num_too_long = 0, lost_tokens = 0;
+  std::int64_t num_ignored_documents = 0;  // dropped, as the loss would count no token of them
+  std::int64_t num_targets = 0;
 };
 
 // Writes the documents of `prefix` to `output` in samples of `seq` tokens, each filled up with the token that ends a
 // document, and one such token behind them all, the target of the last. The loss ignores padding, and the first token
-// of a document, which would follow the one before it. Error("data.long", user): a document has more tokens, under
-// TooLong::refuse; "data.packed", user: the file is packed already, or has no note; and those of merge().
+// of a document, which would follow the one before it. Documents of a file with a mask that have no target left are
+// dropped. Error("data.long", user): a document has more tokens, under TooLong::refuse; "data.mask", user: no document
+// has a target left; "data.packed", user: the file is packed already, or has no note; and those of merge().
 PackReport pack(const std::string& prefix, const std::string& output, const PackOptions& options);
 
 }  // namespace ms::data

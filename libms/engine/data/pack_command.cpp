@@ -39,10 +39,13 @@ int run_pack(const Args& args) {
   print_out("{}: {} of {}, {}, {}, {} of padding\n", output, plural(report.num_samples, "sample"),
             plural(args.get_int("seq", 1, kMost), "token"), plural(report.num_documents, "document"),
             plural(report.num_tokens, "token"), report.num_padding);
+  print_out("{} of {} are targets of the loss\n", report.num_targets, plural(report.num_tokens, "token"));
   if (report.num_too_long > 0) {
     print_out("{} {}, which are longer than a sample: {} lost\n", too_long.what_was,
               plural(report.num_too_long, "document"), plural(report.lost_tokens, "token"));
   }
+  if (report.num_ignored_documents > 0)
+    print_out("dropped {} that had no target left\n", plural(report.num_ignored_documents, "document"));
   return 0;
 }
 
@@ -69,9 +72,11 @@ Command pack_command() {
       .run = run_pack,
       .description =
           "Packs documents, such as conversations, by best fit decreasing: no document is split over two samples. "
-          "The loss ignores padding and the first token of each document. Set data.reset_attention, so that "
-          "documents of a sample do not attend to each other. The result depends on the token file and the options "
-          "alone; a run shuffles the samples, and resumes exactly."};
+          "The loss ignores padding and the first token of each document, so that a packed file always has a loss "
+          "mask: ms-train reads it; ms-data serve and ms_loader cannot read masks yet. Documents of a file with a mask "
+          "that have no target left are dropped and counted. Set data.reset_attention, so that documents of a sample "
+          "do not attend to each other. The result depends on the token file and the options alone; a run shuffles the "
+          "samples, and resumes exactly."};
 }
 
 }  // namespace ms::data

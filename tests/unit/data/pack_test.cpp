@@ -108,6 +108,29 @@ TEST(Pack, DoesWithLongDocumentsWhatItIsTold) {
             "data.empty");
 }
 
+TEST(Pack, DropsDocumentsWithoutATargetLeft) {
+  const TempDir dir;
+  write_packable(dir / "t", {{~1, ~2, ~3, 4}, {5, ~6, ~7}, {~8, 9}, {~10, ~11}});
+  const PackReport report = pack(dir / "t", dir / "p", {.seq = 3, .too_long = TooLong::truncate});
+  EXPECT_THAT(marked(dir / "p"), ElementsAre(~8, 9, ~0, ~0));
+  EXPECT_EQ(report.num_documents, 1);
+  EXPECT_EQ(report.num_ignored_documents, 3);
+  EXPECT_EQ(report.num_targets, 1);
+  EXPECT_EQ(TokenFile(dir / "p").num_targets(), 1);
+}
+
+TEST(Pack, RefusesWhatHasNoTargetLeft) {
+  const TempDir dir;
+  write_packable(dir / "masked", {{~1, ~2, ~3, 4}, {~5, ~6}});
+  write_packable(dir / "single", {{1}, {2}});  // the first token of a document is no target
+  for (const char* name : {"masked", "single"}) {
+    const Error error = thrown_by([&] { pack(dir / name, dir / "p", {.seq = 3, .too_long = TooLong::truncate}); });
+    EXPECT_EQ(error.kind(), "data.mask");
+    EXPECT_EQ(error.blame(), Blame::user);
+    EXPECT_FALSE(std::filesystem::exists(dir / "p.idx"));
+  }
+}
+
 TEST(Pack, BuffersAreIndependent) {
   const TempDir dir;
   write_packable(dir / "t", {{1}, {2, 3}, {4}, {5, 6}});
