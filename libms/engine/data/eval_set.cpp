@@ -60,10 +60,20 @@ EvalSet::EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_
       vocab_size_(vocab_size),
       all_windows_((range_.size() - 2) / seq + 1),
       windows_(most_windows > 0 ? std::min(most_windows, all_windows_) : all_windows_) {
-  if (const std::optional<Note> note = read_note(source.prefix)) check_vocab(*note, source.prefix, vocab_size);
-  if (range_.size() >= 2) return;
-  throw user_error("data.short", fmt::format("{}.bin has {} tokens to evaluate on, and a prediction needs two",
-                                             source.prefix, range_.size()));
+  if (const std::optional<Note> note = read_note(source.prefix)) {
+    check_vocab(*note, source.prefix, vocab_size);
+    check_packing(*note, source.prefix, seq);
+  }
+  if (range_.size() < 2) {
+    throw user_error("data.short", fmt::format("{}.bin has {} tokens to evaluate on, and a prediction needs two",
+                                               source.prefix, range_.size()));
+  }
+  check_targets(file_);
+  if (predictions() == 0) {
+    throw user_error("data.mask",
+                     fmt::format("the loss ignores all tokens of {} that would be evaluated", source.prefix),
+                     "evaluate more of the file: raise --samples, or name the file with --data");
+  }
 }
 
 std::int64_t EvalSet::begin_of(std::int64_t index) const {

@@ -27,7 +27,8 @@ std::vector<EvalSource> eval_sources(const std::vector<std::string>& entries, co
 class EvalSet {
  public:
   // Opens the files. `most_windows` of them are evaluated, spread evenly; 0: all. Error("data.short", user): it has
-  // fewer than two tokens.
+  // fewer than two tokens; "data.packed", user: its samples have another length; "data.mask", user: the loss ignores
+  // all that is evaluated.
   EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows);
 
   const EvalSource& source() const { return source_; }

@@ -42,6 +42,12 @@ TokenRange last_part(const TokenFile& file, double part, std::int64_t sample) {
   return {begin / sample * sample, tokens};
 }
 
+void check_targets(const TokenFile& file) {
+  if (file.num_targets() > 0) return;
+  throw user_error("data.mask", fmt::format("the loss ignores all tokens of {}", file.prefix()),
+                   "encode conversations that have messages of the assistant, or encode with --train-on all");
+}
+
 void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
                  std::int64_t vocab_size) {
   constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
@@ -158,24 +164,13 @@ std::int64_t Loader::open(const std::string& prefix, std::optional<std::pair<std
   }
   const TokenFile& file = files_.emplace_back(prefix);
   check_vocab_of(file);
-  if (file.num_targets() == 0) {
-    throw user_error("data.mask", fmt::format("the loss ignores all tokens of {}", prefix),
-                     "encode conversations that have messages of the assistant, or encode with --train-on all");
-  }
+  check_targets(file);
   return note && note->packed_to > 0 ? note->packed_to : 1;
 }
 
 void Loader::check_packing(const Note& note, const std::string& prefix) const {
-  if (note.packed_to == 0) return;
-  if (note.packed_to != shape_.seq) {
-    throw user_error("data.packed",
-                     fmt::format("{} is packed to samples of {} tokens, and those of this run have {}", prefix,
-                                 note.packed_to, shape_.seq),
-                     fmt::format("set model.seq = {0}, or pack the file that it was made of again: ms-data pack --seq "
-                                 "{1}",
-                                 note.packed_to, shape_.seq));
-  }
-  if (!has_starts_) {
+  data::check_packing(note, prefix, shape_.seq);
+  if (note.packed_to > 0 && !has_starts_) {
     log::warn("data",
               "the documents that {} packs to one sample attend to each other; data.reset_attention = true keeps them "
               "apart",

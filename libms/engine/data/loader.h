@@ -27,6 +27,8 @@ namespace ms::data {
 // The last part of a file's tokens, `part` of all: what is held out from training. It begins with a whole sample of
 // `sample` tokens, where documents are packed to such.
 TokenRange last_part(const TokenFile& file, double part, std::int64_t sample = 1);
+// Throws Error("data.mask", user) where the loss ignores all tokens.
+void check_targets(const TokenFile& file);
 // Throws Error("data.vocab", user) where a token, read from position `begin` on, is not below `vocab_size`.
 void check_vocab(const TokenFile& file, std::int64_t begin, std::span<const std::int32_t> tokens,
                  std::int64_t vocab_size);

@@ -117,4 +117,13 @@ void check_vocab(const Note& note, const std::string& prefix, std::int64_t vocab
       fmt::format("set model.vocab = {}, or a multiple of 128 above it", note.vocab_size));
 }
 
+void check_packing(const Note& note, const std::string& prefix, std::int64_t seq) {
+  if (note.packed_to == 0 || note.packed_to == seq) return;
+  throw user_error(
+      "data.packed",
+      fmt::format("{} is packed to samples of {} tokens, and those of this run have {}", prefix, note.packed_to, seq),
+      fmt::format("set model.seq = {0}, or pack the file that it was made of again: ms-data pack --seq {1}",
+                  note.packed_to, seq));
+}
+
 }  // namespace ms::data

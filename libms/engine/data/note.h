@@ -56,5 +56,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::string& prefix, std::optional
 
 // Throws Error("data.vocab", user) where the token file's tokenizer has ids that a model of `vocab_size` does not have.
 void check_vocab(const Note& note, const std::string& prefix, std::int64_t vocab_size);
+// Throws Error("data.packed", user) where documents are packed to samples of another length than `seq`.
+void check_packing(const Note& note, const std::string& prefix, std::int64_t seq);
 
 }  // namespace ms::data

@@ -284,5 +284,31 @@ TEST(MaskedEvalSet, PredictsTargetsAlone) {
   EXPECT_EQ(targets, 26);  // 1 to 39 but for multiples of 3
 }
 
+TEST(MaskedEvalSet, RefusesWhatTheLossIgnores) {
+  const TempDir dir;
+  write_tokens(dir / "all", {Ids(20, ~5)});
+  Ids begins(20, ~5);
+  begins[3] = 5;
+  write_tokens(dir / "begins", {begins});
+  EXPECT_EQ(EvalSet({"t", dir / "begins"}, 8, 10, 0).predictions(), 1);
+  for (const EvalSource& source : {EvalSource{"t", dir / "all"}, EvalSource{"t", dir / "begins", 0.5}}) {
+    const Error error = thrown_by([&] { EvalSet(source, 8, 10, 0); });
+    EXPECT_EQ(error.kind(), "data.mask");
+    EXPECT_EQ(error.blame(), Blame::user);
+  }
+}
+
+TEST(MaskedEvalSet, RefusesSamplesOfAnotherLength) {
+  const TempDir dir;
+  write_noted(dir / "t", {{~1, 2, 3}, {~4, 5}});
+  pack(dir / "t", dir / "p", {.seq = 4});
+  EXPECT_EQ(EvalSet({"p", dir / "p"}, 4, 257, 0).predictions(), 3);
+  for (const std::int64_t seq : {3, 8}) {
+    const Error error = thrown_by([&] { EvalSet({"p", dir / "p"}, seq, 257, 0); });
+    EXPECT_EQ(error.kind(), "data.packed");
+    EXPECT_EQ(error.blame(), Blame::user);
+  }
+}
+
 }  // namespace
 }  // namespace ms::data
