@@ -107,5 +107,10 @@ for one, other in zip(parts, whole):
 assert whole[-1]["loss"] < 0.5 * whole[0]["loss"], (whole[0], whole[-1])
 assert whole[-1]["valid_loss"] < 0.5 * whole[0]["loss"], whole[-1]
 PYTHON
-expect 2 'loss mask, which ms-data serve does not pass on' serve packed --seq 96 --global-batch 4 --dp 1 --microbatch 1 --vocab 320
+serve=(serve packed --seq 96 --global-batch 4 --dp 1 --microbatch 1 --vocab 320)
+expect 2 'loss mask, which ms-data serve does not pass on' "${serve[@]}"
+expect 2 'Packed files always have one' "${serve[@]}" --reset-attention
+tool=$bin/ms-train
+expect 0 '^packed ' eval saved --data packed
+expect 2 'packed to samples of 96 tokens' eval saved --data packed --set model.seq=48
 [ "$failures" -eq 0 ]

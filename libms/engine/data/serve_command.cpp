@@ -79,7 +79,8 @@ int serve(const Args& args) {
     auto opened = std::make_unique<Loader>(config, shape, vocab, static_cast<std::uint64_t>(seed));
     if (opened->has_mask()) {
       throw user_error("data.mask", "the token files have a loss mask, which ms-data serve does not pass on",
-                       "train on them with ms-train, or encode them again with --train-on all");
+                       "train on them with ms-train; ms_loader cannot read masks yet. Packed files always have one, "
+                       "and so do conversations, unless they are encoded with --train-on all and not packed");
     }
     return opened;
   });
