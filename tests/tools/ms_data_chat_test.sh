@@ -46,6 +46,7 @@ expect 0 'skipped 1 bad line' "${encode[@]}" tool.jsonl --chat-template chatml -
 expect 0 '^chats: 200 documents' "${encode[@]}" --chat-template chatml --force
 grep -Eq '^[0-9]+ of [0-9]+ tokens are targets of the loss, with the chat template chatml$' out || fail "no count of targets"
 expect 0 '^chat_template +chatml' info chats
+grep -Eq '^document_(begin|end)' out && fail "info prints a frame that conversations do not have"
 expect 0 'all sound' verify chats
 # damage OFFSET BITS: flips bits of a byte in the index of "damaged", a copy of "chats". Offsets below 0 are from the end.
 damage() {

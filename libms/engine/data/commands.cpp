@@ -55,12 +55,13 @@ int run_info(const Args& args) {
               {"longest_document_tokens", summary.longest_document_tokens},
               {"shortest_document_tokens", summary.shortest_document_tokens}};
   if (note) {
+    const bool has_frames = note->chat_template.empty();
     values.update({{"tokenizer", note->tokenizer},
                    {"tokenizer_path", note->tokenizer_path.empty() ? Json() : Json(note->tokenizer_path)},
                    {"vocab_size", note->vocab_size},
                    {"eod", note->eod},
-                   {"document_begin", note->frame.begin},
-                   {"document_end", note->frame.end},
+                   {"document_begin", has_frames ? Json(note->frame.begin) : Json()},
+                   {"document_end", has_frames ? Json(note->frame.end) : Json()},
                    {"chat_template", note->chat_template.empty() ? Json() : Json(note->chat_template)},
                    {"packed_to", note->packed_to > 0 ? Json(note->packed_to) : Json()},
                    {"text_bytes", note->text_bytes},
