@@ -160,7 +160,7 @@ Command encode_command() {
            {"json-as-text", "", "Encode JSON as plain text, with braces and keys."},
            {"workers", "N",
             "Number of encoding threads (default: the number of cores, at most 64). The result does not depend on it."},
-           {"force", "", "Replace an existing token file. Default: leave it as it is, and do nothing."},
+           {"force", "", "Replace an existing token file. Default: an existing one is an error."},
            {.name = "recursive",
             .doc = "Read all files in directories and their subdirectories, sorted by path. Those that are not text "
                    "are skipped and counted; one that is named is an error.",
