@@ -106,19 +106,27 @@ INSTANTIATE_TEST_SUITE_P(Context, TargetMask,
                                                           Layout{.dp = 2, .cp = 2, .cp_type = "all-to-all"})),
                          mask_name);
 
-// The loss and the gradients are 0 then, not NaN.
+// The loss and the gradients are 0 then, not NaN; and all ranks know, though the middle one reads no data.
 TEST(NoTarget, GivesNoGradient) {
   train::Settings settings = tiny_settings("llama");
+  settings.model.layers = 3;
   settings.mesh.dp = 2;
+  settings.mesh.pp = 3;
   on_threads(settings, [&](const train::Plan& plan, comm::World& world, tensor::Device& device) {
     train::Engine engine(plan, world, device);
     engine.initialize(1);
     std::vector<std::int32_t> tokens, targets;
-    fill_batch(plan, 0, engine.at().dp, tokens, targets);
-    data::ignore_targets(targets);
-    engine.issue_step(0, 1e-3, tokens, targets, {}, {}, std::numeric_limits<float>::infinity(), 0);
+    std::optional<std::int64_t> num_targets;
+    if (engine.needs_input()) {
+      fill_batch(plan, 0, engine.at().dp, tokens, targets);
+      data::ignore_targets(targets);
+      num_targets = 0;
+    }
+    engine.issue_step(0, 1e-3, tokens, targets, {}, {}, std::numeric_limits<float>::infinity(), num_targets);
     const train::StepResult result = engine.finish_step(0);
     EXPECT_EQ(result.loss, 0);
+    EXPECT_EQ(result.num_targets, 0);
+    EXPECT_FALSE(result.mean_loss());
     EXPECT_EQ(result.grad_norm, 0);
     EXPECT_FALSE(result.skipped);
   });

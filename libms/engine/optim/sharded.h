@@ -77,9 +77,10 @@ struct StepScalars {
   Tensor parameter_sums;  // f64 [1,n], by parameter; absent where n is 0
   Tensor sum_squares() const { return sums.slice_cols(0, 1); }
   Tensor loss() const { return sums.slice_cols(1, 1); }
-  // Votes of the ranks on what they must agree about, all-reduced together with the sums at no cost.
+  // Votes of the ranks on what they must agree about, and the step's targets, all-reduced together with the sums at no
+  // cost.
   Tensor votes() const { return sums.slice_cols(2, kVotes); }
-  static constexpr std::int64_t kVotes = 6;
+  static constexpr std::int64_t kVotes = 7;
 };
 // Returns what an optimizer that takes matrices whole needs for all spans of the rank; nothing for others.
 MatrixMemory carve_matrices(Arena& arena, const OptimConfig& config, const std::vector<SpanLayout>& layouts,

@@ -203,15 +203,19 @@ void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tok
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   const std::int64_t tokens_all = plan_.tokens_of(step);
-  pending.num_targets = num_targets.value_or(tokens_all);
+  const auto counted = static_cast<double>(num_targets.value_or(tokens_all));
   // Without a target the losses are 0, whatever their weight.
-  const auto counted = static_cast<double>(std::max<std::int64_t>(1, pending.num_targets));
-  upload(step, tokens_all, tokens, targets, starts, static_cast<double>(tokens_all) / counted);
+  upload(step, tokens_all, tokens, targets, starts, static_cast<double>(tokens_all) / std::max(1.0, counted));
   optimizer_->begin_step();
   if (router_biases_) router_biases_->begin_step();
   if (std::exchange(spoil_gradients_, false)) optimizer_->spoil_gradients();
-  const std::array<double, optim::StepScalars::kVotes> cast{
-      votes.stop, votes.save, votes.saving.writing, votes.saving.committing, votes.saving.failed, votes.probe};
+  const std::array<double, optim::StepScalars::kVotes> cast{votes.stop,
+                                                            votes.save,
+                                                            votes.saving.writing,
+                                                            votes.saving.committing,
+                                                            votes.saving.failed,
+                                                            votes.probe,
+                                                            groups_.world->rank() == 0 ? counted : 0};
   std::copy(cast.begin(), cast.end(), pending.votes.as<double>());
   compute().submit(Copy{tensors_.scalars.votes(), pending.votes});
   executor_->run(plan_.schedule_of(step), Mode::train, 1.0 / static_cast<double>(tokens_all));
@@ -245,7 +249,7 @@ StepResult Engine::finish_step(std::int64_t step) {
                     {},
                     {},
                     0,
-                    pending.num_targets};
+                    static_cast<std::int64_t>(sums[8])};
   if (has_module_norms(step)) {
     const double* squares = pending.module_squares.as<double>();
     for (std::int64_t i = 0; i < pending.module_squares.cols; ++i) result.module_norms.push_back(std::sqrt(squares[i]));

@@ -36,8 +36,12 @@ struct StepResult {
   std::vector<double> module_norms;
   // Tokens by layer and expert since the last such step; empty in steps without (metrics.expert_load_every).
   std::vector<double> expert_loads;
-  double dropped = 0;            // the share of those for which there was no room (train.moe_capacity)
-  std::int64_t num_targets = 0;  // as of issue_step()
+  double dropped = 0;  // the share of those for which there was no room (train.moe_capacity)
+  // Rank 0's, as of issue_step(), on every rank: all may decide by it.
+  std::int64_t num_targets = 0;
+
+  // nullopt: there is no target, of which it would be the mean.
+  std::optional<double> mean_loss() const { return num_targets > 0 ? std::optional(loss) : std::nullopt; }
 };
 
 class Engine {
@@ -117,7 +121,7 @@ class Engine {
   using Mode = Executor::Mode;
   // Host memory that a step's input travels through and its results come back to.
   struct Pending {
-    std::int64_t step = -1, num_targets = 0;
+    std::int64_t step = -1;
     tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, expert_loads, token_losses, starts,
         positions;
     tensor::Event done;
