@@ -40,8 +40,9 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      "A gradient norm is a spike if it is more than this many standard deviations above the mean of the window.",
      Unit::none, 1, 1e6},
     {"window", &GuardConfig::window,
-     "Number of earlier gradient norms with which a norm is compared. Only norms of updates count, and the newest is "
-     "from two steps before. No spike is detected until the window is full; it is empty when a run starts or resumes.",
+     "Number of earlier gradient norms with which a norm is compared. Only norms of updates from steps with targets "
+     "count, and the newest is from two steps before. No spike is detected until the window is full; it is empty when "
+     "a run starts or resumes.",
      Unit::none, 2, 10'000},
     {"max_skips", &GuardConfig::max_skips,
      "End the run with code 2 after this many skipped steps in a row: it has diverged.", Unit::none, 1, 1e9},

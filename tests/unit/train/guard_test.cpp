@@ -93,6 +93,26 @@ TEST(Guard, SkipsSpikesAndKeepsThemOutOfTheWindow) {
   EXPECT_TRUE(guard.judge(step, 3, 2.5).warning.empty()) << "at the limit is not above it";
 }
 
+// A norm of 0 would make a spike of each normal step.
+TEST(Guard, KeepsNormsOfStepsWithoutTargetsOutOfTheWindow) {
+  Guard guard(watchful("stop"));
+  for (std::int64_t step = 0; step < 20; step += 2) {
+    const Ruling without = guard.judge(step, {}, 0),
+                 normal = guard.judge(step + 1, 3, 1 + static_cast<double>(step % 4) / 2);
+    for (const Ruling& ruling : {without, normal}) EXPECT_TRUE(ruling.warning.empty() && !ruling.stop) << step;
+  }
+  EXPECT_EQ(guard.limit(20), 2.5F);
+  EXPECT_EQ(guard.limit(21), 2.5F);
+  EXPECT_TRUE(guard.judge(20, 3, 100).stop);
+}
+
+TEST(Guard, SkipsWhatIsNotFiniteInStepsWithoutTargets) {
+  Guard guard({.max_skips = 2});
+  EXPECT_THAT(guard.judge(0, {}, kNan).warning, HasSubstr("the step was skipped"));
+  EXPECT_FALSE(guard.judge(1, {}, 0).stop) << "nothing shows that the run has not diverged";
+  EXPECT_TRUE(guard.judge(2, kNan, kNan).stop);
+}
+
 TEST(Guard, WarnsOfSpikesThatAreTrainedOn) {
   Guard guard(watchful("warn"));
   std::int64_t step = fill(guard, 5);

@@ -25,16 +25,18 @@ float Guard::spike_above() const {
   return static_cast<float>(mean + config_.spike_zscore * std::sqrt(squares / count));
 }
 
-Ruling Guard::judge(std::int64_t step, double loss, double grad_norm) {
+Ruling Guard::judge(std::int64_t step, std::optional<double> loss, double grad_norm) {
   float& above = spike_above_[static_cast<std::size_t>(step % 2)];
   const bool finite = std::isfinite(grad_norm), spike = finite && grad_norm > double{above};
   const std::string& policy = spike ? config_.spike : config_.nonfinite;
   const bool updated = finite && (!spike || policy == "warn");
-  skips_ = updated ? 0 : skips_ + 1;
+  if (!updated) ++skips_;
+  if (updated && loss) skips_ = 0;
 
   Ruling ruling;
-  const std::string numbers = fmt::format("step {}: the gradient norm is {}, the loss {}", step + 1,
-                                          plain_number(grad_norm), plain_number(loss));
+  const std::string numbers =
+      fmt::format("step {}: the gradient norm is {}, {}", step + 1, plain_number(grad_norm),
+                  loss ? fmt::format("the loss {}", plain_number(*loss)) : "and the loss ignores all tokens");
   const std::string why =
       spike ? fmt::format("{}: a spike, above {:.6g}, the mean of the last {} norms plus {} standard deviations",
                           numbers, above, norms_.size(), config_.spike_zscore)
@@ -60,7 +62,7 @@ Ruling Guard::judge(std::int64_t step, double loss, double grad_norm) {
     ruling.warning = why;
   }
 
-  if (updated) norms_.push_back(grad_norm);
+  if (updated && loss) norms_.push_back(grad_norm);
   if (std::ssize(norms_) > config_.window) norms_.pop_front();
   above = spike_above();
   return ruling;

@@ -33,14 +33,15 @@ class Guard {
 
   // The gradient norm above which the device leaves out the update of the step that is issued next, `step` from 0.
   float limit(std::int64_t step) const;
-  // Judges a step by what it returned. Once for every step, in order.
-  Ruling judge(std::int64_t step, double loss, double grad_norm);
+  // Judges a step by what it returned. Once for every step, in order. No loss: the step has no targets, and its norm,
+  // 0 or that of the router's losses, says nothing about the norms of others.
+  Ruling judge(std::int64_t step, std::optional<double> loss, double grad_norm);
 
  private:
   float spike_above() const;
 
   GuardConfig config_;
-  std::deque<double> norms_;  // of the newest updates, at most config_.window
+  std::deque<double> norms_;  // of the newest updates with targets, at most config_.window
   // By step modulo 2: a norm above is a spike.
   std::array<float, 2> spike_above_{std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity()};
   std::int64_t skips_ = 0;  // on end

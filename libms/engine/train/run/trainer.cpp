@@ -279,7 +279,7 @@ class Trainer {
     }
     if (origin_.restored && step == start_) report.resumed = origin_;
     outcome_.loss = report.result.loss;
-    const Ruling ruling = guard_.judge(step, report.result.loss, report.result.grad_norm);
+    const Ruling ruling = guard_.judge(step, report.result.mean_loss(), report.result.grad_norm);
     report.warning = ruling.warning;
     if (!ruling.rollback.empty()) {  // at the next step, too, which was under way
       if (!rollback_) rollback_ = {.at = step + 1, .last = step + 1, .why = ruling.rollback};
