@@ -63,6 +63,16 @@ TEST(StepMetrics, CountTargetsOnlyWhereTheLossIgnoresTokens) {
   EXPECT_FALSE(step_metrics(report, facts()).contains("targets"));
 }
 
+TEST(StepMetrics, AStepWithoutTargetsHasNoLoss) {
+  StepReport report = full_report();
+  report.result.num_targets = 0;
+  report.result.loss = 0;
+  const Json json = step_metrics(report, facts());
+  EXPECT_TRUE(json.at("loss").is_null());
+  EXPECT_EQ(json.get<int>("targets"), 0);
+  for (const trace::Scalar& scalar : scalars_of(json)) EXPECT_NE(scalar.tag, "train/loss");
+}
+
 TEST(StepMetrics, CountRatesOfARank) {
   const Json json = step_metrics(full_report(), facts());
   EXPECT_DOUBLE_EQ(json.get<double>("tokens_per_s"), 1024);

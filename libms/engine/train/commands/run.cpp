@@ -16,8 +16,8 @@ void print_outcome(const Loaded& loaded, const Outcome& outcome) {
   if (!outcome.sample.empty()) print_out("The model writes:\n\n{}\n\n", outcome.sample);
   print_out("steps         {}{}\n", outcome.steps, outcome.stopped ? ", stopped on purpose" : "");
   if (outcome.steps > outcome.start) {
-    print_out("loss          {:.4f}\n", outcome.loss);
-    if (outcome.valid_loss >= 0) print_out("valid_loss    {:.4f}\n", outcome.valid_loss);
+    if (outcome.loss) print_out("loss          {:.4f}\n", *outcome.loss);
+    if (outcome.valid_loss) print_out("valid_loss    {:.4f}\n", *outcome.valid_loss);
     print_out("tokens_per_s  {:.0f}\n", outcome.tokens_per_s);
   }
   if (!outcome.checkpoint.empty()) print_out("checkpoint    {}\n", outcome.checkpoint);

@@ -53,8 +53,9 @@ void Reporter::step(const StepReport& report) {
     if (curves_) curves_->write(report.step, clock_.wall_s(), scalars_of(line));
   });
 
-  const std::string losses = fmt::format("loss {:.4f}{}", report.result.loss,
-                                         valid_loss_ ? fmt::format(", valid {:.4f}", *valid_loss_) : std::string());
+  const std::optional<double> loss = report.result.mean_loss();
+  const std::string losses = (loss ? fmt::format("loss {:.4f}", *loss) : "no targets") +
+                             (valid_loss_ ? fmt::format(", valid {:.4f}", *valid_loss_) : std::string());
   last_note_ = fmt::format("{}, {} tokens/s", losses, format_count(rate));
   if (progress_) progress_->update(report.step, last_note_);
   if (!report.warning.empty()) log::warn("train", "{}", report.warning);

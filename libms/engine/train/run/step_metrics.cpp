@@ -18,7 +18,7 @@ struct Metric {
 
 constexpr Metric kMetrics[] = {
     {"step", "Number of the step, from 1."},
-    {"loss", "Mean over the targets of the step's batch, in nats, before the step's update."},
+    {"loss", "Mean over the targets of the step's batch, in nats, before the step's update. null if targets is 0."},
     {"grad_norm", "L2 norm of all gradients before clipping. If it is not finite, it is null and skipped is true."},
     {"lr", "The step's learning rate."},
     {"tokens", "Tokens trained on since the beginning of the data."},
@@ -30,7 +30,7 @@ constexpr Metric kMetrics[] = {
     {"tokens_per_s", "Tokens per second: tokens of the step divided by step_s."},
     {"step_s", "Seconds since the end of the previous step, without evaluation."},
     {"skipped", "true: [guard] skipped the step's update."},
-    {"valid_loss", "Loss on the validation data, in steps with an evaluation."},
+    {"valid_loss", "Loss on the validation data, in steps with an evaluation that has targets."},
     {"grad_norms", "Gradient norms by module of the model, in the steps that metrics.grad_norms_every selects."},
     {"expert_load",
      "Loads of experts since the last such step, in the steps that metrics.expert_load_every selects: layers has a "
@@ -85,8 +85,13 @@ std::vector<std::vector<double>> expert_shares(const StepResult& result, std::in
 
 Json step_metrics(const StepReport& report, const RunFacts& run) {
   const double rate = report.tokens_per_s();
-  Json json{{"step", report.step},     {"loss", report.result.loss}, {"grad_norm", report.result.grad_norm},
-            {"lr", report.lr},         {"tokens", report.tokens},    {"tokens_per_s", rate},
+  const std::optional<double> loss = report.result.mean_loss();
+  Json json{{"step", report.step},
+            {"loss", loss ? Json(*loss) : Json()},
+            {"grad_norm", report.result.grad_norm},
+            {"lr", report.lr},
+            {"tokens", report.tokens},
+            {"tokens_per_s", rate},
             {"step_s", report.seconds}};
   if (report.result.num_targets < report.step_tokens) json["targets"] = report.result.num_targets;
   if (!report.data_chain.empty()) json["data_chain"] = report.data_chain;

@@ -278,8 +278,8 @@ class Trainer {
       report.saving = checkpoints_->busy();
     }
     if (origin_.restored && step == start_) report.resumed = origin_;
-    outcome_.loss = report.result.loss;
-    const Ruling ruling = guard_.judge(step, report.result.mean_loss(), report.result.grad_norm);
+    outcome_.loss = report.result.mean_loss();
+    const Ruling ruling = guard_.judge(step, outcome_.loss, report.result.grad_norm);
     report.warning = ruling.warning;
     if (!ruling.rollback.empty()) {  // at the next step, too, which was under way
       if (!rollback_) rollback_ = {.at = step + 1, .last = step + 1, .why = ruling.rollback};
@@ -293,8 +293,7 @@ class Trainer {
     }
     if (evaluation_due(step) && !stops && !rollback_) {
       beat("evaluate");
-      report.valid_loss = evaluate(step);
-      outcome_.valid_loss = report.valid_loss.value_or(-1);
+      outcome_.valid_loss = report.valid_loss = evaluate(step);
       evaluation_s = monotonic_s() - end;
     }
     if (reporter_) {
@@ -309,29 +308,30 @@ class Trainer {
     }
     if (stops) throw *ruling.stop;  // on every rank
     if (reporter_) {
-      beat("step", step + 1,
-           {{"loss", report.result.loss},
-            {"grad_norm", report.result.grad_norm},
-            {"step_s", report.seconds},
-            {"tokens_per_s", static_cast<double>(report.step_tokens) / report.seconds}});
+      std::map<std::string, double> numbers{{"grad_norm", report.result.grad_norm},
+                                            {"step_s", report.seconds},
+                                            {"tokens_per_s", static_cast<double>(report.step_tokens) / report.seconds}};
+      if (outcome_.loss) numbers["loss"] = *outcome_.loss;
+      beat("step", step + 1, std::move(numbers));
     } else {
       beat("step", step + 1);
     }
     last_end_s_ = end + evaluation_s;  // no part of the next step; this step is reported while that is under way
   }
 
-  std::optional<double> evaluate(std::int64_t step) {  // nullopt: the run stops, and does not wait for all rounds
+  // nullopt: there are no targets, or this rank reads no data, or the run stops, and does not wait for all rounds.
+  std::optional<double> evaluate(std::int64_t step) {
     const comm::Patience::Busy busy(world_.patience(), "evaluates");
-    double loss = 0;
+    double loss = 0, targets = 0;  // of the whole evaluation
     for (std::int64_t round = 0; round < order_.rounds && !stop_agreed_; ++round) {
       const data::Batch batch = engine_.needs_input() ? feed_.next({.step = step, .round = round}) : data::Batch();
-      const auto targets = static_cast<double>(batch.num_targets);
+      targets = static_cast<double>(batch.num_targets);
       const auto part = engine_.evaluate(batch.tokens, batch.targets, targets, batch.starts, stop_asked());
       if (engine_.needs_input()) feed_.release();
       stop_agreed_ = !part;
       loss += part.value_or(0);
     }
-    if (!stop_agreed_) return loss;
+    if (!stop_agreed_) return targets > 0 ? std::optional(loss) : std::nullopt;
     if (reporter_)
       log::warn("train", "the evaluation after step {} is left out, as the run stops; see ms-train eval", step + 1);
     return std::nullopt;

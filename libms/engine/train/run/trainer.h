@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "comm/world.h"
@@ -37,7 +38,8 @@ struct Outcome {
   bool asked = false;                 // to stop, as rank 0 knows, whatever the guard did in that step
   std::string stop_cause;             // "SIGTERM"; where another rank was asked, that one knows; the guard's reason
   std::string checkpoint;             // the path of that of the last step; empty: nothing is saved in this run
-  double loss = 0, valid_loss = -1;
+  std::optional<double> loss;         // of the last step; absent without targets
+  std::optional<double> valid_loss;   // likewise, of the last evaluation, on ranks that read data
   double tokens_per_s = 0;
   std::string sample;  // generated text, rank 0 only
 };
