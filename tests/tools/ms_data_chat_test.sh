@@ -111,6 +111,36 @@ PYTHON
 serve=(serve packed --seq 96 --global-batch 4 --dp 1 --microbatch 1 --vocab 320)
 expect 2 'loss mask, which ms-data serve does not pass on' "${serve[@]}"
 expect 2 'Packed files always have one' "${serve[@]}" --reset-attention
+
+# Steps and evaluations without targets: no loss of 0, and no spike of a normal step after norms of 0. The rank of the middle
+# stage reads no data.
+python3 - <<'PYTHON' >sparse.jsonl || fail "no conversations"
+import json
+for question, after in [(f"{number} " + 90 * "x", "") for number in range(60)] + [("y", 1200 * "y z ")]:
+    roles = ("user", question), ("assistant", "ab"), ("user", after)
+    print(json.dumps({"messages": [{"role": role, "content": content} for role, content in roles if content]}))
+PYTHON
+expect 0 'targets of the loss' encode --tokenizer tokenizer.json -o sparse sparse.jsonl --chat-template chatml
+tiny_config model.vocab=320 model.layers=3 mesh.pp=3 train.steps=60 train.global_batch=2 train.microbatch=1 \
+  train.eval_every=20 train.log_every=1 'data.train=["sparse"]' data.valid_fraction=0.3 guard.window=4 \
+  'guard.spike="stop"' guard.spike_zscore=1000 'run.dir="sparse-run"' >sparse.toml
+"$bin/ms-train" run sparse.toml >out 2>err || fail "training with few targets"
+[ "$(grep -c 'the loss ignores all tokens of the validation samples' err)" -eq 1 ] || fail "not one warning of the validation"
+grep -q ', no targets, grad_norm 0' err || fail "the log has a loss of steps without targets"
+grep -q '^valid_loss' out && fail "a loss of a validation without targets"
+python3 - <<'PYTHON' || fail "steps without targets"
+import json
+lines = [json.loads(line) for line in open("sparse-run/metrics.jsonl")]
+without = [line["step"] for line in lines if line["targets"] == 0]
+assert len(lines) == 60 and any({step, step + 1, step + 2, step + 3} <= set(without) for step in without), without
+for line in lines:
+    assert (line["loss"] is None) == (line["targets"] == 0) and "valid_loss" not in line and "skipped" not in line, line
+    assert line["loss"] is None or line["loss"] > 1, line
+PYTHON
+"$bin/ms-train" run sparse.toml --set 'data.valid=["chats"]' --set data.valid_fraction=0 >out 2>err || fail "validation with targets"
+grep -q 'validation samples' err && fail "a warning of a validation with targets"
+grep -q '^valid_loss  *[1-9]' out || fail "no loss of a validation with targets"
+
 tool=$bin/ms-train
 expect 0 '^packed ' eval saved --data packed
 expect 2 'packed to samples of 96 tokens' eval saved --data packed --set model.seq=48

@@ -284,9 +284,8 @@ BatchPlan Loader::plan(const LoaderTask& task, const BatchId& id) const {
   const std::int64_t batch = id.round ? shape_.global_batch : shape_.batch(id.step);
   BatchPlan plan{.id = id, .rows = batch / task.division.dp, .windows = {}};
   const std::int64_t of_validation = task.order.rounds * batch;
-  plan.num_targets =
-      id.round ? count_targets(of_validation, [&](std::int64_t i) { return validation_window(i, of_validation); })
-               : count_targets(batch, [&](std::int64_t i) { return window(id.step, i); });
+  plan.num_targets = id.round ? num_validation_targets(of_validation)
+                              : count_targets(batch, [&](std::int64_t i) { return window(id.step, i); });
   std::vector<Window> all;  // in the run's order
   if (task.has_digests && !id.round) {
     for (std::int64_t sample = 0; sample < batch; ++sample) all.push_back(window(id.step, sample));

@@ -103,6 +103,10 @@ class Loader final : public BatchSource {
   const std::string& fingerprint() const { return fingerprint_; }
   // 0 where nothing is held out.
   std::int64_t num_validation_samples() const { return valid_->size(); }
+  // Returns how many targets of `total` validation samples the loss does not ignore. Reads the index alone.
+  std::int64_t num_validation_targets(std::int64_t total) const {
+    return count_targets(total, [&](std::int64_t i) { return validation_window(i, total); });
+  }
 
  private:
   // Opens a token file and returns what its documents are packed to, 1 if they are not.

@@ -248,6 +248,7 @@ TEST(MaskedLoader, CountsTargetsOfAWholeValidation) {
       .order = {.begin = 0, .end = 1, .validate_every = 1, .rounds = 3}, .dp_ranks = {0}, .division = {1, 1}};
   for (std::int64_t round = 0; round < 3; ++round)
     EXPECT_EQ(loader.plan(task, {.step = 0, .round = round}).num_targets, want);
+  EXPECT_EQ(loader.num_validation_targets(12), want);
   EXPECT_THAT(facts_of(loader).prompt, testing::Each(testing::Ge(0)));
 }
 

@@ -6,7 +6,7 @@
 #include "train/commands/commands.h"
 #include "train/elastic.h"
 #include "train/plan.h"
-#include "train/run/trainer.h"
+#include "train/run/inputs.h"
 #include "train/simulate/speed_up.h"
 
 namespace ms::train {

@@ -28,6 +28,10 @@ data::Loader open_data(const Settings& settings) {
   return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
 }
 
+std::int64_t evaluation_rounds(const Settings& settings) {
+  return (settings.train.eval_samples + settings.train.global_batch - 1) / settings.train.global_batch;
+}
+
 NodeReaders readers_of(const Plan& plan, const std::vector<int>& node_ranks) {
   NodeReaders readers;
   for (const int rank : node_ranks) {

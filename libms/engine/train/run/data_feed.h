@@ -16,6 +16,8 @@ namespace ms::train {
 
 // The token files of a configuration. Errors as of data::Loader.
 data::Loader open_data(const Settings& settings);
+// Global batches of an evaluation.
+std::int64_t evaluation_rounds(const Settings& settings);
 
 // The ranks of a node that need tokens, and whose rows these are. Pure.
 struct NodeReaders {

@@ -24,6 +24,7 @@
 #include "train/run/failure_report.h"
 #include "train/run/gpu_environment.h"
 #include "train/run/host_check.h"
+#include "train/run/inputs.h"
 #include "train/run/process.h"
 #include "train/run/run_directory.h"
 #include "train/run/shutdown.h"

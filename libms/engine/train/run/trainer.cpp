@@ -161,7 +161,7 @@ class Trainer {
     order_ = {.begin = start_,
               .end = settings_.train.steps,
               .validate_every = validates ? settings_.train.eval_every : 0,
-              .rounds = (settings_.train.eval_samples + batch_.global_batch - 1) / batch_.global_batch};
+              .rounds = evaluation_rounds(settings_)};
     feed_.begin(order_, batch_, !chain_after(start_).empty());
     if (recorder_ != nullptr && settings_.trace.probe_every_s > 0) {
       const mesh::Groups groups(plan_.mesh, plan_.chunks, settings_.model.tied_embeddings);
@@ -377,12 +377,6 @@ class Trainer {
 };
 
 }  // namespace
-
-void check_inputs(const Loaded& loaded, bool fresh) {
-  const std::string data = open_data(loaded.settings).fingerprint();
-  sample_tokenizer(loaded.settings);
-  check_load({loaded.settings, loaded.resolved, data}, fresh);
-}
 
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
               const TrainerOptions& options, std::atomic<std::int64_t>& step) {

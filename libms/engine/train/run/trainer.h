@@ -44,10 +44,6 @@ struct Outcome {
   std::string sample;  // generated text, rank 0 only
 };
 
-// Opens the data as the loaders of the run will, and what checkpoint.load names: refuses what cannot be trained on,
-// before anything is written or started. `fresh` as in TrainerOptions.
-void check_inputs(const Loaded& loaded, bool fresh);
-
 // `step` follows the loop, for whoever has to say where the run was when it ended.
 // `host` sends messages of the host's memory; it may be the device.
 Outcome train(const Plan& plan, comm::World& world, tensor::Device& device, tensor::Device& host,
