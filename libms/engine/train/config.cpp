@@ -201,8 +201,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
           "a GPU attends to whole sequences: set mesh.cp_type = \"all-to-all\", with a mesh.cp that divides "
           "model.kv_heads / mesh.tp");
   }
-  // In a group (NCCL's documentation): a send and a receive for each expert, and for each of a rank's own and rank of
-  // tp.
+  // NCCL's documentation limits the calls in a group: a send and a receive for each expert over ep, and over tp for
+  // each pair of a member and an expert that it holds.
   constexpr std::int64_t kNcclCalls = 2048;
   const std::int64_t exchanges = std::max(settings.model.experts, settings.model.experts * mesh.tp / mesh.ep);
   if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * exchanges > kNcclCalls)
