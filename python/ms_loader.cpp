@@ -97,6 +97,7 @@ int ms_loader_next(ms_loader_reader* reader, int64_t step, double patience_s, ms
     *batch = {.tokens = part.rows.data(),
               .starts = part.starts.empty() ? nullptr : part.starts.data(),
               .rows = label.rows,
+              .num_targets = label.num_targets,
               .digest = label.digest};
     return 1;
   });

@@ -19,10 +19,13 @@ typedef struct {
 } ms_loader_shape;
 
 typedef struct {
-  const int32_t* tokens; /* rows of seq + 1 tokens: the inputs, and one token later their targets */
+  /* Rows of seq + 1 tokens: the inputs, and one token later their targets. A token that the loss ignores as a target is
+   * the complement of its id, ~id, which is negative; only files with a loss mask have such. */
+  const int32_t* tokens;
   const int32_t* starts; /* rows of seq: where in the row the document of each input begins; NULL without starts */
   int64_t rows;
-  uint64_t digest; /* of all samples of the step, for ms_loader_extend_chain() */
+  int64_t num_targets; /* of all dp ranks in this step, which the loss does not ignore */
+  uint64_t digest;     /* of all samples of the step, for ms_loader_extend_chain() */
 } ms_loader_batch;
 
 typedef struct ms_loader_reader ms_loader_reader;

@@ -1,4 +1,4 @@
-"""Trains a small model with DistributedDataParallel on batches of ms_loader.   torchrun train.py STEPS
+"""Trains a small model with DistributedDataParallel on batches of ms_loader.   torchrun train.py STEPS TOKEN-FILE
 
 It continues where the run before ended, on any number of ranks, with the samples that follow."""
 
@@ -13,11 +13,11 @@ import ms_loader
 
 dist.init_process_group("gloo")
 torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Embedding(257, 64), torch.nn.Linear(64, 64), torch.nn.GELU(),
-                            torch.nn.Linear(64, 257))
+model = torch.nn.Sequential(torch.nn.Embedding(320, 64), torch.nn.Linear(64, 64), torch.nn.GELU(),
+                            torch.nn.Linear(64, 320))
 trained = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-loader = ms_loader.Loader("text", seq=128, global_batch=24, steps=int(sys.argv[1]))
+loader = ms_loader.Loader(sys.argv[2], seq=128, global_batch=24, steps=int(sys.argv[1]))
 if os.path.exists("state.pt"):
     state = torch.load("state.pt")
     model.load_state_dict(state["model"])
@@ -26,7 +26,9 @@ if os.path.exists("state.pt"):
 
 for batch in loader:
     tokens, targets = batch.to_torch()
-    loss = cross_entropy(trained(tokens).flatten(0, 1), targets.flatten())
+    # The mean over all targets of the step: DDP averages over ranks, which may have unequal numbers of targets.
+    loss = cross_entropy(trained(tokens).flatten(0, 1), targets.flatten(), reduction="sum")
+    loss = loss * dist.get_world_size() / max(batch.num_targets, 1)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -20,7 +20,9 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = ["Batch", "Loader", "LoaderError"]
+__all__ = ["IGNORED", "Batch", "Loader", "LoaderError"]
+
+IGNORED = -100  # the target of a token that the loss ignores: ignore_index of torch.nn.functional.cross_entropy
 
 CHAIN_START = "0" * 16
 _SLICE_S = 0.2  # signals of Python are handled between two waits
@@ -37,7 +39,7 @@ class _Shape(ctypes.Structure):
 
 class _Batch(ctypes.Structure):
     _fields_ = [("tokens", ctypes.c_void_p), ("starts", ctypes.c_void_p), ("rows", ctypes.c_int64),
-                ("digest", ctypes.c_uint64)]
+                ("num_targets", ctypes.c_int64), ("digest", ctypes.c_uint64)]
 
 
 def _program():
@@ -129,29 +131,41 @@ class _Reader:
 class Batch:
     """The rows of this dp rank in a step. Their memory is valid until the next batch; copy what is needed longer."""
 
-    def __init__(self, step, rows, starts):
+    def __init__(self, step, rows, starts, has_mask, num_targets):
         self.step = step
-        self.rows = rows  # memoryview of int32, [samples, seq + 1]: the inputs, and one token later their targets
+        # memoryview of int32, [samples, seq + 1]: the inputs, and one token later their targets. A token that the loss
+        # ignores as a target is the complement of its id, which is negative.
+        self.rows = rows
         self.starts = starts  # memoryview of int32, [samples, seq]: where an input's document begins; None
+        self.has_mask = has_mask  # whether rows can have negative tokens; without, tokens and targets are no copies
+        # Targets of this step over all dp ranks that the loss does not ignore. Divide the sum of losses by it: ranks
+        # have unequal numbers of targets, so the mean of their means is another loss.
+        self.num_targets = num_targets
 
     @property
     def tokens(self):
         """numpy array of int32, [samples, seq]."""
-        return self._numpy()[:, :-1]
+        rows = self._numpy()[:, :-1]
+        return rows ^ (rows >> 31) if self.has_mask else rows
 
     @property
     def targets(self):
-        return self._numpy()[:, 1:]
+        """numpy array of int32, [samples, seq]; IGNORED where the loss ignores the target."""
+        import numpy
+        rows = self._numpy()[:, 1:]
+        return numpy.where(rows < 0, numpy.int32(IGNORED), rows) if self.has_mask else rows
 
     def _numpy(self):
         import numpy
         return numpy.asarray(self.rows)
 
     def to_torch(self, device="cpu"):
-        """Returns tokens and targets as torch tensors of int64 on the device: copies."""
+        """Returns tokens and targets as torch tensors of int64 on the device: copies. Targets that the loss ignores are
+        IGNORED."""
         import torch
         rows = torch.frombuffer(self.rows, dtype=torch.int32).view(self.rows.shape).to(device, torch.int64)
-        return rows[:, :-1], rows[:, 1:]
+        tokens, targets = rows[:, :-1], rows[:, 1:]
+        return torch.where(tokens < 0, ~tokens, tokens), targets.masked_fill(targets < 0, IGNORED)
 
 
 class Loader:
@@ -165,7 +179,7 @@ class Loader:
     dp_rank, dp_size default: rank and size of torch.distributed, or 0 and 1 without it. Ranks of one dp rank, as those
                      of tensor parallelism, get the same rows.
     microbatch       samples of a microbatch, among which work is balanced with reset_attention
-    reset_attention  also tell where documents begin (Batch.starts)
+    reset_attention  also tell where documents begin (Batch.starts): position_ids is arange(seq) - starts
     valid_fraction   of each file, at its end, that is left out
     vocab            refuse tokens that are not below it
     loaders          threads that read, at most; read_timeout: seconds that a step waits for them
@@ -193,7 +207,7 @@ class Loader:
             self._options.append("--no-balance")
         self._train = [train] if isinstance(train, str) else list(train)
         self._step, self._sample, self._chain = 0, 0, CHAIN_START
-        self._fingerprint = None
+        self._fingerprint, self._has_mask = None, False
         self._server = self._reader = None
         atexit.register(self.close)
 
@@ -254,7 +268,8 @@ class Loader:
         chain = ctypes.create_string_buffer(self._chain.encode())
         library.ms_loader_extend_chain(chain, raw.digest)
         batch = Batch(self._step, self._reader.view(raw.tokens, raw.rows, self._seq + 1),
-                      self._reader.view(raw.starts, raw.rows, self._seq) if self._has_starts else None)
+                      self._reader.view(raw.starts, raw.rows, self._seq) if self._has_starts else None,
+                      self._has_mask, raw.num_targets)
         self._chain = chain.value.decode()
         self._step += 1
         self._sample += self._global_batch
@@ -295,7 +310,7 @@ class Loader:
         if len({other.get("fingerprint") for other in found}) > 1:
             problems.append("the nodes see different token files, or were given different arguments")
         if not problems:
-            self._fingerprint = found[0]["fingerprint"]
+            self._fingerprint, self._has_mask = found[0]["fingerprint"], found[0]["has_mask"]
             shape = _Shape(len(here), len(dp_ranks), self._global_batch // self._dp_size, self._seq, self._has_starts)
             error = ctypes.create_string_buffer(1024)
             handle = library.ms_loader_open(answers[here[0]]["address"].encode(), ctypes.byref(shape),

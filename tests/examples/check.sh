@@ -160,6 +160,8 @@ with ms_loader.Loader("text", seq=128, global_batch=24, steps=12) as loader:
     for _ in loader: pass
     print(loader.chain)')
   prints "^step 12 loss [0-9.]* chain $chain$"
+  prints '^packed: '
+  [ "$(grep -c '^step 12 loss [0-9.]* chain' "$work/out")" -eq 2 ] || fail "no second job"
 }
 
 check_07-check-node() {

@@ -43,7 +43,11 @@ echo '{"messages": [{"role": "assistant", "content": "a"}, {"role": "tool", "con
 expect 2 "tool.jsonl:1: message 2 has the role 'tool'" "${encode[@]}" tool.jsonl --chat-template chatml
 [ ! -e chats.idx ] || fail "a refused encoding leaves a token file"
 expect 0 'skipped 1 bad line' "${encode[@]}" tool.jsonl --chat-template chatml --skip-bad-lines
+echo '{"messages": [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "b"}]}' >control.jsonl
+expect 0 '^1 conversation with the text of a control token' "${encode[@]}" control.jsonl --chat-template chatml --force
+grep -q 'control.jsonl:1: a message has the text of a control token' err || fail "the conversation is not named"
 expect 0 '^chats: 200 documents' "${encode[@]}" --chat-template chatml --force
+grep -q 'control token' out && fail "conversations without a control token are counted"
 grep -Eq '^[0-9]+ of [0-9]+ tokens are targets of the loss, with the chat template chatml$' out || fail "no count of targets"
 expect 0 '^chat_template +chatml' info chats
 grep -Eq '^document_(begin|end)' out && fail "info prints a frame that conversations do not have"
@@ -108,9 +112,26 @@ for one, other in zip(parts, whole):
 assert whole[-1]["loss"] < 0.5 * whole[0]["loss"], (whole[0], whole[-1])
 assert whole[-1]["valid_loss"] < 0.5 * whole[0]["loss"], whole[-1]
 PYTHON
-serve=(serve packed --seq 96 --global-batch 4 --dp 1 --microbatch 1 --vocab 320)
-expect 2 'loss mask, which ms-data serve does not pass on' "${serve[@]}"
-expect 2 'Packed files always have one' "${serve[@]}" --reset-attention
+
+# What a PyTorch job sees of the same step: ids, targets and documents of `sample`.
+MS_DATA=$tool PYTHONPATH=$(dirname "$0")/../../python python3 -B - <<'PYTHON' || fail "ms_loader has other targets"
+import json
+import ms_loader
+expected = json.load(open("sample.json"))
+with ms_loader.Loader("packed", seq=96, global_batch=8, seed=1234, valid_fraction=0.05, reset_attention=True) as loader:
+    batches = [next(loader) for _ in range(3)]
+batch, rows = batches[-1], batches[-1].rows.tolist()
+ids = [[token if token >= 0 else ~token for token in row] for row in rows]
+seen = []
+for row, plain, starts in zip(rows, ids, batch.starts.tolist()):
+    targets = [at + 1 for at, token in enumerate(row[1:]) if token >= 0]
+    seen.append((plain, targets))
+    assert not any(at in targets for at in starts if at), (starts, targets)  # a document's first token is no target
+wanted = [(sample["tokens"], [at for begin, end in sample["targets"] for at in range(begin, end)])
+          for sample in expected["samples"]]
+assert sorted(seen) == sorted(wanted), (sorted(seen)[0], sorted(wanted)[0])
+assert batch.has_mask and batch.num_targets == sum(len(targets) for _, targets in seen), batch.num_targets
+PYTHON
 
 # Steps and evaluations without targets: no loss of 0, and no spike of a normal step after norms of 0. The rank of the middle
 # stage reads no data.

@@ -39,6 +39,10 @@ std::optional<JsonLineProblem> ChatEncoder::encode(std::string_view line, std::v
                                                    Scratch& scratch) const {
   if (auto problem = read_chat(line, scratch.messages)) return problem;
   if (auto problem = render(format_, scratch.messages, scratch.chat)) return problem;
+  scratch.has_control = std::ranges::any_of(scratch.messages, [&](const ChatMessage& message) {
+    return std::ranges::any_of(
+        format_.special, [&](std::string_view token) { return message.content.find(token) != std::string::npos; });
+  });
   const RenderedChat& chat = scratch.chat;
   // A special token ends what is encoded as one: the pieces have the tokens of the whole.
   std::size_t begin = 0;

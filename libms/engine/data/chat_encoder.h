@@ -25,7 +25,8 @@ class ChatEncoder {
   struct Scratch {
     std::vector<ChatMessage> messages;
     RenderedChat chat;
-    std::size_t answer = 0;  // of chat.answers: the first that may reach into the next piece
+    bool has_control = false;  // a content holds the text of a special token of the template, which becomes that token
+    std::size_t answer = 0;    // of chat.answers: the first that may reach into the next piece
     std::vector<std::int32_t> prefix;
   };
   // Appends the tokens of a conversation in JSON. Its text is in scratch.chat then. nullopt: all is well.

@@ -124,6 +124,11 @@ class BatchSink {
                fmt::format("{}: a document has bytes that are not UTF-8; U+FFFD stands for them",
                            path_of(state_.position.file)));
     }
+    if (item.has_control) {
+      name_one(state_.report.num_with_control + ++file.num_with_control,
+               place_of(path_of(state_.position.file), item) +
+                   ": a message has the text of a control token, which becomes that token");
+    }
     switch (item.kind) {
       case TextItem::Kind::file_begin:
         state_.file_begin = writer_.mark();

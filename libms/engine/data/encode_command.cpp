@@ -97,6 +97,10 @@ int run_encode(const Args& args) {
   if (chat) {
     print_out("{} of {} are targets of the loss, with the chat template {}\n", TokenFile(prefix).num_targets(),
               plural(report.num_tokens, "token"), chat->format().name);
+    if (report.num_with_control > 0) {
+      print_out("{} with the text of a control token in a message, which became that token\n",
+                plural(report.num_with_control, "conversation"));
+    }
   }
   if (report.num_binary_files > 0) print_out("skipped {}\n", plural(report.num_binary_files, "binary file"));
   if (report.num_empty_files > 0) print_out("skipped {}\n", plural(report.num_empty_files, "empty file"));

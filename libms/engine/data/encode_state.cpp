@@ -14,7 +14,7 @@
 namespace ms::data {
 namespace {
 
-constexpr int kStateSchema = 2;
+constexpr int kStateSchema = 3;
 constexpr std::size_t kMaxStateBytes = 1 << 16;
 
 // Calls visit(name, number) for each count of a report.
@@ -28,6 +28,7 @@ void each_count(const std::string& of, Report& report, const Visit& visit) {
   visit(of + "empty_documents", report.num_empty_documents);
   visit(of + "bad_lines", report.num_bad_lines);
   visit(of + "not_utf8", report.num_not_utf8);
+  visit(of + "with_control", report.num_with_control);
 }
 
 template <class Mark, class Visit>
@@ -64,6 +65,7 @@ EncodeReport& EncodeReport::operator+=(const EncodeReport& file) {
   num_empty_documents += file.num_empty_documents;
   num_bad_lines += file.num_bad_lines;
   num_not_utf8 += file.num_not_utf8;
+  num_with_control += file.num_with_control;
   return *this;
 }
 

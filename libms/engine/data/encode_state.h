@@ -22,6 +22,7 @@ struct EncodeReport {
   std::int64_t num_empty_documents = 0;  // lines of JSON Lines whose text is null or empty
   std::int64_t num_bad_lines = 0;        // of JSON Lines, skipped; the first ones are named in warnings
   std::int64_t num_not_utf8 = 0;         // texts with bytes that became U+FFFD; the first ones are named in warnings
+  std::int64_t num_with_control = 0;     // conversations; ChatEncoder::Scratch::has_control
   std::int64_t num_documents = 0, num_tokens = 0;  // written
 
   // Adds the counts of a file.

@@ -22,6 +22,7 @@ std::optional<JsonLineProblem> encode_line(std::string_view line, TextBatch& bat
   if (chat != nullptr) {
     auto problem = chat->encode(line, batch.tokens, scratch.chat);
     if (!problem) item.end = scratch.chat.chat.text.size();
+    item.has_control = !problem && scratch.chat.has_control;
     return problem;
   }
   auto problem = json.read(line, scratch.line_text);

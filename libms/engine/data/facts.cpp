@@ -11,16 +11,19 @@
 namespace ms::data {
 
 std::string DataFacts::text() const {
-  std::string text = fmt::format("{} {}", fingerprint, num_validation_samples);
+  std::string text = fmt::format("{} {} {:d}", fingerprint, num_validation_samples, has_mask);
   for (const std::int32_t token : prompt) text += fmt::format(" {}", token);
   return text;
 }
 
 DataFacts DataFacts::parse(std::string_view text) {
   const std::vector<std::string> words = split(text, ' ');
-  MS_ASSERT(words.size() >= 2, "facts '{}'", text);
-  DataFacts facts{.fingerprint = words[0], .num_validation_samples = std::stoll(words[1]), .prompt = {}};
-  for (const std::string& word : std::span(words).subspan(2)) facts.prompt.push_back(std::stoi(word));
+  MS_ASSERT(words.size() >= 3, "facts '{}'", text);
+  DataFacts facts{.fingerprint = words[0],
+                  .num_validation_samples = std::stoll(words[1]),
+                  .has_mask = words[2] == "1",
+                  .prompt = {}};
+  for (const std::string& word : std::span(words).subspan(3)) facts.prompt.push_back(std::stoi(word));
   return facts;
 }
 
@@ -34,7 +37,7 @@ DataFacts facts_of(const Loader& loader) {
   }
   remove_marks(tokens);
   tokens.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(seq / 4, 1, DataFacts::kPromptTokens)));
-  return {loader.fingerprint(), loader.num_validation_samples(), std::move(tokens)};
+  return {loader.fingerprint(), loader.num_validation_samples(), loader.has_mask(), std::move(tokens)};
 }
 
 }  // namespace ms::data

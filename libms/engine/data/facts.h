@@ -15,6 +15,7 @@ struct DataFacts {
 
   std::string fingerprint;  // Loader::fingerprint()
   std::int64_t num_validation_samples = 0;
+  bool has_mask = false;             // Loader::has_mask()
   std::vector<std::int32_t> prompt;  // the first tokens of a sample, of the validation where there is one
 
   bool operator==(const DataFacts&) const = default;

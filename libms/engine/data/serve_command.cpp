@@ -75,15 +75,8 @@ int serve(const Args& args) {
                         .has_digests = true,
                         .most_loaders = static_cast<int>(config.loaders)};
   const std::int64_t vocab = number("vocab", 1), seed = number("seed", 0);
-  LoaderProcess loader([&] {
-    auto opened = std::make_unique<Loader>(config, shape, vocab, static_cast<std::uint64_t>(seed));
-    if (opened->has_mask()) {
-      throw user_error("data.mask", "the token files have a loss mask, which ms-data serve does not pass on",
-                       "train on them with ms-train; ms_loader cannot read masks yet. Packed files always have one, "
-                       "and so do conversations, unless they are encoded with --train-on all and not packed");
-    }
-    return opened;
-  });
+  LoaderProcess loader(
+      [&] { return std::make_unique<Loader>(config, shape, vocab, static_cast<std::uint64_t>(seed)); });
   const DataFacts facts = DataFacts::parse(loader.open(config.read_timeout_s, [] {}));
   const BatchRing ring({.readers = static_cast<int>(args.get_int("readers", 1, 4096)),
                         .parts = static_cast<int>(task.dp_ranks.size()),
@@ -91,7 +84,8 @@ int serve(const Args& args) {
                         .seq = shape.seq,
                         .has_starts = config.reset_attention});
   loader.run(ring, task);
-  print_out("{}\n", Json{{"address", ring.address()}, {"fingerprint", facts.fingerprint}}.dump());
+  const Json answer{{"address", ring.address()}, {"fingerprint", facts.fingerprint}, {"has_mask", facts.has_mask}};
+  print_out("{}\n", answer.dump());
   std::fflush(stdout);
   wait_for_end(loader);
   return 0;
@@ -139,8 +133,8 @@ Command serve_command() {
       .description =
           "Fills memory that processes of this user share with the batches that ms-train would train on, in the same "
           "order, a few steps ahead. The Python module ms_loader starts it and reads them without a copy; ms_loader.h "
-          "is the C interface. Prints one line of JSON: the address for ms_loader_open(), and the fingerprint of the "
-          "data. Ends when its standard input is closed."};
+          "is the C interface. Prints one line of JSON: the address for ms_loader_open(), the fingerprint of the data, "
+          "and whether a file has a loss mask. Ends when its standard input is closed."};
 }
 
 }  // namespace ms::data

@@ -37,6 +37,7 @@ struct TextItem {
   std::size_t begin = 0, end = 0;
   std::size_t tokens_end = 0;  // in the batch's tokens
   bool in_array = false;       // of JSON: `number` is that of the element
+  bool has_control = false;    // of a conversation: ChatEncoder::Scratch::has_control
   bool is_utf8 = true;         // of text; otherwise U+FFFD stands for what is not
   std::string problem = {}, hint = {};
 };
