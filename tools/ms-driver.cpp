@@ -168,11 +168,12 @@ const std::vector<ManSection> kSections{
        "Both are the same directory: the driver sets run.dir of ms-train run to its own --run-dir, and rejects another "
        "value. The driver writes to RUN_DIR/driver; all other files are the command's. checkpoint.dir is not changed."},
       {"ledger.json",
-       "Every attempt with cause, nodes, suspects and times, and notes: clocks that jumped, drained nodes, slow steps, "
+       "Every attempt with cause, nodes, suspects and times; in excluded every node that the driver left out, with the "
+       "reason; and notes: clocks that jumped, drained nodes, slow steps, "
        "slow nodes that stay. time_s has the wall time in the types of Google's ml-goodput-measurement, which add up "
        "to it: productive steps, tpu_initialization (checks before the first attempt), program_startup (until the "
-       "first "
-       "step), wasted_progress_from_disruption (steps that were done again), infrastructure_recovery_from_disruption "
+       "first step), wasted_progress_from_disruption (steps that were done again), "
+       "infrastructure_recovery_from_disruption "
        "(from a fault to the next attempt), custom_badput_events (lost to slow steps), elastic_reinitialization, and "
        "other. Waits for data and checkpoints are not told from the steps that have them. "
        "ms-driver report prints it. While it cannot be written, the driver continues, and the job's comment has the "

@@ -25,7 +25,7 @@ constexpr std::string_view kMemberFailed = "a disk of the array failed";
 constexpr std::string_view kWentDown = "the controller went down";
 
 // block/blk-core.c, blk_errors[]. What is not here says nothing of the disk: reservations, full thin pools, resources.
-constexpr KnownLine kBlockErrors[] = {
+constexpr KernelText kBlockErrors[] = {
     {"I/O error, dev ", Severity::critical, kIoError},
     {"critical medium error, dev ", Severity::critical, kMediumError},
     {"critical target error, dev ", Severity::critical, "the disk refused a request"},
@@ -36,17 +36,17 @@ constexpr KnownLine kBlockErrors[] = {
 };
 
 // A disk that was detached is removed, too; the disk is this machine's own if kNvmePcie has a line of it.
-constexpr KnownLine kNvme[] = {
+constexpr KernelText kNvme[] = {
     {"Device not ready; aborting reset", Severity::critical, "the controller did not come back from a reset"},
     {"Removing after probe failure status: ", Severity::critical, "the controller was removed"},
 };
 // Only the driver of disks on PCIe prints these.
-constexpr KnownLine kNvmePcie[] = {
+constexpr KernelText kNvmePcie[] = {
     {"controller is down; will reset", Severity::critical, kWentDown},
     {"Disabling device after reset failure: ", Severity::critical, "the controller was removed after a failed reset"},
 };
 
-constexpr KnownLine kXfs[] = {
+constexpr KernelText kXfs[] = {
     {"Metadata corruption detected at ", Severity::critical, "XFS found damaged metadata"},
     {"Metadata CRC error detected at ", Severity::critical, "XFS found damaged metadata"},
     {"Corruption of in-memory data", Severity::critical, "XFS shut down: damage in memory"},
@@ -60,13 +60,14 @@ constexpr KnownLine kXfs[] = {
     {"log mount/recovery failed", Severity::warning, "XFS could not recover its log"},
 };
 
-constexpr KnownLine kExt4[] = {
+constexpr KernelText kExt4[] = {
     {"warning: mounting fs with errors", Severity::warning, "ext4 was mounted with errors"},
     {"Remounting filesystem read-only", Severity::warning, "ext4 went read-only"},
 };
 
-const KnownLine* which(Scan& scan, std::span<const KnownLine> kinds) {
-  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const KnownLine& k) { return scan.literal(k.text); });
+const KernelText* which(Scan& scan, std::span<const KernelText> kinds) {
+  const auto found =
+      std::find_if(kinds.begin(), kinds.end(), [&](const KernelText& k) { return scan.literal(k.text); });
   return found == kinds.end() ? nullptr : &*found;
 }
 
@@ -79,7 +80,7 @@ struct DiskLine {
 
 std::optional<DiskLine> read_block_error(Scan scan) {
   scan.one_of({"blk_update_request: ", "print_req_error: "});
-  const KnownLine* kind = which(scan, kBlockErrors);
+  const KernelText* kind = which(scan, kBlockErrors);
   if (kind == nullptr) {
     if (!scan.literal("Buffer I/O error on dev ")) return std::nullopt;
     const std::string_view device = scan.device();
@@ -99,8 +100,8 @@ std::optional<DiskLine> read_controller_error(Scan scan) {
   if (scan.literal("nvme ")) {
     const std::string_view device = scan.device();
     if (!scan.literal(": ")) return std::nullopt;
-    const KnownLine* own = which(scan, kNvmePcie);
-    const KnownLine* kind = own != nullptr ? own : which(scan, kNvme);
+    const KernelText* own = which(scan, kNvmePcie);
+    const KernelText* kind = own != nullptr ? own : which(scan, kNvme);
     if (kind == nullptr) return std::nullopt;
     return DiskLine{device, kind->severity, kind->message, own != nullptr};
   }
@@ -122,7 +123,7 @@ std::optional<DiskLine> read_filesystem_error(Scan scan) {
   }
   if (scan.literal("EXT4-fs (")) {
     const std::string_view device = scan.device();
-    const KnownLine* kind = scan.literal("): ") ? which(scan, kExt4) : nullptr;
+    const KernelText* kind = scan.literal("): ") ? which(scan, kExt4) : nullptr;
     return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
   }
   if (scan.literal("Aborting journal on device ")) {
@@ -132,7 +133,7 @@ std::optional<DiskLine> read_filesystem_error(Scan scan) {
   }
   if (scan.literal("XFS (")) {
     const std::string_view device = scan.device();
-    const KnownLine* kind = scan.literal("): ") ? which(scan, kXfs) : nullptr;
+    const KernelText* kind = scan.literal("): ") ? which(scan, kXfs) : nullptr;
     return kind == nullptr ? std::nullopt : std::optional(DiskLine{device, kind->severity, kind->message});
   }
   if (scan.literal("BTRFS warning (device ")) {

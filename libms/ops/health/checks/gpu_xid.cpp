@@ -19,14 +19,14 @@ constexpr std::string_view kNotStarted =
     "See what the driver logged before this line. Reboot the node; if it recurs, check the GPU's power and seating.";
 
 // Lines of the driver about one GPU that have no Xid: "NVRM: GPU 0000:12:00.0: RmInitAdapter failed! (0x62:0x40:2393)".
-constexpr KnownLine kWithoutXid[] = {
+constexpr KernelText kWithoutXid[] = {
     {"GPU has fallen off the bus", Severity::critical, "has fallen off the bus"},
     {"RmInitAdapter failed!", Severity::warning, "the driver could not start it"},
 };
 
 struct DriverLine {
   std::string pci;
-  const KnownLine* kind;
+  const KernelText* kind;
 };
 
 // A driver that is being loaded prints three lines about a GPU that is gone, which may be one record.
@@ -45,7 +45,7 @@ std::optional<DriverLine> read_without_xid(const std::vector<KernelLine>& lines,
   if (!scan.literal("NVRM: GPU ")) return std::nullopt;
   const std::string_view pci = scan.name();
   if (!pci.ends_with(':') || !scan.literal(" ")) return std::nullopt;
-  const auto kind = std::ranges::find_if(kWithoutXid, [&](const KnownLine& each) { return scan.literal(each.text); });
+  const auto kind = std::ranges::find_if(kWithoutXid, [&](const KernelText& each) { return scan.literal(each.text); });
   if (kind == std::end(kWithoutXid)) return std::nullopt;
   return DriverLine{std::string(pci.substr(0, pci.size() - 1)), kind};
 }

@@ -132,7 +132,7 @@ bool read_bank(const std::vector<KernelLine>& lines, std::size_t at, const Sysro
 
 // Whole lines, as the decoder for AMD (edac/mce_amd.c) and the machine check code itself write them. Notes:
 // corrected errors, which need no action.
-constexpr KnownLine kWholeLines[] = {
+constexpr KernelText kWholeLines[] = {
     {"[Hardware Error]: System Fatal error.", Severity::critical, "fatal machine check"},
     {"[Hardware Error]: Uncorrected, software restartable error.", Severity::critical, "uncorrected machine check"},
     {"[Hardware Error]: Uncorrected, software containable error.", Severity::critical, "uncorrected machine check"},
@@ -142,7 +142,7 @@ constexpr KnownLine kWholeLines[] = {
 };
 
 bool read_whole_line(std::string_view text, Origin origin, LogTally& tally) {
-  for (const KnownLine& line : kWholeLines) {
+  for (const KernelText& line : kWholeLines) {
     if (text != line.text) continue;
     if (line.severity != Severity::note)
       tally.add(std::min(line.severity, severity_by(origin)), "machine check",

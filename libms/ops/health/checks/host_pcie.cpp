@@ -27,7 +27,7 @@ bool read_aer(Scan line, LogTally& tally) {
 }
 
 // Lines of a port about an uncorrected error of the device below it.
-constexpr KnownLine kPort[] = {
+constexpr KernelText kPort[] = {
     {"DPC: containment event, ", Severity::warning,
      "the port cut its device off after an uncorrected PCIe error (DPC)"},
     {"AER: device recovery failed", Severity::warning, "the device below it did not recover from a PCIe error"},
@@ -38,7 +38,7 @@ bool read_port(Scan line, LogTally& tally) {
   if (!line.literal("pcieport ")) return false;
   const std::string_view port = line.name();
   if (!port.ends_with(':') || !line.literal(" ")) return false;
-  const auto known = std::ranges::find_if(kPort, [&](const KnownLine& row) { return line.literal(row.text); });
+  const auto known = std::ranges::find_if(kPort, [&](const KernelText& row) { return line.literal(row.text); });
   if (known == std::end(kPort)) return false;
   tally.add(known->severity, std::string(port.substr(0, port.size() - 1)), std::string(known->message));
   return true;
@@ -59,14 +59,14 @@ bool read_hotplug(Scan line, LogTally& tally) {
 }
 
 // "NMI: PCI system error (SERR) for reason b1 on CPU 0."
-constexpr KnownLine kNmi[] = {
+constexpr KernelText kNmi[] = {
     {"PCI system error (SERR) for reason ", Severity::warning, "a device signalled a PCI system error (SERR)"},
     {"IOCK error (debug interrupt?) for reason ", Severity::warning, "a device signalled an I/O check error (IOCK)"},
 };
 
 bool read_nmi(Scan line, LogTally& tally) {
   if (!line.literal("NMI: ")) return false;
-  const auto known = std::ranges::find_if(kNmi, [&](const KnownLine& row) { return line.literal(row.text); });
+  const auto known = std::ranges::find_if(kNmi, [&](const KernelText& row) { return line.literal(row.text); });
   if (known == std::end(kNmi) || !line.hex() || !line.literal(" on CPU ")) return false;
   tally.add(known->severity, "node", std::string(known->message),
             "The BMC's event log (ipmitool sel list) names the device; reseat it, and replace it if the error recurs.");

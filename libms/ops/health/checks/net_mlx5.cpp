@@ -11,7 +11,7 @@
 namespace ms::health {
 namespace {
 
-constexpr KnownLine kMlx5[] = {
+constexpr KernelText kMlx5[] = {
     {"device's health compromised", Severity::warning, "its health is compromised"},
     {"Fatal error ", Severity::warning, "a fatal error of its firmware"},
     {"synd 0x", Severity::warning, "its firmware reported an internal error"},
@@ -46,7 +46,7 @@ bool read_mlx5(Scan line, LogTally& tally) {
       behind.number() && behind.literal("): ")) {
     line = behind;
   }
-  for (const KnownLine& known : kMlx5) {
+  for (const KernelText& known : kMlx5) {
     if (!line.literal(known.text)) continue;
     tally.add(known.severity, device, std::string(known.message));
     return true;

@@ -78,8 +78,8 @@ class Scan {
   std::string_view rest_;
 };
 
-// Fixed words of a line, and what they mean.
-struct KnownLine {
+// Fixed words of a line of the kernel log, and what they mean. Words of a job's output are slurm::KernelText.
+struct KernelText {
   std::string_view text;
   Severity severity;
   std::string_view message;
