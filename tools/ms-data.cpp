@@ -12,9 +12,9 @@ int main(int argc, char** argv) {
                    train::sample_command(), data::serve_command()},
       .description =
           "A token file is a pair of files, PREFIX.bin and PREFIX.idx, in Megatron-LM's format. One with a loss mask "
-          "has "
-          "version 2 in PREFIX.idx, which readers that know no masks refuse. PREFIX.meta.json "
-          "beside them names the tokenizer. [data] in ms.toml(5) lists the prefixes that ms-train reads.",
+          "has version 2 in PREFIX.idx, which readers that know no masks refuse. PREFIX.meta.json beside them names "
+          "the tokenizer. [data] in ms.toml(5) lists the prefixes that ms-train reads. Wherever a token file is read, "
+          "PREFIX may be s3://BUCKET/KEY; see OBJECT STORES.",
       .examples = {{"ms-data encode --split-on % --output fortunes /usr/share/games/fortunes/computers",
                     "Encode every fortune as a document:"},
                    {"ms-data encode --tokenizer tokenizer.json --field text -o corpus shard-*.jsonl.zst",
@@ -42,7 +42,9 @@ int main(int argc, char** argv) {
              "transformers' apply_chat_template renders them, without add_generation_prompt: default system prompts, "
              "white space and special tokens are the template's. A text has one token that begins it, even if the "
              "tokenizer adds one, too. Text such as <|im_end|> inside a message becomes the control token, as in "
-             "transformers: remove it from data that you do not trust. mistral-common encodes each content apart, and "
+             "transformers. ms-data encode counts such conversations and names the first: remove them from data that "
+             "you "
+             "do not trust. mistral-common encodes each content apart, and "
              "its first tokens can differ from these."},
             {"Targets",
              "The contents of the assistant's messages without a weight of 0, and the token that ends each of them. "
@@ -54,6 +56,26 @@ int main(int argc, char** argv) {
              "Messages of tools, calls of tools, reasoning, contents that are not one text, roles that the template "
              "does not render, two system prompts, and conversations without a target. --skip-bad-lines skips and "
              "counts them."}}},
+          {"OBJECT STORES",
+           {{"s3://BUCKET/KEY",
+             "Reads KEY.bin, KEY.idx and KEY.meta.json from a store with S3's API, for example with data.train = "
+             "[\"s3://corpora/web\"]. ms-data encode does not write there: copy its files with your store's own tool. "
+             "An "
+             "object that is replaced while a run reads it ends the run."},
+            {"MS_DATA_CACHE",
+             "The directory of the node's cache: PREFIX.idx whole, and of PREFIX.bin blocks of 256 KiB as they are "
+             "read. "
+             "Use a local disk with space for what a node reads, at most the size of the token files. A restarted run "
+             "reads what it finds there, if its checksum is right. Nothing is removed. Default: "
+             "$TMPDIR/ms-data-cache-UID, or /tmp."},
+            {"AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL",
+             "The URL of the store, for MinIO, Ceph and others. Default: AWS, in the region."},
+            {"AWS_REGION, AWS_DEFAULT_REGION", "The region of the bucket. Default: us-east-1."},
+            {"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN",
+             "The credentials. Default: the profile AWS_PROFILE, or default, in AWS_SHARED_CREDENTIALS_FILE, or "
+             "~/.aws/credentials. Without any, requests are not signed, as for public buckets. Credentials of an "
+             "instance's role are not read."},
+            {"AWS_CA_BUNDLE, https_proxy, no_proxy", "As for other programs that use libcurl."}}},
           {"TOKENIZERS",
            {{"Read",
              "A tokenizer.json of Hugging Face. Ids are those of tokenizers. Each part may be:\n\n"

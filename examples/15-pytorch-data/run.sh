@@ -23,7 +23,7 @@ for number in range(400):
     print(json.dumps({"messages": [{"role": "user", "content": f"Say {color}."}, {"role": "assistant", "content": color}]}))
 PY
 special=(--special '<|endoftext|>' --special '<|im_start|>' --special '<|im_end|>')
-show ms-data train-tokenizer --pattern qwen2 --vocab 320 "${special[@]}" --output tokenizer.json chats.jsonl
+show ms-data train-tokenizer --pattern qwen2 --vocab 320 "${special[@]}" --output tokenizer.json "${texts[@]}"
 show ms-data encode --tokenizer tokenizer.json --chat-template chatml --train-on assistant --output chats chats.jsonl
 show ms-data pack chats --seq 128 --output packed
 rm state.pt

@@ -16,7 +16,7 @@ VENDORS = [
     (r"xxh\w+\.h", r"libms/core/base/hash\.cpp", 1),
     (r"nlohmann/.*", r"libms/core/base/json\.cpp", 1),
     (r"(oneapi/)?dnnl.*", r"libms/engine/tensor/cpu_matmul\.cpp", 1),
-    (r"curl/.*", r"libms/ops/notify/http\.cpp", 1),
+    (r"curl/.*", r"libms/(ops/notify/http|engine/data/http_get)\.cpp", 2),
     (r"openssl/.*", r"libms/core/link/secret\.cpp", 1),
     (r"zlib\.h", r"libms/(core/unpack/unpack|traces/tracepp/export/file)\.cpp", 2),
     (r"zstd.*\.h", r"libms/core/unpack/unpack\.cpp", 1),

@@ -3,6 +3,7 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
+python=$(cd "$(dirname "$0")/../../python" && pwd)
 training_directory
 
 # 200 conversations of a rule that can be learned: the answer repeats the question's word.
@@ -114,7 +115,7 @@ assert whole[-1]["valid_loss"] < 0.5 * whole[0]["loss"], whole[-1]
 PYTHON
 
 # What a PyTorch job sees of the same step: ids, targets and documents of `sample`.
-MS_DATA=$tool PYTHONPATH=$(dirname "$0")/../../python python3 -B - <<'PYTHON' || fail "ms_loader has other targets"
+MS_DATA=$tool PYTHONPATH=$python python3 -B - <<'PYTHON' || fail "ms_loader has other targets"
 import json
 import ms_loader
 expected = json.load(open("sample.json"))
@@ -125,7 +126,7 @@ ids = [[token if token >= 0 else ~token for token in row] for row in rows]
 seen = []
 for row, plain, starts in zip(rows, ids, batch.starts.tolist()):
     targets = [at + 1 for at, token in enumerate(row[1:]) if token >= 0]
-    seen.append((plain, targets))
+    seen.append((plain[:-1], targets))
     assert not any(at in targets for at in starts if at), (starts, targets)  # a document's first token is no target
 wanted = [(sample["tokens"], [at for begin, end in sample["targets"] for at in range(begin, end)])
           for sample in expected["samples"]]

@@ -120,6 +120,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"cuda.plugin", "libms_cuda.so cannot be loaded, or is from another build. Install all of ms from one build."},
     {"cuda.program", "A CUDA call was not valid. This is a bug of ms: keep the log."},
     {"data.bug", "An unexpected error occurred while reading the training data. This is a bug of ms: keep the log."},
+    {"data.cache",
+     "The cache of objects on this node cannot be written. Free space there, or set MS_DATA_CACHE to another "
+     "directory."},
     {"data.differs",
      "The token files on a node differ from those on rank 0's node. Copy them again, or use shared storage."},
     {"data.document", "A document is too long for the tokenizer. Split it."},
@@ -138,6 +141,10 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.mask", "The loss ignores all tokens of a file, or a program does not read loss masks."},
     {"data.merge", "Token files of different tokenizers or types cannot be merged. Encode them with one tokenizer."},
     {"data.note", "PREFIX.meta.json belongs to another token file. Encode the text again."},
+    {"data.object",
+     "An object of s3:// cannot be read. The message has the store's reply: wrong credentials, region or endpoint, no "
+     "such "
+     "object, or the store does not answer."},
     {"data.output",
      "The token file cannot be written. The message has the system's reason. Check the directory, its owner and the "
      "free space."},

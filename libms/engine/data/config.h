@@ -28,7 +28,8 @@ inline constexpr Field<DataConfig> kDataFields[] = {
      .doc = "Token files to train on, by prefix (without .bin and .idx). Entries with a weight, {path = \"PREFIX\", "
             "weight = 3} or \"3 PREFIX\" for short, are blended by weight; entries without weights are shuffled "
             "together. A weight can change: with weight = [[0, 0.9], [10000, 0.1]], or \"0:0.9;10000:0.1 PREFIX\" for "
-            "short, it is 0.9 for the first 10000 steps, then 0.1. Weight 0 leaves the source out.",
+            "short, it is 0.9 for the first 10000 steps, then 0.1. Weight 0 leaves the source out. A prefix such as "
+            "s3://BUCKET/KEY is read from an object store and kept in a cache on each node; see ms-data(1).",
      .weighted_paths = true},
     {.key = "valid",
      .member = &DataConfig::valid,

@@ -34,9 +34,9 @@ constexpr std::size_t kMaxMessageBytes = std::size_t{64} << 10;
 constexpr int kMostDeaths = 3;
 
 // Messages: a letter for the kind, then fields.
-enum class Kind : char { open = 'o', run = 'r', facts = 'f', error = 'e' };
+enum class MessageKind : char { open = 'o', run = 'r', facts = 'f', error = 'e' };
 
-bool send_message(int socket, Kind kind, std::string_view fields) {
+bool send_message(int socket, MessageKind kind, std::string_view fields) {
   std::string message(1, static_cast<char>(kind));
   message += fields.substr(0, kMaxMessageBytes - 1);
   return ::send(socket, message.data(), message.size(), MSG_NOSIGNAL) == std::ssize(message);
@@ -144,7 +144,7 @@ void belong_to(pid_t parent, const char* name) {
   try {
     work();
   } catch (const std::exception& thrown) {
-    send_message(socket, Kind::error, error_fields(error_of(thrown, "data.bug")));
+    send_message(socket, MessageKind::error, error_fields(error_of(thrown, "data.bug")));
   }
   ::_exit(0);
 }
@@ -198,7 +198,7 @@ void keep_a_loader(int socket, const BatchSource& source, BatchRing& ring, const
 void stand_by(int socket, const OpenBatches& open) {
   if (receive_message(socket).empty()) return;
   const std::unique_ptr<BatchSource> source = open();
-  send_message(socket, Kind::facts, source->facts());
+  send_message(socket, MessageKind::facts, source->facts());
   const std::string message = receive_message(socket);
   if (message.empty()) return;
   const Assignment assignment = decode(std::string_view(message).substr(1));
@@ -250,13 +250,13 @@ std::optional<std::string> LoaderProcess::receive(int patience_ms) {
         fmt::format("the process that loads data for this node, {}, has ended, and its standby with it", standby_),
         "something has killed it: the kernel's log says whether memory was short");
   }
-  if (message.front() == static_cast<char>(Kind::error)) throw parse_error(std::string_view(message).substr(1));
+  if (message.front() == static_cast<char>(MessageKind::error)) throw parse_error(std::string_view(message).substr(1));
   return message.substr(1);
 }
 
 std::string LoaderProcess::open(double timeout_s, const std::function<void()>& check) {
   constexpr int kCheckEvery_ms = 20;
-  send_message(socket_.get(), Kind::open, "");
+  send_message(socket_.get(), MessageKind::open, "");
   const double begin = monotonic_s();
   while (true) {
     if (const std::optional<std::string> facts = receive(kCheckEvery_ms)) return *facts;
@@ -269,7 +269,7 @@ std::string LoaderProcess::open(double timeout_s, const std::function<void()>& c
 }
 
 void LoaderProcess::run(const BatchRing& ring, const LoaderTask& task) {
-  send_message(socket_.get(), Kind::run, encode(ring, task));
+  send_message(socket_.get(), MessageKind::run, encode(ring, task));
 }
 
 void LoaderProcess::check() { receive(0); }

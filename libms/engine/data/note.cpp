@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/user_path.h"
+#include "data/cached_object.h"
 
 namespace ms::data {
 namespace {
@@ -54,7 +55,12 @@ Json to_json(const Note& note) {
 }
 
 std::optional<Note> read_note(const std::string& prefix) {
-  const std::string path = note_path(prefix);
+  std::string path = note_path(prefix);
+  if (is_object(path)) {
+    const std::optional<std::string> copy = object_copy(path);
+    if (!copy) return std::nullopt;
+    path = *copy;
+  }
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   try {
     const Json json = Json::parse(read_user_file(path, kMaxNoteBytes));

@@ -56,8 +56,8 @@ T load(const MappedFile& file, std::int64_t at) {
 }
 
 // Calls f(i, value) for `n` values of type T that lie one after the other from byte `at` on.
-template <class T, class F>
-void for_each_value(const MappedFile& file, std::int64_t at, std::int64_t n, F&& f) {
+template <class T, class File, class F>
+void for_each_value(const File& file, std::int64_t at, std::int64_t n, F&& f) {
   std::array<T, kReadBytes / sizeof(T)> values;
   for (std::int64_t i = 0; i < n;) {
     const std::int64_t some = std::min(std::ssize(values), n - i);
@@ -69,7 +69,7 @@ void for_each_value(const MappedFile& file, std::int64_t at, std::int64_t n, F&&
 
 // Converts tokens from byte `at` on; the index of the first one that is no int32, or out.size().
 template <class T>
-std::int64_t convert(const MappedFile& file, std::int64_t at, std::span<std::int32_t> out) {
+std::int64_t convert(const TokenBytes& file, std::int64_t at, std::span<std::int32_t> out) {
   std::int64_t first_bad = std::ssize(out);
   for_each_value<T>(file, at, std::ssize(out), [&](std::int64_t i, T value) {
     bool fits = true;
@@ -94,7 +94,7 @@ std::int64_t convert(const MappedFile& file, std::int64_t at, std::span<std::int
                    "ms-data encode writes token files, and so does Megatron-LM's preprocess_data.py");
 }
 
-using Convert = std::int64_t (*)(const MappedFile&, std::int64_t, std::span<std::int32_t>);
+using Convert = std::int64_t (*)(const TokenBytes&, std::int64_t, std::span<std::int32_t>);
 // In the order of the codes.
 constexpr std::array<Convert, 8> kConvert{convert<std::uint8_t>, convert<std::int8_t>,  convert<std::int16_t>,
                                           convert<std::int32_t>, convert<std::int64_t>, convert<double>,
@@ -111,9 +111,7 @@ TokenType token_type_for_vocab(std::int64_t vocab_size) {
 }
 
 TokenFile::TokenFile(std::string prefix)
-    : prefix_(checked_token_prefix(std::move(prefix))),
-      idx_(map_token_file(prefix_ + ".idx")),
-      bin_(map_token_file(prefix_ + ".bin")) {
+    : prefix_(checked_token_prefix(std::move(prefix))), idx_(map_token_file(prefix_ + ".idx")), bin_(prefix_ + ".bin") {
   check_header();
   check_sequences();
   num_tokens_ = static_cast<std::int64_t>(bin_.size_bytes()) / data::size_bytes(type_);

@@ -1,7 +1,8 @@
 // Token files: PREFIX.bin holds raw tokens, PREFIX.idx says where sequences and documents are, both in the
 // little-endian layout of Megatron-LM's indexed datasets. TokenFile maps both and checks every number of the index
 // before it is used, so that a damaged file is an error and never a wild read. Loaders and ms-data read through it; any
-// thread may.
+// thread may. PREFIX may be an object's, "s3://BUCKET/KEY": then the index is copied into the cache of objects, and
+// tokens are fetched as they are read (cached_object.h).
 //
 //   .idx  9 bytes "MMIDIDX\0\0", u64 version = 1, u8 token type, u64 sequences S, u64 boundaries D (documents + 1),
 //         i32[S] tokens of each sequence, i64[S] byte offset of each in .bin, i64[D] first sequence of each document,
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "data/token_bytes.h"
 
 namespace ms::data {
 
@@ -46,7 +48,8 @@ class TokenFile {
   // Opens PREFIX.idx and PREFIX.bin and checks the index against itself and against the size of .bin, in O(sequences).
   // A file that is not there is Error("file.*", user); one of another magic, version or token type is
   // Error("data.index", user), anything damaged or cut Error("data.index", storage). Sequences must follow one another
-  // in .bin without gaps, as every known writer leaves them: that makes nearly any flipped bit in an index visible.
+  // in .bin without gaps, as every known writer leaves them: that makes nearly any flipped bit in an index visible. Of
+  // objects also the errors of CachedObject, as of read().
   explicit TokenFile(std::string prefix);
 
   const std::string& prefix() const { return prefix_; }
@@ -99,7 +102,7 @@ class TokenFile {
 
   std::string prefix_;
   MappedFile idx_;
-  MappedFile bin_;
+  TokenBytes bin_;
   TokenType type_ = TokenType::u16;
   bool has_mask_ = false;
   std::int64_t num_sequences_ = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/cached_object.h"
 
 namespace ms::data {
 namespace {
@@ -44,9 +45,17 @@ std::string encode_hint(const std::string& prefix) {
       prefix);
 }
 
+bool is_file_name(std::string_view prefix) { return prefix.ends_with(".bin") || prefix.ends_with(".idx"); }
+
+std::string prefix_hint(const std::string& prefix) {
+  const std::string use = is_file_name(prefix) ? fmt::format("use '{}': ", prefix.substr(0, prefix.size() - 4)) : "";
+  return use + "a token file is named by its prefix, the path without .bin and .idx";
+}
+
 }  // namespace
 
 std::string checked_token_prefix(std::string prefix) {
+  if (is_object(prefix)) return prefix;
   std::error_code failed;
   const bool is_directory = fs::is_directory(prefix, failed);
   if (!is_directory || ::access((prefix + ".idx").c_str(), F_OK) == 0) return prefix;
@@ -56,15 +65,19 @@ std::string checked_token_prefix(std::string prefix) {
 }
 
 MappedFile map_token_file(const std::string& path) {
+  if (is_object(path)) {
+    const std::optional<std::string> copy = object_copy(path);
+    if (copy) return MappedFile(*copy);
+    throw user_error("data.object", fmt::format("{} does not exist", path),
+                     prefix_hint(path.substr(0, path.rfind('.'))));
+  }
   try {
     return MappedFile(path, Blame::user);
   } catch (const Error& error) {  // to add what a prefix is
     if (error.blame() != Blame::user) throw;
     const std::string prefix = path.substr(0, path.rfind('.'));
     std::string hint = encode_hint(prefix);
-    if (prefix.ends_with(".bin") || prefix.ends_with(".idx"))
-      hint = fmt::format("use '{}': a token file is named by its prefix, the path without .bin and .idx",
-                         prefix.substr(0, prefix.size() - 4));
+    if (is_file_name(prefix)) hint = prefix_hint(prefix);
     if (prefix.find_first_of("~$*") != std::string::npos)
       hint = "~, $ and * are not expanded in the name of a token file";
     if (::access((prefix + ".bin.part").c_str(), F_OK) == 0)

@@ -53,7 +53,7 @@ void read_each(const Section& file, std::string_view key, std::string_view membe
 void read_byte_level(const TokenizerStep& step, TokenizerSpec& spec) {
   const Section level(step.json, step.path, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
   if (level.flag("add_prefix_space", {})) spec.splits.push_back({SplitStep::Kind::prefix, " "});
-  if (level.flag("use_regex", true)) spec.splits.push_back({SplitStep::Kind::pattern, std::string(kGpt2Pattern)});
+  if (level.flag("use_regex", true)) spec.splits.emplace_back().text = kGpt2Pattern;
   spec.is_byte_level = true;
 }
 
