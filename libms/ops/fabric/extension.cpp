@@ -35,9 +35,8 @@ std::optional<std::vector<CollectiveRow>> check_collectives(const net::Collectiv
   return speaks ? std::optional(std::move(rows)) : std::nullopt;
 }
 
-std::optional<mesh::Mesh> mesh_of(const std::string& config, const std::vector<std::string>& set) {
-  const mesh::MeshConfig mesh = train::load(config, set).settings.mesh;
-  return mesh::Mesh{.dp = static_cast<int>(mesh.dp), .pp = static_cast<int>(mesh.pp), .tp = static_cast<int>(mesh.tp)};
+mesh::MeshConfig mesh_of(const std::string& config, const std::vector<std::string>& set) {
+  return train::load(config, set).settings.mesh;
 }
 
 }  // namespace

@@ -51,7 +51,10 @@ int collectives(const Args& args) {
   if (request.options.most_bytes < request.options.least_bytes)
     throw user_error("cli.value", "--to is less than --from");
   request.options.iterations = static_cast<int>(args.get_int("iterations", 1, 100000));
-  if (args.has("config")) request.mesh = load_extension().mesh(args.get("config"), args.list("set"));
+  if (args.has("config")) {
+    const mesh::MeshConfig mesh = load_extension().mesh(args.get("config"), args.list("set"));
+    request.mesh = mesh::make_mesh(mesh.dp, mesh.pp, mesh.tp, mesh.ranks(), mesh.ep, mesh.cp);
+  }
   if (transport != "threads")
     become_launch(own_arguments(), args.has("nodes") ? nodes_of(args, "srun") : std::vector<std::string>{});
   const std::optional<std::vector<CollectiveRow>> rows = load_extension().collectives(request);

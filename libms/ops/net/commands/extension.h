@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mesh/mesh.h"
+#include "mesh/config.h"
 #include "net/measure/collectives.h"
 #include "net/measure/ranks.h"
 #include "net/report/report.h"
@@ -24,8 +24,8 @@ struct Extension {
   // Throws what fabric::run_ranks throws.
   std::optional<Checked> (*ranks)(const RanksRequest& request,
                                   const std::function<Checked(LaunchedWorkers& workers)>& check);
-  // Returns the mesh of a training configuration after `set`, lines KEY=VALUE. Throws Error("config.*", user).
-  std::optional<mesh::Mesh> (*mesh)(const std::string& config, const std::vector<std::string>& set);
+  // Returns [mesh] of a training configuration after `set`, lines KEY=VALUE. Throws Error("config.*", user).
+  mesh::MeshConfig (*mesh)(const std::string& config, const std::vector<std::string>& set);
 };
 
 // Throws Error("extension.load", node).
