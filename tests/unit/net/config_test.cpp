@@ -117,5 +117,27 @@ TEST(Config, ANodeWithoutAnyFabricSaysNothing) {
   EXPECT_THAT(judged(gather_facts(Sysroot("/nowhere"), nullptr)), IsEmpty());
 }
 
+TEST(Config, NodesAreComparedWithAFabricFile) {
+  FakeNode node(8);
+  clos::Fabric fabric;
+  const auto against = [&](const std::vector<std::string>& variables) {
+    return said(judge_config({{"n1", facts_of(node, variables)}}, 5, &fabric));
+  };
+  EXPECT_THAT(against({}), IsEmpty());
+  EXPECT_THAT(against({"NCCL_IB_QPS_PER_CONNECTION=4"}), ElementsAre(HasSubstr("net.plan")));
+  EXPECT_THAT(against({"NCCL_PXN_DISABLE=1"}), ElementsAre(HasSubstr("NCCL_PXN_DISABLE=0")));
+  fabric.roce.queue_pairs = 4;
+  fabric.ecmp.hash = "adaptive";
+  EXPECT_THAT(against({}), testing::UnorderedElementsAre(HasSubstr("NCCL_IB_QPS_PER_CONNECTION=4"),
+                                                         HasSubstr("NCCL_IB_ADAPTIVE_ROUTING=1")));
+  EXPECT_THAT(against({"NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_IB_ADAPTIVE_ROUTING=1"}), IsEmpty());
+  fabric = {};
+  fabric.host.ports = 2;
+  fabric.host.port_gbps = 200;
+  const std::vector<std::string> found = against({"NCCL_IB_MERGE_NICS=0"});
+  EXPECT_EQ(found.size(), 8U + 1U + 1U) << "the rate of each port, their number, and the variable";
+  EXPECT_THAT(found, Each(HasSubstr("net.plan")));
+}
+
 }  // namespace
 }  // namespace ms::net

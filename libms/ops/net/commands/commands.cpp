@@ -151,6 +151,8 @@ int counters(const Args& args) {
 }
 
 int config(const Args& args) {
+  std::optional<clos::Fabric> fabric;
+  if (args.has("fabric")) fabric = clos::load_fabric(args.get("fabric"), {});
   std::vector<NodeFacts> facts;
   Checked checked;
   if (args.has("nodes")) {
@@ -161,7 +163,8 @@ int config(const Args& args) {
     facts.push_back({slurm::this_node(), gather_facts(Sysroot(args.get("root")), environ)});
   }
   std::vector<Finding> found = findings(checked);
-  std::ranges::move(judge_config(facts, args.get_seconds("flap")), std::back_inserter(found));
+  std::ranges::move(judge_config(facts, args.get_seconds("flap"), fabric ? &*fabric : nullptr),
+                    std::back_inserter(found));
   std::vector<std::string> not_run;
   for (const NodeFacts& node : facts)
     for (const std::string& what : node.facts.not_readable)
@@ -244,14 +247,23 @@ Command counters_command() {
 }
 
 Command config_command() {
-  return {.name = "config",
-          .summary = "check NCCL's environment and the fabric settings for consistency on all nodes",
-          .options = {kNodesOrHere, kLaunch, kWait, kJson, kRoot, kFlap},
-          .run = config,
-          .description =
-              "Compares NCCL's variables with the existing interfaces and adapters, and nodes with each other. It "
-              "finds retry timeouts shorter than a flap, GIDs that are not RoCE v2, unused interfaces and adapters, "
-              "and differences in MTU, ECN and traffic classes."};
+  return {
+      .name = "config",
+      .summary = "check NCCL's environment and the fabric settings for consistency on all nodes",
+      .options = {kNodesOrHere,
+                  kLaunch,
+                  kWait,
+                  kJson,
+                  kRoot,
+                  kFlap,
+                  {"fabric", "FILE", "Also compare the nodes with this description of the fabric, ms-fabric(5)."}},
+      .run = config,
+      .description =
+          "Compares NCCL's variables with the existing interfaces and adapters, and nodes with each other. It "
+          "finds retry timeouts shorter than a flap, GIDs that are not RoCE v2, unused interfaces and adapters, "
+          "and differences in MTU, ECN and traffic classes. With --fabric, it also finds queue pairs, PXN, adaptive "
+          "routing, ports and rates that differ from those that ms-netcheck plan assumes. The hash of the switches "
+          "cannot be seen from a node."};
 }
 
 }  // namespace ms::net

@@ -54,7 +54,8 @@ std::map<std::string, bool> switches_of(const Sysroot& root, const std::string& 
 
 class Judge {
  public:
-  Judge(const std::vector<NodeFacts>& nodes, double flap_s) : nodes_(nodes), flap_s_(flap_s) {}
+  Judge(const std::vector<NodeFacts>& nodes, double flap_s, const clos::Fabric* fabric)
+      : nodes_(nodes), flap_s_(flap_s), fabric_(fabric) {}
 
   std::vector<Finding> run() {
     for (const NodeFacts& node : nodes_) {
@@ -62,6 +63,7 @@ class Judge {
       names(node);
       gids(node);
       adapters(node);
+      if (fabric_ != nullptr) planned(node);
     }
     differences();
     return merged();
@@ -201,6 +203,34 @@ class Judge {
     }
   }
 
+  // Compares a node with the settings and ports that a forecast for the fabric file assumes.
+  void planned(const NodeFacts& node) {
+    const auto expect = [&](const char* variable, int by_default, std::int64_t planned) {
+      const int here = number(node.facts, variable).value_or(by_default);
+      if (here == planned) return;
+      find(node, "net.plan", Severity::warning,
+           fmt::format("{} is {}, and {} in the fabric file", variable, here, planned),
+           fmt::format("{}={}", variable, planned));
+    };
+    expect("NCCL_IB_QPS_PER_CONNECTION", 1, fabric_->roce.queue_pairs);
+    if (fabric_->leaf.rails) expect("NCCL_PXN_DISABLE", 0, fabric_->roce.pxn ? 0 : 1);
+    if (fabric_->host.ports > 1) expect("NCCL_IB_MERGE_NICS", 1, 1);
+    expect("NCCL_IB_ADAPTIVE_ROUTING", 0, fabric_->ecmp.hash == "adaptive" ? 1 : 0);  // NCCL's default for RoCE
+    std::int64_t ports = 0;
+    for (const auto& [name, adapter] : node.facts.adapters) {
+      if (adapter.link_layer != "Ethernet" || adapter.state != "ACTIVE" || !is_used(node.facts, name)) continue;
+      ++ports;
+      const int gbps = leading_number<int>(adapter.rate).value_or(0);
+      if (gbps == 0 || gbps == fabric_->host.port_gbps) continue;
+      find(node, "net.plan", Severity::warning,
+           fmt::format("{} has {}, and {:g} Gbit/s in the fabric file", name, adapter.rate, fabric_->host.port_gbps));
+    }
+    const std::int64_t planned = fabric_->host.nics * fabric_->host.ports;
+    if (ports == planned) return;
+    find(node, "net.plan", Severity::warning,
+         fmt::format("{} active RoCE ports are used, and {} in the fabric file", ports, planned));
+  }
+
   // Adds a finding for each node whose value differs from the most frequent one, which is assumed to be intended.
   void compare(std::string_view code, std::string_view what,
                const std::function<std::string(const FabricFacts&)>& value) {
@@ -271,6 +301,7 @@ class Judge {
 
   const std::vector<NodeFacts>& nodes_;
   double flap_s_;
+  const clos::Fabric* fabric_;  // null: none to compare with
   std::vector<std::pair<std::string, Finding>> found_;
 };
 
@@ -352,8 +383,8 @@ double retry_window_s(int ib_timeout, int ib_retry_count) {
   return 4.096e-6 * std::exp2(ib_timeout) * (ib_retry_count + 1);
 }
 
-std::vector<Finding> judge_config(const std::vector<NodeFacts>& nodes, double flap_s) {
-  return Judge(nodes, flap_s).run();
+std::vector<Finding> judge_config(const std::vector<NodeFacts>& nodes, double flap_s, const clos::Fabric* fabric) {
+  return Judge(nodes, flap_s, fabric).run();
 }
 
 }  // namespace ms::net

@@ -9,6 +9,7 @@
 
 #include "base/finding.h"
 #include "base/sysroot.h"
+#include "clos/fabric.h"
 
 namespace ms::net {
 
@@ -56,7 +57,8 @@ struct NodeFacts {
   FabricFacts facts;
 };
 // Returns findings with the node (or the nodes, folded) in the entity. `flap_s`: how long a link may be down without
-// ending a job.
-std::vector<Finding> judge_config(const std::vector<NodeFacts>& nodes, double flap_s);
+// ending a job. `fabric`: what the nodes are compared with; null: nothing.
+std::vector<Finding> judge_config(const std::vector<NodeFacts>& nodes, double flap_s,
+                                  const clos::Fabric* fabric = nullptr);
 
 }  // namespace ms::net

@@ -75,7 +75,8 @@ const std::vector<Code>& codes() {
       {"net.hca", "An adapter is missing, inactive or unused, or its rate differs from that on other nodes."},
       {"net.gid", "The selected GID is not RoCE v2 over IPv4."},
       {"net.qos", "Traffic classes and ECN settings are inconsistent."},
-      {"net.differs", "A setting differs between nodes."}};
+      {"net.differs", "A setting differs between nodes."},
+      {"net.plan", "A setting or a port is not as the fabric file describes it (--fabric)."}};
   return kCodes;
 }
 
