@@ -34,6 +34,37 @@ expect 3 'pipe is not a regular file' nccl-log pipe
 expect 3 '/dev/zero is not a regular file' nccl-log /dev/zero
 expect 3 'standard input' agent
 
+# A forecast needs no network. Of two stages under leaf switches of their own, pp passes the spines, and dp does not.
+printf '[leaf]\nhosts = 8\nuplinks = 8\n[spine]\nswitches = 8\n' >fabric.toml
+holds() { python3 -c "import json; j = json.load(open('out')); assert $1, j" || fail "not so: $1"; }
+plan=(plan fabric.toml --dp 8 --pp 2 --tp 8)
+expect 0 '"command": "plan"' "${plan[@]}" --json
+holds 'j["schema"] == 1 and j["hosts"] == 16 and j["oversubscription"] == 1 and j["starts"] == 32'
+holds '[c["axis"] for c in j["collectives"]] == ["dp", "pp"] and j["slowest_axis"] == "pp"'
+holds 'j["collectives"][0]["crossing"] == 0 and j["collectives"][0]["slowest_median"] == 1'
+holds 'j["collectives"][1]["flows"] == 64 == j["collectives"][1]["crossing"] and 0 < j["collectives"][1]["colliding"] < 1'
+holds 'j["collectives"][1]["slowest_90"] <= j["collectives"][1]["slowest_median"] <= j["collectives"][1]["mean"] < 1'
+holds 'all(c["set"] and len(c["collectives"]) == 2 for c in j["changes"])'
+holds '{c["name"]: c for c in j["changes"]}["adaptive routing"]["collectives"][1]["colliding"] == 0'
+cp out first
+expect 0 '"command": "plan"' "${plan[@]}" --json
+cmp -s first out || fail "two forecasts differ"
+expect 0 '"pp"' "${plan[@]}" --json --set-fabric ecmp.hash=adaptive
+holds 'j["collectives"][1]["slowest_median"] == 1'
+expect 0 '^pp +64 +64 +64 ' "${plan[@]}"
+expect 0 'nothing to change' plan fabric.toml --dp 8 --tp 8
+expect 0 'no collective passes the network' plan fabric.toml --tp 8
+printf '[mesh]\ndp = 8\npp = 2\ntp = 8\n[model]\nlayers = 2\nhidden = 64\nheads = 8\nvocab = 64\n[train]\nglobal_batch = 8\n[data]\ntrain = ["x"]\n' >train.toml
+expect 0 '"pp": 2' plan fabric.toml --config train.toml --json
+expect 0 '"pp": 1' plan fabric.toml --config train.toml --set mesh.pp=1 --json
+expect 3 'two forms of one mesh' plan fabric.toml --config train.toml --dp 8
+expect 3 'which ranks form groups' plan fabric.toml
+expect 3 'which is not given' plan fabric.toml --dp 8 --set mesh.pp=2
+expect 3 'listed, pipelines or random' "${plan[@]}" --placement near
+expect 3 'does not divide the 8 uplinks' "${plan[@]}" --set-fabric spine.switches=3
+expect 3 "did you mean 'leaf.hosts'" "${plan[@]}" --set-fabric leaf.host=3
+expect 3 'nowhere.toml' plan nowhere.toml --dp 8
+
 # Who does not come is a finding, with what the launcher said of it.
 # shellcheck disable=SC2016 # for the script that is written
 printf '#!/bin/sh\necho "no such node $1" >&2\nexit 1\n' >dead && chmod +x dead

@@ -172,6 +172,8 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.zip", "An archive that torch.save wrote is damaged or cut off. Use another checkpoint."},
     {"extension.load",
      "A library of ms cannot be loaded. The message names it; install all packages of ms at one version."},
+    {"fabric.size",
+     "A job has more hosts or uplinks than a forecast of its fabric may have. The message has the limits."},
     {"fault.gpu", "MS_FAULT made a rank declare its GPU at fault, for a test. Unset it."},
     {"fault.never", "MS_FAULT names a rank or step that the run does not have. Change it, or unset it."},
     {"fault.node", "MS_FAULT made a rank declare its node at fault, for a test. Unset it."},
@@ -245,6 +247,10 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"sched.shape",
      "The schedule does not fit mesh.pp, mesh.chunks and the number of microbatches. Change one of them."},
     {"sim.deadlock", "The simulation deadlocked. This is a bug of ms: keep the configuration."},
+    {"simulate.fabric",
+     "The fabric file and the cluster file of a simulation describe different hosts or leaf switches, or both account "
+     "for "
+     "collisions. The message has the values that differ."},
     {"simulate.memory",
      "The run does not fit the memory of the simulated device. Use more ranks, recompute more, or a larger mesh.tp or "
      "mesh.pp."},

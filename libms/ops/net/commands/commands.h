@@ -35,6 +35,7 @@ Command agent_command();  // started by the others on every node
 Command collectives_command();
 Command counters_command();
 Command config_command();
+Command plan_command();
 Command inspector_command();
 Command nccl_log_command();
 
