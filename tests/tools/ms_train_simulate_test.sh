@@ -51,6 +51,24 @@ for tokens in 0 -1 1e30; do
 done
 expect 0 'tokens take' simulate "$configs/tiny-3d.toml" --cluster "$a100" --tokens 1e9
 
+# Collisions of flows, of a fabric whose leaf switches have 64 hosts as the cluster file says. The pipeline passes the spines.
+fabric=$configs/fabrics/a100-tor-200g.toml
+wide=(simulate "$configs/megascale/175b-megascale.toml" --cluster "$a100" --json --set mesh.dp=64 --set train.global_batch=1024)
+expect 0 '"iteration_s"' "${wide[@]}"
+without=$(python3 -c "import json; print(json.load(open('out'))['iteration_s'])")
+holds '"network" not in j'
+expect 0 '"network"' "${wide[@]}" --fabric "$fabric"
+holds "j['network']['share']['pp'] < 1 and j['iteration_s'] >= $without"
+holds "abs(j['iteration_s'] - j['network']['cost_s'] - $without) < 1e-9"
+sed 's/^\[spine\]/[ecmp]\nhash = "adaptive"\n&/' "$fabric" >adaptive.toml
+expect 0 '"network"' "${wide[@]}" --fabric adaptive.toml
+holds "j['iteration_s'] == $without and j['network']['share']['pp'] == 1 and j['network']['cost_s'] == 0"
+expect 0 '^network +collisions leave ' simulate "$configs/tiny-3d.toml" --cluster "$a100" --fabric "$fabric" \
+  --set mesh.dp=8 --set train.global_batch=64
+expect 2 'network.nodes_per_leaf=32' "${wide[@]}" --fabric "$configs/fabrics/h100-rails-400g.toml"
+expect 2 'network.spine_share=1' "${wide[@]}" --fabric "$fabric" --set-cluster network.spine_share=0.5
+expect 2 'nowhere.toml' "${wide[@]}" --fabric nowhere.toml
+
 # The published rows.
 MS_TRAIN=$tool python3 -B "$configs/../tests/bench/megascale_tables.py" --check >out 2>err || fail "MegaScale's tables"
 

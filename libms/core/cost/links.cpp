@@ -8,7 +8,7 @@
 
 namespace ms::cost {
 
-Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what) {
+Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what, double network_share) {
   MS_ASSERT(ranks.size() >= 2, "the links of a group of {}", ranks.size());
   const auto per_node = static_cast<int>(cluster.node.ranks);
   const auto [least, most] = std::ranges::minmax(ranks);
@@ -40,7 +40,8 @@ Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_vie
   for (const int rank : ranks) ++members[rank / per_node];
   const auto fewest = std::ranges::min_element(members, {}, [](const auto& node) { return node.second; })->second;
   const bool inside = std::ranges::any_of(members, [](const auto& node) { return node.second > 1; });
-  const double card = cluster.network.gb_s * (spine ? cluster.network.spine_share : 1), cards = card * fewest;
+  const double card = cluster.network.gb_s * network_share * (spine ? cluster.network.spine_share : 1);
+  const double cards = card * fewest;
   path.bytes_per_s = 1e9 * (inside && cluster.node.gb_s > 0 ? std::min(cards, cluster.node.gb_s) : cards);
   // A member sends n - m of n pieces through its card, while those to the m members of its node pass the links inside.
   const auto n = static_cast<double>(ranks.size()), m = static_cast<double>(fewest);

@@ -22,8 +22,9 @@ struct Path {
   // The rate at which a member sends its pieces of an all-to-all. Those to other nodes pass the member's own card.
   double pieces_per_s = 0;
 };
-// Throws Error("cluster.link", user) where the cluster has no link for a group; `what` names it there.
-Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what);
+// `network_share`: of network.rate, what collisions with flows of other groups leave. Throws Error("cluster.link",
+// user) where the cluster has no link for a group; `what` names it there.
+Path path_of(const Cluster& cluster, std::span<const int> ranks, std::string_view what, double network_share = 1);
 
 enum class Collective : std::uint8_t {
   all_reduce,

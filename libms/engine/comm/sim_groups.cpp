@@ -34,7 +34,8 @@ std::size_t SimGroups::find(std::size_t rank, std::uint32_t recorded_group, bool
   const auto [place, is_new] = known_.try_emplace(key, groups_.size());
   if (!is_new) return place->second;
   SimGroup made;
-  made.path = cost::path_of(*setup_.cluster, group.ranks, "group " + group.name);
+  made.path = cost::path_of(*setup_.cluster, group.ranks, "group " + group.name,
+                            setup_.network_share ? setup_.network_share(group) : 1);
   made.size = group.size();
   made.is_free = setup_.is_free && setup_.is_free(group);
   std::vector<std::size_t> members;  // the ranks that represent them

@@ -45,6 +45,8 @@ struct SimSetup {
   std::function<std::size_t(int)> stands_for;
   // Groups whose operations take no time. Absent: none.
   std::function<bool(const Group&)> is_free;
+  // Returns the share of the network's rate that collisions of flows leave to a group. Absent: 1.
+  std::function<double(const Group&)> network_share;
   // Returns the seconds of an operation. Absent: the roofline of cost/roofline.h.
   std::function<double(const tensor::OpCost&)> seconds;
   std::int64_t begin_ns = 0;  // on the recorders' clocks

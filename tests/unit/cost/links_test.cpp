@@ -85,6 +85,16 @@ TEST(Paths, OneLeafSwitchForAllHasNoSpine) {
   EXPECT_DOUBLE_EQ(path.bytes_per_s, 20e9);
 }
 
+TEST(Paths, CollisionsTakeFromTheCardsAlone) {
+  EXPECT_DOUBLE_EQ(path_of(cluster(), std::vector{3, 4}, "a group", 0.25).bytes_per_s, 5e9);
+  EXPECT_DOUBLE_EQ(path_of(cluster(), std::vector{7, 8}, "a group", 0.5).bytes_per_s, 5e9);
+  EXPECT_DOUBLE_EQ(path_of(cluster(), std::vector{0, 1}, "a group", 0.5).bytes_per_s, 50e9) << "inside a node";
+  const std::vector<int> four_cards{0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_DOUBLE_EQ(path_of(cluster(), four_cards, "a group", 0.75).bytes_per_s, 50e9) << "the links inside limit it";
+  EXPECT_DOUBLE_EQ(path_of(cluster(), four_cards, "a group", 0.5).bytes_per_s, 40e9);
+  EXPECT_DOUBLE_EQ(path_of(cluster(), four_cards, "a group", 0.5).pieces_per_s, 7 * 10e9 / 4);
+}
+
 TEST(Paths, AHopOverTheSpineIsNeverShorter) {
   Cluster unsaid = cluster();
   unsaid.network.spine_latency_s = 0;

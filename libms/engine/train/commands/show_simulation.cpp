@@ -31,6 +31,13 @@ std::string expert_load_text(const Simulation& simulation) {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+std::string network_text(const Simulation& simulation) {
+  std::string axes;
+  for (const clos::CollectiveForecast& forecast : simulation.network)
+    axes += fmt::format("{}{} {}", axes.empty() ? "" : ", ", forecast.axis, percent(forecast.slowest_median));
+  return fmt::format("collisions leave {} of the rate; they cost {:.4g} s of the step", axes, simulation.network_s);
+}
+
 struct Part {
   std::string_view name;
   std::string_view json;
@@ -65,6 +72,7 @@ std::string simulation_text(const Plan& plan, const cost::Cluster& cluster, cons
                            cp_text(plan), plan.mesh.batch_parts(), plan.mesh.pp, plan.chunks, plan.microbatches,
                            plan.settings.train.microbatch));
   if (plan.mesh.ep > 1) line("experts", expert_load_text(simulation));
+  if (!simulation.network.empty()) line("network", network_text(simulation));
   const Interval interval = interval_of(simulation, cluster);
   line("iteration", fmt::format("{:.4g} s{}", simulation.iteration_s,
                                 cluster.noise.error == 0 ? ""
@@ -112,6 +120,11 @@ std::string simulation_json(const Plan& plan, const cost::Cluster& cluster, cons
   if (cluster.noise.error > 0) {
     const Interval interval = interval_of(simulation, cluster);
     json["iteration_interval_s"] = {interval.low_s, interval.high_s};
+  }
+  if (!simulation.network.empty()) {
+    Json& network = json["network"] = {{"cost_s", simulation.network_s}};
+    for (const clos::CollectiveForecast& forecast : simulation.network)
+      network["share"][forecast.axis] = forecast.slowest_median;
   }
   for (const Part& part : parts_of(simulation.parts)) json["parts_s"][std::string(part.json)] = part.seconds;
   json["bubble"] = simulation.parts.bubble_s / simulation.iteration_s;

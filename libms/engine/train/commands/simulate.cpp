@@ -11,6 +11,7 @@
 #include "train/commands/show_simulation.h"
 #include "train/elastic.h"
 #include "train/simulate/expert_load.h"
+#include "train/simulate/fabric_forecast.h"
 #include "train/simulate/failure_study.h"
 #include "train/simulate/speed_up.h"
 
@@ -23,6 +24,11 @@ constexpr std::array kJobOptions{"days",     "spares",         "seeds",         
 
 std::vector<double> busiest_ranks_of(const Args& args, const Plan& plan) {
   return args.has("expert-load") ? busiest_ranks(args.get("expert-load"), plan) : std::vector<double>{};
+}
+
+std::vector<clos::CollectiveForecast> network_of(const Args& args, const Plan& plan, const cost::Cluster& cluster) {
+  if (args.has("fabric")) return forecast_network(clos::load_fabric(args.get("fabric"), {}), plan, cluster);
+  return {};
 }
 
 // The sizes that a run has fewer nodes with, whole ones, and its steps take longer; from large to small.
@@ -65,7 +71,10 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
                  .recovery = load_recovery(args.list("recovery"))};
   if (!settings.checkpoint.async) job.recovery.stall_s = job.recovery.write_s;
   job.iteration_s =
-      simulate(plan, cluster, {.parts = false, .busiest_ranks = busiest_ranks_of(args, plan)}).iteration_s;
+      simulate(
+          plan, cluster,
+          {.parts = false, .busiest_ranks = busiest_ranks_of(args, plan), .network = network_of(args, plan, cluster)})
+          .iteration_s;
   StorageOutages storage;
   if (args.has("storage-outages")) storage = parse_outages(args.get("storage-outages"));
   if (args.has("shrink") && !job.driver)
@@ -78,7 +87,7 @@ int run_failures(const Args& args, const Plan& plan, const cost::Cluster& cluste
 }
 
 int simulate_sizes(const Args& args, const Loaded& loaded, const cost::Cluster& cluster) {
-  for (const char* option : {"tokens", "slow", "every-rank", "expert-load", "trace", "steps", "failures"}) {
+  for (const char* option : {"tokens", "slow", "every-rank", "expert-load", "fabric", "trace", "steps", "failures"}) {
     if (args.has(option))
       throw user_error("cli.value", fmt::format("--{} is about one layout, and mesh.dp is \"auto\"", option),
                        fmt::format("choose one: --set mesh.dp={}", loaded.dp_sizes.back()));
@@ -108,6 +117,7 @@ int run_simulate(const Args& args) {
   options.every_rank = args.has("every-rank");
   options.trace_dir = args.get("trace");
   options.busiest_ranks = busiest_ranks_of(args, made);
+  options.network = network_of(args, made, cluster);
   if (args.has("steps") && !args.has("trace")) throw user_error("cli.value", "--steps needs --trace");
   if (args.has("steps")) options.trace_steps = static_cast<int>(args.get_int("steps", 1, 10'000));
   constexpr double kMostTokens = 1e18;
@@ -148,6 +158,8 @@ Command simulate_command() {
             "n^-S, in a random order. FILE: as in the last line of this metrics.jsonl with metrics.expert_load_every. "
             "The mesh.ep rank whose experts have most rows delays the others.",
             "uniform"},
+           {"fabric", "FILE",
+            "Slow down transfers between nodes by the flows that collide in this fabric, ms-fabric(5)."},
            {"trace", "DIR", "Write a trace of every rank to DIR, for ms-tracepp(1)."},
            {"steps", "N", "Number of steps in the traces.", "3"},
            {"failures", "FILE|RATE",
@@ -174,7 +186,14 @@ Command simulate_command() {
           "The engine issues a step as in a run, but computes nothing: the step is solved in virtual time, with the "
           "speeds in the cluster file. One rank stands for its whole stage, unless ranks differ (--slow, --every-rank, "
           "--trace). The output has the time of a step, its MFU, where the time goes, and the memory of each "
-          "stage.\n\nWith mesh.dp = \"auto\" it prints the speed of each allowed mesh.dp, at the same global "
+          "stage.\n\nWith --fabric, the groups of an axis get the share of network.rate that ms-netcheck plan "
+          "forecasts "
+          "for the slowest channel of that axis, at the median of 32 starts of the job. This bounds the loss from "
+          "above: "
+          "channels of a pipeline rarely send all at once. Hosts and leaf switches of "
+          "both "
+          "files must agree, and network.spine_share must be 1, since it stands for the same collisions.\n\nWith "
+          "mesh.dp = \"auto\" it prints the speed of each allowed mesh.dp, at the same global "
           "batch.\n\nWith --failures it simulates a job of many days: faults, their detection and diagnosis by the "
           "rules of ms-driver(1), recovery, and repeated steps. It prints the share of time spent in training steps "
           "that were not lost, the parts of the remaining time, and the results for other checkpoint intervals and "

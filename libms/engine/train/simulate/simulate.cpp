@@ -72,6 +72,13 @@ int moved(const mesh::Mesh& mesh, int recorded, int rank, int member) {
   return mesh.rank(at);
 }
 
+// "dp" of "dp[pp 0 tp 1]", "pp" of "pp.fwd[dp 0 tp 1] 0>1".
+double network_share_of(const std::vector<clos::CollectiveForecast>& network, const comm::Group& group) {
+  const std::string_view axis = std::string_view(group.name).substr(0, group.name.find_first_of(".["));
+  const auto found = std::ranges::find(network, axis, &clos::CollectiveForecast::axis);
+  return found == network.end() ? 1 : found->slowest_median;
+}
+
 double peak_of(const Plan& plan, const Cluster& cluster) {
   return cost::Roofline(cluster.device).peak_flops(plan.dtype == tensor::DType::bf16);
 }
@@ -201,6 +208,8 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
   setup.stands_for = [&mesh, every_rank](int rank) {
     return static_cast<std::size_t>(every_rank ? rank : mesh.coord(rank).pp);
   };
+  if (!options.network.empty())
+    setup.network_share = [&](const comm::Group& group) { return network_share_of(options.network, group); };
   // Axis after axis loses its messages, or all at once.
   struct Lot {
     Axes axes;
@@ -255,6 +264,12 @@ Simulation simulate(const Plan& plan, const Cluster& cluster, const SimulateOpti
   StepParts& parts = simulation.parts;
   for (std::size_t i = 0; i < lots.size(); ++i) parts.*lots[i].exposed = results[i].seconds - results[i + 1].seconds;
   if (options.parts) parts.bubble_s = results.back().seconds - parts.compute_s;
+  simulation.network = options.network;
+  if (options.parts && !options.network.empty()) {
+    comm::SimSetup alone = setup;
+    alone.network_share = nullptr;
+    simulation.network_s = result.seconds - comm::solve(alone).seconds;
+  }
   if (!options.trace_dir.empty()) write_traces(plan, setup, simulation.peak_flops, options);
   return simulation;
 }

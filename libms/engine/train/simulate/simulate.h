@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "clos/forecast.h"
 #include "comm/sim_solve.h"
 #include "cost/cluster.h"
 #include "train/plan.h"
@@ -38,6 +39,7 @@ struct SimulateOptions {
   int trace_steps = 3;         // that are in it
   // The rows of the ep rank with the most, by layer, as a multiple of an even share (expert_load.h); empty: 1.
   std::vector<double> busiest_ranks = {};
+  std::vector<clos::CollectiveForecast> network = {};  // collisions by axis (fabric_forecast.h); empty: none
   // Seconds of an operation, for tests; absent: what the cluster file says.
   std::function<double(const tensor::OpCost&)> seconds = {};
 };
@@ -68,8 +70,10 @@ struct Simulation {
   cost::FlopsPerToken mfu;  // shares of that, by convention
   StepParts parts;
   std::vector<SimulatedStage> stages;
-  std::size_t ranks = 0;       // that were there
-  std::uint64_t messages = 0;  // operations of groups
+  std::vector<clos::CollectiveForecast> network;  // of the options
+  double network_s = 0;                           // by how much collisions lengthen the step, with options.parts
+  std::size_t ranks = 0;                          // that were there
+  std::uint64_t messages = 0;                     // operations of groups
 };
 
 // Throws Error("simulate.memory", user), which names the stage and what would fit, where the model does not fit, and
