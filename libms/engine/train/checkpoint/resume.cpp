@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "ckpt/directory.h"
+#include "ckpt/file_writer.h"
 #include "ckpt/memory_files.h"
 #include "mesh/mesh.h"
 #include "train/checkpoint/restore.h"
@@ -117,15 +118,23 @@ struct Resuming {
                                            pieces, world, host);
   }
 
+  // Returns whether this rank's file in a checkpoint has what the rank holds now, as in the same layout.
+  bool holds_own_pieces(const ckpt::Manifest& manifest) const {
+    std::vector<ckpt::Piece> held, saved;
+    for (const ckpt::Held& each : engine.state()) held.push_back(each.piece);
+    for (const ckpt::FileEntry& file : manifest.files) {
+      if (file.name != ckpt::rank_file_name(world.rank())) continue;
+      for (const ckpt::PlacedPiece& each : file.pieces) saved.push_back(each.piece);
+    }
+    return held == saved;
+  }
+
   // Loads the copies that the nodes keep of this checkpoint; false where they cannot be used. Collective.
   bool load_from_memory(const ckpt::Manifest& manifest) {
     if (!memory) return false;
-    const mesh::Mesh& mesh = plan.mesh;
-    const bool same_layout = manifest.dp == mesh.dp && manifest.pp == mesh.pp && manifest.tp == mesh.tp &&
-                             manifest.chunks == plan.chunks && manifest.zero == plan.settings.optim.zero &&
-                             manifest.dtype == plan.settings.train.dtype;
     ckpt::MemoryTier::Fetched copies{.path = {}, .problem = "it was saved in another layout"};
-    if (same_layout) copies = memory->fetch(manifest, agreement.everyone());
+    if (agreement.sum(std::array{holds_own_pieces(manifest) ? 0.0 : 1.0})[0] == 0)
+      copies = memory->fetch(manifest, agreement.everyone());
     if (!copies.path.empty() && load_from(copies.path, manifest)[0] > 0) {
       copies = {.path = {}, .problem = "a copy cannot be read, or is damaged"};
     }
