@@ -1,5 +1,6 @@
 #include "mesh/mesh.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -47,6 +48,11 @@ std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
     ranks.push_back(rank(member));
   }
   return ranks;
+}
+
+ShardPlace Mesh::shard_place(bool experts, const Coord& at) const {
+  if (!experts) return {.replicas = dp, .replica = at.dp, .shards = dp / shard_groups};
+  return {.replicas = edp(), .replica = at.dp / ep, .shards = std::max(1, edp() / shard_groups)};
 }
 
 Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep,
@@ -108,7 +114,22 @@ int Groups::first_cp_id() const {
   return first_ep_id() + (mesh_.ep > 1 ? mesh_.size() / mesh_.ep + mesh_.size() / mesh_.edp() : 0);
 }
 
-int Groups::count() const { return first_cp_id() + (mesh_.cp > 1 ? mesh_.size() / mesh_.cp : 0); }
+bool Groups::divides(bool experts) const {
+  const ShardPlace place = mesh_.shard_place(experts, {});
+  return (!experts || mesh_.ep > 1) && place.shards > 1 && place.groups() > 1;
+}
+
+int Groups::shard_group_count(bool experts) const {
+  const ShardPlace place = mesh_.shard_place(experts, {});
+  return divides(experts) ? mesh_.size() / place.shards + mesh_.size() / place.groups() : 0;
+}
+
+int Groups::first_shard_id(bool experts) const {
+  const int after_cp = first_cp_id() + (mesh_.cp > 1 ? mesh_.size() / mesh_.cp : 0);
+  return after_cp + (experts ? shard_group_count(false) : 0);
+}
+
+int Groups::count() const { return first_shard_id(true) + shard_group_count(true); }
 
 GroupSpec Groups::world() const {
   GroupSpec group{.name = "world", .id = 0, .ranks = {}};
@@ -150,6 +171,25 @@ GroupSpec Groups::along(Axis axis, int rank) const {
       group.id += (at.pp * mesh_.ep + at.dp % mesh_.ep) * mesh_.tp + at.tp;
       break;
   }
+  return group;
+}
+
+std::optional<GroupSpec> Groups::division(bool experts, int rank, bool replicates) const {
+  if (!divides(experts)) return std::nullopt;
+  const Axis axis = experts ? Axis::edp : Axis::dp;
+  const ShardPlace place = mesh_.shard_place(experts, mesh_.coord(rank));
+  const int parts = replicates ? place.shards : place.groups(), part = replicates ? place.shard() : place.group();
+  GroupSpec group = along(axis, rank);
+  group.id = first_shard_id(experts) + (replicates ? mesh_.size() / place.shards : 0) +
+             (group.id - first_id(axis)) * parts + part;
+  group.name.insert(group.name.find('['), replicates ? ".replicate" : ".shard");
+  group.name += fmt::format(" {}", part);
+  std::vector<int> members;
+  for (int i = 0; i < place.replicas; ++i) {
+    if ((replicates ? i % place.shards : i / place.shards) == part)
+      members.push_back(group.ranks[static_cast<std::size_t>(i)]);
+  }
+  group.ranks = std::move(members);
   return group;
 }
 
@@ -222,6 +262,10 @@ std::vector<GroupSpec> Groups::of(int rank) const {
     groups.push_back(along(Axis::edp, rank));
   }
   if (mesh_.cp > 1) groups.push_back(along(Axis::cp, rank));
+  for (const bool experts : {false, true}) {
+    add(shard(experts, rank));
+    add(replicate(experts, rank));
+  }
   return groups;
 }
 
@@ -250,6 +294,14 @@ std::vector<GroupSpec> Groups::all() const {
     add_axis(Axis::edp);
   }
   if (mesh_.cp > 1) add_axis(Axis::cp);
+  const std::size_t first_shard = groups.size();
+  for (const bool experts : {false, true}) {
+    for (int rank = 0; rank < mesh_.size(); ++rank) {
+      for (auto group : {shard(experts, rank), replicate(experts, rank)})
+        if (group && group->ranks.front() == rank) groups.push_back(std::move(*group));
+    }
+  }
+  std::ranges::sort(groups.begin() + static_cast<std::ptrdiff_t>(first_shard), groups.end(), {}, &GroupSpec::id);
   return groups;
 }
 

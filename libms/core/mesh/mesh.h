@@ -25,15 +25,29 @@ struct Coord {
 enum class Axis : std::uint8_t { tp, dp, pp, ep, edp, cp };
 std::string_view to_string(Axis axis);
 
+// Where a rank stands among the ranks that hold the same parameters: dp, or edp for experts. These divide into shard
+// groups of neighbours, each of which shares one copy of the optimizer's state.
+struct ShardPlace {
+  int replicas = 1, replica = 0;
+  int shards = 1;  // ranks of a shard group
+
+  int groups() const { return replicas / shards; }
+  int group() const { return replica / shards; }
+  int shard() const { return replica % shards; }
+};
+
 struct Mesh {
   int dp = 1, pp = 1, tp = 1;
-  int ep = 1, cp = 1;  // divisors of dp
+  int ep = 1, cp = 1;    // divisors of dp
+  int shard_groups = 1;  // of a dp group; a divisor of dp
 
   int edp() const { return dp / ep; }
   int batch_parts() const { return dp / cp; }  // in which a batch is cut: mesh.dp of the configuration
   int batch_part(int dp_rank) const { return dp_rank / cp; }
   int size() const { return dp * pp * tp; }
   int size(Axis axis) const;
+  // Ranks that share no experts within their part of a dp group have shard groups of one for these.
+  ShardPlace shard_place(bool experts, const Coord& at) const;
   int rank(const Coord& coord) const { return (coord.pp * dp + coord.dp) * tp + coord.tp; }
   Coord coord(int rank) const { return {.dp = rank / tp % dp, .pp = rank / (tp * dp), .tp = rank % tp}; }
   // The ranks that differ from `rank` along one axis only, in the order of that axis, `rank` itself among them.
@@ -60,7 +74,8 @@ struct GroupSpec {
 
 // All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
 // channels; backward channels; embedding pairs; tp rings; ep and edp groups, if ep is above 1; cp groups, if cp is
-// above 1; within a kind by edge or pp, then dp, then tp.
+// above 1; shard and replicate groups of dp, then of edp; within a kind by edge or pp, then dp, then tp; parts of a
+// group by their number.
 class Groups {
  public:
   // `chunks` > 1 adds the wrap-around from the last pp rank to the first; `tied_embeddings` adds the pairs of first and
@@ -69,6 +84,10 @@ class Groups {
 
   GroupSpec world() const;
   GroupSpec along(Axis axis, int rank) const;
+  // The rank's shard group, and the ranks of its dp group (edp for experts) that hold the same shard. Absent where that
+  // is the rank alone or all of the group.
+  std::optional<GroupSpec> shard(bool experts, int rank) const { return division(experts, rank, false); }
+  std::optional<GroupSpec> replicate(bool experts, int rank) const { return division(experts, rank, true); }
   // The two-rank channel at one end of `rank`, absent at the ends of an open pipeline.
   std::optional<GroupSpec> channel(Channel channel, int rank) const;
   // The two channels of a rank in the ring of its tp group: it sends to the next tp rank and receives from the
@@ -92,6 +111,11 @@ class Groups {
   int first_ring_id() const;
   int first_ep_id() const { return first_ring_id() + (mesh_.tp > 1 ? mesh_.size() : 0); }
   int first_cp_id() const;
+  // Whether there are shard and replicate groups, and how many of both.
+  bool divides(bool experts) const;
+  int shard_group_count(bool experts) const;
+  int first_shard_id(bool experts) const;
+  std::optional<GroupSpec> division(bool experts, int rank, bool replicates) const;
   // The name and id of a group of `size` neighbours on dp.
   GroupSpec neighbours(std::string_view kind, int first_id, int size, const Coord& at) const;
   GroupSpec ring_channel(int rank) const;  // from this rank to the next of its tp group

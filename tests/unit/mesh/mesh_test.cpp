@@ -132,6 +132,47 @@ TEST(Groups, ContextFoldsIntoDp) {
     EXPECT_THROW(make_mesh(2, 2, 2, world, 1, cp), Error);
 }
 
+TEST(Groups, ShardGroupsDivideDp) {
+  const Mesh mesh{.dp = 8, .pp = 2, .tp = 2, .ep = 2, .shard_groups = 2};
+  const Groups groups(mesh, 1, false), without({.dp = 8, .pp = 2, .tp = 2, .ep = 2}, 1, false);
+  const std::vector<GroupSpec> all = groups.all(), undivided = without.all();
+  ASSERT_EQ(std::ssize(all), groups.count());
+  EXPECT_EQ(groups.count(), without.count() + 32 / 4 + 32 / 2 + 32 / 2 + 32 / 2);
+  for (int i = 0; i < groups.count(); ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].id, i);
+  EXPECT_TRUE(std::equal(undivided.begin(), undivided.end(), all.begin())) << "the other groups are as they were";
+  // Rank 27: pp 1, dp 5, tp 1.
+  EXPECT_EQ(groups.shard(false, 27)->name, "dp.shard[pp 1 tp 1] 1");
+  EXPECT_THAT(groups.shard(false, 27)->ranks, ElementsAre(25, 27, 29, 31));
+  EXPECT_EQ(groups.replicate(false, 27)->name, "dp.replicate[pp 1 tp 1] 1");
+  EXPECT_THAT(groups.replicate(false, 27)->ranks, ElementsAre(19, 27));
+  EXPECT_EQ(groups.shard(true, 27)->name, "edp.shard[ep 1 pp 1 tp 1] 1");
+  EXPECT_THAT(groups.shard(true, 27)->ranks, ElementsAre(27, 31));
+  EXPECT_THAT(groups.replicate(true, 27)->ranks, ElementsAre(19, 27));
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    std::vector<GroupSpec> mine;
+    for (const GroupSpec& group : all) {
+      if (std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end()) mine.push_back(group);
+    }
+    EXPECT_EQ(groups.of(rank), mine) << rank;
+  }
+}
+
+// With one shard group, with groups of one rank, and for experts that a group holds once, there is nothing to divide.
+TEST(Groups, ShardGroupsOfAllOrOneAreNoGroups) {
+  for (const int shard_groups : {1, 8}) {
+    const Mesh mesh{.dp = 8, .pp = 1, .tp = 1, .shard_groups = shard_groups};
+    const Groups groups(mesh, 1, false);
+    EXPECT_FALSE(groups.shard(false, 3) || groups.replicate(false, 3) || groups.shard(true, 3));
+    EXPECT_EQ(groups.count(), Groups({.dp = 8, .pp = 1, .tp = 1}, 1, false).count());
+    EXPECT_EQ(mesh.shard_place(false, {.dp = 3}).shards, 8 / shard_groups);
+  }
+  const Mesh mesh{.dp = 8, .pp = 1, .tp = 1, .ep = 4, .shard_groups = 2};
+  EXPECT_TRUE(Groups(mesh, 1, false).shard(false, 3));
+  EXPECT_FALSE(Groups(mesh, 1, false).shard(true, 3));
+  EXPECT_EQ(mesh.shard_place(true, {.dp = 5}).groups(), 2);
+  EXPECT_EQ(mesh.shard_place(true, {.dp = 5}).group(), 1);
+}
+
 TEST(Groups, TpRanksStandInARing) {
   EXPECT_FALSE(Groups({.dp = 2, .pp = 2, .tp = 1}, 1, false).tp_ring(0));
   const Groups groups({.dp = 2, .pp = 2, .tp = 3}, 1, true);
