@@ -180,7 +180,7 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     tensor::Arena arena(*memory);
     const tensor::Tensor shared = layout.zero == 2 ? arena.take(tensor::DType::f32, 1, kNumel) : tensor::Tensor{};
     const optim::SpanMemory held =
-        optim::carve_span(arena, settings.optim, span, tensor::DType::f32, layout.dp, at.dp, shared);
+        optim::carve_span(arena, settings.optim, span, tensor::DType::f32, plan.mesh.shard_place(false, at), shared);
     ASSERT_EQ(optim::parameter_sums(settings.optim, span), 4);
     const optim::StepScalars scalars = optim::carve_scalars(arena, 4);
     // On all dp * tp ranks each element has the same value; gradients add up over dp to 1.
@@ -190,7 +190,9 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     };
     const std::int64_t end = span.params.back().end;
     for (std::int64_t i = 0; i < end; ++i) held.values.as<float>()[i] = value(i);
-    optim::ShardedOptimizer optimizer(settings.optim, {span}, {held}, *compute, {*dp, *tp, *everyone, nullptr},
+    const optim::Replicas replicas =
+        layout.zero == 0 && layout.dp > 1 ? optim::Replicas{.replicate = dp.get()} : optim::Replicas{.shard = dp.get()};
+    optim::ShardedOptimizer optimizer(settings.optim, {span}, {held}, *compute, {replicas, *tp, *everyone, nullptr},
                                       scalars);
     optimizer.begin_step();
     compute->submit(tensor::Fill{held.grads.slice_cols(0, end), 1.0F / static_cast<float>(layout.dp)});

@@ -238,6 +238,33 @@ TEST(ReshardContext, Resumes) {
   }
 }
 
+// From one size of shard groups to another, to all of dp and to none, with matrices that are taken whole, experts and
+// cp.
+TEST(ReshardShardGroups, Resumes) {
+  const auto grouped = [](Layout layout, int size) {
+    layout.shard_group = size;
+    return layout;
+  };
+  const auto resumes = [](const Family& family, const std::vector<Layout>& layouts, std::size_t savers) {
+    for (std::size_t from = 0; from < savers; ++from) {
+      const test::TempDir dir;
+      const Training saved = train_run(settings_of(family, layouts[from], dir.path()));
+      for (const Layout& to : layouts) {
+        SCOPED_TRACE(family.name() + ", " + layouts[from].name() + " to " + to.name());
+        expect_goes_on(saved, train_run(settings_of(family, to, dir.path())), to.name() == layouts[from].name(),
+                       family.optimizer == "muon" || family.dtype == "bf16" ? 0.03 : kLossTolerance);
+      }
+    }
+  };
+  const Layout of_two = grouped({4, 1, 1, 1, true, 1}, 2), of_three = grouped({6, 1, 1, 1, true, 2}, 3);
+  const Layout all{4, 1, 1, 1, true, 1}, none{4, 1, 1, 1, true, 0}, stages = grouped({4, 2, 1, 1, true, 1}, 2);
+  Layout sequences = grouped({2, 1, 2, 1, true, 1}, 2);
+  sequences.cp = 2;
+  resumes({"gpt", true, "fp32"}, {of_two, of_three, all, none, stages}, 3);
+  resumes({"llama", false, "bf16", "muon"}, {of_two, sequences, all}, 2);
+  resumes({"dots", false, "fp32"}, {grouped({4, 1, 1, 1, true, 1, 2}, 2), {4, 1, 1, 1, true, 2, 2}, of_two}, 2);
+}
+
 // The compute type may change, too: values that are exact in it stay exact.
 TEST(ReshardType, ResumesInAnotherType) {
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"bf16", "fp32"}, {"fp32", "bf16"}}) {

@@ -67,7 +67,8 @@ std::mutex outcome_mutex;  // ranks are threads here
 std::string Layout::name() const {
   return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
                      ep > 1 ? fmt::format("_ep{}", ep) : "", gathers_tokens ? "_gathered" : "",
-                     cp > 1 ? fmt::format("_cp{}_{}", cp, cp_type == "all-to-all" ? "exchanged" : "gathered") : "");
+                     cp > 1 ? fmt::format("_cp{}_{}", cp, cp_type == "all-to-all" ? "exchanged" : "gathered") : "") +
+         (shard_group > 0 ? fmt::format("_s{}", shard_group) : "");
 }
 
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
@@ -83,6 +84,7 @@ train::Settings with(train::Settings settings, const Layout& layout) {
   settings.mesh.chunks = layout.chunks;
   settings.mesh.sequence_parallel = layout.sequence_parallel;
   settings.optim.zero = layout.zero;
+  settings.optim.shard_group = layout.shard_group;
   return settings;
 }
 

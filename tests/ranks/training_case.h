@@ -43,6 +43,7 @@ struct Layout {
   bool gathers_tokens = false;  // of all ep ranks; else these exchange slots
   int cp = 1;
   std::string_view cp_type = "all-gather";
+  std::int64_t shard_group = 0;
   std::string name() const;
 };
 void PrintTo(const Layout& layout, std::ostream* out);

@@ -87,6 +87,7 @@ inline constexpr OtherNames kOtherNames[] = {
     {"optim.weight_decay", "wd"},
     {"optim.clip", "clip_grad max_grad_norm grad_clip gradient_clip_val"},
     {"optim.zero", "zero_stage use_distributed_optimizer"},
+    {"optim.shard_group", "data_parallel_shard_degree mics_shard_size"},
     {"data.train", "data.path data_path data_prefix train_data_path train_file dataset_name"},
     {"data.valid", "data.validation validation_file valid_data_path"},
     {"data.reset_attention", "reset_attention_mask"},

@@ -26,6 +26,7 @@ struct OptimConfig {
   double muon_momentum = 0.95;
   std::string muon_scale = "match-rms-adamw";
   std::int64_t zero = 1;
+  std::int64_t shard_group = 0;
   std::string main_grads_dtype = "fp32";
 };
 
@@ -63,6 +64,14 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      "ZeRO stage, the state sharded over dp. 0: none; 1: optimizer state, gradients are reduced once per step; 2: "
      "gradients too, reduced after every microbatch.",
      Unit::none, 0, 2},
+    {"shard_group", &OptimConfig::shard_group,
+     "Data-parallel ranks (mesh.dp x mesh.cp) that share a copy of what optim.zero shards; 0: all. Each such shard "
+     "group of neighbors has all of it, as with HSDP of PyTorch: parameters are gathered within a group, gradients are "
+     "reduce-scattered within it, and then one shard group-th of them is all-reduced across groups, once per step. "
+     "A group that lies within a node keeps most of the traffic there. It divides mesh.dp x mesh.cp; of it and mesh.ep "
+     "or mesh.cp, one is a multiple of the other. Experts are sharded over the ranks of a group that hold the same "
+     "ones.",
+     Unit::none, 0, 1 << 24},
     {.key = "main_grads_dtype",
      .member = &OptimConfig::main_grads_dtype,
      .doc = "Data type in which gradients of microbatches are accumulated and reduced over dp. bf16 halves their "

@@ -2,10 +2,11 @@
 // rank alike.
 //
 // The shards of ZeRO cut matrices anywhere, and tp cuts them by rows or columns. The parts on the members of a group of
-// replicas (dp, or edp for experts) go to one of them, which then has the matrix as its tp group shares it; its shards
-// go to one rank of that group. Both are an all-to-all of rows of kRow elements. Where each replica holds everything
-// (zero 0, or one replica), nothing goes to the owner, and what it has computed is broadcast. Owners are chosen so that
-// all ranks that share the work have equal FLOPs; what tp replicates, each tp rank computes.
+// replicas (dp, or edp for experts; of these, a shard group if there are several) go to one of them, which then has the
+// matrix as its tp group shares it; its shards go to one rank of that group. Both are an all-to-all of rows of kRow
+// elements. Where each replica holds everything (zero 0, or one replica), nothing goes to the owner, and what it has
+// computed is broadcast. Owners are chosen so that all ranks that share the work have equal FLOPs; what tp replicates,
+// each tp rank computes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace ms::optim {
 
-// Where a rank stands among those that share matrices.
+// Where a rank stands among those that share matrices: dp here is the shard group, or all of dp if zero is 0.
 struct MatrixPlace {
   int dp = 1, dp_rank = 0;
   int ep = 1;  // divides dp

@@ -17,9 +17,14 @@ Tensor elements_at(const Tensor& rows, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 MatrixPlace place_in(const Groups& groups) {
-  return {.dp = groups.dp.size(),
-          .dp_rank = groups.dp.rank(),
-          .ep = groups.edp == nullptr ? 1 : groups.dp.size() / groups.edp->size(),
+  const comm::Communicator& dp = groups.dp.workers();
+  // Experts that no other rank of a shard group holds are not shared.
+  const bool alone = groups.edp && groups.dp.shard != nullptr && groups.edp->shard == nullptr;
+  return {.dp = dp.size(),
+          .dp_rank = dp.rank(),
+          .ep = !groups.edp ? 1
+                : alone     ? dp.size()
+                            : dp.size() / groups.edp->workers().size(),
           .tp = groups.tp.size(),
           .tp_rank = groups.tp.rank()};
 }

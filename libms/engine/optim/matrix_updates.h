@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -15,13 +16,27 @@
 
 namespace ms::optim {
 
+// The ranks that hold the same parameters. State is sharded within `shard`; the ranks of `replicate` hold the same
+// shard. Absent: each holds all of it, and no other rank has the same. One of them is there.
+struct Replicas {
+  comm::Communicator* shard = nullptr;
+  comm::Communicator* replicate = nullptr;
+
+  // Returns the group that shares the work of a span: each takes a shard, or if none is sharded, a part of the work.
+  comm::Communicator& workers() const { return shard != nullptr ? *shard : *replicate; }
+  bool reduces() const { return workers().size() > 1 || replicate != nullptr; }
+  bool gathers() const { return shard != nullptr && shard->size() > 1; }
+};
+
 // The groups of one rank. `pair` exists on the two ends of a shared span.
 struct Groups {
-  comm::Communicator& dp;
+  Replicas dp;
   comm::Communicator& tp;
   comm::Communicator& world;
   comm::Communicator* pair;
-  comm::Communicator* edp = nullptr;  // of spans of experts, if there are such spans
+  std::optional<Replicas> edp = {};  // of spans of experts, if there are such spans
+
+  const Replicas& replicas(bool experts) const { return experts ? *edp : dp; }
 };
 MatrixPlace place_in(const Groups& groups);
 
@@ -49,7 +64,7 @@ class MatrixUpdates {
   void issue(const UpdateOf& update_of);
 
  private:
-  comm::Communicator& replicas(const MatrixGroup& group) const { return group.experts ? *groups_.edp : groups_.dp; }
+  comm::Communicator& replicas(const MatrixGroup& group) const { return groups_.replicas(group.experts).workers(); }
   void upload(const tensor::Tensor& to, const std::vector<std::int32_t>& offsets);
   template <class Each>
   void each_piece(Each&& each) const;

@@ -91,7 +91,8 @@ std::vector<std::pair<std::string, std::string>> muon_manual() {
        "expert), which orthogonalizes it whole. The ranks have equal FLOPs, as far as whole matrices divide: 4 m^2 n + "
        "2 m^3 for each of the five steps, m being the shorter side. With zero 1 and 2, a rank that updates k elements "
        "of matrices sends 2 k bytes to owners over dp and gets as many back; with tp, owners' tp groups move as much "
-       "again, a dp-th of the matrices each. With zero 0, owners broadcast 2 bytes an element. Nothing overlaps this."},
+       "again, a dp-th of the matrices each. With zero 0, owners broadcast 2 bytes an element. Nothing overlaps this. "
+       "The ranks of each optim.shard_group share all matrices, so that no matrix crosses groups."},
       {"bits",
        "An update has the bits that one rank computes from the same gradient: neither dp, tp, pp, ep nor optim.zero "
        "changes them. Gradients are sums over microbatches and ranks, whose order a layout decides. On a GPU the "

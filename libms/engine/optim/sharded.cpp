@@ -32,13 +32,12 @@ std::vector<mesh::Range> parts_with(const OptimizerKind& kind, std::size_t state
 
 DType grads_dtype(const OptimConfig& config) { return config.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32; }
 
-SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,
-                      int dp_rank, const Tensor& shared_grads) {
+SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype,
+                      const mesh::ShardPlace& place, const Tensor& shared_grads) {
   SpanMemory span;
-  MS_ASSERT(layout.numel % dp == 0, "a span of {} elements over dp {}", layout.numel, dp);
-  const std::int64_t part = layout.numel / dp;
-  span.own = config.zero == 0 ? mesh::Range{0, layout.numel} : mesh::Range{part * dp_rank, part * (dp_rank + 1)};
-  const std::int64_t own = span.own.size();
+  MS_ASSERT(layout.numel % place.shards == 0, "a span of {} elements in {} shards", layout.numel, place.shards);
+  const std::int64_t own = layout.numel / place.shards;
+  span.own = {own * place.shard(), own * (place.shard() + 1)};
   span.values = arena.take(dtype, 1, layout.numel);
   if (config.zero == 2) {
     span.grads = shared_grads;
@@ -135,10 +134,10 @@ void ShardedOptimizer::before_backward() {
 
 void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   const SpanMemory& span = memory_[index];
-  comm::Communicator& dp = replicas(index);
-  const bool reduces = dp.size() > 1 || config_.zero == 2;
+  const Replicas& ranks = replicas(index);
+  const bool reduces = ranks.reduces() || config_.zero == 2;
   if (!reduces && !spoils_) return;
-  Stream& stream = dp.stream();
+  Stream& stream = ranks.workers().stream();
   stream.wait(complete);
   if (spoils_) {
     for (const ParamRange& param : layouts_[index].params) {
@@ -147,22 +146,32 @@ void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
     }
   }
   if (!reduces) return;
-  if (config_.zero == 0) {
-    dp.all_reduce(span.grads);
+  const Tensor part = span.grads.slice_cols(span.own.begin, span.own.size());
+  if (ranks.shard != nullptr) ranks.shard->reduce_scatter(part, span.grads);
+  if (config_.zero != 2) return reduce_shard(index);
+  if (has_shard_[index]) {
+    stream.submit(Add{span.grad_shard, span.grad_shard, part, {}});
   } else {
-    const Tensor part = span.grads.slice_cols(span.own.begin, span.own.size());
-    dp.reduce_scatter(part, span.grads);
-    if (config_.zero == 2) {
-      if (has_shard_[index]) {
-        stream.submit(Add{span.grad_shard, span.grad_shard, part, {}});
-      } else {
-        stream.submit(Copy{span.grad_shard, part});
-        has_shard_[index] = true;
-      }
-      clear(stream, index);
-      // Chunks share the buffer: the next backward that adds to it waits for this.
-      buffer_free_[layouts_[index].experts ? 1 : 0] = stream.record();
-    }
+    stream.submit(Copy{span.grad_shard, part});
+    has_shard_[index] = true;
+  }
+  clear(stream, index);
+  // Chunks share the buffer: the next backward that adds to it waits for this.
+  buffer_free_[layouts_[index].experts ? 1 : 0] = stream.record();
+}
+
+void ShardedOptimizer::reduce_shard(std::size_t index) {
+  const Replicas& ranks = replicas(index);
+  if (ranks.replicate == nullptr) return;
+  if (ranks.shard != nullptr) ranks.replicate->stream().wait(ranks.shard->stream().record());
+  ranks.replicate->all_reduce(memory_[index].grad_shard);
+}
+
+void ShardedOptimizer::settle() {
+  for (const bool experts : {false, true}) {
+    if (experts && !groups_.edp) continue;
+    for (comm::Communicator* group : {groups_.replicas(experts).shard, groups_.replicas(experts).replicate})
+      if (group != nullptr) compute_.wait(group->stream().record());
   }
 }
 
@@ -225,8 +234,9 @@ void ShardedOptimizer::add_shared_gradients(std::size_t index) {
 void ShardedOptimizer::count_norm(std::size_t index) {
   const SpanLayout& layout = layouts_[index];
   const SpanMemory& span = memory_[index];
-  // Each element of the model counts once: replicated ones on tp rank 0, all of it on dp rank 0 where dp has copies.
-  if (!layout.counts_in_norm || (config_.zero == 0 && replicas(index).rank() != 0)) return;
+  // Each element of the model counts once: replicated ones on tp rank 0, a shard on the first rank that holds it.
+  const comm::Communicator* copies = replicas(index).replicate;
+  if (!layout.counts_in_norm || (copies != nullptr && copies->rank() != 0)) return;
   const mesh::Range counted = intersect(span.own, {groups_.tp.rank() == 0 ? 0 : layout.replicated, layout.numel});
   if (counted.empty()) return;
   compute_.submit(
@@ -275,7 +285,7 @@ void ShardedOptimizer::find_parameter_sums() {
     group.all_reduce(scalars_.parameter_sums);
     compute_.wait(group.stream().record());
   };
-  if (config_.zero != 0) sum_over(groups_.dp);  // under zero 0 each dp rank has summed all of it
+  if (groups_.dp.shard != nullptr) sum_over(*groups_.dp.shard);
   sum_over(groups_.tp);
 }
 
@@ -305,17 +315,17 @@ std::int64_t ShardedOptimizer::update(std::size_t index, std::int64_t first_sum)
     if (alone) first_sum += kind_.sums;
     first = last + 1;
   }
-  if (config_.zero != 0 && replicas(index).size() > 1) updated_[index] = compute_.record();
+  if (replicas(index).gathers()) updated_[index] = compute_.record();
   return first_sum;
 }
 
 void ShardedOptimizer::gather(std::size_t index) {
   if (!updated_[index]) return;
   const SpanMemory& span = memory_[index];
-  comm::Communicator& dp = replicas(index);
-  Stream& stream = dp.stream();
+  comm::Communicator& shard = *replicas(index).shard;
+  Stream& stream = shard.stream();
   stream.wait(std::exchange(updated_[index], {}));
-  dp.all_gather(span.values, span.values.slice_cols(span.own.begin, span.own.size()));
+  shard.all_gather(span.values, span.values.slice_cols(span.own.begin, span.own.size()));
   gathered_[index] = stream.record();
 }
 

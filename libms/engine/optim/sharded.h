@@ -1,20 +1,23 @@
-// ZeRO: an optimizer (optimizer.h) whose state is sharded over dp. Decides where gradients are reduced over dp and
-// which part of a span this dp rank updates. It knows spans of parameters, not layers.
+// ZeRO: an optimizer (optimizer.h) whose state is sharded over dp, or over each shard group of dp (HSDP): gradients are
+// reduce-scattered within a shard group, and the shards all-reduced over those who hold the same one. Decides where
+// gradients are reduced and which part of a span this dp rank updates. It knows spans of parameters, not layers.
 //
-// Bytes per parameter (bf16 parameters, Adam, d = dp): zero 0: 2 + 4 + 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one
-// chunk's gradient buffer that all chunks of the rank share. In f32 the parameter is its own master copy. Gradients in
-// bf16 (main_grads_dtype) take 2 bytes where these have 4.
+// Bytes per parameter (bf16 parameters, Adam, d = ranks of a shard group; zero 0 has groups of one): zero 0: 2 + 4 +
+// 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one chunk's gradient buffer that all chunks of the rank share. In f32 the
+// parameter is its own master copy. Gradients in bf16 (main_grads_dtype) take 2 bytes where these have 4.
 //
 // Matrices that the optimizer takes whole (OptimizerKind::matrix_states) have one state in place of Adam's two: 4/d
 // bytes less.
 //
 // Sums over whole parameters (OptimizerKind::sums): each rank sums its slices (tp rank 0 those that all tp ranks hold
-// whole; padding is zeros), then one small all-reduce over dp and one over tp add them for all parameters of the rank.
+// whole; padding is zeros), then one small all-reduce over the shard group and one over tp add them for all parameters
+// of the rank.
 // The two ends of a shared span hold the same bits and sum in the same order, so they get the same sums.
 //
-// A step: for every span, once its gradients are complete (zero 2: after each microbatch), reduce(); then finish_step()
-// once; before the first use of a span in a later step or an evaluation, gather() and before_use(). All but the before_
-// ones are collective over the groups they name, in the same order on every member.
+// A step: for every span, once its gradients are complete (zero 2: after each microbatch), reduce(); under zero 2 then
+// reduce_shard() once; then finish_step() once; before the first use of a span in a later step or an evaluation,
+// gather() and before_use(). All but the before_ ones are collective over the groups they name, in the same order on
+// every member.
 #pragma once
 
 #include <array>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "mesh/mesh.h"
 #include "mesh/range.h"
 #include "optim/groups.h"
 #include "optim/matrix_updates.h"
@@ -59,9 +63,10 @@ struct SpanMemory {
 // Returns the type of the gradients.
 DType grads_dtype(const OptimConfig& config);
 
-// `shared_grads`: elements of the gradient buffer that chunks share under zero 2.
-SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype, int dp,
-                      int dp_rank, const Tensor& shared_grads);
+// Carves what the rank at a place among the replicas holds. `shared_grads`: elements of the gradient buffer that chunks
+// share under zero 2.
+SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype,
+                      const mesh::ShardPlace& place, const Tensor& shared_grads);
 
 // The same where nothing is trained: the values only. Its gradients are addresses that must not be accessed, for layers
 // that bind them with the values.
@@ -98,9 +103,12 @@ class ShardedOptimizer {
   std::size_t spans() const { return layouts_.size(); }
   const SpanMemory& memory(std::size_t span) const { return memory_[span]; }
 
-  // Reduces the span's gradients over dp. All ops that add to them (of this microbatch, under zero 2) are issued, and
-  // done at `complete`.
+  // Reduces the span's gradients over dp; under zero 2 within the shard group only. All ops that add to them (of this
+  // microbatch, under zero 2) are issued, and done at `complete`.
   void reduce(std::size_t span, const Event& complete);
+  // All-reduces the shard of the span's gradients over the ranks that hold the same one, once all reductions within the
+  // shard group are issued.
+  void reduce_shard(std::size_t span);
   // The compute stream may add to the gradients again after this (zero 2 reuses the buffer).
   void before_backward();
   // Clears the scalars and the gradients that backwards add to: a step begins.
@@ -121,15 +129,11 @@ class ShardedOptimizer {
   // The compute stream may read the span's parameters after this.
   void before_use(std::size_t span);
   // The compute stream waits for every reduction and gather issued so far.
-  void settle() {
-    compute_.wait(groups_.dp.stream().record());
-    if (groups_.edp != nullptr) compute_.wait(groups_.edp->stream().record());
-  }
+  void settle();
 
  private:
   Update update_of(std::size_t span, const mesh::Range& elements, const Rates& rates) const;
-  // Returns the ranks that hold the same parameters.
-  comm::Communicator& replicas(std::size_t span) const { return layouts_[span].experts ? *groups_.edp : groups_.dp; }
+  const Replicas& replicas(std::size_t span) const { return groups_.replicas(layouts_[span].experts); }
   void clear(tensor::Stream& stream, std::size_t span) const;
   void add_shared_gradients(std::size_t span);
   void count_norm(std::size_t span);

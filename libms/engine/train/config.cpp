@@ -11,6 +11,7 @@
 #include "optim/groups.h"
 #include "optim/learning_rate.h"
 #include "optim/optimizer.h"
+#include "optim/shard_group.h"
 #include "sched/registry.h"
 #include "train/config_warnings.h"
 #include "train/elastic.h"
@@ -151,13 +152,11 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("train.rampup_start", fmt::format("train.rampup_start: {}", problem));
   if (mesh.dp_max > 0 && mesh.dp_max < mesh.dp_min)
     add("mesh.dp_max", fmt::format("mesh.dp_max = {} is below mesh.dp_min = {}", mesh.dp_max, mesh.dp_min));
-  if (mesh.chunks > 1 && mesh.pp == 1) {
+  if (mesh.chunks > 1 && mesh.pp == 1)
     add("mesh.chunks", "mesh.chunks > 1 needs mesh.pp > 1: chunks interleave pipeline stages");
-  }
-  if (settings.optim.decay_steps > train.steps) {
+  if (settings.optim.decay_steps > train.steps)
     add("optim.decay_steps",
         fmt::format("{} steps of decay in a run of {} steps", settings.optim.decay_steps, train.steps));
-  }
   if (problems.empty()) {
     for (std::string& problem : group_problems(settings)) add("optim.groups", std::move(problem));
   }
@@ -176,6 +175,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
                              ? fmt::format("{} has no interleaved form: mesh.chunks must be 1", mesh.schedule)
                              : fmt::format("{} is interleaved: mesh.chunks must be above 1", mesh.schedule));
   }
+  if (std::string problem = optim::shard_group_problem(settings.optim, mesh); !problem.empty())
+    add("optim.shard_group", std::move(problem));
   if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
   if (train.moe_capacity > 0 && train.moe_capacity < 1)
@@ -210,8 +211,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
         "an exchange over NCCL takes at most 1024 experts, and mesh.tp / mesh.ep times fewer if that is above 1: set "
         "train.moe_dispatch = \"all_gather\"");
   if (settings.run.device == "cuda" && settings.optim.name == "muon" && settings.optim.zero > 0 &&
-      2 * mesh.dp * mesh.cp > kNcclCalls)
-    add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: muon takes mesh.dp x mesh.cp up to 1024");
+      2 * (settings.optim.shard_group > 0 ? settings.optim.shard_group : mesh.dp * mesh.cp) > kNcclCalls)
+    add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: set optim.shard_group to 1024 or fewer");
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
@@ -236,9 +237,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   }
   if (settings.guard.replay_every > 0 && settings.mesh.dp == 1)
     add("guard.replay_every", "there is no other dp rank to compare with: mesh.dp is 1");
-  if (checkpoint.weights_only && checkpoint.load.empty()) {
+  if (checkpoint.weights_only && checkpoint.load.empty())
     add("checkpoint.weights_only", "checkpoint.weights_only is about checkpoint.load, which is empty");
-  }
   if (!checkpoint.load.empty() && !checkpoint.dir.empty() && is_or_lies_in(checkpoint.load, checkpoint.dir)) {
     add("checkpoint.load", fmt::format("checkpoint.load = '{}', but a run resumes from checkpoint.dir = '{}' by "
                                        "itself: leave checkpoint.load empty, or set another checkpoint.dir",
@@ -270,6 +270,7 @@ constexpr Idle kIdle[] = {
      "only optim.schedule = \"wsd\" has it"},
     {"optim.min_lr_ratio", [](const Settings& s) { return s.optim.schedule == "constant"; },
      "optim.schedule is constant"},
+    {"optim.shard_group", [](const Settings& s) { return s.optim.zero == 0; }, "optim.zero is 0"},
     {"optim.muon_momentum", [](const Settings& s) { return s.optim.name != "muon"; }, "optim.name is not muon"},
     {"optim.muon_scale", [](const Settings& s) { return s.optim.name != "muon"; }, "optim.name is not muon"},
     {"guard.spike_zscore", [](const Settings& s) { return s.guard.spike == "ignore"; }, "guard.spike is ignore"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "optim/shard_group.h"
 #include "sched/checker.h"
 #include "sched/csv.h"
 #include "sched/generate.h"
@@ -127,6 +128,7 @@ Plan forward_plan(const Settings& settings, int world) {
   plan.settings = settings;
   plan.mesh =
       mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world, settings.mesh.ep, settings.mesh.cp);
+  plan.mesh.shard_groups = static_cast<int>(optim::shard_groups(settings.optim, settings.mesh));
   plan.chunks = static_cast<int>(settings.mesh.chunks);
   plan.batch = batch_of(settings);
   plan.microbatches = static_cast<int>(settings.train.global_batch / rows_of(settings));

@@ -39,7 +39,8 @@ TEST(Optimizers, CarveTheirStates) {
     config.name = kind->name;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       tensor::Arena measured = tensor::Arena::measuring();
-      const SpanMemory span = carve_span(measured, config, layout, dtype, 2, 1, {});
+      const SpanMemory span =
+          carve_span(measured, config, layout, dtype, {.replicas = 2, .replica = 1, .shards = 2}, {});
       EXPECT_EQ(span.master ? 1 : 0, dtype == DType::bf16) << kind->name;
       ASSERT_EQ(span.states.size(), state_names(*kind).size()) << kind->name;
       const bool takes_matrices = !kind->matrix_states.empty();

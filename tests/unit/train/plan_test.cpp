@@ -213,9 +213,10 @@ TEST(Memory, InferenceHoldsTheParametersAndWhatAForwardNeeds) {
 TEST(Memory, StateAgreesWithTheZeroFormula) {
   for (const std::int64_t zero : {0, 1, 2}) {
     for (const auto& [dtype, grads] : {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}}) {
-      for (const std::int64_t dp : {1, 2, 4}) {
+      for (const auto& [dp, shards] : {std::pair{1, 1}, {2, 2}, {4, 4}, {4, 2}}) {
         Settings settings = settings_of(dp, 2, 2, 2);
         settings.optim.zero = zero;
+        if (shards < dp) settings.optim.shard_group = shards;
         settings.train.dtype = dtype;
         settings.optim.main_grads_dtype = grads;
         const Plan plan = plan_for(settings);
@@ -233,16 +234,17 @@ TEST(Memory, StateAgreesWithTheZeroFormula) {
             for (const nn::SpanSpec& span : plan.spans(p, 0, c)) {
               elements += span.numel;
               aligning_bytes += aligning(state.parameter, span.numel) +
-                                aligning(state.gradient, zero == 2 ? span.numel / dp : span.numel);
+                                aligning(state.gradient, zero == 2 ? span.numel / shards : span.numel);
             }
             padded += elements;
             largest = std::max(largest, elements);
           }
           const RankMemory memory = rank_memory(plan, {.dp = 0, .pp = p, .tp = 0});
-          const double bytes = cost::zero_bytes_per_parameter(state, static_cast<int>(zero), static_cast<int>(dp));
+          const double bytes = cost::zero_bytes_per_parameter(state, static_cast<int>(zero), shards);
           EXPECT_EQ(static_cast<double>(bytes_of(memory, "parameters, gradients, optimizer") - aligning_bytes),
                     bytes * static_cast<double>(padded))
-              << dtype << ", gradients " << grads << ", zero " << zero << ", dp " << dp << ", stage " << p;
+              << dtype << ", gradients " << grads << ", zero " << zero << ", dp " << dp << " in groups of " << shards
+              << ", stage " << p;
           const auto each = static_cast<std::int64_t>(state.gradient);
           EXPECT_EQ(bytes_of(memory, "gradient buffer"),
                     zero == 2 ? mesh::pad_to_multiple(each * largest, tensor::Arena::kAlignment) : 0);
@@ -374,8 +376,8 @@ TEST(ShowPlan, JsonHasTheFigures) {
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("parameters"), nn::parameter_count(plan.settings.model));
-  EXPECT_EQ(json.at("mesh"),
-            nlohmann::json::parse(R"({"world":8, "dp":2, "pp":2, "tp":2, "cp":1, "cp_type":null, "ep":1,
+  EXPECT_EQ(json.at("mesh"), nlohmann::json::parse(
+                                 R"({"world":8, "dp":2, "pp":2, "tp":2, "cp":1, "cp_type":null, "ep":1, "shard_group":2,
                                                        "chunks":2, "sequence_parallel":true})"));
   EXPECT_EQ(json.at("batch").at("tokens_per_step"), 512);
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());

@@ -24,7 +24,7 @@ Settings tiny(const std::string& family, bool tied) {
 }
 
 struct Cut {
-  int dp, tp, pp, chunks, zero;
+  int dp, tp, pp, chunks, zero, shard_group = 0;
 };
 
 // How often each element of each state is saved, by state and parameter.
@@ -35,6 +35,7 @@ std::map<std::string, std::vector<int>> counts(const Settings& base, const Cut& 
   settings.mesh.pp = layout.pp;
   settings.mesh.chunks = layout.chunks;
   settings.optim.zero = layout.zero;
+  settings.optim.shard_group = layout.shard_group;
   const Plan plan = make_plan(settings, layout.dp * layout.tp * layout.pp);
   std::map<std::string, std::vector<int>> counted;
   for (int rank = 0; rank < plan.mesh.size(); ++rank) {
@@ -52,14 +53,15 @@ std::map<std::string, std::vector<int>> counts(const Settings& base, const Cut& 
 }
 
 TEST(State, EveryElementIsSavedByExactlyOneRank) {
-  const Cut layouts[] = {{1, 1, 1, 1, 0}, {2, 1, 1, 1, 0}, {3, 1, 1, 1, 1}, {1, 3, 1, 1, 1}, {2, 2, 2, 1, 2},
-                         {1, 2, 3, 2, 1}, {5, 1, 2, 1, 1}, {2, 3, 2, 3, 0}, {1, 6, 2, 1, 1}};
+  const Cut layouts[] = {{1, 1, 1, 1, 0}, {2, 1, 1, 1, 0},    {3, 1, 1, 1, 1},   {1, 3, 1, 1, 1},
+                         {2, 2, 2, 1, 2}, {1, 2, 3, 2, 1},    {5, 1, 2, 1, 1},   {2, 3, 2, 3, 0},
+                         {1, 6, 2, 1, 1}, {6, 2, 1, 1, 1, 2}, {4, 1, 2, 2, 2, 2}};
   for (const char* family : {"gpt", "llama"}) {
     for (const bool tied : {false, true}) {
       const Settings settings = tiny(family, tied);
       for (Cut layout : layouts) {
-        SCOPED_TRACE(fmt::format("{} tied {} dp {} tp {} pp {} chunks {} zero {}", family, tied, layout.dp, layout.tp,
-                                 layout.pp, layout.chunks, layout.zero));
+        SCOPED_TRACE(fmt::format("{} tied {} dp {} tp {} pp {} chunks {} zero {} of {}", family, tied, layout.dp,
+                                 layout.tp, layout.pp, layout.chunks, layout.zero, layout.shard_group));
         Settings divisible = settings;
         divisible.train.global_batch = 24 * layout.dp;
         const auto counted = counts(divisible, layout);

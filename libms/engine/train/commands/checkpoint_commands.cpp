@@ -51,7 +51,7 @@ int run_reshard(const Args& args) {
   for (const std::string axis : {"dp", "pp", "tp", "chunks"}) {
     if (args.has(axis)) assignments.push_back(fmt::format("mesh.{}={}", axis, args.get(axis)));
   }
-  if (args.has("dp")) assignments.push_back("mesh.cp=1");  // a checkpoint has both in one
+  if (args.has("dp")) assignments.insert(assignments.end(), {"mesh.cp=1", "optim.shard_group=0"});  // of another dp
   if (args.has("zero")) assignments.push_back("optim.zero=" + args.get("zero"));
   for (const std::string& assignment : args.list("set")) assignments.push_back(assignment);
   const Loaded target = config_of(found, assignments);

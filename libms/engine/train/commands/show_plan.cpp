@@ -160,6 +160,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   const cost::Parameters parameters = cost::count_parameters(plan.model_shape());
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());
   const sched::Report report = report_of(plan);
+  const int shards = plan.mesh.shard_place(false, {}).shards;
   std::string out;
   auto line = [&](std::string_view name, const std::string& value) { out += fmt::format("{:<18}{}\n", name, value); };
   line("model",
@@ -188,8 +189,9 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
   line("schedule", schedule_text(plan, report));
   line("overlap", overlap_text(plan));
   line("state",
-       fmt::format("{}, zero {}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
-                   cost::zero_bytes_per_parameter(state_of(plan), static_cast<int>(s.optim.zero), plan.mesh.dp)));
+       fmt::format("{}, zero {}{}: {:.2f} bytes a parameter", s.train.dtype, s.optim.zero,
+                   shards < plan.mesh.dp && s.optim.zero > 0 ? fmt::format(" in shard groups of {}", shards) : "",
+                   cost::zero_bytes_per_parameter(state_of(plan), static_cast<int>(s.optim.zero), shards)));
   if (s.run.device == "cpu") line("device", fmt::format("cpu, {} on this machine", to_string(tensor::cpu_isa())));
   line("FLOPs a token", fmt::format("gemm {:.4e}, causal {:.4e}, full {:.4e}, reported {:.4e}", flops.gemm,
                                     flops.causal, flops.full, flops.reported));
@@ -269,6 +271,7 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
               {"cp", plan.mesh.cp},
               {"cp_type", plan.mesh.cp > 1 ? Json(cp_type(plan)) : Json()},
               {"ep", plan.mesh.ep},
+              {"shard_group", plan.mesh.shard_place(false, {}).shards},
               {"chunks", plan.chunks},
               {"sequence_parallel", s.mesh.sequence_parallel}}},
             {"batch",

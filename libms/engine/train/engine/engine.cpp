@@ -69,7 +69,8 @@ Engine::Engine(const Plan& plan, Device& device, RankGroups groups)
   }
   optimizer_.emplace(
       plan.settings.optim, std::move(layouts), std::move(spans), compute(),
-      optim::Groups{*groups_.dp, *groups_.tp, *groups_.world, groups_.embedding.get(), groups_.edp.get()},
+      optim::Groups{groups_.replicas(plan.mesh, false), *groups_.tp, *groups_.world, groups_.embedding.get(),
+                    groups_.edp ? std::optional(groups_.replicas(plan.mesh, true)) : std::nullopt},
       tensors_.scalars, tensors_.matrices);
   executor_.emplace(plan, at_, shape_, tensors_, compute(), groups_, *optimizer_);
   if (tensors_.module_squares) module_norms_.emplace(plan, at_, tensors_, groups_);
@@ -334,7 +335,9 @@ void Engine::share_state() {
       const nn::SpanSpec& spec = chunk.specs[s];
       const optim::SpanMemory& span = chunk.spans[s];
       const mesh::Range share = share_of(spec, plan_, at_);
-      comm::Communicator& replicas = spec.experts ? *groups_.edp : *groups_.dp;
+      const optim::Replicas replicas = groups_.replicas(mesh, spec.experts);
+      const mesh::ShardPlace place = mesh.shard_place(spec.experts, at_);
+      const std::int64_t size = spec.numel / place.shards, begin = size * place.shard();  // of this rank's shard
       const std::int64_t replicated = std::clamp<std::int64_t>(spec.replicated - share.begin, 0, share.size());
       for (const Tensor& all : {span.values, span.master}) {
         if (!all) continue;
@@ -344,10 +347,11 @@ void Engine::share_state() {
           then(*groups_.tp, [&](comm::Communicator& tp) { tp.broadcast(mine.slice_cols(0, replicated), 0); });
         }
         if (spec.shared) then(*groups_.embedding, [&](comm::Communicator& pair) { pair.broadcast(mine, 0); });
-        // Parameters always; the rest where every dp rank holds all of it.
-        if (replicas.size() > 1 && all.cols == spec.numel) {
-          then(replicas, [&](comm::Communicator& dp) { dp.all_gather(all, mine); });
-        }
+        const Tensor shard = all.slice_cols(begin - first, size);
+        if (replicas.replicate != nullptr)
+          then(*replicas.replicate, [&](comm::Communicator& group) { group.all_gather(shard, mine); });
+        if (replicas.gathers() && all.cols == spec.numel)
+          then(*replicas.shard, [&](comm::Communicator& group) { group.all_gather(all, shard); });
       }
       for (const optim::HeldState& state : span.states) {
         for (const mesh::Range& part : state.parts) {
@@ -357,11 +361,11 @@ void Engine::share_state() {
             then(*groups_.tp, [&](comm::Communicator& tp) { tp.broadcast(state.of(whole_on_tp), 0); });
           if (!mine.empty() && spec.shared)
             then(*groups_.embedding, [&](comm::Communicator& pair) { pair.broadcast(state.of(mine), 0); });
-          for (int replica = 0; replica < replicas.size() && span.own.size() == spec.numel; ++replica) {
-            const std::int64_t size = share.size();
-            const mesh::Range theirs = intersect(part, {size * replica, size * (replica + 1)});
+          for (int i = 0; replicas.replicate != nullptr && i < place.groups(); ++i) {
+            const std::int64_t from = begin + share.size() * i;
+            const mesh::Range theirs = intersect(part, {from, from + share.size()});
             if (!theirs.empty())
-              then(replicas, [&](comm::Communicator& dp) { dp.broadcast(state.of(theirs), replica); });
+              then(*replicas.replicate, [&](comm::Communicator& group) { group.broadcast(state.of(theirs), i); });
           }
         }
       }

@@ -175,9 +175,7 @@ void Executor::obey(const Row& row, Mode mode, double loss_scale) {
     case Action::backward_input:
     case Action::backward_weight: return backward(row, mode, loss_scale);
     case Action::gather_params: return gather(row.chunk);
-    case Action::reduce_grads:
-      if (plan_.settings.optim.zero != 2) reduce(row.chunk);  // zero 2: done after every microbatch
-      return;
+    case Action::reduce_grads: return reduce(row.chunk, plan_.settings.optim.zero == 2);
   }
 }
 
@@ -297,7 +295,7 @@ void Executor::backward(const Row& row, Mode mode, double loss_scale) {
   }
   if (row.action != Action::backward_input) at_index(slots_, row.slot).done = compute_.record();
   // A half too: the next row may add another microbatch's gradients, or another chunk's, to the same buffer.
-  if (plan_.settings.optim.zero == 2 && mode == Mode::train) reduce(row.chunk);
+  if (plan_.settings.optim.zero == 2 && mode == Mode::train) reduce(row.chunk, false);
 }
 
 void Executor::gather(int chunk) {
@@ -308,11 +306,15 @@ void Executor::gather(int chunk) {
 }
 
 // In the order in which the backward completes them. Without overlap no sooner than all before this row is done.
-void Executor::reduce(int chunk) {
+// `shards`: of zero 2, whose reductions within shard groups were after every microbatch.
+void Executor::reduce(int chunk, bool shards) {
   const trace::Scope scope(compute_.device().recorder(), {.purpose = trace::Purpose::grads, .chunk = chunk});
   std::vector<Event>& complete = at_index(state_, chunk).complete;
   if (!plan_.settings.overlap.dp) complete.assign(complete.size(), compute_.record());
-  for (std::size_t i = complete.size(); i-- > 0;) optimizer_.reduce(first_span(chunk) + i, complete[i]);
+  for (std::size_t i = complete.size(); i-- > 0;) {
+    const std::size_t span = first_span(chunk) + i;
+    shards ? optimizer_.reduce_shard(span) : optimizer_.reduce(span, complete[i]);
+  }
   if (!plan_.settings.overlap.dp) optimizer_.settle();
 }
 

@@ -52,7 +52,7 @@ class Executor {
   // Whether the row's backward sets gradients and does not add to them. Asked once a row.
   bool sets_gradients(const sched::Row& row);
   void gather(int chunk);
-  void reduce(int chunk);
+  void reduce(int chunk, bool shards);
   comm::Communicator& channel(const sched::Row& row) const;
   nn::TensorParallel tensor_parallel() const;
   // The number that the optimizer knows the first of the chunk's spans by; the others follow it.

@@ -12,7 +12,7 @@ namespace {
 constexpr int kWide = 16;     // tp, dp: gradients and parameters, most of what is moved
 constexpr int kRing = 8;      // blocks of an operand around a tp group, as fast as matmuls take them
 constexpr int kPipeline = 2;  // a microbatch's activations to the next stage: as much as a port of the network carries
-constexpr int kNarrow = 4;    // the world's few numbers, a shared embedding once a step
+constexpr int kNarrow = 4;    // the world's few numbers, a shared embedding or shards across groups once a step
 
 }  // namespace
 
@@ -35,12 +35,20 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
     bool sends;
     std::unique_ptr<comm::Communicator>* communicator;
   };
+  // With shard groups only small sums are left for the whole of dp.
+  const auto width_of = [&](bool experts) { return groups.shard(experts, rank) ? kNarrow : kWide; };
   std::vector<Opening> all{{groups.world(), kNarrow, false, &world},
                            {groups.along(mesh::Axis::tp, rank), kWide, false, &tp},
-                           {groups.along(mesh::Axis::dp, rank), kWide, false, &dp}};
+                           {groups.along(mesh::Axis::dp, rank), width_of(false), false, &dp}};
   if (plan.mesh.ep > 1) {
     all.push_back({groups.along(mesh::Axis::ep, rank), kWide, false, &ep});
-    all.push_back({groups.along(mesh::Axis::edp, rank), kWide, false, &edp});
+    all.push_back({groups.along(mesh::Axis::edp, rank), width_of(true), false, &edp});
+  }
+  for (const bool experts : {false, true}) {
+    if (const auto spec = groups.shard(experts, rank))
+      all.push_back({*spec, kWide, false, experts ? &edp_shard : &dp_shard});
+    if (const auto spec = groups.replicate(experts, rank))
+      all.push_back({*spec, kNarrow, false, experts ? &edp_replicate : &dp_replicate});
   }
   if (plan.mesh.cp > 1) all.push_back({groups.along(mesh::Axis::cp, rank), kWide, false, &cp});
   for (int c = 0; c < mesh::kChannels; ++c) {
@@ -68,10 +76,19 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
 }
 
 void RankGroups::register_memory(const tensor::Memory& memory) {
-  for (const auto* one : {&tp, &dp, &ep, &edp, &cp, &ring_out, &ring_in})
+  for (const auto* one :
+       {&tp, &dp, &ep, &edp, &cp, &dp_shard, &dp_replicate, &edp_shard, &edp_replicate, &ring_out, &ring_in})
     if (*one) (*one)->register_memory(memory);
   for (const auto& channel : channels)
     if (channel) channel->register_memory(memory);
+}
+
+optim::Replicas RankGroups::replicas(const mesh::Mesh& mesh, bool experts) const {
+  const auto& shard = experts ? edp_shard : dp_shard;
+  if (shard) return {shard.get(), (experts ? edp_replicate : dp_replicate).get()};
+  comm::Communicator* all = (experts ? edp : dp).get();
+  const mesh::ShardPlace place = mesh.shard_place(experts, {});
+  return place.groups() > 1 ? optim::Replicas{.replicate = all} : optim::Replicas{.shard = all};
 }
 
 }  // namespace ms::train

@@ -23,11 +23,16 @@ struct RankGroups {
   // world and the embedding group: they reduce across stages, whose tensors lie at different offsets of this memory.
   void register_memory(const tensor::Memory& memory);
 
+  // Returns the groups over which parameters are reduced and gathered; of experts only if mesh.ep is above 1.
+  optim::Replicas replicas(const mesh::Mesh& mesh, bool experts) const;
+
   // Streams before the communicators that issue on them.
   std::unique_ptr<tensor::Stream> compute;
   std::vector<std::unique_ptr<tensor::Stream>> streams;  // of the communicators, in the order of their groups' ids
   std::unique_ptr<comm::Communicator> world, tp, dp;
-  std::unique_ptr<comm::Communicator> ep, edp;    // if mesh.ep is above 1
+  std::unique_ptr<comm::Communicator> ep, edp;  // if mesh.ep is above 1
+  // As mesh::Groups::shard() and replicate().
+  std::unique_ptr<comm::Communicator> dp_shard, dp_replicate, edp_shard, edp_replicate;
   std::unique_ptr<comm::Communicator> cp;         // if mesh.cp is above 1
   std::unique_ptr<comm::Communicator> embedding;  // where first and last stage share it
   // By mesh::Channel, absent at the pipeline's ends.

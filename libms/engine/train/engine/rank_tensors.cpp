@@ -127,6 +127,17 @@ std::int64_t split_bytes(const nn::Shape& shape, const SlotParts& parts) {
   return slot_bytes(shape, parts) - slot_bytes(whole, parts);
 }
 
+// Returns where a rank stands among those that share matrices: a shard group, or if nothing is sharded all of dp.
+optim::MatrixPlace matrix_place(const mesh::Mesh& mesh, const mesh::Coord& at) {
+  const mesh::ShardPlace dense = mesh.shard_place(false, at), experts = mesh.shard_place(true, at);
+  const bool sharded = dense.shards > 1;
+  return {.dp = sharded ? dense.shards : mesh.dp,
+          .dp_rank = sharded ? dense.shard() : at.dp,
+          .ep = sharded ? dense.shards / experts.shards : mesh.ep,
+          .tp = mesh.tp,
+          .tp_rank = at.tp};
+}
+
 // Carves what a microbatch goes through, and what stages exchange.
 void carve_activations(Arena& arena, const Plan& plan, const mesh::Coord& at, const nn::Shape& shape, RankTensors& rank,
                        Tally& tally) {
@@ -233,10 +244,8 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
       }
       const Tensor grads = shares_gradients ? shared.slice_cols(offset, spec.numel) : Tensor{};
       offset += spec.numel;
-      const int replicas = spec.experts ? plan.mesh.edp() : plan.mesh.dp;
-      const int index = spec.experts ? at.dp / plan.mesh.ep : at.dp;
-      chunk.spans.push_back(
-          optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype, replicas, index, grads));
+      chunk.spans.push_back(optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype,
+                                              plan.mesh.shard_place(spec.experts, at), grads));
     }
   }
   tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
@@ -244,10 +253,7 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
     std::vector<optim::SpanLayout> layouts;
     for (const ChunkTensors& chunk : rank.chunks)
       std::ranges::transform(chunk.specs, std::back_inserter(layouts), layout);
-    const mesh::Mesh& mesh = plan.mesh;
-    rank.matrices =
-        optim::carve_matrices(arena, plan.settings.optim, layouts,
-                              {.dp = mesh.dp, .dp_rank = at.dp, .ep = mesh.ep, .tp = mesh.tp, .tp_rank = at.tp});
+    rank.matrices = optim::carve_matrices(arena, plan.settings.optim, layouts, matrix_place(plan.mesh, at));
     if (!rank.matrices.groups.empty()) tally.add("matrices as a whole");
   }
   for (int c = 0; c < plan.chunks; ++c) {

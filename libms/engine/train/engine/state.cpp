@@ -10,9 +10,9 @@ using tensor::DType;
 using tensor::Tensor;
 
 mesh::Range share_of(const nn::SpanSpec& span, const Plan& plan, const mesh::Coord& at) {
-  const int replicas = span.experts ? plan.mesh.edp() : plan.mesh.dp;
-  const int index = span.experts ? at.dp / plan.mesh.ep : at.dp;
-  const std::int64_t part = span.numel / replicas;  // spans are padded to equal parts
+  const mesh::ShardPlace place = plan.mesh.shard_place(span.experts, at);
+  const std::int64_t part = span.numel / place.replicas;  // spans are padded to equal parts
+  const int index = place.shard() * place.groups() + place.group();
   return {part * index, part * (index + 1)};
 }
 

@@ -1,9 +1,9 @@
 // The state of a run that a checkpoint holds: which rank has which pieces of it, and where they lie in its tensors.
 //
-// In inference that is the weights. Whatever the ZeRO stage, a dp rank saves and loads its shard of every span, 1/dp of
-// it. Tensors that tp replicates belong to tp rank 0, and a parameter that two stages share belongs to the first stage.
-// So every element of the model is in exactly one rank's list, and a load reads each once; Engine::share_state() sends
-// it to ranks that hold copies.
+// In inference that is the weights. Whatever the ZeRO stage, a dp rank saves and loads 1/dp of every span; of its
+// shard, if several ranks hold it, an equal part. Tensors that tp replicates belong to tp rank 0, and a parameter that
+// two stages share belongs to the first stage. So every element of the model is in exactly one rank's list, and a load
+// reads each once; Engine::share_state() sends it to ranks that hold copies.
 #pragma once
 
 #include <vector>

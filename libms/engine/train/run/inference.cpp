@@ -17,6 +17,7 @@ Loaded load_for_inference(const ckpt::Found& checkpoint, const std::vector<std::
                             [&](Settings& settings) {
                               settings.train.recompute = "full";  // nothing is kept for a backward
                               settings.train.moe_capacity = 0;    // a token's result does not depend on others
+                              settings.optim.shard_group = 0;     // there is no optimizer, and dp may be another
                               settings.trace.enabled = false;
                               settings.metrics = {};
                               settings.run.sample_tokens = 0;
