@@ -224,6 +224,21 @@ TEST(Simulate, PartsAddUpAndMfuFollowsFromTheRate) {
   EXPECT_DOUBLE_EQ(simulation.tokens_per_s, static_cast<double>(plan.tokens_per_step()) / simulation.iteration_s);
 }
 
+// The network carries shards of gradients only, and no parameters.
+TEST(Simulate, ShardGroupsWithinNodesSpareTheNetwork) {
+  cost::Cluster cluster = free_cluster();
+  cluster.network.gb_s = 5;
+  Settings settings = settings_of(8, 1, 1, 1, 1);
+  settings.overlap.dp = false;
+  std::vector<double> exposed_s;
+  for (const std::int64_t shard_group : {0, 4}) {
+    settings.optim.shard_group = shard_group;
+    exposed_s.push_back(simulate(plan_of(settings), cluster, {}).parts.dp_s);
+  }
+  EXPECT_GT(exposed_s[1], 0);
+  EXPECT_LT(exposed_s[1], exposed_s[0]);
+}
+
 // The same messages, the same waits, only more ranks.
 TEST(Simulate, OneRankAStageStandsForAllWhereAllAreAlike) {
   for (const bool overlap : {true, false}) {
@@ -234,6 +249,7 @@ TEST(Simulate, OneRankAStageStandsForAllWhereAllAreAlike) {
       cluster.network.latency_s = 5e-6;
       Settings settings = settings_of(dp, pp, tp, pp > 1 ? 2 : 1, 8);
       settings.overlap = {.tp = overlap, .pp = overlap, .dp = overlap};
+      if (dp == 4 && tp == 2) settings.optim.shard_group = 2;
       const Plan plan = plan_of(settings);
       const Simulation some = simulate(plan, cluster, {}), all = simulate(plan, cluster, {.every_rank = true});
       EXPECT_EQ(some.ranks, static_cast<std::size_t>(pp));

@@ -87,6 +87,20 @@ TEST(Tune, DividesExpertsWhereThatIsFaster) {
   EXPECT_GT(simulate(make_plan(whole, 4), cluster_of("1GiB"), {}).iteration_s, best.simulation.iteration_s);
 }
 
+// Where the network is slow, state is sharded within nodes, if there is memory for it and no size is given.
+TEST(Tune, ShardsWithinNodesWhereThatIsFaster) {
+  Settings settings = model();
+  settings.model.layers = settings.model.heads = 1;  // dp is all that can be cut
+  const Layout best = tune(settings, cluster_of("1GiB"), 8, {.keep = 3}).fastest();
+  EXPECT_EQ(best.settings.optim.shard_group, 4);
+  Settings whole = best.settings;
+  whole.optim.shard_group = 0;
+  EXPECT_GT(simulate(make_plan(whole, 8), cluster_of("1GiB"), {}).iteration_s, best.simulation.iteration_s);
+  settings.optim.zero = 0;
+  for (const Layout& layout : tune(settings, cluster_of("1GiB"), 8, {}).best)
+    EXPECT_EQ(layout.settings.optim.shard_group, 0);
+}
+
 TEST(Tune, NamesTheDeviceOfTheCluster) {
   cost::Cluster cluster = cluster_of("1GiB");
   Settings settings = model();

@@ -62,12 +62,16 @@ int moved(const mesh::Mesh& mesh, int recorded, int rank, int member) {
   const mesh::Coord from = mesh.coord(recorded), to = mesh.coord(rank);
   mesh::Coord at = mesh.coord(member);
   const auto shifted = [](int value, int from_value, int to_value, int size) {
-    return (value + to_value - from_value + size) % size;
+    return (value % size + to_value % size - from_value % size + size) % size;
   };
-  // Blocks of dp that share experts, or sequences, stay whole.
-  const int size = std::max(mesh.ep, mesh.cp);
-  const int block = shifted(at.dp / size, from.dp / size, to.dp / size, mesh.dp / size);
-  at.dp = block * size + shifted(at.dp % size, from.dp % size, to.dp % size, size);
+  // Blocks of dp that share experts, sequences or the optimizer's state stay whole; each lies in the next.
+  const int shares = std::max(mesh.ep, mesh.cp), shards = mesh.dp / mesh.shard_groups;
+  int block = 1, dp = 0;
+  for (const int next : {std::min(shares, shards), std::max(shares, shards), mesh.dp}) {
+    dp += block * shifted(at.dp / block, from.dp / block, to.dp / block, next / block);
+    block = next;
+  }
+  at.dp = dp;
   at.tp = shifted(at.tp, from.tp, to.tp, mesh.tp);
   return mesh.rank(at);
 }

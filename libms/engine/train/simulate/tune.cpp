@@ -71,11 +71,14 @@ class Search {
     if (candidates_.empty()) throw nothing_found();
     std::ranges::stable_sort(candidates_, {}, &Candidate::guess);
     simulate_all();
-    std::ranges::stable_sort(tuning_.best, {}, [](const Layout& layout) { return layout.simulation.iteration_s; });
+    const auto by_time = [](const Layout& layout) { return layout.simulation.iteration_s; };
+    std::ranges::stable_sort(tuning_.best, {}, by_time);
     if (tuning_.best.size() > options_.keep) {
       tuning_.slower = tuning_.best.size() - options_.keep;
       tuning_.best.resize(options_.keep);
     }
+    for (Layout& layout : tuning_.best) group_shards(layout);
+    std::ranges::stable_sort(tuning_.best, {}, by_time);
     // Where the time goes, of those that are shown.
     for (Layout& layout : tuning_.best) layout.simulation = simulated(layout.settings, true);
     if (mesh.ranks() == world_ && problems_between(settings_).empty()) {
@@ -177,6 +180,23 @@ class Search {
 
   Simulation simulated(const Settings& s, bool parts) const {
     return simulate(make_plan(s, static_cast<int>(world_)), cluster_, {.parts = parts});
+  }
+
+  // Shards the state over the ranks of a node if the layout is then faster and fits.
+  void group_shards(Layout& layout) {
+    Settings s = layout.settings;
+    if (s.optim.zero == 0 || s.optim.shard_group > 0) return;
+    s.optim.shard_group = cluster_.node.ranks / s.mesh.tp;
+    if (s.optim.shard_group >= s.mesh.dp * s.mesh.cp || !problems_between(s).empty()) return;
+    ++tuning_.considered;
+    const std::int64_t bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
+    if (bytes > cluster_.device.memory_bytes) {
+      ++tuning_.too_large;
+      return;
+    }
+    ++tuning_.slower;  // one of the two is
+    Layout grouped{s, simulated(s, false), bytes};
+    if (grouped.simulation.iteration_s < layout.simulation.iteration_s) layout = std::move(grouped);
   }
 
   void simulate_all() {
