@@ -73,6 +73,8 @@ TEST_P(Context, ComputesWhatOneRankComputes) {
       SCOPED_TRACE(layout.name());
       expect_same(reference, with(settings, layout));
     }
+    if (settings.model.experts > 0)
+      expect_same(reference, with(settings, folded(shared(2, type, {1, 2, 1, 1, true, 1}))));
   }
 }
 

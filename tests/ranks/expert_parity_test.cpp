@@ -26,16 +26,29 @@ TEST(Experts, TrainAsOnOneRankForThirtySteps) {
     const char* recompute;
     double capacity;  // with room for what comes
   };
-  const Row rows[] = {
-      {{2, 1, 1, 1, true, 1, 1}, true, "none", 0},       {{1, 2, 1, 1, true, 1, 1}, true, "none", 0},
-      {{1, 1, 2, 1, true, 1, 1}, true, "full", 0},       {{2, 2, 1, 1, true, 1, 1}, false, "selective", 0},
-      {{2, 1, 1, 1, true, 1, 2}, true, "none", 0},       {{4, 1, 1, 1, true, 1, 2}, true, "none", 1.99},
-      {{4, 1, 1, 1, true, 2, 4}, true, "selective", 0},  {{4, 1, 1, 1, true, 0, 4}, false, "none", 3.99},
-      {{2, 2, 1, 1, true, 1, 2}, true, "none", 0},       {{2, 2, 1, 1, false, 1, 2}, true, "full", 1.99},
-      {{2, 1, 2, 2, true, 1, 2}, true, "selective", 0},  {{2, 2, 2, 1, true, 1, 2}, false, "none", 0},
-      {{2, 4, 1, 1, true, 1, 2}, true, "selective", 0},  {{4, 2, 1, 1, false, 1, 4}, true, "none", 3.99},
-      {{2, 1, 1, 1, true, 1, 2, true}, true, "none", 0}, {{4, 1, 1, 1, true, 1, 4, true}, true, "full", 0},
-      {{2, 2, 2, 1, true, 2, 2, true}, false, "none", 0}};
+  const Row rows[] = {{{2, 1, 1, 1, true, 1, 1}, true, "none", 0},
+                      {{1, 2, 1, 1, true, 1, 1}, true, "none", 0},
+                      {{1, 1, 2, 1, true, 1, 1}, true, "full", 0},
+                      {{2, 2, 1, 1, true, 1, 1}, false, "selective", 0},
+                      {{2, 1, 1, 1, true, 1, 2}, true, "none", 0},
+                      {{4, 1, 1, 1, true, 1, 2}, true, "none", 1.99},
+                      {{4, 1, 1, 1, true, 2, 4}, true, "selective", 0},
+                      {{4, 1, 1, 1, true, 0, 4}, false, "none", 3.99},
+                      {{2, 2, 1, 1, true, 1, 2}, true, "none", 0},
+                      {{2, 2, 1, 1, false, 1, 2}, true, "full", 1.99},
+                      {{2, 1, 2, 2, true, 1, 2}, true, "selective", 0},
+                      {{2, 2, 2, 1, true, 1, 2}, false, "none", 0},
+                      {{2, 4, 1, 1, true, 1, 2}, true, "selective", 0},
+                      {{4, 2, 1, 1, false, 1, 4}, true, "none", 3.99},
+                      {{2, 1, 1, 1, true, 1, 2, true}, true, "none", 0},
+                      {{4, 1, 1, 1, true, 1, 4, true}, true, "full", 0},
+                      {{2, 2, 2, 1, true, 2, 2, true}, false, "none", 0},
+                      {folded({2, 2, 1, 1, true, 1, 4}), true, "none", 3.99},
+                      {folded({1, 2, 2, 1, true, 2, 2}), false, "full", 0},
+                      {folded({2, 2, 1, 1, false, 0, 2}), true, "selective", 1.99},
+                      {folded({2, 2, 1, 1, true, 1, 1}), true, "none", 0},
+                      {folded({2, 4, 1, 1, true, 1, 8}), true, "selective", 0},
+                      {folded({2, 2, 2, 1, false, 1, 4, true}), true, "full", 0}};
   train::Settings settings = tiny_settings("dots");
   settings.model.layers = 4, settings.model.dense_layers = "0";
   settings.optim.lr = 1e-3;
@@ -79,7 +92,9 @@ TEST(Experts, WithoutASharedOneTrainAsOnOneRank) {
   for (const Layout& layout :
        {Layout{2, 2, 1, 1, true, 1, 1}, Layout{2, 2, 1, 1, true, 1, 2}, Layout{2, 2, 1, 1, false, 1, 2},
         Layout{2, 4, 1, 1, true, 1, 2}, Layout{2, 4, 1, 1, false, 1, 2}, Layout{4, 2, 2, 1, true, 2, 4},
-        Layout{4, 4, 1, 1, true, 1, 4}, Layout{4, 4, 1, 1, false, 0, 4}}) {
+        Layout{4, 4, 1, 1, true, 1, 4}, Layout{4, 4, 1, 1, false, 0, 4}, folded({1, 2, 1, 1, true, 1, 1}),
+        folded({2, 2, 1, 1, true, 1, 4}), folded({2, 2, 1, 1, false, 2, 2}), folded({2, 4, 1, 1, false, 0, 4}),
+        folded({2, 2, 1, 1, true, 1, 4, true}), folded({1, 4, 2, 1, false, 1, 2, true})}) {
     const Outcome outcome = run_threads(with(settings, layout), kTwentySteps);
     const Distance gradients = distance(one.gradients, outcome.gradients);
     EXPECT_LE(gradients.value, kOfExperts) << layout.name() << " " << gradients.name;
@@ -95,7 +110,9 @@ TEST(Experts, BalanceSequencesThatRanksShare) {
   settings.train.microbatch = 3, settings.train.global_batch = 12;
   const Outcome one = run_threads(settings, 5);
   for (const Layout& layout :
-       {Layout{2, 2, 1, 1, true, 1, 2}, Layout{2, 4, 1, 1, true, 1, 2}, Layout{4, 2, 1, 1, false, 1, 4}}) {
+       {Layout{2, 2, 1, 1, true, 1, 2}, Layout{2, 4, 1, 1, true, 1, 2}, Layout{4, 2, 1, 1, false, 1, 4},
+        folded({1, 2, 1, 1, true, 1, 1}), folded({2, 4, 1, 1, true, 1, 8}), folded({2, 4, 1, 1, false, 1, 2, true}),
+        folded({2, 2, 1, 1, true, 1, 4, true})}) {
     const Outcome outcome = run_threads(with(settings, layout), 5);
     const Distance gradients = distance(one.gradients, outcome.gradients);
     EXPECT_LE(gradients.value, kOfExperts) << layout.name() << " " << gradients.name;
@@ -128,6 +145,9 @@ TEST(Capacity, IsReportedForRanksThatShareTheRouting) {
     expect({4, 2, 1, 1, sequence_parallel, 1, 4}, 3.99, testing::DoubleEq(0));
     expect({4, 2, 1, 1, sequence_parallel, 1, 4}, 1, testing::AllOf(testing::Gt(0.01), testing::Lt(0.5)));
     expect({2, 4, 1, 1, sequence_parallel, 1, 2}, 1.99, testing::DoubleEq(0));
+    expect(folded({2, 2, 1, 1, sequence_parallel, 1, 4}), 3.99, testing::DoubleEq(0));
+    expect(folded({2, 2, 1, 1, sequence_parallel, 1, 4}), 1, testing::AllOf(testing::Gt(0.01), testing::Lt(0.5)));
+    expect(folded({2, 2, 1, 1, sequence_parallel, 1, 4, true}), 0, testing::DoubleEq(0));
   }
 }
 

@@ -52,7 +52,15 @@ void expect_the_same(const Model& model) {
   const Matrices parameters = run_threads(alone, 0).parameters;
   const std::vector<std::int32_t> want = generated(alone, parameters, false, prompt, kTokens);
   EXPECT_EQ(std::ssize(want), kTokens);
-  for (const Layout& layout : {Layout{}, Layout{1, 2, 1, 1}, Layout{1, 1, 2, 2}, Layout{2, 2, 2, 1}}) {
+  std::vector<Layout> layouts{{}, {1, 2, 1, 1}, {1, 1, 2, 2}, {2, 2, 2, 1}};
+  if (alone.model.experts > 0) {
+    layouts = {{1, 2, 1, 1},
+               {2, 2, 1, 1, false, 1, 2},
+               folded({1, 2, 1, 1, false, 1, 1}),
+               folded({2, 2, 1, 1, false, 1, 4}),
+               folded({1, 2, 1, 1, false, 1, 2, true})};
+  }
+  for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << model.family << (model.parallel_block ? " parallel " : " ") << model.dtype << " "
                                     << layout.name());
     const train::Settings settings = generate_settings(model, layout);
@@ -67,7 +75,7 @@ void expect_the_same(const Model& model) {
 
 TEST(Generate, KeptKeysAndValuesChangeNothing) {
   for (const Model& model : {Model{"gpt"}, Model{"llama", false, true}, Model{"gpt", true, false, true},
-                             Model{"llama", true, false, false, 5}, Model{"neox", true}})
+                             Model{"llama", true, false, false, 5}, Model{"neox", true}, Model{"moe"}})
     expect_the_same(model);
 }
 

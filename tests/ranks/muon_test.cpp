@@ -20,10 +20,9 @@ const std::vector<Layout> kLayouts = {
     {1, 1, 4, 2, true, 1}, {2, 2, 2, 1, true, 0}, {2, 2, 2, 2, true, 1}, {2, 2, 2, 1, false, 2},
 };
 const std::vector<Layout> kExpertLayouts = {
-    {4, 1, 1, 1, true, 1, 2},
-    {4, 1, 1, 1, true, 0, 2},
-    {4, 2, 1, 1, true, 2, 4},
-    {2, 2, 2, 1, true, 1, 2},
+    {4, 1, 1, 1, true, 1, 2},          {4, 1, 1, 1, true, 0, 2},         {4, 2, 1, 1, true, 2, 4},
+    {2, 2, 2, 1, true, 1, 2},          folded({2, 2, 1, 1, true, 1, 2}), folded({4, 2, 1, 1, true, 2, 4}),
+    folded({2, 2, 1, 1, false, 0, 1}), folded({1, 2, 2, 1, true, 1, 2}),
 };
 
 struct Family {

@@ -69,7 +69,9 @@ INSTANTIATE_TEST_SUITE_P(Overlap, Switches,
 const Case kExpertCases[] = {{{4, 1, 1, 1, true, 1, 2}, "bf16", false, 1},
                              {{4, 1, 2, 1, true, 2, 4}, "fp32", false, kLong},
                              {{2, 2, 2, 2, false, 1, 2}, "fp32", true, 1},
-                             {{2, 4, 1, 1, true, 1, 2}, "bf16", false, 1}};
+                             {{2, 4, 1, 1, true, 1, 2}, "bf16", false, 1},
+                             {folded({2, 2, 2, 1, true, 2, 4}), "fp32", false, kLong},
+                             {folded({2, 2, 1, 1, false, 1, 2, true}), "bf16", false, 1}};
 INSTANTIATE_TEST_SUITE_P(Experts, Switches, testing::Combine(testing::Values("moe"), testing::ValuesIn(kExpertCases)),
                          [](const testing::TestParamInfo<Switches::ParamType>& run) {
                            return std::get<1>(run.param).layout.name();
@@ -78,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Experts, Switches, testing::Combine(testing::Values("mo
 // Rows of experts go over ep and over tp on a stream each, in parts, and are summed between: the race check sees it.
 TEST(ExpertRows, AreNeverUsedBeforeTheyArrive) {
   for (const std::string family : {"moe", "mixtral"}) {
-    for (const Layout& layout : {Layout{2, 2, 2, 1, true, 1, 2}, Layout{2, 2, 2, 1, false, 1, 2}}) {
+    for (const Layout& layout : {Layout{2, 2, 2, 1, true, 1, 2}, Layout{2, 2, 2, 1, false, 1, 2},
+                                 folded({2, 2, 2, 1, true, 1, 4}), folded({1, 2, 2, 1, false, 1, 2})}) {
       for (const std::string schedule : {"1f1b", "zb-h1"}) {
         train::Settings settings = with(tiny_settings(family), layout);
         settings.mesh.schedule = schedule;

@@ -130,6 +130,19 @@ INSTANTIATE_TEST_SUITE_P(
                                      Layout{4, 2, 1, 1, false, 0, 4, true})),
     parity_name);
 
+// Whole experts on each rank of tp: fewer ranks of ep than of tp, as many, more; replicated over tp and dp.
+INSTANTIATE_TEST_SUITE_P(
+    FoldedExperts, Parity,
+    testing::Combine(testing::Values("moe", "dots"), testing::Values(false),
+                     testing::Values(folded({1, 2, 1, 1, true, 1, 2}), folded({1, 2, 1, 1, false, 1, 1}),
+                                     folded({2, 2, 1, 1, true, 1, 1}), folded({2, 2, 1, 1, true, 1, 2}),
+                                     folded({2, 2, 1, 1, false, 1, 4}), folded({1, 4, 1, 1, true, 1, 2}),
+                                     folded({4, 2, 1, 1, true, 2, 4}), folded({4, 2, 1, 1, false, 0, 2}),
+                                     folded({2, 4, 1, 1, true, 1, 8}), folded({2, 2, 2, 1, true, 2, 2}),
+                                     folded({2, 2, 2, 2, true, 1, 4}), folded({2, 2, 1, 1, true, 1, 4, true}),
+                                     folded({2, 2, 2, 1, false, 2, 2, true}), folded({1, 4, 1, 1, true, 1, 2, true}))),
+    parity_name);
+
 // Ranks of tp that share the routing.
 INSTANTIATE_TEST_SUITE_P(
     SharedRouting, Parity,
@@ -206,17 +219,25 @@ TEST(Bits, OfExpertsDoNotDependOnThePipelineNorOnRecomputation) {
     const char* family;
     int dp, tp;
     bool sequence_parallel, gathers;
+    int ep = 2, expert_tp = 0;
   };
   const Row rows[] = {{"moe", 4, 1, true, false},
                       {"moe", 4, 1, true, true},
                       {"moe", 2, 2, true, false},
                       {"mixtral", 2, 2, true, false},
-                      {"mixtral", 2, 2, false, false}};
-  for (const auto& [family, dp, tp, sequence_parallel, gathers] : rows) {
+                      {"mixtral", 2, 2, false, false},
+                      {"moe", 2, 2, true, false, 4, 1},
+                      {"mixtral", 2, 2, false, false, 2, 1},
+                      {"mixtral", 1, 2, true, true, 2, 1}};
+  for (const auto& [family, dp, tp, sequence_parallel, gathers, ep, expert_tp] : rows) {
     train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
-    const auto layout = [&, dp = dp, tp = tp, sp = sequence_parallel, gathers = gathers](int pp, int chunks) {
-      return Layout{dp, tp, pp, chunks, sp, 1, 2, gathers};
+    Layout at{dp, tp, 1, 1, sequence_parallel, 1, ep, gathers};
+    at.expert_tp = expert_tp;
+    const auto layout = [at](int pp, int chunks) {
+      Layout piped = at;
+      piped.pp = pp, piped.chunks = chunks;
+      return piped;
     };
     const Outcome one = run_threads(cut(settings, layout(1, 1)), 5);
     const auto expect_same = [&, family = family](int pp, int chunks) {
@@ -254,6 +275,9 @@ TEST(Bits, OfTheForwardDoNotDependOnWhoHoldsTheExperts) {
     }
   }
   EXPECT_NE(alone.losses, run_threads(cut(settings, {4, 1, 1, 1, true, 1, 4, true}), 1).losses);
+  const Outcome over_tp = run_threads(cut(settings, folded({2, 2, 1, 1, true, 1, 1})), 1);
+  for (const int ep : {2, 4})
+    EXPECT_EQ(over_tp.losses, run_threads(cut(settings, folded({2, 2, 1, 1, true, 1, ep})), 1).losses) << ep;
 }
 
 TEST(Bf16, LearnsInEveryDimension) {

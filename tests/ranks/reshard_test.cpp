@@ -205,9 +205,11 @@ INSTANTIATE_TEST_SUITE_P(Other, Reshard,
 
 // From every number of ranks that share the experts to every other one.
 TEST(ReshardExperts, Resumes) {
-  const Layout layouts[] = {{4, 1, 1, 1, true, 1, 4}, {4, 1, 1, 1, true, 2, 2}, {2, 2, 1, 1, true, 0, 2},
-                            {2, 1, 2, 1, true, 1, 2}, {1, 1, 3, 1, true, 1, 1}, {3, 2, 1, 1, true, 1, 1}};
-  for (const Layout& from : {layouts[0], layouts[2], layouts[4]}) {
+  const Layout layouts[] = {
+      {4, 1, 1, 1, true, 1, 4},         {4, 1, 1, 1, true, 2, 2},         {2, 2, 1, 1, true, 0, 2},
+      {2, 1, 2, 1, true, 1, 2},         {1, 1, 3, 1, true, 1, 1},         {3, 2, 1, 1, true, 1, 1},
+      folded({2, 2, 1, 1, true, 1, 4}), folded({2, 2, 1, 1, true, 0, 2}), folded({1, 2, 2, 1, true, 2, 1})};
+  for (const Layout& from : {layouts[0], layouts[2], layouts[4], layouts[6], layouts[8]}) {
     const test::TempDir dir;
     const Training saved = train_run(settings_of({"dots", false, "fp32"}, from, dir.path()));
     for (const Layout& to : layouts) {

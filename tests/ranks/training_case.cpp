@@ -65,10 +65,16 @@ std::mutex outcome_mutex;  // ranks are threads here
 }  // namespace
 
 std::string Layout::name() const {
-  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
-                     ep > 1 ? fmt::format("_ep{}", ep) : "", gathers_tokens ? "_gathered" : "",
+  return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
+                     ep > 1 ? fmt::format("_ep{}", ep) : "", expert_tp > 0 ? fmt::format("_etp{}", expert_tp) : "",
+                     gathers_tokens ? "_gathered" : "",
                      cp > 1 ? fmt::format("_cp{}_{}", cp, cp_type == "all-to-all" ? "exchanged" : "gathered") : "") +
          (shard_group > 0 ? fmt::format("_s{}", shard_group) : "");
+}
+
+Layout folded(Layout layout) {
+  layout.expert_tp = 1;
+  return layout;
 }
 
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name(); }
@@ -78,6 +84,7 @@ train::Settings with(train::Settings settings, const Layout& layout) {
   settings.mesh.tp = layout.tp;
   settings.mesh.pp = layout.pp;
   settings.mesh.ep = layout.ep;
+  settings.mesh.expert_tp = layout.expert_tp;
   settings.mesh.cp = layout.cp;
   settings.mesh.cp_type = layout.cp_type;
   if (layout.ep > 1) settings.train.moe_dispatch = layout.gathers_tokens ? "all_gather" : "all_to_all";

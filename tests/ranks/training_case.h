@@ -43,9 +43,12 @@ struct Layout {
   bool gathers_tokens = false;  // of all ep ranks; else these exchange slots
   int cp = 1;
   std::string_view cp_type = "all-gather";
+  int expert_tp = 0;
   std::int64_t shard_group = 0;
   std::string name() const;
 };
+// Returns the layout where each rank of tp holds whole experts.
+Layout folded(Layout layout);
 void PrintTo(const Layout& layout, std::ostream* out);
 train::Settings with(train::Settings settings, const Layout& layout);
 

@@ -57,6 +57,7 @@ inline constexpr OtherNames kOtherNames[] = {
     {"mesh.cp", "context_parallel context_parallel_size context_parallel_degree cp_size"},
     {"mesh.cp_type", "cp_comm_type context_parallel_rotate_method"},
     {"mesh.ep", "expert_model_parallel_size expert_parallel expert_parallel_size ep_size"},
+    {"mesh.expert_tp", "expert_tensor_parallel_size expert_tensor_parallel etp etp_size"},
     {"mesh.chunks", "virtual_pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank"},
     {"mesh.schedule", "pipeline_schedule"},
     {"train.steps", "max_steps train_iters train_steps num_steps max_iters total_steps iterations"},

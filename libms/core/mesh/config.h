@@ -10,7 +10,7 @@ namespace ms::mesh {
 
 struct MeshConfig {
   std::int64_t dp = 1, dp_min = 1, dp_max = 0;
-  std::int64_t pp = 1, tp = 1, cp = 1, ep = 1;
+  std::int64_t pp = 1, tp = 1, cp = 1, ep = 1, expert_tp = 0;
   std::string cp_type = "auto";
   std::int64_t chunks = 1;
   bool sequence_parallel = true;
@@ -18,6 +18,10 @@ struct MeshConfig {
 
   std::int64_t replica_ranks() const { return pp * tp * cp; }
   std::int64_t ranks() const { return dp * replica_ranks(); }
+  // As of Mesh: whether tp is folded into the order of experts' ranks, and how many ranks of such a group there are.
+  bool folds_tp() const { return expert_tp != 0 && expert_tp < tp; }
+  std::int64_t expert_shards() const { return folds_tp() ? 1 : tp; }
+  std::int64_t expert_ranks() const { return dp * tp / expert_shards(); }
 };
 
 inline constexpr Field<MeshConfig> kMeshFields[] = {
@@ -52,9 +56,15 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
      .choices = {"auto", "all-gather", "all-to-all"}},
     {"ep", &MeshConfig::ep,
      "Expert-parallel ranks, which share the experts of every layer (model.experts). They are neighbors on dp, so ep "
-     "divides dp; what is not an expert is replicated over them. Each of them computes its experts for the tokens of "
-     "all (train.moe_dispatch).",
+     "divides dp; with expert_tp = 1 they are neighbors on tp and dp, so ep divides dp x tp. What is not an expert is "
+     "replicated over them, or sharded over tp. Each of them computes its experts for the tokens of all "
+     "(train.moe_dispatch).",
      Unit::none, 1, 65536},
+    {"expert_tp", &MeshConfig::expert_tp,
+     "Tensor-parallel ranks that share each expert; 0: tp. 1: a rank of tp holds whole experts, other ones than its "
+     "neighbors on tp, and sends the rows of its share of the tokens to the holders of their experts, without a gather "
+     "within tp. Other values are refused.",
+     Unit::none, 0, 65536},
     {"chunks", &MeshConfig::chunks,
      "Virtual stages per pipeline rank. Above 1 the schedule is interleaved, and pp must be above 1.", Unit::none, 1,
      65536},

@@ -34,6 +34,9 @@ int Mesh::size(Axis axis) const {
 std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
   MS_ASSERT(rank_in_world >= 0 && rank_in_world < size(), "rank {} of a mesh of {}", rank_in_world, size());
   const Coord at = coord(rank_in_world);
+  const auto of_experts = [&](int place) {
+    return folds_tp ? Coord{.dp = place / tp, .pp = at.pp, .tp = place % tp} : Coord{place, at.pp, at.tp};
+  };
   std::vector<int> ranks;
   for (int i = 0; i < size(axis); ++i) {
     Coord member = at;
@@ -41,8 +44,8 @@ std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
       case Axis::tp: member.tp = i; break;
       case Axis::dp: member.dp = i; break;
       case Axis::pp: member.pp = i; break;
-      case Axis::ep: member.dp = at.dp / ep * ep + i; break;
-      case Axis::edp: member.dp = at.dp % ep + i * ep; break;
+      case Axis::ep: member = of_experts(edp_rank(at) * ep + i); break;
+      case Axis::edp: member = of_experts(ep_rank(at) + i * ep); break;
       case Axis::cp: member.dp = at.dp / cp * cp + i; break;
     }
     ranks.push_back(rank(member));
@@ -51,12 +54,12 @@ std::vector<int> Mesh::along(Axis axis, int rank_in_world) const {
 }
 
 ShardPlace Mesh::shard_place(bool experts, const Coord& at) const {
-  if (!experts) return {.replicas = dp, .replica = at.dp, .shards = dp / shard_groups};
-  return {.replicas = edp(), .replica = at.dp / ep, .shards = std::max(1, edp() / shard_groups)};
+  if (!experts) return {.replicas = dp, .replica = at.dp, .shards = std::max(1, dp / shard_groups)};
+  return {.replicas = edp(), .replica = edp_rank(at), .shards = std::max(1, edp() / shard_groups)};
 }
 
-Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep,
-               std::int64_t cp) {
+Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep, std::int64_t cp,
+               std::int64_t expert_tp) {
   constexpr std::int64_t kMaxRanks = 1 << 24;  // keeps their number and every group id inside an int
   for (const auto& [name, value] : {std::pair{"dp", dp}, {"pp", pp}, {"tp", tp}, {"cp", cp}}) {
     if (value < 1 || value > kMaxRanks) {
@@ -71,13 +74,21 @@ Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t w
                                  cp > 1 ? fmt::format(" x cp {}", cp) : "", world),
                      "change [mesh] or the number of ranks");
   }
-  if (ep < 1 || dp % ep != 0)
-    throw user_error("mesh.size", fmt::format("mesh.ep = {} does not divide mesh.dp = {}", ep, dp));
+  const bool folds_tp = expert_tp != 0 && expert_tp != tp;
+  if (folds_tp && expert_tp != 1)
+    throw user_error("mesh.size", fmt::format("mesh.expert_tp = {} is neither 1 nor mesh.tp = {}", expert_tp, tp));
+  const std::int64_t ranks = folds_tp ? dp * tp : dp;
+  if (ep < 1 || ranks % ep != 0 || (folds_tp && ep % tp != 0 && tp % ep != 0)) {
+    throw user_error("mesh.size",
+                     fmt::format("mesh.ep = {} does not divide mesh.dp = {}{}", ep, dp,
+                                 folds_tp ? fmt::format(" x mesh.tp = {} in whole groups of tp", tp) : ""));
+  }
   return {.dp = static_cast<int>(dp * cp),
           .pp = static_cast<int>(pp),
           .tp = static_cast<int>(tp),
           .ep = static_cast<int>(ep),
-          .cp = static_cast<int>(cp)};
+          .cp = static_cast<int>(cp),
+          .folds_tp = folds_tp};
 }
 
 Groups::Groups(Mesh mesh, int chunks, bool tied_embeddings)
@@ -111,7 +122,7 @@ int Groups::first_ring_id() const {
 }
 
 int Groups::first_cp_id() const {
-  return first_ep_id() + (mesh_.ep > 1 ? mesh_.size() / mesh_.ep + mesh_.size() / mesh_.edp() : 0);
+  return first_ep_id() + (mesh_.has_expert_groups() ? mesh_.size() / mesh_.ep + mesh_.size() / mesh_.edp() : 0);
 }
 
 bool Groups::divides(bool experts) const {
@@ -137,16 +148,16 @@ GroupSpec Groups::world() const {
   return group;
 }
 
-GroupSpec Groups::neighbours(std::string_view kind, int first_id, int size, const Coord& at) const {
-  const int block = at.dp / size, blocks = mesh_.dp / size;
-  return {.name = fmt::format("{}[dp {}-{} pp {} tp {}]", kind, block * size, (block + 1) * size - 1, at.pp, at.tp),
-          .id = first_id + (at.pp * blocks + block) * mesh_.tp + at.tp,
-          .ranks = {}};
-}
-
 GroupSpec Groups::along(Axis axis, int rank) const {
   const Coord at = mesh_.coord(rank);
   GroupSpec group{.name = {}, .id = first_id(axis), .ranks = mesh_.along(axis, rank)};
+  const auto neighbours = [&] {
+    const Coord first = mesh_.coord(group.ranks.front()), last = mesh_.coord(group.ranks.back());
+    const auto range = [](int a, int b) { return a == b ? std::to_string(a) : fmt::format("{}-{}", a, b); };
+    return fmt::format("{}[dp {} pp {} tp {}]", to_string(axis), range(first.dp, last.dp), at.pp,
+                       range(first.tp, last.tp));
+  };
+  const int shards = mesh_.expert_tp(), shard = at.tp % shards;
   switch (axis) {
     case Axis::tp:
       group.name = fmt::format("tp[dp {} pp {}]", at.dp, at.pp);
@@ -161,14 +172,17 @@ GroupSpec Groups::along(Axis axis, int rank) const {
       group.id += at.dp * mesh_.tp + at.tp;
       break;
     case Axis::ep:
-    case Axis::cp: {
-      GroupSpec named = neighbours(to_string(axis), group.id, mesh_.size(axis), at);
-      named.ranks = std::move(group.ranks);
-      return named;
-    }
+      group.name = neighbours();
+      group.id += (at.pp * mesh_.edp() + mesh_.edp_rank(at)) * shards + shard;
+      break;
     case Axis::edp:
-      group.name = fmt::format("edp[ep {} pp {} tp {}]", at.dp % mesh_.ep, at.pp, at.tp);
-      group.id += (at.pp * mesh_.ep + at.dp % mesh_.ep) * mesh_.tp + at.tp;
+      group.name = fmt::format("edp[ep {} pp {}{}]", mesh_.ep_rank(at), at.pp,
+                               mesh_.folds_tp ? "" : fmt::format(" tp {}", at.tp));
+      group.id += (at.pp * mesh_.ep + mesh_.ep_rank(at)) * shards + shard;
+      break;
+    case Axis::cp:
+      group.name = neighbours();
+      group.id += (at.pp * mesh_.batch_parts() + mesh_.batch_part(at.dp)) * mesh_.tp + at.tp;
       break;
   }
   return group;
@@ -257,7 +271,7 @@ std::vector<GroupSpec> Groups::of(int rank) const {
     groups.push_back(std::move(ring->out));
     groups.push_back(std::move(ring->in));
   }
-  if (mesh_.ep > 1) {
+  if (mesh_.has_expert_groups()) {
     groups.push_back(along(Axis::ep, rank));
     groups.push_back(along(Axis::edp, rank));
   }
@@ -289,7 +303,7 @@ std::vector<GroupSpec> Groups::all() const {
     if (auto group = embedding(rank)) groups.push_back(std::move(*group));
   }
   for (int rank = 0; mesh_.tp > 1 && rank < mesh_.size(); ++rank) groups.push_back(ring_channel(rank));
-  if (mesh_.ep > 1) {
+  if (mesh_.has_expert_groups()) {
     add_axis(Axis::ep);
     add_axis(Axis::edp);
   }

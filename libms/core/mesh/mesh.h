@@ -5,6 +5,10 @@
 //
 // Context parallelism folds into dp, as ranks of both hold the same parameters: the mesh's dp is mesh.dp x mesh.cp of
 // the configuration. Gradients, the optimizer's shards and checkpoints know that dp alone.
+//
+// Experts have an order of the ranks of their own, within a stage: by dp, each tp rank for itself; or by dp and then
+// tp, if tp is folded (Mesh::folds_tp). Groups of ep are neighbours in that order and share the experts. A group of edp
+// has one rank of each of them, which hold the same experts, or the same shards of them.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +24,7 @@ struct Coord {
   bool operator==(const Coord&) const = default;
 };
 
-// ep and edp divide dp, for the experts of a mixture: ep groups are neighbours on dp, which share the experts; an edp
-// group holds the same ones. cp groups are neighbours on dp, which share sequences.
+// ep and edp are of the experts of a mixture. cp groups are neighbours on dp, which share sequences.
 enum class Axis : std::uint8_t { tp, dp, pp, ep, edp, cp };
 std::string_view to_string(Axis axis);
 
@@ -38,10 +41,19 @@ struct ShardPlace {
 
 struct Mesh {
   int dp = 1, pp = 1, tp = 1;
-  int ep = 1, cp = 1;    // divisors of dp
-  int shard_groups = 1;  // of a dp group; a divisor of dp
+  int ep = 1, cp = 1;  // divisors of dp; ep of dp x tp if tp is folded
+  // Ranks of tp hold different experts, each as a whole (mesh.expert_tp = 1); else a shard each of the same ones.
+  bool folds_tp = false;
+  // Into which the ranks that hold the same parameters divide: a divisor of dp, or at least as many as these ranks if
+  // nothing is sharded; 1 or that if tp is folded.
+  int shard_groups = 1;
 
-  int edp() const { return dp / ep; }
+  int expert_tp() const { return folds_tp ? 1 : tp; }
+  int edp() const { return dp * tp / expert_tp() / ep; }
+  int ep_rank(const Coord& at) const { return expert_place(at) % ep; }
+  int edp_rank(const Coord& at) const { return expert_place(at) / ep; }
+  // Whether experts are replicated over edp in place of dp.
+  bool has_expert_groups() const { return ep > 1 || folds_tp; }
   int batch_parts() const { return dp / cp; }  // in which a batch is cut: mesh.dp of the configuration
   int batch_part(int dp_rank) const { return dp_rank / cp; }
   int size() const { return dp * pp * tp; }
@@ -53,12 +65,15 @@ struct Mesh {
   // The ranks that differ from `rank` along one axis only, in the order of that axis, `rank` itself among them.
   std::vector<int> along(Axis axis, int rank) const;
   bool operator==(const Mesh&) const = default;
+
+ private:
+  int expert_place(const Coord& at) const { return folds_tp ? at.dp * tp + at.tp : at.dp; }
 };
 
 // `dp` is that of the configuration. Throws Error("mesh.size", user) unless all axes are at least 1 and fill `world`
-// ranks exactly.
+// ranks exactly, and ep and expert_tp are as mesh/config.h documents them.
 Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t world, std::int64_t ep = 1,
-               std::int64_t cp = 1);
+               std::int64_t cp = 1, std::int64_t expert_tp = 0);
 
 // The pipeline channels as one rank sees them: the values of sched::Row::channel. Activations come in from the previous
 // pp rank and go out to the next, gradients the other way round. With chunks the pipeline closes to a ring.
@@ -73,7 +88,7 @@ struct GroupSpec {
 };
 
 // All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
-// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if ep is above 1; cp groups, if cp is
+// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if experts have them; cp groups, if cp is
 // above 1; shard and replicate groups of dp, then of edp; within a kind by edge or pp, then dp, then tp; parts of a
 // group by their number.
 class Groups {
@@ -116,8 +131,6 @@ class Groups {
   int shard_group_count(bool experts) const;
   int first_shard_id(bool experts) const;
   std::optional<GroupSpec> division(bool experts, int rank, bool replicates) const;
-  // The name and id of a group of `size` neighbours on dp.
-  GroupSpec neighbours(std::string_view kind, int first_id, int size, const Coord& at) const;
   GroupSpec ring_channel(int rank) const;  // from this rank to the next of its tp group
   int first_embedding_id() const { return first_channel_id(false) + edges() * columns(); }
   GroupSpec edge_channel(bool forward, int edge, const Coord& at) const;

@@ -7,6 +7,48 @@
 
 namespace ms::nn {
 
+namespace {
+
+// Calls refuse(key, message) for what is wrong with how ranks share experts.
+template <class F>
+void check_expert_ranks(const ModelConfig& model, const mesh::MeshConfig& mesh, std::int64_t microbatch, F&& refuse) {
+  if (mesh.ep > 1 && model.experts == 0) refuse("mesh.ep", "mesh.ep shares experts, and model.experts is 0");
+  if (mesh.expert_tp != 0 && mesh.expert_tp != 1 && mesh.expert_tp != mesh.tp) {
+    return refuse("mesh.expert_tp",
+                  fmt::format("mesh.expert_tp = {} is neither 1 nor mesh.tp = {}: ranks of tp hold whole experts, or a "
+                              "shard of each",
+                              mesh.expert_tp, mesh.tp));
+  }
+  if (!mesh.folds_tp()) {
+    if (mesh.dp % mesh.ep != 0)
+      refuse("mesh.dp", fmt::format("mesh.dp = {} is not divisible by mesh.ep = {}", mesh.dp, mesh.ep));
+    return;
+  }
+  if (model.experts == 0) return refuse("mesh.expert_tp", "mesh.expert_tp is of experts, and model.experts is 0");
+  if (model.shared_ffn() % mesh.tp != 0) {
+    refuse("model.shared_experts",
+           fmt::format("model.shared_experts x model.expert_ffn_hidden = {} is not divisible by "
+                       "mesh.tp = {}",
+                       model.shared_ffn(), mesh.tp));
+  }
+  if (mesh.expert_ranks() % mesh.ep != 0) {
+    refuse("mesh.dp",
+           fmt::format("mesh.dp x mesh.tp = {} x {} is not divisible by mesh.ep = {}", mesh.dp, mesh.tp, mesh.ep));
+  } else if (mesh.ep % mesh.tp != 0 && mesh.tp % mesh.ep != 0) {
+    refuse("mesh.ep", fmt::format("mesh.expert_tp = 1 needs a mesh.ep that divides mesh.tp = {} or is a multiple of "
+                                  "it, and it is {}",
+                                  mesh.tp, mesh.ep));
+  }
+  if (!mesh.sequence_parallel && microbatch * (model.seq / mesh.cp) % mesh.tp != 0) {
+    refuse("mesh.expert_tp",
+           fmt::format("mesh.expert_tp = 1 shares train.microbatch x model.seq = {} x {} tokens out over mesh.tp = {}, "
+                       "which does not divide",
+                       microbatch, model.seq / mesh.cp, mesh.tp));
+  }
+}
+
+}  // namespace
+
 std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::MeshConfig& mesh, std::int64_t microbatch) {
   std::vector<ModelProblem> problems;
   auto refuse = [&](std::string key, std::string message) { problems.push_back({std::move(key), std::move(message)}); };
@@ -22,7 +64,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
   if (model.experts == 0 || model.expert_ffn_hidden == 0 || !model.dense_layers.empty())
     divides("model.ffn_hidden", model.ffn(), mesh.tp, "mesh.tp");
   if (model.experts > 0) {
-    divides("model.expert_ffn_hidden", model.expert_ffn(), mesh.tp, "mesh.tp");
+    divides("model.expert_ffn_hidden", model.expert_ffn(), mesh.expert_shards(), "mesh.tp");
     if (model.experts_per_token > model.experts) {
       refuse("model.experts_per_token", fmt::format("model.experts_per_token = {} is above model.experts = {}",
                                                     model.experts_per_token, model.experts));
@@ -55,8 +97,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     if (problem.empty() && model.dense_layer_count() == model.layers)
       refuse("model.dense_layers", "model.dense_layers leaves no layer for model.experts");
   }
-  if (mesh.ep > 1 && model.experts == 0) refuse("mesh.ep", "mesh.ep shares experts, and model.experts is 0");
-  divides("mesh.dp", mesh.dp, mesh.ep, "mesh.ep");
+  check_expert_ranks(model, mesh, microbatch, refuse);
   if (mesh.cp > 1) divides("model.seq", model.seq, 2 * mesh.cp, "2 x mesh.cp");
   if (mesh.cp > 1 && mesh.cp_type == "all-to-all" && model.kv() % (mesh.tp * mesh.cp) != 0) {
     refuse(

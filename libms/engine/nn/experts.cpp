@@ -1,13 +1,15 @@
 // Experts in place of a layer's MLP. Every tp rank routes all tokens of its microbatch and computes its shard of every
-// expert, so that around the experts there are the collectives of an MLP: a gather before and a reduction behind.
+// expert, so that around the experts there are the collectives of an MLP: a gather before and a reduction behind. If tp
+// is folded (shape.folds_tp), a tp rank routes its share of the tokens alone and computes whole experts, so that there
+// is neither; and what this comment says of a rank's tokens is of that share.
 //
 // With ep a rank computes its own experts, for the tokens of all ep ranks. It routes its own tokens and exchanges the
 // rows of their slots with the ranks that hold the experts (shape.exchanges_slots): as many bytes as tokens have
 // experts, and a token's experts are summed in the order of their scores, as without ep. Over tp, each rank routes its
 // share of the tokens alone (shape.shares_routing()): the ranks with an expert's shards gather the rows that they
-// received, and sum their results of each row before it goes back, so that ep moves a row once. Or a rank routes the
-// tokens of all ep ranks, after another gather, inside of the first one, and another reduction, which sums a token's
-// experts by rank: as many bytes as there are ranks.
+// received, and sum their results of each row before it goes back, so that ep moves a row once; if tp is folded, there
+// is nothing to gather or to sum. Or a rank routes the tokens of all ep ranks, after another gather, inside of the
+// first one, and another reduction, which sums a token's experts by rank: as many bytes as there are ranks.
 //
 // The scores of a token's experts multiply the activation, before the last matmul: the gradient of a score then is a
 // sum over a row that is at hand. On a rank it is that of the rank's shards, and of its experts where tokens are
@@ -83,10 +85,10 @@ GroupedMatmul grouped(const Layer& layer, const Tensor& c, const Tensor& a, cons
   const Shape& shape = layer.on.shape;
   const Routing& routing = layer.acts.routing;
   GroupedMatmul matmul{.c = c, .a = a, .b = b, .offsets = routing.offsets};
-  matmul.used = static_cast<double>(shape.even_slots()) / static_cast<double>(a.rows);
+  matmul.used = static_cast<double>(shape.even_rows()) / static_cast<double>(a.rows);
   if (shape.exchanges_slots) {
     matmul.offsets = routing.all_offsets;
-    matmul.rank = shape.ep_rank, matmul.members = shape.routing_shares();
+    matmul.rank = shape.ep_rank, matmul.members = shape.gathered_shares();
   }
   return matmul;
 }
@@ -132,14 +134,25 @@ void grouped_weight_gradient(const Layer& layer, const Weight& weight, const Ten
   layer.on.compute.submit(matmul);
 }
 
-// Whether the sums of the tokens that the rank routes are whole when its rows are back: nothing is reduced over tp.
+// Whether the sums of the rank's own tokens are whole when its rows are back: nothing is reduced over tp.
 bool is_whole(const Layer& layer) { return layer.on.shape.shares_routing() && !layer.acts.shared.up; }
-// Where these sums go. Partial ones are reduced over ep if tokens were gathered, or else over tp.
+// Where these sums go.
+Tensor own_sums(const Layer& layer) {
+  const TensorParallel& on = layer.on;
+  if (is_whole(layer) && on.shape.sequence_parallel) return layer.scratch.reduced;
+  return on.routed_share(layer.scratch.partial);
+}
+// Where those of all tokens that the rank routes go: partial ones, if others' tokens were gathered.
 Tensor routed_sums(const Layer& layer) {
-  const auto& [on, weights, acts, positions, scratch] = layer;
-  if (on.shape.routed_ranks() > 1) return scratch.routed_partial;
-  if (is_whole(layer) && on.shape.sequence_parallel) return scratch.reduced;
-  return on.routed_share(scratch.partial);
+  return layer.on.shape.routed_ranks() > 1 ? layer.scratch.routed_partial : own_sums(layer);
+}
+// routed_sums() of all ranks of ep -> own_sums(). Where each rank of tp has whole ones of all tokens, one rank keeps
+// them.
+void sum_over_ep(const Layer& layer) {
+  const TensorParallel& on = layer.on;
+  on.arrived(on.reduce_routed(routed_sums(layer), own_sums(layer)));
+  if (on.shape.folds_tp && !on.shape.shares_routing() && on.shape.tp_rank > 0)
+    on.compute.submit(Fill{layer.scratch.partial});
 }
 // Rows that came back -> routed_sums().
 void combine(const Layer& layer, const Arriving& back) {
@@ -152,7 +165,7 @@ void combine(const Layer& layer, const Arriving& back) {
 Arriving sums_over_tp(const Layer& layer) {
   const TensorParallel& on = layer.on;
   if (!is_whole(layer)) return on.reduce(layer.scratch.partial, layer.scratch.reduced);
-  const Tensor own = routed_sums(layer);
+  const Tensor own = own_sums(layer);
   return on.shape.sequence_parallel ? Arriving{own, {}} : on.gather_shares(layer.scratch.partial);
 }
 // Adds the gradient of a matmul's operand to `sum`.
@@ -175,8 +188,8 @@ Arriving gather_all(const Layer& layer, const Tensor& x, const Tensor& into) {
 // Returns x of the tokens that the rank routes; `all`: gather_all(x).
 Tensor routed_of(const Layer& layer, const Tensor& x, const Arriving& all, const Tensor& into) {
   const TensorParallel& on = layer.on;
-  if (on.shape.shares_routing()) return on.routed_share(x);
-  return on.arrived(on.gather_routed(on.arrived(all), into));
+  const Tensor own = on.shape.shares_routing() ? on.routed_share(x) : on.arrived(all);
+  return on.arrived(on.gather_routed(own, into));
 }
 // The layer's input once more: n2 of this rank's tokens, of all that it routes, and of the slots of its experts.
 struct Input {
@@ -219,7 +232,8 @@ Arriving weights_back(const Layer& layer, const tensor::Event& started) {
 void count_kept(const Layer& layer) {
   const Shape& shape = layer.on.shape;
   const Tensor& load = layer.weights.buffers.load;
-  layer.on.compute.submit(Fill{layer.scratch.dweights.held, shape.shares_routing() && shape.tp_rank > 0 ? 0.0F : 1.0F});
+  const bool counts = shape.gathered_shares() == 1 || shape.tp_rank == 0;
+  layer.on.compute.submit(Fill{layer.scratch.dweights.held, counts ? 1.0F : 0.0F});
   const Tensor kept = layer.on.arrived(weights_back(layer, start_weights_back(layer)));
   layer.on.compute.submit(ColumnSum{load.slice_cols(load.cols - 1, 1), by_slot(kept)});
 }
@@ -268,7 +282,7 @@ void experts_in(const Layer& layer) {
 Tensor experts_out(const Layer& layer) {
   const auto& [on, weights, acts, positions, scratch] = layer;
   combine(layer, multiply_and_return(layer, grouped_forward(layer, scratch.out.held, acts.act, weights.down)));
-  on.arrived(on.reduce_routed(routed_sums(layer), scratch.partial));
+  sum_over_ep(layer);
   if (!acts.shared.up) return on.arrived(sums_over_tp(layer));
   Matmul shared = forward_matmul(scratch.partial, {acts.shared.act, {}}, weights.shared_down);
   shared.accumulate = true;
@@ -297,7 +311,7 @@ Tensor experts_backward(const Layer& layer, const Tensor& dx, WeightGradients wh
   if (weights.buffers.load && on.shape.drops()) count_kept(layer);
   combine(layer, back);
   add_gradient(layer, routed_sums(layer), grads.dlogits, weights.router);
-  on.arrived(on.reduce_routed(routed_sums(layer), scratch.partial));
+  sum_over_ep(layer);
   if (acts.shared.up) shared_input_backward(layer);
   const Arriving dn2 = sums_over_tp(layer);
   if (now) {

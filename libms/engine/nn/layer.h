@@ -7,8 +7,8 @@
 //
 // Legend. T tokens of a microbatch, Ts = T / tp under sequence parallelism and T without; H hidden; Q the tp rank's
 // (heads + 2 kv_heads) * head_dim; A its heads * head_dim; K its kv_heads * head_dim; F its shard of the feed-forward
-// width; U = F, or 2F for a gated one; R the rows of the rank's experts, shape.ffn_rows(); n the ranks of tp that share
-// the routing, shape.routing_shares().
+// width; U = F, or 2F for a gated one; R the rows of the rank's experts, shape.ffn_rows(); n the ranks of tp that
+// gather rows of their experts, shape.gathered_shares().
 #pragma once
 
 #include <algorithm>
@@ -139,9 +139,9 @@ struct LayerScratch {
   // ranks of ep exchange slots; the gradients of their weights, likewise [1,R].
   SlotRows in, out, dweights;
   Tensor counts;   // [parts,E], parts of the tokens that are balanced
-  Tensor experts;  // [n,T k/n], Routing::experts of all ranks of tp; if they share the routing
-  // [ep T,H], of all tokens that the rank routes, if those of other ranks are among them: n2 and the gradient of the
-  // layer's output, gathered over ep, and what is reduced over it.
+  Tensor experts;  // [tp,T k/tp], Routing::experts of all ranks of tp; if they share the routing
+  // [shape.routed_tokens(),H], if tokens of other ranks of ep are among them: n2 and the gradient of the layer's
+  // output, gathered over ep, and what is reduced over it.
   Tensor routed, routed_dout, routed_partial;
   Tensor dshared_act, dshared_weights;  // like SharedExperts::act and its gate's weights
   Tensor dattn;                         // [T,A]

@@ -144,15 +144,14 @@ LayerKinds kinds_of(const ModelConfig& model, std::span<const ChunkPart> parts, 
 
 namespace {
 
-// Carves what ranks of tp need that share the routing.
-void carve_shares(Arena& arena, const Shape& shape, LayerScratch& scratch) {
+// Carves what ranks of tp need that gather rows of experts.
+void carve_gathered(Arena& arena, const Shape& shape, LayerScratch& scratch) {
   const std::int64_t rows = shape.received_rows(), all = shape.ffn_rows(), hidden = shape.model->hidden;
   scratch.in.received = arena.take(shape.dtype, rows, hidden);
   scratch.out.received = arena.take(shape.dtype, rows, hidden);
   scratch.out.parts = arena.take(shape.dtype, all, hidden);
   scratch.dweights.received = arena.take(DType::f32, 1, rows);
   scratch.dweights.parts = arena.take(DType::f32, 1, all);
-  scratch.experts = arena.take(DType::i32, shape.tp, shape.even_slots() / shape.tp);
 }
 
 LayerScratch carve_scratch_of_kind(Arena& arena, const Shape& shape) {
@@ -187,14 +186,16 @@ LayerScratch carve_scratch_of_kind(Arena& arena, const Shape& shape) {
     scratch.dweights.held = arena.take(DType::f32, 1, shape.ffn_rows());
     if (shape.shared_cols() > 0) scratch.dshared_act = arena.take(dtype, tokens, shape.shared_cols());
     if (shape.has_shared_gate()) scratch.dshared_weights = arena.take(DType::f32, 1, tokens);
-    scratch.counts = arena.take(DType::f32, shape.routed_ranks() * (shape.balances_sequences ? shape.batch : 1),
+    scratch.counts = arena.take(DType::f32, shape.counted_ranks() * (shape.balances_sequences ? shape.batch : 1),
                                 shape.model->experts);
+    if (shape.shares_routing())
+      scratch.experts = arena.take(DType::i32, shape.tp, shape.share_tokens() * shape.model->experts_per_token);
     if (shape.exchanges_slots) {
       const std::int64_t own = shape.routed_tokens() * shape.model->experts_per_token;
       scratch.in.own = arena.take(dtype, own, hidden);
       scratch.out.own = arena.take(dtype, own, hidden);
       scratch.dweights.own = arena.take(DType::f32, 1, own);
-      if (shape.shares_routing()) carve_shares(arena, shape, scratch);
+      if (shape.gathered_shares() > 1) carve_gathered(arena, shape, scratch);
     } else if (shape.ep > 1) {
       for (Tensor* all : {&scratch.routed, &scratch.routed_dout, &scratch.routed_partial})
         *all = arena.take(dtype, shape.routed_tokens(), hidden);
@@ -239,7 +240,7 @@ LayerActs carve_acts(Arena& slot, const Shape& shape, const LayerScratch& scratc
                                  shape.slot_experts());
     if (shape.exchanges_slots) {
       acts.routing.all_offsets =
-          slot.take(DType::i32, std::int64_t{shape.routing_shares()} * shape.ep, shape.model->experts + 1);
+          slot.take(DType::i32, std::int64_t{shape.gathered_shares()} * shape.ep, shape.model->experts + 1);
       acts.routing.received_weights = slot.take(DType::f32, 1, shape.ffn_rows());
     }
     if (shape.has_shared_gate()) acts.shared.gate = carve_routing(slot, tokens, 1, 1, 1);

@@ -139,8 +139,8 @@ void router_and_shared_experts(SpanBuilder& span, const ModelConfig& model, cons
 
 std::string mlp_prefix(std::int64_t layer) { return fmt::format("layers.{}.mlp.", layer); }
 
-// `ep`: above 1, the experts are not among the layer's parameters.
-void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, int ep) {
+// `has_all_experts`: else they are not among the layer's parameters.
+void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, bool has_all_experts) {
   const std::string prefix = "layers." + std::to_string(index) + ".";
   const std::int64_t hidden = model.hidden, q = model.heads * model.head_dim(), kv = model.kv() * model.head_dim();
 
@@ -182,7 +182,7 @@ void layer(SpanBuilder& span, const ModelConfig& model, std::int64_t index, int 
   if (model.has_experts(index)) {
     norm(span, model, prefix + "norm2");
     router_and_shared_experts(span, model, mlp_prefix(index));
-    if (ep == 1) experts(span, model, mlp_prefix(index), {0, model.experts});
+    if (has_all_experts) experts(span, model, mlp_prefix(index), {0, model.experts});
     return;
   }
   if (!parallel) {
@@ -259,7 +259,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   std::int64_t layer_elements = kOneSpan;  // of the smallest one
   for (const std::int64_t index : one_of_each_kind(model, part)) {
     SpanBuilder one_layer("", mesh.tp, tp_rank, std);
-    layer(one_layer, model, index, mesh.ep);
+    layer(one_layer, model, index, !mesh.has_expert_groups());
     layer_elements = std::min(layer_elements, one_layer.finish(1).numel);
   }
   const std::int64_t layers_per_span = (min_span - 1) / layer_elements + 1;
@@ -282,15 +282,16 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
       if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
       own.end_block();
     }
-    for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i, mesh.ep);
+    for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i, !mesh.has_expert_groups());
     if (part.last && index + 1 == layer_spans) {
       norm(own, model, "final_norm");
       if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model, false);
       own.end_block();
     }
     add(own, begin);
-    if (mesh.ep == 1 || !has_experts(model, {part.layer_begin + begin, part.layer_begin + end})) continue;
-    SpanBuilder of_experts((layer_spans == 1 ? name : name + range) + " experts", mesh.tp, tp_rank, std);
+    if (!mesh.has_expert_groups() || !has_experts(model, {part.layer_begin + begin, part.layer_begin + end})) continue;
+    SpanBuilder of_experts((layer_spans == 1 ? name : name + range) + " experts", mesh.expert_tp(),
+                           tp_rank % mesh.expert_tp(), std);
     const std::int64_t held = model.experts / mesh.ep;
     for (std::int64_t i = part.layer_begin + begin; i < part.layer_begin + end; ++i) {
       if (model.has_experts(i)) experts(of_experts, model, mlp_prefix(i), {ep_rank * held, (ep_rank + 1) * held});

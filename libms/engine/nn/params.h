@@ -48,7 +48,7 @@ struct SpanSpec {
   std::int64_t by_head = 0;
   std::int64_t numel = 0;  // padded to equal parts for dp (mesh::zero_padded)
   bool shared = false;     // on the first and the last stage; the first counts it in norms
-  bool experts = false;    // of mesh.ep: the same on an edp group only, which reduces and gathers it in place of dp
+  bool experts = false;    // the same on an edp group only, which reduces and gathers it in place of dp
   bool counts_in_norm = true;
 
   const ParamSpec* find(std::string_view name) const;
@@ -63,7 +63,8 @@ struct ChunkPart {
 ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_rank, int chunk, int chunks);
 
 // Returns the spans of a chunk on a tp rank, by place. Splits the layers into equal spans, as many as hold at least
-// `min_span` elements each. With mesh.ep, the experts of such layers that the ep rank holds are a span of their own.
+// `min_span` elements each. If experts have groups of their own (mesh::Mesh), those of such layers that the ep rank
+// holds are a span of their own.
 inline constexpr std::int64_t kOneSpan = std::numeric_limits<std::int64_t>::max();
 std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& mesh, int tp_rank, const ChunkPart& part,
                                   int chunk, std::int64_t min_span = kOneSpan, int ep_rank = 0);

@@ -35,28 +35,41 @@ void route_backward(const Layer& layer, RouteBwd op, const Routing& routing, con
   layer.on.compute.submit(op);
 }
 
+// The first of a rank's share of the tokens, among those that it routes.
+std::int64_t first_of_share(const Shape& shape) {
+  return shape.routed_ranks() > 1 ? shape.ep_rank * shape.share_tokens() : 0;
+}
 // Routing::experts of all tokens of the tp group, or of those that the rank routes.
 Tensor all_experts(const Layer& layer) {
-  const Tensor &own = layer.acts.routing.experts, &all = layer.scratch.experts;
-  if (!all) return own;
-  layer.on.gather_small(own.flat(), all);
-  return all.reshape(all.numel() / own.cols, own.cols);
+  const Shape& shape = layer.on.shape;
+  const Tensor &routed = layer.acts.routing.experts, &all = layer.scratch.experts;
+  if (!all) return routed;
+  layer.on.gather_small(routed.slice_rows(first_of_share(shape), shape.share_tokens()).flat(), all);
+  return all.reshape(all.numel() / routed.cols, routed.cols);
 }
-// Issues the op for each of the parts of the tokens in which counts are that a rank's share has tokens of.
+// Issues the op for each of the parts of the tokens in which counts are that a rank's share has tokens of. The router's
+// losses of others' tokens are theirs.
 void route_backward_by_part(const Layer& layer, const RouteBwd& op, const Tensor& dweights) {
   const Shape& shape = layer.on.shape;
-  const Routing& routing = layer.acts.routing;
-  const std::int64_t rows = shape.routed_tokens(), first = shape.tp_rank * rows;
+  const auto issue = [&](const RouteBwd& one, std::int64_t begin, std::int64_t end) {
+    if (begin == end) return;
+    Routing some = layer.acts.routing;
+    for (Tensor* x : {&some.logits, &some.experts, &some.slots}) *x = x->slice_rows(begin, end - begin);
+    route_backward(layer, one, some, layer.acts.grads.dlogits.slice_rows(begin, end - begin), dweights);
+  };
+  RouteBwd of_others = op;
+  of_others.counts = {}, of_others.balance = of_others.z = 0;
+  const std::int64_t rows = shape.share_tokens(), share = first_of_share(shape), first = shape.tp_rank * rows;
+  issue(of_others, 0, share);
   const std::int64_t part = op.counts ? shape.tokens() / op.counts.rows : shape.tokens();
   for (std::int64_t begin = 0, end = 0; begin < rows; begin = end) {
     const std::int64_t index = (first + begin) / part;
     end = std::min(rows, (index + 1) * part - first);
-    Routing some = routing;
-    for (Tensor* x : {&some.logits, &some.experts, &some.slots}) *x = x->slice_rows(begin, end - begin);
     RouteBwd one = op;
     if (op.counts) one.counts = op.counts.slice_rows(index, 1);
-    route_backward(layer, one, some, layer.acts.grads.dlogits.slice_rows(begin, end - begin), dweights);
+    issue(one, share + begin, share + end);
   }
+  issue(of_others, share + rows, shape.routed_tokens());
 }
 
 }  // namespace

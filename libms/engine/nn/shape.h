@@ -37,6 +37,8 @@ struct Shape {
   int cp = 1, cp_rank = 0;
   bool exchanges_heads = false;  // ranks of cp exchange tokens for heads; else they gather all keys and values
   int ep = 1, ep_rank = 0;       // ranks that share the experts
+  // Each rank of tp holds whole experts, other ones than the others (mesh::Mesh::folds_tp); else a shard of each.
+  bool folds_tp = false;
   // Ranks of ep send each other the rows of experts' slots; else they gather each other's tokens.
   bool exchanges_slots = false;
   bool dense = false;       // of a layer with one MLP among those with experts (ModelConfig::dense_layers)
@@ -71,28 +73,35 @@ struct Shape {
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
   std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
   std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }
-  std::int64_t ffn_cols() const { return (has_experts() ? model->expert_ffn() : model->ffn()) / tp; }
+  int expert_tp() const { return folds_tp ? 1 : tp; }
+  std::int64_t ffn_cols() const { return has_experts() ? model->expert_ffn() / expert_tp() : model->ffn() / tp; }
   std::int64_t shared_cols() const { return has_experts() ? model->shared_ffn() / tp : 0; }
   bool has_shared_gate() const { return has_experts() && model->shared_expert_gate; }
   bool has_experts() const { return model->experts > 0 && !dense; }
   std::int64_t own_experts() const { return model->experts / ep; }
-  // Whether each rank of tp routes an equal share of the tokens alone, in their order, and the ranks gather the rows of
-  // their experts; else each routes all, as it does where only some positions are computed.
-  bool shares_routing() const { return exchanges_slots && tp > 1 && rows == 0 && tokens() % tp == 0; }
+  // Whether each rank of tp routes an equal share of the tokens alone, in their order; else each routes all, as it does
+  // where only some positions are computed.
+  bool shares_routing() const { return (exchanges_slots || folds_tp) && tp > 1 && rows == 0 && tokens() % tp == 0; }
   int routing_shares() const { return shares_routing() ? tp : 1; }
+  std::int64_t share_tokens() const { return tokens() / routing_shares(); }
+  // The shares whose rows ranks of tp gather for the experts of which they have a shard each.
+  int gathered_shares() const { return shares_routing() ? expert_tp() : 1; }
   // The ep ranks whose tokens a rank routes, those tokens, and the experts that have slots of a rank's router.
   int routed_ranks() const { return exchanges_slots ? 1 : ep; }
-  std::int64_t routed_tokens() const { return tokens() * routed_ranks() / routing_shares(); }
+  std::int64_t routed_tokens() const { return share_tokens() * routed_ranks(); }
+  // Those whose tokens its router counts: if ranks of tp share the routing, those of the tp group.
+  int counted_ranks() const { return shares_routing() ? 1 : routed_ranks(); }
   std::int64_t slot_experts() const { return exchanges_slots ? model->experts : own_experts(); }
   // Rows of the MLP: a token's own, or one for each of its experts (the slots of tensor/expert_ops.h), which may all be
   // this rank's.
-  std::int64_t ffn_rows() const { return has_experts() ? received_rows() * routing_shares() : tokens(); }
+  std::int64_t ffn_rows() const { return has_experts() ? received_rows() * gathered_shares() : tokens(); }
   // Those that a rank has room for, for one share of the tokens.
   std::int64_t received_rows() const {
-    const std::int64_t even = even_slots() / routing_shares();
+    const std::int64_t even = share_tokens() * model->experts_per_token;
     return drops() ? static_cast<std::int64_t>(std::ceil(moe_capacity * static_cast<double>(even))) : even * ep;
   }
-  std::int64_t even_slots() const { return tokens() * model->experts_per_token; }
+  // Those that it has if the load is even.
+  std::int64_t even_rows() const { return share_tokens() * gathered_shares() * model->experts_per_token; }
   bool drops() const { return exchanges_slots && moe_capacity > 0 && moe_capacity < ep; }
   // Tells whether matmuls fuse the GELU that follows, in its tanh form. They do not if overlap.tp splits them: fused
   // into chunks, a GELU is slower unless it is free.

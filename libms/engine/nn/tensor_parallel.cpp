@@ -111,14 +111,13 @@ SlotRows SlotRows::by_slot() const {
 
 // The offsets of the ranks of ep that this one exchanges rows with.
 Tensor TensorParallel::own_offsets(const Tensor& all_offsets) const {
-  return shape.shares_routing() ? all_offsets.slice_rows(std::int64_t{shape.tp_rank} * shape.ep, shape.ep)
-                                : all_offsets;
+  return gathers_rows() ? all_offsets.slice_rows(std::int64_t{shape.tp_rank} * shape.ep, shape.ep) : all_offsets;
 }
 
 void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) const {
   ep->stream().wait(compute.record());
   ep->all_gather(own_offsets(all), offsets);
-  if (!shape.shares_routing()) return;
+  if (!gathers_rows()) return;
   tp.stream().wait(ep->stream().record());
   tp.all_gather(all, own_offsets(all));
 }
@@ -128,7 +127,7 @@ void TensorParallel::move_over_tp(const SlotRows& rows, const Tensor& all_offset
   tp.gather_rows(goes_back ? rows.parts : rows.held, goes_back ? rows.held : rows.received,
                  {.offsets = all_offsets,
                   .holder = shape.ep_rank,
-                  .even_rows = shape.even_slots(),
+                  .even_rows = shape.even_rows(),
                   .goes_back = goes_back,
                   .range = range});
 }
@@ -141,7 +140,7 @@ Arriving TensorParallel::moved(const Tensor& result, const comm::Communicator& g
 
 Arriving TensorParallel::dispatch_rows(const SlotRows& rows, const Tensor& all_offsets, const Event& ready,
                                        tensor::ExpertRange range) const {
-  const bool gathers = shape.shares_routing();
+  const bool gathers = gathers_rows();
   ep->stream().wait(ready);
   ep->all_to_all(gathers ? rows.received : rows.held, rows.own, own_offsets(all_offsets), false, range);
   if (!gathers) return moved(rows.held, *ep);
@@ -151,7 +150,7 @@ Arriving TensorParallel::dispatch_rows(const SlotRows& rows, const Tensor& all_o
 }
 
 Event TensorParallel::start_return(const SlotRows& rows, const Tensor& all_offsets, tensor::ExpertRange range) const {
-  if (!shape.shares_routing()) return compute.record();
+  if (!gathers_rows()) return compute.record();
   tp.stream().wait(compute.record());
   move_over_tp(rows, all_offsets, true, range);
   return tp.stream().record();
@@ -159,7 +158,7 @@ Event TensorParallel::start_return(const SlotRows& rows, const Tensor& all_offse
 
 Arriving TensorParallel::finish_return(const SlotRows& rows, const Tensor& all_offsets, Event started,
                                        tensor::ExpertRange range) const {
-  const bool gathered = shape.shares_routing();
+  const bool gathered = gathers_rows();
   if (gathered) {
     compute.wait(started);
     compute.submit(ExpertSum{.y = rows.received,
@@ -167,7 +166,7 @@ Arriving TensorParallel::finish_return(const SlotRows& rows, const Tensor& all_o
                              .offsets = own_offsets(all_offsets),
                              .rank = shape.ep_rank,
                              .range = range,
-                             .used = static_cast<double>(shape.even_slots()) / static_cast<double>(rows.parts.rows)});
+                             .used = static_cast<double>(shape.even_rows()) / static_cast<double>(rows.parts.rows)});
     started = compute.record();
   }
   ep->stream().wait(started);
@@ -176,7 +175,7 @@ Arriving TensorParallel::finish_return(const SlotRows& rows, const Tensor& all_o
 }
 
 Tensor TensorParallel::routed_share(const Tensor& x) const {
-  const std::int64_t rows = shape.routed_tokens();
+  const std::int64_t rows = shape.share_tokens();
   return x.rows == rows ? x : x.slice_rows(shape.tp_rank * rows, rows);
 }
 

@@ -23,8 +23,8 @@ struct Arriving {
 };
 
 // The places that rows of experts' slots pass: those of the tokens that this rank routes; those of its experts; and,
-// where ranks of tp share the routing, those of its experts for its share of the tokens, before they are gathered, and
-// the parts of every rank's sums of these.
+// where ranks of tp gather rows (Shape::gathered_shares), those of its experts for its share of the tokens, before they
+// are gathered, and the parts of every rank's sums of these.
 struct SlotRows {
   Tensor own, held, received, parts;
   // Returns them with a number in each row, where they are one row of numbers.
@@ -88,7 +88,7 @@ struct TensorParallel {
   // Reduces partial sums `routed`[ep T,n] over ep to `own`[T,n]. Returns `routed` where nothing was gathered.
   Arriving reduce_routed(const Tensor& routed, const Tensor& own) const;
   // Where ep's ranks exchange slots: all-gathers the offsets[1,n] of every one into `all`[ep,n], and of the ranks of tp
-  // that share the routing into [tp ep,n], by which the rows of slots move from their owners to the experts' holders,
+  // that gather rows into [tp ep,n], by which the rows of slots move from their owners to the experts' holders,
   // rows.own to rows.held, after `ready`, an event of compute.
   void share_offsets(const Tensor& offsets, const Tensor& all) const;
   Arriving dispatch_rows(const SlotRows& rows, const Tensor& all_offsets, const tensor::Event& ready,
@@ -97,7 +97,7 @@ struct TensorParallel {
   tensor::Event start_return(const SlotRows& rows, const Tensor& all_offsets, tensor::ExpertRange range = {}) const;
   Arriving finish_return(const SlotRows& rows, const Tensor& all_offsets, tensor::Event started,
                          tensor::ExpertRange range = {}) const;
-  // Returns this rank's share of the tokens that ranks of tp route, of x[T,n], or x[Ts,n] itself.
+  // Returns this rank's share, x[T / tp,n], of the tokens of x[T,n] that ranks of tp share out, or x[Ts,n] itself.
   Tensor routed_share(const Tensor& x) const;
   // All-gathers these shares of all ranks in place.
   Arriving gather_shares(const Tensor& x) const;
@@ -115,6 +115,7 @@ struct TensorParallel {
   bool scatters() const { return shape.sequence_parallel && shape.tp > 1; }
   Arriving issued(const Tensor& result) const;
   Arriving matmul_all_reduce(const tensor::Matmul& matmul) const;
+  bool gathers_rows() const { return shape.gathered_shares() > 1; }
   Tensor own_offsets(const Tensor& all_offsets) const;
   void move_over_tp(const SlotRows& rows, const Tensor& all_offsets, bool goes_back, tensor::ExpertRange range) const;
   Arriving moved(const Tensor& result, const comm::Communicator& group) const;

@@ -69,7 +69,8 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      "group of neighbors has all of it, as with HSDP of PyTorch: parameters are gathered within a group, gradients are "
      "reduce-scattered within it, and then one shard group-th of them is all-reduced across groups, once per step. "
      "A group that lies within a node keeps most of the traffic there. It divides mesh.dp x mesh.cp; of it and mesh.ep "
-     "or mesh.cp, one is a multiple of the other. Experts are sharded over the ranks of a group that hold the same "
+     "or mesh.cp, one is a multiple of the other. Not with mesh.expert_tp = 1. Experts are sharded over the ranks of a "
+     "group that hold the same "
      "ones.",
      Unit::none, 0, 1 << 24},
     {.key = "main_grads_dtype",

@@ -58,7 +58,7 @@ Exchange plan_over_tp(const std::vector<OwnedMatrix>& matrices, const MatrixPlac
 class Loads {
  public:
   explicit Loads(const MatrixPlace& place)
-      : place_(place), flops_(static_cast<std::size_t>(place.dp) * static_cast<std::size_t>(place.tp)) {}
+      : flops_(static_cast<std::size_t>(place.dp) * static_cast<std::size_t>(place.tp)) {}
 
   // Gives each matrix, the largest first, to the rank that has least.
   void share_out(MatrixGroup& group) {
@@ -68,30 +68,26 @@ class Loads {
       return orthogonalize_flops(group.matrices[i].cut.rows, group.matrices[i].cut.cols);
     };
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return cost(a) > cost(b); });
-    const int width = place_.dp / group.replicas;  // dp ranks of a replica, which have as many experts each
+    // The ranks of a replica, which have as many experts each.
+    const int width = static_cast<int>(std::ssize(flops_)) / group.replicas;
     for (const std::size_t i : order) {
       OwnedMatrix& matrix = group.matrices[i];
       const bool each = matrix.cut.shards == 1;
       double least = -1;
       for (int replica = 0; replica < group.replicas; ++replica) {
-        for (int tp = 0; tp < (each ? 1 : place_.tp); ++tp) {
-          const double load = at(replica * width, tp);
+        for (int tp = 0; tp < (each ? 1 : group.tp); ++tp) {
+          const double load = at(replica * width + tp);
           if (least >= 0 && load >= least) continue;
           least = load, matrix.owner = replica, matrix.tp_owner = each ? OwnedMatrix::kEach : tp;
         }
       }
-      for (int dp = matrix.owner * width; dp < (matrix.owner + 1) * width; ++dp) {
-        for (int tp = 0; tp < place_.tp; ++tp)
-          if (each || tp == matrix.tp_owner) at(dp, tp) += cost(i);
-      }
+      for (int rank = matrix.owner * width; rank < (matrix.owner + 1) * width; ++rank)
+        if (each || rank % group.tp == matrix.tp_owner) at(rank) += cost(i);
     }
   }
 
  private:
-  double& at(int dp, int tp) {
-    return flops_[static_cast<std::size_t>(dp) * static_cast<std::size_t>(place_.tp) + static_cast<std::size_t>(tp)];
-  }
-  MatrixPlace place_;
+  double& at(int rank) { return flops_[static_cast<std::size_t>(rank)]; }
   std::vector<double> flops_;
 };
 
@@ -103,7 +99,7 @@ void plan_group(MatrixGroup& group, const MatrixPlace& place) {
       group.replicas, group.replica, senders, matrices.size(),
       [&](std::size_t i, int from) { return Exchange::rows_for(matrices[i].piece(from).size()); },
       [&](std::size_t i, int) { return matrices[i].owner; });
-  if (place.tp == 1) return;
+  if (group.tp == 1) return;
   group.over_tp = plan_over_tp(matrices, place, group.replica);
   for (int replica = 0; replica < group.replicas; ++replica)  // registered memory is carved alike on all of them
     group.over_tp.rows = std::max(group.over_tp.rows, plan_over_tp(matrices, place, replica).rows);
@@ -115,14 +111,16 @@ mesh::Range OwnedMatrix::piece(int replica) const {
   return part == 0 ? elements : intersect(elements, {part * replica, part * (replica + 1)});
 }
 
-bool MatrixLayout::in_place() const { return tp == 1 && std::ranges::all_of(groups, &MatrixGroup::broadcasts); }
+bool MatrixLayout::in_place() const {
+  return std::ranges::all_of(groups, [](const MatrixGroup& group) { return group.tp == 1 && group.broadcasts; });
+}
 
 MatrixLayout matrix_layout(const OptimConfig& config, const std::vector<SpanLayout>& spans, const MatrixPlace& place) {
-  MatrixLayout layout{.tp = place.tp};
+  MatrixLayout layout;
   Loads loads(place);
   for (const bool experts : {true, false}) {  // each rank of an ep group has as many, so that its buffers are as large
-    const int ep = experts ? place.ep : 1;
-    MatrixGroup group{.experts = experts, .replicas = place.dp / ep, .replica = place.dp_rank / ep};
+    MatrixGroup group{.experts = experts, .replicas = place.dp, .replica = place.dp_rank, .tp = place.tp};
+    if (experts) group.replicas = place.edp, group.replica = place.edp_rank, group.tp = 1;
     group.broadcasts = config.zero == 0 || group.replicas == 1;
     for (std::size_t s = 0; s < spans.size(); ++s) {
       if (spans[s].experts != experts) continue;
@@ -135,6 +133,7 @@ MatrixLayout matrix_layout(const OptimConfig& config, const std::vector<SpanLayo
                                   .cut = param.matrix,
                                   .part = group.broadcasts ? 0 : spans[s].numel / group.replicas});
         const MatrixCut& cut = param.matrix;
+        group.tp = std::max(group.tp, cut.shards);
         layout.most_elements = std::max(layout.most_elements, cut.rows * cut.cols);
         layout.longest_short_side = std::max(layout.longest_short_side, std::min(cut.rows, cut.cols));
       }

@@ -5,8 +5,8 @@
 // replicas (dp, or edp for experts; of these, a shard group if there are several) go to one of them, which then has the
 // matrix as its tp group shares it; its shards go to one rank of that group. Both are an all-to-all of rows of kRow
 // elements. Where each replica holds everything (zero 0, or one replica), nothing goes to the owner, and what it has
-// computed is broadcast. Owners are chosen so that all ranks that share the work have equal FLOPs; what tp replicates,
-// each tp rank computes.
+// computed is broadcast. Experts that a tp rank holds as a whole (mesh.expert_tp = 1) do not go over tp. Owners are
+// chosen so that all ranks that share the work have equal FLOPs; what tp replicates, each tp rank computes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace ms::optim {
 // Where a rank stands among those that share matrices: dp here is the shard group, or all of dp if zero is 0.
 struct MatrixPlace {
   int dp = 1, dp_rank = 0;
-  int ep = 1;  // divides dp
+  int edp = 1, edp_rank = 0;  // if there are spans of experts
   int tp = 1, tp_rank = 0;
 };
 
@@ -55,13 +55,13 @@ struct MatrixGroup {
   std::vector<OwnedMatrix> matrices = {};
   bool experts = false;
   int replicas = 1, replica = 0;
+  int tp = 1;               // ranks of tp that share a matrix
   bool broadcasts = false;  // each replica holds everything: `between_replicas` has one member's offsets, this one's
   Exchange between_replicas = {}, over_tp = {};  // over_tp: of the matrices that this replica owns
 };
 
 struct MatrixLayout {
   std::vector<MatrixGroup> groups = {};
-  int tp = 1;
   std::int64_t most_elements = 0, longest_short_side = 0;  // of a matrix
   bool in_place() const;                                   // no matrix has to be put together
 };

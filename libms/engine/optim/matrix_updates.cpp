@@ -19,12 +19,11 @@ Tensor elements_at(const Tensor& rows, std::int64_t first, std::int64_t count) {
 MatrixPlace place_in(const Groups& groups) {
   const comm::Communicator& dp = groups.dp.workers();
   // Experts that no other rank of a shard group holds are not shared.
-  const bool alone = groups.edp && groups.dp.shard != nullptr && groups.edp->shard == nullptr;
+  const bool shared = groups.edp && (groups.dp.shard == nullptr || groups.edp->shard != nullptr);
   return {.dp = dp.size(),
           .dp_rank = dp.rank(),
-          .ep = !groups.edp ? 1
-                : alone     ? dp.size()
-                            : dp.size() / groups.edp->workers().size(),
+          .edp = shared ? groups.edp->workers().size() : 1,
+          .edp_rank = shared ? groups.edp->workers().rank() : 0,
           .tp = groups.tp.size(),
           .tp_rank = groups.tp.rank()};
 }
@@ -38,10 +37,10 @@ MatrixMemory carve_matrices(Arena& arena, const MatrixLayout& layout) {
     MatrixMemory::Group& taken = memory.groups.emplace_back();
     taken.sent = rows(group.between_replicas.rows);
     if (!group.broadcasts) taken.offsets = offsets(group.replicas);
-    if (layout.tp > 1) taken.over_tp = rows(group.over_tp.rows), taken.over_tp_offsets = offsets(layout.tp);
+    if (group.tp > 1) taken.over_tp = rows(group.over_tp.rows), taken.over_tp_offsets = offsets(group.tp);
     // Both exchanges receive here: what the first one brings is in `over_tp` by then.
     const std::int64_t first = group.broadcasts ? 0 : group.between_replicas.rows;
-    const std::int64_t second = layout.tp > 1 ? group.over_tp.rows : 0;
+    const std::int64_t second = group.tp > 1 ? group.over_tp.rows : 0;
     if (std::max(first, second) > 0) taken.received = rows(std::max(first, second));
   }
   if (!layout.in_place()) memory.whole = arena.take(DType::bf16, 1, layout.most_elements);
@@ -54,7 +53,7 @@ MatrixUpdates::MatrixUpdates(MatrixLayout layout, MatrixMemory memory, Stream& c
   for (std::size_t g = 0; g < layout_.groups.size(); ++g) {
     const MatrixGroup& group = layout_.groups[g];
     if (!group.broadcasts) upload(memory_.groups[g].offsets, group.between_replicas.offsets);
-    if (layout_.tp > 1) upload(memory_.groups[g].over_tp_offsets, group.over_tp.offsets);
+    if (group.tp > 1) upload(memory_.groups[g].over_tp_offsets, group.over_tp.offsets);
   }
 }
 
@@ -179,7 +178,7 @@ void MatrixUpdates::orthogonalize_owned(std::size_t index) {
       if (!received[i].empty()) each(i, group.matrices[i].cut);
   };
   const auto& from_replicas = group.between_replicas.received;
-  if (layout_.tp == 1) {
+  if (group.tp == 1) {
     each_owned(from_replicas, [&](std::size_t i, const MatrixCut& cut) {
       if (from_replicas[i].size() == 1) {  // it has come in one piece
         const Tensor x = elements_at(received(index), from_replicas[i].front().row, cut.rows * cut.cols);

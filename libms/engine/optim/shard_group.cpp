@@ -6,7 +6,7 @@ namespace ms::optim {
 
 std::int64_t shard_groups(const OptimConfig& config, const mesh::MeshConfig& mesh) {
   const std::int64_t ranks = mesh.dp * mesh.cp;
-  if (config.zero == 0) return ranks;
+  if (config.zero == 0) return mesh.folds_tp() ? ranks * mesh.tp : ranks;
   return config.shard_group == 0 ? 1 : ranks / config.shard_group;
 }
 
@@ -18,6 +18,8 @@ std::string shard_group_problem(const OptimConfig& config, const mesh::MeshConfi
                        ranks);
   }
   if (size == 1 && ranks > 1) return "a shard group of one rank shards nothing: set optim.zero = 0";
+  if (mesh.folds_tp())
+    return "optim.shard_group does not work with mesh.expert_tp = 1, whose experts divide over dp x tp";
   for (const auto& [name, block] : {std::pair{"mesh.ep", mesh.ep}, {"mesh.cp", mesh.cp}}) {
     if (size % block != 0 && block % size != 0) {
       return fmt::format("optim.shard_group = {} and {} = {}: one must be a multiple of the other", size, name, block);

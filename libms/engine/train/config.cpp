@@ -181,12 +181,13 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
   if (train.moe_capacity > 0 && train.moe_capacity < 1)
     add("train.moe_capacity", "below an even share tokens are always dropped: set 1 or more, or 0 for no limit");
-  if (mesh.ep > 1) {
-    if (train.moe_capacity > 0 && !exchanges_slots(settings))
-      add("train.moe_capacity", "a capacity needs train.moe_dispatch = \"all_to_all\"");
-    if (settings.optim.name == "lamb") add("optim.name", "lamb does not sum over the experts of mesh.ep");
-    if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.ep do not compute the same");
-    if (!settings.checkpoint.memory_dir.empty()) add("checkpoint.memory_dir", "copies in memory do not know mesh.ep");
+  if (mesh.ep > 1 && train.moe_capacity > 0 && !exchanges_slots(settings))
+    add("train.moe_capacity", "a capacity needs train.moe_dispatch = \"all_to_all\"");
+  if (mesh.ep > 1 || mesh.folds_tp()) {
+    const std::string key = mesh.ep > 1 ? "mesh.ep" : "mesh.expert_tp";
+    if (settings.optim.name == "lamb") add("optim.name", "lamb does not sum over the experts of " + key);
+    if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of " + key + " do not compute the same");
+    if (!settings.checkpoint.memory_dir.empty()) add("checkpoint.memory_dir", "copies in memory do not know " + key);
   }
   if (mesh.cp > 1) {
     if (mesh.ep > 1) add("mesh.ep", "ranks of mesh.ep have whole sequences: set mesh.cp = 1 or mesh.ep = 1");
@@ -205,14 +206,18 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   // NCCL's documentation limits the calls in a group: a send and a receive for each expert over ep, and over tp for
   // each pair of a member and an expert that it holds.
   constexpr std::int64_t kNcclCalls = 2048;
-  const std::int64_t exchanges = std::max(settings.model.experts, settings.model.experts * mesh.tp / mesh.ep);
+  const std::int64_t exchanges = settings.model.experts * std::max(mesh.ep, mesh.expert_shards()) / mesh.ep;
   if (settings.run.device == "cuda" && exchanges_slots(settings) && 2 * exchanges > kNcclCalls)
     add("model.experts",
         "an exchange over NCCL takes at most 1024 experts, and mesh.tp / mesh.ep times fewer if that is above 1: set "
         "train.moe_dispatch = \"all_gather\"");
   if (settings.run.device == "cuda" && settings.optim.name == "muon" && settings.optim.zero > 0 &&
-      2 * (settings.optim.shard_group > 0 ? settings.optim.shard_group : mesh.dp * mesh.cp) > kNcclCalls)
-    add("optim.name", "an all-to-all over NCCL takes at most 1024 ranks: set optim.shard_group to 1024 or fewer");
+      2 * (settings.optim.shard_group > 0 ? settings.optim.shard_group
+                                          : std::max(mesh.dp, mesh.expert_ranks() / mesh.ep) * mesh.cp) >
+          kNcclCalls)
+    add("optim.name",
+        "muon takes at most 1024 replicas of a matrix, as an all-to-all over NCCL does: set optim.shard_group to 1024 "
+        "or fewer, or lower mesh.dp");
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {

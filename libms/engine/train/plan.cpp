@@ -60,7 +60,8 @@ nn::Shape Plan::shape(int tp_rank, int dp_rank) const {
           .cp_rank = dp_rank % mesh.cp,
           .exchanges_heads = exchanges_heads(settings),
           .ep = mesh.ep,
-          .ep_rank = dp_rank % mesh.ep,
+          .ep_rank = mesh.ep_rank({.dp = dp_rank, .tp = tp_rank}),
+          .folds_tp = mesh.folds_tp,
           .exchanges_slots = exchanges_slots(settings),
           .moe_capacity = settings.train.moe_capacity,
           .sequence_parallel = settings.mesh.sequence_parallel,
@@ -89,7 +90,8 @@ const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
 std::vector<nn::SpanSpec> Plan::spans(int pp_rank, int tp_rank, int chunk, int dp_rank) const {
   const std::int64_t bytes = tensor::size_of(optim::grads_dtype(settings.optim));  // of a gradient
   const std::int64_t message = std::max<std::int64_t>(settings.overlap.dp_message / bytes, 1);
-  return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message, dp_rank % mesh.ep);
+  return nn::chunk_spans(settings.model, mesh, tp_rank, part(pp_rank, chunk), chunk, message,
+                         mesh.ep_rank({.dp = dp_rank, .tp = tp_rank}));
 }
 
 cost::ModelShape Plan::model_shape() const {
@@ -126,8 +128,8 @@ namespace {
 Plan forward_plan(const Settings& settings, int world) {
   Plan plan;
   plan.settings = settings;
-  plan.mesh =
-      mesh::make_mesh(settings.mesh.dp, settings.mesh.pp, settings.mesh.tp, world, settings.mesh.ep, settings.mesh.cp);
+  const mesh::MeshConfig& mesh = settings.mesh;
+  plan.mesh = mesh::make_mesh(mesh.dp, mesh.pp, mesh.tp, world, mesh.ep, mesh.cp, mesh.expert_tp);
   plan.mesh.shard_groups = static_cast<int>(optim::shard_groups(settings.optim, settings.mesh));
   plan.chunks = static_cast<int>(settings.mesh.chunks);
   plan.batch = batch_of(settings);

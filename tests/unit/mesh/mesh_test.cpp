@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/error.h"
@@ -112,6 +113,68 @@ TEST(Groups, ExpertsDivideDp) {
     EXPECT_EQ(groups.of(rank), mine) << rank;
   }
   EXPECT_THROW(make_mesh(4, 1, 1, 4, 3), Error);
+}
+
+// Whole experts on each rank of tp: ep runs over tp and then dp.
+TEST(Groups, ExpertsDivideDpAndTp) {
+  const Mesh mesh = make_mesh(4, 2, 2, 16, 4, 1, 1);
+  EXPECT_EQ(mesh, (Mesh{.dp = 4, .pp = 2, .tp = 2, .ep = 4, .folds_tp = true}));
+  EXPECT_EQ(mesh.edp(), 2);
+  EXPECT_EQ(mesh.ep_rank({.dp = 3, .tp = 1}), 3);
+  EXPECT_EQ(mesh.edp_rank({.dp = 3, .tp = 1}), 1);
+  const Groups groups(mesh, 1, false);
+  EXPECT_EQ(groups.along(Axis::ep, 13).name, "ep[dp 2-3 pp 1 tp 0-1]");
+  EXPECT_THAT(groups.along(Axis::ep, 13).ranks, ElementsAre(12, 13, 14, 15));
+  EXPECT_EQ(groups.along(Axis::edp, 13).name, "edp[ep 1 pp 1]");
+  EXPECT_THAT(groups.along(Axis::edp, 13).ranks, ElementsAre(9, 13));
+  const Groups within({.dp = 2, .pp = 1, .tp = 4, .ep = 2, .folds_tp = true}, 1, false);
+  EXPECT_EQ(within.along(Axis::ep, 7).name, "ep[dp 1 pp 0 tp 2-3]");
+  EXPECT_THAT(within.along(Axis::edp, 2).ranks, ElementsAre(0, 2, 4, 6));
+}
+
+TEST(Groups, OfFoldedExpertsAreConsistent) {
+  for (const auto& [dp, pp, tp, ep] :
+       {std::array{2, 1, 2, 1}, {2, 2, 2, 2}, {2, 1, 2, 4}, {3, 2, 4, 2}, {3, 1, 4, 4}, {4, 1, 3, 6}, {1, 1, 4, 1}}) {
+    SCOPED_TRACE(testing::Message() << "dp " << dp << " pp " << pp << " tp " << tp << " ep " << ep);
+    const Mesh mesh{.dp = dp, .pp = pp, .tp = tp, .ep = ep, .folds_tp = true};
+    const Groups groups(mesh, 1, false);
+    const std::vector<GroupSpec> all = groups.all();
+    ASSERT_EQ(std::ssize(all), groups.count());
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].id, static_cast<int>(i)) << all[i].name;
+      EXPECT_TRUE(seen.insert(all[i].name).second) << all[i].name;
+    }
+    for (int rank = 0; rank < mesh.size(); ++rank) {
+      std::vector<GroupSpec> mine;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(mine), [rank](const GroupSpec& group) {
+        return std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end();
+      });
+      EXPECT_EQ(groups.of(rank), mine) << "rank " << rank;
+      const GroupSpec shares = groups.along(Axis::ep, rank), copies = groups.along(Axis::edp, rank);
+      EXPECT_EQ(shares.ranks.at(static_cast<std::size_t>(mesh.ep_rank(mesh.coord(rank)))), rank);
+      EXPECT_EQ(copies.ranks.at(static_cast<std::size_t>(mesh.edp_rank(mesh.coord(rank)))), rank);
+    }
+  }
+}
+
+TEST(Mesh, RefusesExpertsThatCannotBeSharedSo) {
+  EXPECT_EQ(make_mesh(2, 1, 4, 8, 2, 1, 4).folds_tp, false) << "as many shards as tp";
+  struct Case {
+    std::int64_t dp, tp, ep, expert_tp;
+    const char* message;
+  };
+  for (const Case& c : {Case{2, 4, 2, 2, "mesh.expert_tp = 2 is neither 1 nor mesh.tp = 4"},
+                        Case{2, 4, 3, 1, "mesh.ep = 3 does not divide mesh.dp = 2 x mesh.tp = 4"},
+                        Case{4, 3, 2, 1, "mesh.ep = 2 does not divide mesh.dp = 4 x mesh.tp = 3"}}) {
+    try {
+      make_mesh(c.dp, 1, c.tp, c.dp * c.tp, c.ep, 1, c.expert_tp);
+      ADD_FAILURE() << "accepted: " << c.message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), "mesh.size");
+      EXPECT_THAT(error.message(), HasSubstr(c.message));
+    }
+  }
 }
 
 TEST(Groups, ContextFoldsIntoDp) {

@@ -112,6 +112,27 @@ TEST(CheckModel, RefusesEachBrokenRule) {
       {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.mesh.ep = 2, in.mesh.dp = 3; }, "mesh.dp",
        "mesh.dp = 3 is not divisible by mesh.ep = 2"},
       {[](Input& in) { in.mesh.ep = 2, in.mesh.dp = 2; }, "mesh.ep", "model.experts is 0"},
+      {[](Input& in) { in.mesh.expert_tp = 1; }, "mesh.expert_tp", "model.experts is 0"},
+      {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.mesh.expert_tp = 2; }, "mesh.expert_tp",
+       "mesh.expert_tp = 2 is neither 1 nor mesh.tp = 4"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 16, in.mesh.expert_tp = 1, in.mesh.dp = 2, in.mesh.ep = 16;
+       },
+       "mesh.dp", "mesh.dp x mesh.tp = 2 x 4 is not divisible by mesh.ep = 16"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 6, in.mesh.expert_tp = 1, in.mesh.dp = 3, in.mesh.ep = 6;
+       },
+       "mesh.ep", "a mesh.ep that divides mesh.tp = 4 or is a multiple of it, and it is 6"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 4, in.mesh.expert_tp = 1;
+         in.mesh.sequence_parallel = false, in.model.seq = 30, in.microbatch = 1;
+       },
+       "mesh.expert_tp", "1 x 30 tokens out over mesh.tp = 4"},
+      {[](Input& in) {
+         in.model.family = "llama", in.model.experts = 4, in.model.shared_experts = 1, in.mesh.expert_tp = 1;
+         in.model.expert_ffn_hidden = 98;
+       },
+       "model.shared_experts", "98 is not divisible by mesh.tp = 4"},
       {[](Input& in) { in.model.experts = 4; }, "model.experts", "needs model.family = \"llama\""},
       {[](Input& in) { in.model.family = "llama", in.model.experts = 4, in.model.expert_ffn_hidden = 98; },
        "model.expert_ffn_hidden", "98 is not divisible by mesh.tp = 4"},

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "mesh/mesh.h"
 #include "optim/matrix_layout.h"
 #include "tensor/cpu_device.h"
 
@@ -106,11 +107,12 @@ TEST_F(NewtonSchulz, LeavesZerosAndHasNoNaN) {
   for (const double x : run(12, 20, [](std::int64_t) { return 1.0F; })) EXPECT_TRUE(std::isfinite(x));  // rank 1
 }
 
-// Layers of five matrices each in one span, with vectors between them; and a span of experts with ep.
-std::vector<SpanLayout> spans_of(const MatrixPlace& place) {
+// Layers of five matrices each in one span, with vectors between them; and a span of experts.
+std::vector<SpanLayout> spans_of(const MatrixPlace& place, bool has_experts = false, int expert_tp = 1) {
   std::vector<SpanLayout> spans;
   for (const bool experts : {false, true}) {
-    if (experts && place.ep == 1) continue;
+    if (experts && !has_experts) continue;
+    const int tp = experts ? expert_tp : place.tp, replicas = experts ? place.edp : place.dp;
     SpanLayout& span = spans.emplace_back();
     span.experts = experts;
     std::int64_t end = 0;
@@ -123,20 +125,29 @@ std::vector<SpanLayout> spans_of(const MatrixPlace& place) {
     for (int layer = 0; layer < 6; ++layer) {
       add(8, 24, 1, false, true);
       add(1, 24, 1, false, false);
-      add(48, 24, place.tp, false, true);
-      add(24, 48, place.tp, true, true);
-      add(72, 24, place.tp, false, true);
+      add(48, 24, tp, false, true);
+      add(24, 48, tp, true, true);
+      add(72, 24, tp, false, true);
     }
-    const std::int64_t unit = std::int64_t{64} * place.dp;
+    const std::int64_t unit = std::int64_t{64} * replicas;
     span.numel = (end + unit - 1) / unit * unit;
   }
   return spans;
 }
 
 TEST(MatrixLayouts, SendEachElementToOneOwner) {
-  for (const auto& [dp, tp, ep, zero] :
-       {std::array{1, 1, 1, 1}, {4, 1, 1, 1}, {8, 2, 1, 2}, {4, 2, 2, 1}, {4, 1, 2, 0}, {3, 4, 1, 0}, {1, 4, 1, 1}}) {
-    SCOPED_TRACE(fmt::format("dp {} tp {} ep {} zero {}", dp, tp, ep, zero));
+  for (const auto& [dp, tp, ep, zero, folds] : {std::array{1, 1, 1, 1, 0},
+                                                {4, 1, 1, 1, 0},
+                                                {8, 2, 1, 2, 0},
+                                                {4, 2, 2, 1, 0},
+                                                {4, 1, 2, 0, 0},
+                                                {3, 4, 1, 0, 0},
+                                                {1, 4, 1, 1, 0},
+                                                {4, 2, 4, 1, 1},
+                                                {2, 4, 2, 2, 1},
+                                                {1, 4, 1, 0, 1}}) {
+    SCOPED_TRACE(fmt::format("dp {} tp {} ep {} zero {} folds {}", dp, tp, ep, zero, folds));
+    const mesh::Mesh mesh{.dp = dp, .tp = tp, .ep = ep, .folds_tp = folds == 1};
     OptimConfig config;
     config.zero = zero;
     std::vector<double> flops;                                 // by rank
@@ -145,8 +156,10 @@ TEST(MatrixLayouts, SendEachElementToOneOwner) {
     std::set<std::int64_t> rows;  // of buffers, which are alike on all ranks
     for (int d = 0; d < dp; ++d) {
       for (int t = 0; t < tp; ++t) {
-        const MatrixPlace place{.dp = dp, .dp_rank = d, .ep = ep, .tp = tp, .tp_rank = t};
-        const std::vector<SpanLayout> spans = spans_of(place);
+        const mesh::Coord at{.dp = d, .tp = t};
+        const MatrixPlace place{
+            .dp = dp, .dp_rank = d, .edp = mesh.edp(), .edp_rank = mesh.edp_rank(at), .tp = tp, .tp_rank = t};
+        const std::vector<SpanLayout> spans = spans_of(place, mesh.has_expert_groups(), mesh.expert_tp());
         const MatrixLayout layout = matrix_layout(config, spans, place);
         double& mine = flops.emplace_back();
         matrices = 0;
@@ -160,11 +173,11 @@ TEST(MatrixLayouts, SendEachElementToOneOwner) {
             EXPECT_EQ(group.between_replicas.received[i].empty(), !owns);
             if (owns && (matrix.tp_owner == OwnedMatrix::kEach || matrix.tp_owner == t))
               mine += orthogonalize_flops(matrix.cut.rows, matrix.cut.cols);
-            if (t > 0) continue;
+            if (t > 0 && !(group.experts && mesh.folds_tp)) continue;
             for (const Exchange::Arrival& arrival : group.between_replicas.received[i]) {
               const mesh::Range piece = matrix.piece(arrival.from);
               for (std::int64_t e = piece.begin; e < piece.end; ++e)
-                ++seen[{matrix.span + (group.experts ? 10 * static_cast<std::size_t>(d % ep) : 0), e}];
+                ++seen[{matrix.span + (group.experts ? 10 * static_cast<std::size_t>(mesh.ep_rank(at)) : 0), e}];
             }
           }
         }

@@ -376,8 +376,9 @@ TEST(ShowPlan, JsonHasTheFigures) {
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("parameters"), nn::parameter_count(plan.settings.model));
-  EXPECT_EQ(json.at("mesh"), nlohmann::json::parse(
-                                 R"({"world":8, "dp":2, "pp":2, "tp":2, "cp":1, "cp_type":null, "ep":1, "shard_group":2,
+  EXPECT_EQ(json.at("mesh"),
+            nlohmann::json::parse(
+                R"({"world":8, "dp":2, "pp":2, "tp":2, "cp":1, "cp_type":null, "ep":1, "expert_tp":2, "shard_group":2,
                                                        "chunks":2, "sequence_parallel":true})"));
   EXPECT_EQ(json.at("batch").at("tokens_per_step"), 512);
   const cost::FlopsPerToken flops = cost::flops_per_token(plan.model_shape());

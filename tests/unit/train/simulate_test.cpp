@@ -164,6 +164,36 @@ TEST(Simulate, ARowOfAnExpertGoesOverEpOnce) {
   }
 }
 
+// Of whole experts rows move over ep alone, each for a share of the tokens; without ep they stay.
+TEST(Simulate, ARowOfAWholeExpertStaysOffTp) {
+  for (const bool sequence_parallel : {true, false}) {
+    for (const std::int64_t ep : {1, 2, 8}) {
+      Settings settings = settings_of(4, 1, 2, 1, 2);
+      settings.model = {.family = "llama", .layers = 2, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32};
+      settings.model.experts = 8, settings.model.experts_per_token = 3;
+      settings.mesh.ep = ep, settings.mesh.expert_tp = 1, settings.mesh.sequence_parallel = sequence_parallel;
+      settings.train.dtype = "bf16", settings.train.moe_dispatch = "all_to_all";
+      const std::int64_t microbatches = 2, slots = microbatches * 2 * 32 * 3, row = 5 * 64 * 2 + 2 * 4;
+      std::map<std::string, std::int64_t> expected;
+      if (ep > 1) expected["ep"] = slots * row / 2;
+      EXPECT_EQ(exchanged_bytes(settings), expected) << ep << " " << sequence_parallel;
+    }
+  }
+}
+
+// One rank of a stage stands for all, also where ranks of tp hold different experts.
+TEST(Simulate, RanksOfFoldedExpertsAreAlike) {
+  for (const std::int64_t ep : {2, 4, 8}) {
+    Settings settings = settings_of(2, 2, 4, 1, 2);
+    settings.model = {.family = "llama", .layers = 4, .hidden = 256, .heads = 4, .vocab = 257, .seq = 64};
+    settings.model.tied_embeddings = false, settings.model.experts = 16, settings.model.experts_per_token = 2;
+    settings.mesh.ep = ep, settings.mesh.expert_tp = 1;
+    const Plan plan = plan_of(settings);
+    const double some_s = simulate(plan, free_cluster(), {}).iteration_s;
+    EXPECT_NEAR(simulate(plan, free_cluster(), {.every_rank = true}).iteration_s, some_s, 1e-9 * some_s) << ep;
+  }
+}
+
 // A share of the routing needs as many tokens for each rank of tp; else every one routes all of them.
 TEST(Simulate, TokensThatDoNotDivideOverTpAreRoutedByAllRanks) {
   Settings settings = settings_of(2, 1, 4, 1, 1);

@@ -101,6 +101,20 @@ TEST(Tune, ShardsWithinNodesWhereThatIsFaster) {
     EXPECT_EQ(layout.settings.optim.shard_group, 0);
 }
 
+// Where attention has to be split over tp, whole experts on its ranks are fewer and larger GEMMs.
+TEST(Tune, FoldsExpertsOverTpWhereThatIsFaster) {
+  Settings settings = model();
+  settings.model = {.family = "llama", .layers = 2, .hidden = 64, .heads = 4, .vocab = 257, .seq = 32};
+  settings.model.experts = 64;
+  settings.train.global_batch = 1;  // over dp there is nothing to share out
+  const Layout best = tune(settings, cluster_of("1GiB"), 4, {.keep = 1}).fastest();
+  ASSERT_GT(best.settings.mesh.tp, 1);
+  EXPECT_TRUE(best.settings.mesh.folds_tp());
+  Settings cut = best.settings;
+  cut.mesh.ep = 1, cut.mesh.expert_tp = 0;
+  EXPECT_GT(simulate(make_plan(cut, 4), cluster_of("1GiB"), {}).iteration_s, best.simulation.iteration_s);
+}
+
 TEST(Tune, NamesTheDeviceOfTheCluster) {
   cost::Cluster cluster = cluster_of("1GiB");
   Settings settings = model();

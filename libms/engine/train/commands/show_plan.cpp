@@ -144,6 +144,15 @@ std::string overlap_text(const Plan& plan) {
 
 std::string_view cp_type(const Plan& plan) { return plan.shape(0).exchanges_heads ? "all-to-all" : "all-gather"; }
 
+// Returns how experts are shared, if they are not by tp alone.
+std::string experts_text(const Plan& plan) {
+  if (!plan.mesh.has_expert_groups()) return "";
+  return fmt::format(", ep {} of {}{}", plan.mesh.ep, plan.mesh.folds_tp ? "dp x tp" : "dp",
+                     plan.mesh.ep == 1               ? ""
+                     : plan.shape(0).exchanges_slots ? " by all_to_all"
+                                                     : " by all_gather");
+}
+
 std::string mlp_text(const nn::ModelConfig& model) {
   if (model.experts == 0) return fmt::format("ffn {}", model.ffn());
   return fmt::format(
@@ -176,10 +185,7 @@ std::string plan_text(const Plan& plan, const std::optional<PlanDevice>& device)
                            plural(plan.mesh.size(), "rank"), plan.mesh.tp, cp_text(plan), plan.mesh.batch_parts(),
                            plan.mesh.pp, plan.chunks, plan.chunks == 1 ? "" : "s",
                            s.mesh.sequence_parallel && plan.mesh.tp > 1 ? ", sequence parallel" : "",
-                           plan.mesh.cp > 1 ? fmt::format(", cp by {}", cp_type(plan)) : "",
-                           plan.mesh.ep > 1 ? fmt::format(", ep {} of dp by {}", plan.mesh.ep,
-                                                          plan.shape(0).exchanges_slots ? "all_to_all" : "all_gather")
-                                            : ""));
+                           plan.mesh.cp > 1 ? fmt::format(", cp by {}", cp_type(plan)) : "", experts_text(plan)));
   line("batch", fmt::format("{} sequences = {} microbatches of {} on each of {} dp ranks, {} tokens a step{}",
                             s.train.global_batch, plan.microbatches, s.train.microbatch, plan.mesh.batch_parts(),
                             plan.tokens_per_step(),
@@ -271,6 +277,7 @@ std::string plan_json(const Plan& plan, const std::optional<PlanDevice>& device)
               {"cp", plan.mesh.cp},
               {"cp_type", plan.mesh.cp > 1 ? Json(cp_type(plan)) : Json()},
               {"ep", plan.mesh.ep},
+              {"expert_tp", plan.mesh.expert_tp()},
               {"shard_group", plan.mesh.shard_place(false, {}).shards},
               {"chunks", plan.chunks},
               {"sequence_parallel", s.mesh.sequence_parallel}}},

@@ -14,6 +14,7 @@ Json json_of(const Layout& layout) {
           {"tp", s.mesh.tp},
           {"cp", s.mesh.cp},
           {"ep", s.mesh.ep},
+          {"expert_tp", s.mesh.expert_shards()},
           {"shard_group", s.optim.shard_group},
           {"chunks", s.mesh.chunks},
           {"schedule", s.mesh.schedule},
@@ -34,12 +35,14 @@ std::string given_text(const Tuning& tuning) {
 
 std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
   TextTable table(columns(
-      ">|tp>|pp>|cp>|dp>|ep>|shard group>|chunks>|microbatch>|schedule|recompute|tp overlap|seconds>|MFU>|memory>"));
+      ">|tp>|pp>|cp>|dp>|ep>|expert tp>|shard group>|chunks>|microbatch>|schedule|recompute|tp overlap|seconds>|MFU>|"
+      "memory>"));
   const auto row = [&](const std::string& name, const Layout& layout) {
     const Settings& s = layout.settings;
     const auto bytes = static_cast<double>(layout.memory_bytes);
     table.row({name, std::to_string(s.mesh.tp), std::to_string(s.mesh.pp), std::to_string(s.mesh.cp),
                std::to_string(s.mesh.dp), std::to_string(s.mesh.ep),
+               s.model.experts == 0 ? "-" : std::to_string(s.mesh.expert_shards()),
                s.optim.shard_group == 0 ? "-" : std::to_string(s.optim.shard_group), std::to_string(s.mesh.chunks),
                std::to_string(s.train.microbatch), s.mesh.schedule, s.train.recompute,
                s.mesh.tp == 1 ? "-"

@@ -40,7 +40,7 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
   std::vector<Opening> all{{groups.world(), kNarrow, false, &world},
                            {groups.along(mesh::Axis::tp, rank), kWide, false, &tp},
                            {groups.along(mesh::Axis::dp, rank), width_of(false), false, &dp}};
-  if (plan.mesh.ep > 1) {
+  if (plan.mesh.has_expert_groups()) {
     all.push_back({groups.along(mesh::Axis::ep, rank), kWide, false, &ep});
     all.push_back({groups.along(mesh::Axis::edp, rank), width_of(true), false, &edp});
   }

@@ -30,7 +30,7 @@ struct RankGroups {
   std::unique_ptr<tensor::Stream> compute;
   std::vector<std::unique_ptr<tensor::Stream>> streams;  // of the communicators, in the order of their groups' ids
   std::unique_ptr<comm::Communicator> world, tp, dp;
-  std::unique_ptr<comm::Communicator> ep, edp;  // if mesh.ep is above 1
+  std::unique_ptr<comm::Communicator> ep, edp;  // if experts have groups of their own (mesh::Mesh)
   // As mesh::Groups::shard() and replicate().
   std::unique_ptr<comm::Communicator> dp_shard, dp_replicate, edp_shard, edp_replicate;
   std::unique_ptr<comm::Communicator> cp;         // if mesh.cp is above 1

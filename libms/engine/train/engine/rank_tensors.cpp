@@ -19,7 +19,9 @@ optim::SpanLayout layout_of(const nn::SpanSpec& spec, const Plan& plan) {
     if (!param.matrix) continue;
     layout.params.back().matrix = {.rows = shard.global_rows,
                                    .cols = shard.global_cols,
-                                   .shards = shard.replicated ? 1 : plan.mesh.tp,
+                                   .shards = shard.replicated ? 1
+                                             : spec.experts   ? plan.mesh.expert_tp()
+                                                              : plan.mesh.tp,
                                    .by_cols = shard.cols < shard.global_cols};
   }
   layout.numel = spec.numel;
@@ -133,7 +135,8 @@ optim::MatrixPlace matrix_place(const mesh::Mesh& mesh, const mesh::Coord& at) {
   const bool sharded = dense.shards > 1;
   return {.dp = sharded ? dense.shards : mesh.dp,
           .dp_rank = sharded ? dense.shard() : at.dp,
-          .ep = sharded ? dense.shards / experts.shards : mesh.ep,
+          .edp = sharded ? experts.shards : mesh.edp(),
+          .edp_rank = sharded ? experts.shard() : mesh.edp_rank(at),
           .tp = mesh.tp,
           .tp_rank = at.tp};
 }
@@ -176,9 +179,9 @@ void carve_routers(Arena& arena, const Plan& plan, const mesh::Coord& at, RankTe
     if (trains) rank.router_counts = arena.take(DType::f64, routers, model.experts);
   }
   if (reports) rank.expert_loads = arena.take(DType::f64, 1, model.layers * (model.experts + 1));
-  // Ranks of ep that gather tokens route the same ones, and so do all of tp unless they share the routing: each of
-  // these counts all for its own biases, and one for the report, but for the rows that were not dropped.
-  const bool counts = shape.exchanges_slots || shape.ep_rank == 0;
+  // Ranks of ep that gather tokens route the same ones, and so do all of tp, unless ranks of tp share the routing: each
+  // of these counts all for its own biases, and one for the report, but for the rows that were not dropped.
+  const bool counts = shape.exchanges_slots || shape.shares_routing() || shape.ep_rank == 0;
   std::int64_t row = 0;
   for (int c = 0; c < plan.chunks; ++c) {
     const nn::ChunkPart part = plan.part(at.pp, c);

@@ -64,15 +64,18 @@ int moved(const mesh::Mesh& mesh, int recorded, int rank, int member) {
   const auto shifted = [](int value, int from_value, int to_value, int size) {
     return (value % size + to_value % size - from_value % size + size) % size;
   };
-  // Blocks of dp that share experts, sequences or the optimizer's state stay whole; each lies in the next.
-  const int shares = std::max(mesh.ep, mesh.cp), shards = mesh.dp / mesh.shard_groups;
+  // Blocks of dp that share experts, sequences or the optimizer's state stay whole; each lies in the next. So do blocks
+  // of tp that share experts.
+  const int of_tp = mesh.folds_tp ? std::min(mesh.ep, mesh.tp) : 1, of_dp = mesh.ep / of_tp;
+  const int shares = std::max(of_dp, mesh.cp), shards = mesh.shard_place(false, {}).shards;
   int block = 1, dp = 0;
   for (const int next : {std::min(shares, shards), std::max(shares, shards), mesh.dp}) {
     dp += block * shifted(at.dp / block, from.dp / block, to.dp / block, next / block);
     block = next;
   }
   at.dp = dp;
-  at.tp = shifted(at.tp, from.tp, to.tp, mesh.tp);
+  at.tp = of_tp * shifted(at.tp / of_tp, from.tp / of_tp, to.tp / of_tp, mesh.tp / of_tp) +
+          shifted(at.tp, from.tp, to.tp, of_tp);
   return mesh.rank(at);
 }
 

@@ -36,8 +36,8 @@ struct Candidate {
   double guess = 0;  // of its time, in times of what computing alone takes: only the order matters
 };
 
-// Estimates the time relative to compute alone: the bubble, recomputation, collectives of tp, rows of experts and keys
-// of cp add to it, roughly.
+// Estimates the time relative to compute alone: the bubble, recomputation, collectives of tp, rows of experts over ep
+// and over tp, and keys of cp add to it, roughly.
 double guess_of(const Settings& s) {
   const mesh::MeshConfig& mesh = s.mesh;
   const sched::Shape shape{.pp = static_cast<int>(mesh.pp),
@@ -48,7 +48,7 @@ double guess_of(const Settings& s) {
                         (shape.microbatches * (times.forward + times.backward));
   const double again = s.train.recompute == "full" ? 0.3 : s.train.recompute == "selective" ? 0.02 : 0;
   const double messages = (s.overlap.tp ? 0.02 : 0.05) * std::log2(static_cast<double>(mesh.tp));
-  const double rows = 0.03 * std::log2(static_cast<double>(mesh.ep));
+  const double rows = 0.03 * std::log2(static_cast<double>(mesh.ep * (s.model.experts > 0 ? mesh.expert_shards() : 1)));
   const double keys = 0.03 * std::log2(static_cast<double>(mesh.cp));
   return (1 + bubble) * (1 + again + messages + rows + keys);
 }
@@ -133,14 +133,23 @@ class Search {
           s.mesh.chunks = chunks;
           s.mesh.schedule = kind->key;
           s.train.microbatch = microbatch;
-          for (const std::int64_t ep : divisors(std::max<std::int64_t>(1, std::gcd(dp, s.model.experts)))) {
-            if (ep > 1 && s.model.experts == 0) break;
-            s.mesh.ep = ep;
-            consider(s);
-          }
+          share_experts(s);
           if (pp == 1) break;  // one stage has no bubble: all schedules are alike
         }
       }
+    }
+  }
+
+  void share_experts(Settings s) {
+    s.mesh.ep = 1, s.mesh.expert_tp = 0;
+    if (s.model.experts == 0) return consider(s);
+    for (const int expert_tp : {0, 1}) {
+      s.mesh.expert_tp = expert_tp;
+      for (const std::int64_t ep : divisors(std::gcd(s.mesh.expert_ranks(), s.model.experts))) {
+        s.mesh.ep = ep;
+        consider(s);
+      }
+      if (s.mesh.tp == 1) break;
     }
   }
 
