@@ -72,6 +72,29 @@ void matmul(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
 }
 
+// The experts of configs/moe-small.toml: 16 with 136 to 376 slots each, up [1536,512] and down [512,768] of each.
+void grouped_matmul(benchmark::State& state, std::int64_t n, std::int64_t k, int form) {
+  constexpr std::int64_t kExperts = 16, kSlots = 2 * kTokens;
+  Tensors memory;
+  MatmulCache cache;
+  const DType type = type_of(state);
+  const Tensor offsets = memory(DType::i32, 1, kExperts + 1);
+  for (std::int64_t e = 0; e <= kExperts; ++e)
+    offsets.as<std::int32_t>()[e] = static_cast<std::int32_t>(e * (128 + 8 * e));
+  const Tensor weights = memory(form == 2 ? DType::f32 : type, kExperts * n, k);
+  const Tensor wide = memory(type, kSlots, n), narrow = memory(type, kSlots, k);
+  const GroupedMatmul op{.c = form == 2   ? weights
+                              : form == 1 ? wide
+                                          : narrow,
+                         .a = form == 1 ? narrow : wide,
+                         .b = form == 2 ? narrow : weights,
+                         .offsets = offsets,
+                         .transpose_a = form == 2,
+                         .transpose_b = form == 1};
+  repeat(
+      state, [&] { cache.run(op); }, "GFLOP/s", 2.0 * static_cast<double>(kSlots * n * k));
+}
+
 void attention(benchmark::State& state, bool backward) {
   Tensors memory;
   const DType type = type_of(state);
@@ -293,6 +316,12 @@ BENCHMARK_CAPTURE(matmul, up_dw, 4 * kHidden, kHidden, kTokens, 2)->Apply(argume
 BENCHMARK_CAPTURE(matmul, small, 256, 256, 256, 1)->Apply(arguments);
 BENCHMARK_CAPTURE(matmul, small_dw, 256, 256, 512, 2)->Apply(arguments);
 BENCHMARK_CAPTURE(matmul, narrow_dw, 32, 64, 512, 2)->Apply(arguments);
+BENCHMARK_CAPTURE(grouped_matmul, experts_up_fwd, 1536, 512, 1)->Apply(arguments);
+BENCHMARK_CAPTURE(grouped_matmul, experts_up_dx, 1536, 512, 0)->Apply(arguments);
+BENCHMARK_CAPTURE(grouped_matmul, experts_up_dw, 1536, 512, 2)->Apply(arguments);
+BENCHMARK_CAPTURE(grouped_matmul, experts_down_fwd, 512, 768, 1)->Apply(arguments);
+BENCHMARK_CAPTURE(grouped_matmul, experts_down_dx, 512, 768, 0)->Apply(arguments);
+BENCHMARK_CAPTURE(grouped_matmul, experts_down_dw, 512, 768, 2)->Apply(arguments);
 BENCHMARK(matmul_overhead)->Apply(arguments);
 BENCHMARK_CAPTURE(attention, attention_fwd, false)->Apply(attention_arguments);
 BENCHMARK_CAPTURE(attention, attention_bwd, true)->Apply(attention_arguments);
