@@ -22,7 +22,7 @@ const std::vector<Layout> kLayouts = {
 const std::vector<Layout> kExpertLayouts = {
     {4, 1, 1, 1, true, 1, 2},          {4, 1, 1, 1, true, 0, 2},         {4, 2, 1, 1, true, 2, 4},
     {2, 2, 2, 1, true, 1, 2},          folded({2, 2, 1, 1, true, 1, 2}), folded({4, 2, 1, 1, true, 2, 4}),
-    folded({2, 2, 1, 1, false, 0, 1}), folded({1, 2, 2, 1, true, 1, 2}),
+    folded({2, 2, 1, 1, false, 0, 1}), folded({1, 2, 2, 1, true, 1, 2}), folded({1, 2, 1, 1, true, 0, 1}),
 };
 
 struct Family {

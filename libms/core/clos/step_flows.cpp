@@ -17,7 +17,7 @@ constexpr std::int64_t kMostPairs = 1 << 22;
 class Flows {
  public:
   Flows(const mesh::MeshConfig& config, const Fabric& fabric)
-      : mesh_(mesh::make_mesh(config.dp, config.pp, config.tp, config.ranks(), config.ep, config.cp)),
+      : mesh_(mesh::make_mesh(config.dp, config.pp, config.tp, config.ranks(), config.ep, config.cp, config.expert_tp)),
         ranks_(static_cast<int>(fabric.host.ranks)),
         ranks_per_nic_(static_cast<int>(fabric.host.ranks / fabric.host.nics)),
         leaves_on_rail_(fabric.leaf.rails && fabric.roce.pxn) {}
@@ -71,8 +71,8 @@ class Flows {
       case mesh::Axis::tp: return at.tp == 0;
       case mesh::Axis::dp: return at.dp == 0;
       case mesh::Axis::pp: return at.pp == 0;
-      case mesh::Axis::ep: return at.dp % mesh_.ep == 0;
-      case mesh::Axis::edp: return at.dp < mesh_.ep;
+      case mesh::Axis::ep: return mesh_.ep_rank(at) == 0;
+      case mesh::Axis::edp: return mesh_.edp_rank(at) == 0;
       case mesh::Axis::cp: return at.dp % mesh_.cp == 0;
     }
     return false;
@@ -114,7 +114,7 @@ std::vector<StepCollective> step_flows(const mesh::MeshConfig& mesh, const Fabri
   const Flows flows(mesh, fabric);
   std::vector<StepCollective> all;
   for (const mesh::Axis axis : {mesh::Axis::tp, mesh::Axis::dp, mesh::Axis::edp}) {
-    if (axis == mesh::Axis::edp && mesh.ep == 1) continue;  // it is dp
+    if (axis == mesh::Axis::edp && mesh.ep == 1 && !mesh.folds_tp()) continue;  // it is dp
     all.push_back(flows.rings(axis));
   }
   all.push_back(mesh.cp_type == "all-to-all" ? flows.all_to_alls(mesh::Axis::cp) : flows.rings(mesh::Axis::cp));

@@ -18,7 +18,8 @@ struct MeshConfig {
 
   std::int64_t replica_ranks() const { return pp * tp * cp; }
   std::int64_t ranks() const { return dp * replica_ranks(); }
-  // As of Mesh: whether tp is folded into the order of experts' ranks, and how many ranks of such a group there are.
+  // Whether tp is folded into the order of experts' ranks (Mesh::folds_tp); the ranks of tp that share an expert; and
+  // the ranks, without cp, that mesh.ep divides.
   bool folds_tp() const { return expert_tp != 0 && expert_tp < tp; }
   std::int64_t expert_shards() const { return folds_tp() ? 1 : tp; }
   std::int64_t expert_ranks() const { return dp * tp / expert_shards(); }
@@ -63,7 +64,7 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
     {"expert_tp", &MeshConfig::expert_tp,
      "Tensor-parallel ranks that share each expert; 0: tp. 1: a rank of tp holds whole experts, other ones than its "
      "neighbors on tp, and sends the rows of its share of the tokens to the holders of their experts, without a gather "
-     "within tp. Other values are refused.",
+     "within tp; mesh.ep then divides mesh.tp or is a multiple of it. Values other than 0, 1 and mesh.tp are refused.",
      Unit::none, 0, 65536},
     {"chunks", &MeshConfig::chunks,
      "Virtual stages per pipeline rank. Above 1 the schedule is interleaved, and pp must be above 1.", Unit::none, 1,

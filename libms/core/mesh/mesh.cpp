@@ -79,9 +79,11 @@ Mesh make_mesh(std::int64_t dp, std::int64_t pp, std::int64_t tp, std::int64_t w
     throw user_error("mesh.size", fmt::format("mesh.expert_tp = {} is neither 1 nor mesh.tp = {}", expert_tp, tp));
   const std::int64_t ranks = folds_tp ? dp * tp : dp;
   if (ep < 1 || ranks % ep != 0 || (folds_tp && ep % tp != 0 && tp % ep != 0)) {
-    throw user_error("mesh.size",
-                     fmt::format("mesh.ep = {} does not divide mesh.dp = {}{}", ep, dp,
-                                 folds_tp ? fmt::format(" x mesh.tp = {} in whole groups of tp", tp) : ""));
+    throw user_error(
+        "mesh.size",
+        fmt::format(
+            "mesh.ep = {} does not divide mesh.dp = {}{}", ep, dp,
+            folds_tp ? fmt::format(" x mesh.tp = {}, or neither divides mesh.tp nor is a multiple of it", tp) : ""));
   }
   return {.dp = static_cast<int>(dp * cp),
           .pp = static_cast<int>(pp),
@@ -127,7 +129,7 @@ int Groups::first_cp_id() const {
 
 bool Groups::divides(bool experts) const {
   const ShardPlace place = mesh_.shard_place(experts, {});
-  return (!experts || mesh_.ep > 1) && place.shards > 1 && place.groups() > 1;
+  return (!experts || mesh_.has_expert_groups()) && place.shards > 1 && place.groups() > 1;
 }
 
 int Groups::shard_group_count(bool experts) const {

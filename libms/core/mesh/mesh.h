@@ -44,8 +44,8 @@ struct Mesh {
   int ep = 1, cp = 1;  // divisors of dp; ep of dp x tp if tp is folded
   // Ranks of tp hold different experts, each as a whole (mesh.expert_tp = 1); else a shard each of the same ones.
   bool folds_tp = false;
-  // Into which the ranks that hold the same parameters divide: a divisor of dp, or at least as many as these ranks if
-  // nothing is sharded; 1 or that if tp is folded.
+  // Number of shard groups of dp. 1: one of all ranks. dp or more: nothing is sharded. If tp is folded, it is 1, or at
+  // least dp x tp.
   int shard_groups = 1;
 
   int expert_tp() const { return folds_tp ? 1 : tp; }

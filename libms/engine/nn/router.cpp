@@ -48,7 +48,7 @@ Tensor all_experts(const Layer& layer) {
   return all.reshape(all.numel() / routed.cols, routed.cols);
 }
 // Issues the op for each of the parts of the tokens in which counts are that a rank's share has tokens of. The router's
-// losses of others' tokens are theirs.
+// losses of other tokens are added by the ranks that have them.
 void route_backward_by_part(const Layer& layer, const RouteBwd& op, const Tensor& dweights) {
   const Shape& shape = layer.on.shape;
   const auto issue = [&](const RouteBwd& one, std::int64_t begin, std::int64_t end) {

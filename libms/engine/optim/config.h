@@ -68,8 +68,9 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      "Data-parallel ranks (mesh.dp x mesh.cp) that share a copy of what optim.zero shards; 0: all. Each such shard "
      "group of neighbors has all of it, as with HSDP of PyTorch: parameters are gathered within a group, gradients are "
      "reduce-scattered within it, and then one shard group-th of them is all-reduced across groups, once per step. "
-     "A group that lies within a node keeps most of the traffic there. It divides mesh.dp x mesh.cp; of it and mesh.ep "
-     "or mesh.cp, one is a multiple of the other. Not with mesh.expert_tp = 1. Experts are sharded over the ranks of a "
+     "A group that lies within a node keeps most of the traffic there. It divides mesh.dp x mesh.cp, and is a multiple "
+     "or "
+     "a divisor of mesh.ep, and of mesh.cp. Not with mesh.expert_tp = 1. Experts are sharded over the ranks of a "
      "group that hold the same "
      "ones.",
      Unit::none, 0, 1 << 24},

@@ -19,7 +19,7 @@ Tensor elements_at(const Tensor& rows, std::int64_t first, std::int64_t count) {
 MatrixPlace place_in(const Groups& groups) {
   const comm::Communicator& dp = groups.dp.workers();
   // Experts that no other rank of a shard group holds are not shared.
-  const bool shared = groups.edp && (groups.dp.shard == nullptr || groups.edp->shard != nullptr);
+  const bool shared = groups.edp && (!groups.dp.gathers() || groups.edp->shard != nullptr);
   return {.dp = dp.size(),
           .dp_rank = dp.rank(),
           .edp = shared ? groups.edp->workers().size() : 1,

@@ -17,7 +17,8 @@
 namespace ms::optim {
 
 // The ranks that hold the same parameters. State is sharded within `shard`; the ranks of `replicate` hold the same
-// shard. Absent: each holds all of it, and no other rank has the same. One of them is there.
+// shard. Without `shard` each rank holds all of it; without `replicate` no other rank has the same shard. At least one
+// is set.
 struct Replicas {
   comm::Communicator* shard = nullptr;
   comm::Communicator* replicate = nullptr;

@@ -1,5 +1,7 @@
 #include "optim/shard_group.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace ms::optim {
@@ -8,6 +10,11 @@ std::int64_t shard_groups(const OptimConfig& config, const mesh::MeshConfig& mes
   const std::int64_t ranks = mesh.dp * mesh.cp;
   if (config.zero == 0) return mesh.folds_tp() ? ranks * mesh.tp : ranks;
   return config.shard_group == 0 ? 1 : ranks / config.shard_group;
+}
+
+std::int64_t most_replicas(const OptimConfig& config, const mesh::MeshConfig& mesh) {
+  if (config.shard_group > 0) return config.shard_group;
+  return std::max(mesh.dp, mesh.expert_ranks() / mesh.ep) * mesh.cp;
 }
 
 std::string shard_group_problem(const OptimConfig& config, const mesh::MeshConfig& mesh) {

@@ -192,9 +192,7 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
   if (mesh.cp > 1) {
     if (mesh.ep > 1) add("mesh.ep", "ranks of mesh.ep have whole sequences: set mesh.cp = 1 or mesh.ep = 1");
     if (settings.model.experts > 0 && train.moe_aux_loss > 0)
-      add("train.moe_aux_loss",
-          "the balance of experts is that of whole sequences: set it to 0, or mesh.cp = 1; model.router_bias balances "
-          "them with mesh.cp too");
+      add("train.moe_aux_loss", "it balances experts over whole sequences: set it to 0, and model.router_bias = true");
     if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.cp do not compute the same");
     if (settings.run.sample_tokens > 0)
       add("run.sample_tokens", "ranks of mesh.cp do not generate: set it to 0, and use ms-train generate");
@@ -212,12 +210,9 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
         "an exchange over NCCL takes at most 1024 experts, and mesh.tp / mesh.ep times fewer if that is above 1: set "
         "train.moe_dispatch = \"all_gather\"");
   if (settings.run.device == "cuda" && settings.optim.name == "muon" && settings.optim.zero > 0 &&
-      2 * (settings.optim.shard_group > 0 ? settings.optim.shard_group
-                                          : std::max(mesh.dp, mesh.expert_ranks() / mesh.ep) * mesh.cp) >
-          kNcclCalls)
-    add("optim.name",
-        "muon takes at most 1024 replicas of a matrix, as an all-to-all over NCCL does: set optim.shard_group to 1024 "
-        "or fewer, or lower mesh.dp");
+      2 * optim::most_replicas(settings.optim, mesh) > kNcclCalls)
+    add("optim.name", "muon takes at most 1024 replicas of a matrix, the limit of an all-to-all over NCCL: " +
+                          std::string(mesh.folds_tp() ? "raise mesh.ep" : "set optim.shard_group to 1024 or fewer"));
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {

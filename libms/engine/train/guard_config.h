@@ -60,7 +60,8 @@ inline constexpr Field<GuardConfig> kGuardFields[] = {
      "most dp ranks agree, the run ends and names the others, with code 69 if they are on one node, else with 76. With "
      "two dp ranks it is not known which one is wrong: the code is 76. The cost is the time of a microbatch without "
      "overlap in the pipeline, and one read of the gradients; the log shows it as a share of the time. The optimizer's "
-     "update is not checked. Needs mesh.dp of at least 2, mesh.ep = 1 and mesh.cp = 1, and the same processor or GPU "
+     "update is not checked. Needs mesh.dp of at least 2, mesh.ep = 1, mesh.cp = 1, no mesh.expert_tp of its own, and "
+     "the same processor or GPU "
      "on all ranks. 0: never.",
      Unit::none, 0, 1e9},
 };

@@ -51,6 +51,17 @@ TEST(StepFlows, PipelinesAreOpenUnlessTheyAreInterleaved) {
   EXPECT_THAT(ring[0].channels[23].transfers, ElementsAre(Transfer{2, 7, 0, 7}));
 }
 
+// With whole experts on ranks of tp, a group of ep can be the ranks of a host, and edp one rank of each.
+TEST(StepFlows, FoldedExpertsCrossHostsAsTheirGroupsDo) {
+  const auto flows = step_flows({.dp = 2, .tp = 8, .ep = 8, .expert_tp = 1}, Fabric{});
+  ASSERT_THAT(axes(flows), ElementsAre("dp", "edp"));
+  EXPECT_THAT(flows[1].channels[3].transfers, ElementsAre(Transfer{0, 3, 1, 3}, Transfer{1, 3, 0, 3}));
+  EXPECT_THAT(axes(step_flows({.dp = 2, .tp = 8, .ep = 16, .expert_tp = 1}, Fabric{})), ElementsAre("dp", "ep"));
+  const auto whole = step_flows({.dp = 2, .tp = 8, .ep = 1, .expert_tp = 1}, Fabric{});
+  ASSERT_THAT(axes(whole), ElementsAre("dp", "edp"));
+  EXPECT_EQ(whole[1].channels.size(), 8U);
+}
+
 TEST(StepFlows, AllToAllsLeaveOnTheRailOfTheReceiverWithPxn) {
   Fabric fabric;
   const mesh::MeshConfig mesh{.dp = 16, .ep = 16};

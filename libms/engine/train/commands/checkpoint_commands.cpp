@@ -113,24 +113,25 @@ int run_export(const Args& args) {
 }  // namespace
 
 Command reshard_command() {
-  return {.name = "reshard",
-          .summary = "rewrite a checkpoint for another layout",
-          .positionals = {checkpoint_positional()},
-          .options = {output_option("The directory of checkpoints to write into."),
-                      axis("dp", "Data-parallel replicas, with ranks of mesh.cp among them."),
-                      axis("pp", "Pipeline stages."),
-                      axis("tp", "Tensor-parallel ranks."),
-                      axis("chunks", "Virtual stages of a pipeline rank."),
-                      axis("zero", "ZeRO stage."),
-                      {.name = "set",
-                       .value = "KEY=VALUE",
-                       .doc = "Override another key of the stored configuration.",
-                       .many = true},
-                      threads_option()},
-          .run = run_reshard,
-          .description =
-              "Other settings stay as they are. A run loads any layout without this command; use it if you need the "
-              "files in one layout. Prints the path of the new checkpoint."};
+  return {
+      .name = "reshard",
+      .summary = "rewrite a checkpoint for another layout",
+      .positionals = {checkpoint_positional()},
+      .options = {output_option("The directory of checkpoints to write into."),
+                  axis("dp", "Data-parallel replicas, with ranks of mesh.cp among them; optim.shard_group becomes 0."),
+                  axis("pp", "Pipeline stages."),
+                  axis("tp", "Tensor-parallel ranks."),
+                  axis("chunks", "Virtual stages of a pipeline rank."),
+                  axis("zero", "ZeRO stage."),
+                  {.name = "set",
+                   .value = "KEY=VALUE",
+                   .doc = "Override another key of the stored configuration.",
+                   .many = true},
+                  threads_option()},
+      .run = run_reshard,
+      .description =
+          "Other settings stay as they are. A run loads any layout without this command; use it if you need the "
+          "files in one layout. Prints the path of the new checkpoint."};
 }
 
 Command import_command() {

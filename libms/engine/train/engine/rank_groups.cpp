@@ -13,6 +13,7 @@ constexpr int kWide = 16;     // tp, dp: gradients and parameters, most of what 
 constexpr int kRing = 8;      // blocks of an operand around a tp group, as fast as matmuls take them
 constexpr int kPipeline = 2;  // a microbatch's activations to the next stage: as much as a port of the network carries
 constexpr int kNarrow = 4;    // the world's few numbers, a shared embedding or shards across groups once a step
+constexpr int kShard = kWide - 2 * kNarrow;  // with those of all of dp and across groups as many as dp without groups
 
 }  // namespace
 
@@ -46,7 +47,7 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
   }
   for (const bool experts : {false, true}) {
     if (const auto spec = groups.shard(experts, rank))
-      all.push_back({*spec, kWide, false, experts ? &edp_shard : &dp_shard});
+      all.push_back({*spec, kShard, false, experts ? &edp_shard : &dp_shard});
     if (const auto spec = groups.replicate(experts, rank))
       all.push_back({*spec, kNarrow, false, experts ? &edp_replicate : &dp_replicate});
   }

@@ -23,7 +23,7 @@ struct RankGroups {
   // world and the embedding group: they reduce across stages, whose tensors lie at different offsets of this memory.
   void register_memory(const tensor::Memory& memory);
 
-  // Returns the groups over which parameters are reduced and gathered; of experts only if mesh.ep is above 1.
+  // Returns the groups over which parameters are reduced and gathered; of experts only if edp is there.
   optim::Replicas replicas(const mesh::Mesh& mesh, bool experts) const;
 
   // Streams before the communicators that issue on them.

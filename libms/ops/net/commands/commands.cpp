@@ -53,7 +53,7 @@ int collectives(const Args& args) {
   request.options.iterations = static_cast<int>(args.get_int("iterations", 1, 100000));
   if (args.has("config")) {
     const mesh::MeshConfig mesh = load_extension().mesh(args.get("config"), args.list("set"));
-    request.mesh = mesh::make_mesh(mesh.dp, mesh.pp, mesh.tp, mesh.ranks(), mesh.ep, mesh.cp);
+    request.mesh = mesh::make_mesh(mesh.dp, mesh.pp, mesh.tp, mesh.ranks(), mesh.ep, mesh.cp, mesh.expert_tp);
   }
   if (transport != "threads")
     become_launch(own_arguments(), args.has("nodes") ? nodes_of(args, "srun") : std::vector<std::string>{});
