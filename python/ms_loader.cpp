@@ -77,7 +77,8 @@ ms_loader_reader* ms_loader_open(const char* address, const ms_loader_shape* sha
   });
 }
 
-int ms_loader_next(ms_loader_reader* reader, int64_t step, double patience_s, ms_loader_batch* batch, char* error) {
+int ms_loader_next_batch(ms_loader_reader* reader, int64_t step, double patience_s, ms_loader_batch* batch,
+                         char* error) {
   return guarded(error, -1, [&] {
     ms::data::BatchRing& ring = reader->ring;
     if (reader->holds) ring.release(reader->number, reader->batch - 1);

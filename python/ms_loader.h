@@ -37,7 +37,8 @@ ms_loader_reader* ms_loader_open(const char* address, const ms_loader_shape* sha
 /* Waits for the batch of `step`, the one after that of the call before, and releases the one before. Returns 1: `batch`
  * is valid until the next call; 0: it is not read after `patience_s`; -1: an error, as where ms-data serve has ended.
  */
-int ms_loader_next(ms_loader_reader* reader, int64_t step, double patience_s, ms_loader_batch* batch, char* error);
+int ms_loader_next_batch(ms_loader_reader* reader, int64_t step, double patience_s, ms_loader_batch* batch,
+                         char* error);
 
 void ms_loader_close(ms_loader_reader* reader);
 

@@ -54,10 +54,12 @@ def _library():
     for pattern in ("lib/libms_loader.so", "lib*/ms/libms_loader.so", "lib/*/ms/libms_loader.so"):
         for path in prefix.glob(pattern):
             library = ctypes.CDLL(str(path))
+            if not hasattr(library, "ms_loader_next_batch"):
+                raise LoaderError(f"{path} is of another version than this ms_loader: install both from one release")
             library.ms_loader_open.restype = ctypes.c_void_p
             library.ms_loader_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Shape), ctypes.c_int, ctypes.c_int,
                                                ctypes.c_char_p]
-            library.ms_loader_next.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.POINTER(_Batch),
+            library.ms_loader_next_batch.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.POINTER(_Batch),
                                                ctypes.c_char_p]
             library.ms_loader_close.argtypes = [ctypes.c_void_p]
             library.ms_loader_extend_chain.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
@@ -254,7 +256,7 @@ class Loader:
         raw, error = _Batch(), ctypes.create_string_buffer(1024)
         end = time.monotonic() + self._read_timeout
         while True:
-            got = library.ms_loader_next(self._reader.handle, self._step, _SLICE_S, ctypes.byref(raw), error)
+            got = library.ms_loader_next_batch(self._reader.handle, self._step, _SLICE_S, ctypes.byref(raw), error)
             if got > 0:
                 break
             if got < 0:
@@ -277,7 +279,8 @@ class Loader:
 
     def microbatches(self, rows):
         """Iterates over parts of `rows` rows of the batches, as ({"input": tokens}, targets) of torch: what a training
-        loop of torchtitan reads. Tensors are copies."""
+        loop of torchtitan reads. Tensors are copies. With a loss mask the loop needs the number of targets of the step
+        too: take it from the batches themselves (Batch.num_targets)."""
         for batch in self:
             tokens, targets = batch.to_torch()
             for begin in range(0, len(tokens), rows):

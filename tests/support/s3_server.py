@@ -3,7 +3,8 @@ usage: s3_server.py DIRECTORY ID SECRET [FAULT...]
 
 Prints its port. It computes the signature of each request itself (AWS Signature Version 4), from the request as it arrived.
 Each FAULT is one of: busy (every third reply is 503), cut (every fifth ends in the middle), token=T (requests need this
-session token), replaced=N (after N replies every object has another ETag). DIRECTORY/requests.log has a line a request.
+session token), replaced=N (after N replies every object has another ETag), blind (If-Match is ignored), shifted (a part
+begins a byte late, and its range says so), hidden (what does not exist is 403, as for keys without s3:ListBucket). DIRECTORY/requests.log has a line a request.
 """
 
 import hashlib
@@ -76,16 +77,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.refuse(403, code)
         path = root / urllib.parse.unquote(self.path).lstrip("/")
         if not path.is_file():
-            return self.refuse(404, "NoSuchKey")
+            return self.refuse(403, "AccessDenied") if "hidden" in faults else self.refuse(404, "NoSuchKey")
         data = path.read_bytes()
         etag = hashlib.md5(data).hexdigest()
         if "replaced" in faults and replies > int(faults["replaced"]):
             etag = "replaced"
-        if self.headers.get("If-Match", f'"{etag}"') != f'"{etag}"':
+        if "blind" not in faults and self.headers.get("If-Match", f'"{etag}"') != f'"{etag}"':
             return self.refuse(412, "PreconditionFailed")
         begin, end = (int(number) for number in re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
         if begin >= len(data):
             return self.refuse(416, "InvalidRange")
+        if "shifted" in faults and self.path.endswith(".bin") and end > begin:
+            begin, end = begin + 1, end + 1
         part = data[begin:end + 1]
         self.send_response(206)
         self.send_header("ETag", f'"{etag}"')

@@ -3,12 +3,13 @@
 set -u
 # shellcheck source=tests/tools/expect.sh
 . "$(dirname "$0")/expect.sh"
+python=$(cd "$(dirname "$0")/../../python" && pwd)
 support=$(cd "$(dirname "$0")/../support" && pwd)
 training_directory
 
-# A store with the key "id" and the secret "secret/+"; 4 MB of tokens are 16 blocks of the cache.
+# A store with the key "id" and the secret "secret/+"; 12 MB of tokens are 47 blocks of the cache.
 mkdir -p "store/bucket/a b+" cache
-head -c 1500000 /dev/urandom | base64 -w 64 >noise
+head -c 4500000 /dev/urandom | base64 -w 64 >noise
 "$tool" encode --tokenizer byte --by-line -o "store/bucket/a b+/noise" noise >/dev/null 2>&1 || fail "no token file"
 for suffix in bin idx meta.json; do cp "store/bucket/a b+/noise.$suffix" "local.$suffix"; done
 export AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=secret/+ AWS_REGION=eu-test-1 MS_DATA_CACHE=$dir/cache
@@ -41,7 +42,7 @@ requests() { grep -c 'noise.bin' store/requests.log; }
 
 serve
 expect 0 'all sound' verify "$object"
-[ "$(requests)" -gt 15 ] || fail "the tokens were not fetched in blocks"
+[ "$(requests)" -gt 46 ] || fail "the tokens were not fetched in blocks"
 expect 0 '' info "$object" --json
 "$tool" info local --json >expected || fail "info local"
 diff <(grep -v prefix out) <(grep -v prefix expected) || fail "info of the object differs"
@@ -72,6 +73,24 @@ near, far = ([json.loads(line)["loss"] for line in open(f"{run}/metrics.jsonl")]
 assert near == far and len(near) == 6, (near, far)
 PYTHON
 
+# So does another program.
+rm -rf cache/*
+MS_DATA=$tool PYTHONPATH=$python python3 -B - "$object" <<'PYTHON' || fail "ms_loader has other rows"
+import sys
+import ms_loader
+rows = []
+for train in (sys.argv[1], "local"):
+    with ms_loader.Loader(train, seq=512, global_batch=16, seed=3) as loader:
+        rows.append([next(loader).rows.tolist() for _ in range(4)])
+assert rows[0] == rows[1]
+PYTHON
+
+# The copy of the index is not taken if it is damaged.
+index=$(find cache -name "*.whole" -size +1000k)
+printf 'damaged' | dd of="$index" bs=1 seek=3000 conv=notrunc status=none
+serve
+expect 0 'all sound' verify "$object"
+
 # What is wrong.
 expect 2 's3://bucket/none.idx does not exist' info s3://bucket/none
 AWS_SECRET_ACCESS_KEY=wrong expect 2 '403 SignatureDoesNotMatch' info "$object"
@@ -92,6 +111,21 @@ AWS_SESSION_TOKEN=sesame expect 0 'tokens' info "$object"
 rm -rf cache/*
 serve replaced=6
 expect 74 'was replaced while it was read' verify "$object"
+rm -rf cache/*
+serve replaced=6 blind
+expect 74 'was replaced while it was read' verify "$object"
+rm -rf cache/*
+serve hidden # the note is missed, no more
+rm "store/bucket/a b+/noise.meta.json"
+expect 0 'all sound' verify "$object"
+expect 2 'without s3:ListBucket' info s3://bucket/none
+expect 2 'expected s3://BUCKET/KEY' info s3://bucket/
+expect 2 'only read' encode --tokenizer byte -o s3://bucket/new noise
+AWS_ENDPOINT_URL=http://me:secret@127.0.0.1 expect 2 'without a user and password' info "$object"
+grep -q secret err && fail "a password is printed"
+rm -rf cache/*
+serve shifted
+expect 74 'bytes 0 to 262143 were requested' verify "$object"
 stop_server
 AWS_ENDPOINT_URL=http://127.0.0.1:1 expect 74 'cannot be read from http://127.0.0.1:1' info "$object"
 

@@ -147,7 +147,8 @@ std::vector<Change> changes_of(const Fabric& fabric, const mesh::MeshConfig& mes
     add("hash of the five-tuple", "switch: all fields, with the UDP source port").fabric.ecmp.fields =
         EcmpConfig{}.fields;
   const char* other_hash = ecmp.hash == "crc32" ? "crc16" : "crc32";
-  add(fmt::format("hash {}", other_hash), "switch: the function of the ECMP hash").fabric.ecmp.hash = other_hash;
+  if (ecmp.hash != "adaptive")
+    add(fmt::format("hash {}", other_hash), "switch: the function of the ECMP hash").fabric.ecmp.hash = other_hash;
   if (ecmp.hash != "uniform") add("ideal hash", "for comparison: no switch has it").fabric.ecmp.hash = "uniform";
   if (ecmp.hash != "adaptive")
     add("adaptive routing", "switch and NIC; NCCL_IB_ADAPTIVE_ROUTING=1").fabric.ecmp.hash = "adaptive";

@@ -94,6 +94,7 @@ HttpGot HttpConnection::get(const HttpGet& request, const std::stop_token& stop)
   set_option(easy, CURLOPT_ERRORBUFFER, words.data());
   set_option(easy, CURLOPT_NOSIGNAL, 1L);
   set_option(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  set_option(easy, CURLOPT_PATH_AS_IS, 1L);  // keys may have ".." in them
   set_option(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   set_option(easy, CURLOPT_USERAGENT, "ms-data");
   set_option(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));

@@ -184,7 +184,8 @@ void Loader::check_vocab_of(const TokenFile& file) const {
   for (std::int64_t piece = 0; piece < kCheckedPieces && (piece == 0 || last_begin > 0); ++piece) {
     begins.push_back(last_begin / (kCheckedPieces - 1) * piece +
                      last_begin % (kCheckedPieces - 1) * piece / (kCheckedPieces - 1));
-    file.will_need(begins.back(), size);
+    // Not of objects: the process that checks them forks the loader, and a fork leaves threads behind.
+    if (!is_object(file.prefix())) file.will_need(begins.back(), size);
   }
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(size));
   for (const std::int64_t begin : begins) {

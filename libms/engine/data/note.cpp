@@ -57,7 +57,7 @@ Json to_json(const Note& note) {
 std::optional<Note> read_note(const std::string& prefix) {
   std::string path = note_path(prefix);
   if (is_object(path)) {
-    const std::optional<std::string> copy = object_copy(path);
+    const std::optional<std::string> copy = object_copy(path, true);
     if (!copy) return std::nullopt;
     path = *copy;
   }

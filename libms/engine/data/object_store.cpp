@@ -53,15 +53,35 @@ std::string problem_of(const HttpGot& got) {
   return fmt::format("{}{}{}{}{}", got.status, code.empty() ? "" : " ", code, message.empty() ? "" : ": ", message);
 }
 
-// The total of "bytes 0-99/1234"; nullopt: this is not such a text.
-std::optional<std::int64_t> total_of(std::string_view content_range) {
-  const std::size_t slash = content_range.find('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  std::int64_t total = 0;
-  const std::string_view digits = content_range.substr(slash + 1);
-  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), total);
-  if (problem != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return total;
+// The bytes that a reply has, both ends included, and how many the object has.
+struct ContentRange {
+  std::int64_t begin = 0, end = 0, total = 0;
+};
+
+// Parses "bytes 0-99/1234"; nullopt: this is not such a text.
+std::optional<ContentRange> parse_range(std::string_view text) {
+  ContentRange range;
+  for (const auto& [before, number] :
+       {std::pair{"bytes ", &range.begin}, std::pair{"-", &range.end}, std::pair{"/", &range.total}}) {
+    if (!text.starts_with(before)) return std::nullopt;
+    text.remove_prefix(std::string_view(before).size());
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), *number);
+    if (problem != std::errc{}) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  }
+  return text.empty() ? std::optional(range) : std::nullopt;
+}
+
+// Returns how many bytes the object has, according to a reply with the part that was requested. Throws if it is
+// another.
+std::int64_t object_bytes_of(const HttpGot& got, const ObjectRequest& request) {
+  const std::optional<ContentRange> range = parse_range(got.content_range);
+  if (range && range->begin == request.begin && range->end + 1 == request.begin + std::ssize(got.body) &&
+      std::ssize(got.body) == std::min(request.count, range->total - request.begin))
+    return range->total;
+  throw Error("data.object", Blame::storage,
+              fmt::format("{}: the reply has {} bytes as '{}' where bytes {} to {} were requested", request.path,
+                          got.body.size(), got.content_range, request.begin, request.begin + request.count - 1));
 }
 
 // Fills id, secret and token from a profile of a credentials file, as AWS's tools write it. Whether it is there.
@@ -93,20 +113,28 @@ void pause(double seconds, const std::stop_token& stop) {
   changed.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
 }
 
-HttpGet request_of(const ObjectStore& store, const std::string& path, std::int64_t begin, std::int64_t count,
-                   const std::string& etag) {
-  HttpGet request{.url = store.endpoint + "/" + url_encoded(std::string_view(path).substr(kScheme.size())),
-                  .range = fmt::format("{}-{}", begin, begin + count - 1),
-                  .ca_bundle = store.ca_bundle,
-                  .most_bytes = std::max(static_cast<std::size_t>(count), kMostErrorBytes)};
-  if (!etag.empty()) request.headers.push_back("If-Match: " + etag);
-  if (store.id.empty()) return request;
-  request.sigv4 = fmt::format("aws:amz:{}:s3", store.region);
-  request.credentials = fmt::format("{}:{}", store.id, store.secret);
+HttpGet http_of(const ObjectStore& store, const ObjectRequest& request) {
+  const std::string_view name = std::string_view(request.path).substr(kScheme.size());
+  if (const std::size_t slash = name.find('/'); slash == 0 || slash >= name.size() - 1)
+    throw user_error("data.object", fmt::format("'{}' is not an object: expected s3://BUCKET/KEY", request.path));
+  HttpGet get{.url = store.endpoint + "/" + url_encoded(name),
+              .range = fmt::format("{}-{}", request.begin, request.begin + request.count - 1),
+              .ca_bundle = store.ca_bundle,
+              .most_bytes = std::max(static_cast<std::size_t>(request.count), kMostErrorBytes)};
+  // A weak ETag never matches; that of the reply is compared in any case.
+  if (!request.etag.empty() && !request.etag.starts_with("W/")) get.headers.push_back("If-Match: " + request.etag);
+  if (store.id.empty()) return get;
+  get.sigv4 = fmt::format("aws:amz:{}:s3", store.region);
+  get.credentials = fmt::format("{}:{}", store.id, store.secret);
   // S3 wants the hash of the body among the headers that are signed; not every release of libcurl adds it.
-  request.headers.push_back(fmt::format("x-amz-content-sha256: {}", kHashOfNothing));
-  if (!store.session_token.empty()) request.headers.push_back("x-amz-security-token: " + store.session_token);
-  return request;
+  get.headers.push_back(fmt::format("x-amz-content-sha256: {}", kHashOfNothing));
+  if (!store.session_token.empty()) get.headers.push_back("x-amz-security-token: " + store.session_token);
+  return get;
+}
+
+[[noreturn]] void refuse_replaced(const std::string& path) {
+  throw Error("data.object", Blame::storage, fmt::format("{} was replaced while it was read", path),
+              "restart the run to read the new object");
 }
 
 [[noreturn]] void refuse_reply(const ObjectStore& store, const std::string& path, const HttpGot& got) {
@@ -114,9 +142,14 @@ HttpGet request_of(const ObjectStore& store, const std::string& path, std::int64
   if (got.status == 403 || got.status == 401) {
     hint = store.id.empty()
                ? "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE: the request was not signed"
-               : fmt::format("the key {} may not read it, or its secret is wrong", store.id);
+               : fmt::format(
+                     "the key {} may not read it, or its secret is wrong; without s3:ListBucket, S3 answers so "
+                     "for an object that does not exist, too",
+                     store.id);
   } else if (got.status == 301 || got.status == 307 || got.status == 400) {
     hint = fmt::format("the bucket may be in another region than {}: set AWS_REGION", store.region);
+  } else if (got.status == 200) {
+    hint = "the store does not support ranges of bytes";
   }
   throw user_error("data.object", fmt::format("{}: {} answers {}", path, store.endpoint, problem_of(got)), hint);
 }
@@ -145,6 +178,9 @@ ObjectStore object_store_of(const std::function<const char*(const char*)>& envir
   if (store.region.empty()) store.region = "us-east-1";
   if (store.endpoint.empty()) store.endpoint = fmt::format("https://s3.{}.amazonaws.com", store.region);
   while (store.endpoint.ends_with('/')) store.endpoint.pop_back();
+  if (!(store.endpoint.starts_with("http://") || store.endpoint.starts_with("https://")) ||
+      store.endpoint.find('@') != std::string::npos)
+    throw user_error("data.object", "AWS_ENDPOINT_URL is not an http:// or https:// URL without a user and password");
   const std::string profile = first_of({"AWS_PROFILE"});
   if (store.id.empty()) {
     std::string path = first_of({"AWS_SHARED_CREDENTIALS_FILE"});
@@ -158,29 +194,29 @@ ObjectStore object_store_of(const std::function<const char*(const char*)>& envir
   return store;
 }
 
-std::optional<ObjectPart> read_object(HttpConnection& connection, const ObjectStore& store, const std::string& path,
-                                      std::int64_t begin, std::int64_t count, double patience_s,
-                                      const std::string& etag, const std::stop_token& stop) {
-  const HttpGet request = request_of(store, path, begin, count, etag);
-  const double end_s = monotonic_s() + patience_s;
+std::optional<ObjectPart> read_object(HttpConnection& connection, const ObjectStore& store,
+                                      const ObjectRequest& request, const std::stop_token& stop) {
+  const HttpGet get = http_of(store, request);
+  const double end_s = monotonic_s() + request.patience_s;
   constexpr double kFirstPause_s = 0.1, kLongestPause_s = 5;
   for (double pause_s = kFirstPause_s;; pause_s = std::min(2 * pause_s, kLongestPause_s)) {
-    HttpGot got = connection.get(request, stop);
+    HttpGot got = connection.get(get, stop);
     if (got.status == 206) {
-      const std::optional<std::int64_t> total = total_of(got.content_range);
-      const std::int64_t expected = total ? std::min(count, *total - begin) : -1;
-      if (expected == std::ssize(got.body)) return ObjectPart{std::move(got.body), *total, std::move(got.etag)};
-      got = {.problem = fmt::format("a part of {} bytes where {} are expected", got.body.size(), expected)};
+      const std::int64_t total = object_bytes_of(got, request);
+      if (got.etag.empty())
+        throw user_error("data.object", fmt::format("{}: {} gives it no ETag", request.path, store.endpoint),
+                         "without one a changed object would not be noticed: copy the files to a file system");
+      if (!request.etag.empty() && got.etag != request.etag) refuse_replaced(request.path);
+      return ObjectPart{std::move(got.body), total, std::move(got.etag)};
     }
-    if (got.status == 404) return std::nullopt;
-    if (got.status == 412)
-      throw Error("data.object", Blame::storage, fmt::format("{} was replaced while it was read", path),
-                  "restart the run to read the new object");
-    if (got.status == 416) return ObjectPart{};  // begins behind the end: an empty object
-    if (!is_for_now(got.status)) refuse_reply(store, path, got);
+    const bool is_absent = got.status == 404 && element(got.body, "Code") != "NoSuchBucket";
+    if (is_absent || (request.is_optional && got.status == 403)) return std::nullopt;
+    if (got.status == 412 || (got.status == 416 && request.begin > 0)) refuse_replaced(request.path);
+    if (got.status == 416) throw user_error("data.object", fmt::format("{} is empty", request.path));
+    if (!is_for_now(got.status)) refuse_reply(store, request.path, got);
     if (stop.stop_requested() || monotonic_s() > end_s) {
       throw Error("data.object", Blame::storage,
-                  fmt::format("{} cannot be read from {}: {}", path, store.endpoint, problem_of(got)));
+                  fmt::format("{} cannot be read from {}: {}", request.path, store.endpoint, problem_of(got)));
     }
     pause(pause_s, stop);
   }

@@ -36,12 +36,19 @@ struct ObjectPart {
   std::string etag;
 };
 
+struct ObjectRequest {
+  std::string path;
+  std::int64_t begin = 0, count = 0;
+  std::string etag = {};     // what the object must have; empty: any
+  double patience_s = 120;   // for all tries of the request
+  bool is_optional = false;  // an object that this key may not see is as one that does not exist
+};
+
 // Reads up to `count` bytes from `begin` on. Repeats a request that fails for now (no connection, 429, 5xx, a reply
-// that is cut) with growing pauses, until `patience_s` have passed. `etag`, if not empty: what the object must have, or
-// Error("data.object", storage): it was replaced. nullopt: there is no such object. Error("data.object", user): access
-// is denied, or the request is refused otherwise; storage: the store does not answer.
-std::optional<ObjectPart> read_object(HttpConnection& connection, const ObjectStore& store, const std::string& path,
-                                      std::int64_t begin, std::int64_t count, double patience_s,
-                                      const std::string& etag = {}, const std::stop_token& stop = {});
+// that is cut) with growing pauses. nullopt: there is no such object. Error("data.object"), storage: it was replaced,
+// or the store does not answer, or answers with other bytes; user: access is denied, or the request is refused
+// otherwise.
+std::optional<ObjectPart> read_object(HttpConnection& connection, const ObjectStore& store,
+                                      const ObjectRequest& request, const std::stop_token& stop = {});
 
 }  // namespace ms::data

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/note.h"
+#include "data/object_store.h"
 #include "data/target_mask.h"
 
 namespace ms::data {
@@ -32,6 +33,10 @@ std::string saved_path(const std::string& prefix) { return prefix + ".sequences"
 }  // namespace
 
 void check_prefix(const std::string& prefix) {
+  if (is_object(prefix)) {
+    throw user_error("data.output", fmt::format("'{}' is in an object store, which is only read", prefix),
+                     "name a local --output, and copy its files there");
+  }
   if (prefix.empty() || prefix.ends_with('/')) {
     throw user_error("data.output", fmt::format("'{}' is not the prefix of a file", prefix),
                      fmt::format("add a name: {}NAME makes {}NAME.bin and {}NAME.idx", prefix, prefix, prefix));

@@ -71,8 +71,10 @@ Command plan_command() {
                   kJson},
       .run = plan,
       .description =
-          "Computes on any machine, without a network, which flows between hosts pass the same links. It lists the "
-          "rings, transfers and all-to-alls that NCCL makes for each axis of the mesh. Each queue pair gets the UDP "
+          "Computes on any machine, without a network, which flows between hosts pass the same links. For each "
+          "axis of the mesh it has a ring per member and host, the transfers, or the all-to-alls. NCCL opens further "
+          "channels for a ring, 2 to 4 in all by default, so its rings collide as with that many queue pairs. Each "
+          "queue pair gets the UDP "
           "source port that Linux gives it. Every switch on the path hashes the five-tuple. The flows then share their "
           "links max-min fair.\n\nThe first table has a row for each axis. A channel is a ring, a transfer or an "
           "all-to-all, and as slow as its slowest flow. 'slowest, median' is the rate of the slowest channel, relative "

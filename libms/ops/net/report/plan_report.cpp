@@ -14,9 +14,15 @@ namespace {
 
 using clos::CollectiveForecast;
 
-constexpr std::array<std::string_view, 6> kNotModelled{"queues and incast",         "lost packets",
-                                                       "a third level of switches", "NCCL's trees",
-                                                       "several axes at a time",    "failed links"};
+constexpr std::array<std::string_view, 9> kNotModelled{"further channels of NCCL's rings",
+                                                       "the backward direction of pp",
+                                                       "groups of optim.shard_group",
+                                                       "queues and incast",
+                                                       "lost packets",
+                                                       "a third level of switches",
+                                                       "NCCL's trees",
+                                                       "several axes at a time",
+                                                       "failed links"};
 
 const CollectiveForecast& slowest_of(const std::vector<CollectiveForecast>& forecasts) {
   return *std::ranges::min_element(forecasts, {}, [](const CollectiveForecast& f) {
