@@ -119,7 +119,7 @@ serve hidden # the note is missed, no more
 rm "store/bucket/a b+/noise.meta.json"
 expect 0 'all sound' verify "$object"
 expect 2 'without s3:ListBucket' info s3://bucket/none
-expect 2 'expected s3://BUCKET/KEY' info s3://bucket/
+expect 2 'expected s3://BUCKET/KEY' info s3://bucket
 expect 2 'only read' encode --tokenizer byte -o s3://bucket/new noise
 AWS_ENDPOINT_URL=http://me:secret@127.0.0.1 expect 2 'without a user and password' info "$object"
 grep -q secret err && fail "a password is printed"
