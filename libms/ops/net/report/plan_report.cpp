@@ -120,10 +120,14 @@ std::string plan_text(const FabricPlan& plan) {
   if (slowest.slowest_90 == 1 && slowest.colliding == 0) return text + "no flow loses anything: nothing to change\n";
   return text + changes_text(plan) +
          fmt::format(
-             "\nOver {} of the job, each with other queue pairs. colliding: flows via spines on a link that is offered "
-             "more than it\ncarries. slowest, mean: rate of channels relative to a fabric that never limits them.\n"
-             "Not modelled: {}.\n",
-             plural(static_cast<std::size_t>(plan.starts), "start"), fmt::join(kNotModelled, ", "));
+             "\nOver {} of the job, each with other queue pairs. colliding: share of the flows via spines that cross "
+             "an "
+             "overloaded\nlink. slowest, mean: rate of channels relative to a fabric that never limits them; 'slowest, "
+             "90 "
+             "%' is reached at 90 %\nof the starts.\nNot modelled: {},\n{}.\n",
+             plural(static_cast<std::size_t>(plan.starts), "start"),
+             fmt::join(kNotModelled.begin(), kNotModelled.begin() + 5, ", "),
+             fmt::join(kNotModelled.begin() + 5, kNotModelled.end(), ", "));
 }
 
 std::string plan_json(const FabricPlan& plan) {

@@ -24,7 +24,7 @@ class Ms(CMakePackage):
 
     variant("cuda", default=False, description="the CUDA device, with cuDNN and NCCL")
     variant("slurm", default=True, description="the SPANK plugin, for the Slurm that it is built with")
-    variant("curl", default=True, description="ms-diag notify")
+    variant("curl", default=True, description="ms-diag notify, and token files in object stores")
     variant("sqlite", default=True, description="ms-tracepp reads SQLite exports of Nsight Systems")
 
     depends_on("c", type="build")
