@@ -14,8 +14,9 @@ namespace {
 constexpr int kSteps = 4;
 // Sums of the same f32 numbers in another order, relative to the norm of a parameter's gradient, and of a loss of 4;
 // gradients differ by 1e-6, except for gains of norms of keys, whose terms cancel. A sum over tp is that of matmuls'
-// parts: tp alone differs as much. Muon's matrices are in bf16 before they are updates.
-constexpr double kGradientTolerance = 2e-6, kOverTp = 5e-6, kLossTolerance = 1e-6, kOfMuon = 1e-5;
+// parts: tp alone differs as much. Muon rounds to
+// bf16 what differs in the last bits; how much that is, depends on the processor.
+constexpr double kGradientTolerance = 2e-6, kOverTp = 5e-6, kLossTolerance = 1e-6, kOfMuon = 1e-4;
 
 const std::vector<std::string> kTypes = {"all-gather", "all-to-all"};
 

@@ -76,10 +76,13 @@ class TargetMask : public testing::TestWithParam<std::tuple<std::string, Layout>
 
 TEST_P(TargetMask, ComputesWhatOneRankComputes) {
   const auto& [family, layout] = GetParam();
+  train::Settings settings = tiny_settings(family);
+  // Every token has all experts: of two with nearly the same score, sums in another order can choose the other.
+  settings.model.experts_per_token = settings.model.experts;
   static std::map<std::string, Outcome> references;
   Outcome& reference = references[family];
-  if (reference.losses.empty()) reference = masked(tiny_settings(family));
-  const Outcome outcome = masked(with(tiny_settings(family), layout));
+  if (reference.losses.empty()) reference = masked(settings);
+  const Outcome outcome = masked(with(settings, layout));
   const Distance gradients = distance(reference.gradients, outcome.gradients);
   EXPECT_LE(gradients.value, kGradientTolerance) << gradients.name;
   ASSERT_EQ(outcome.losses.size(), reference.losses.size());
