@@ -61,7 +61,7 @@ ms_part(ops admin "training jobs on Slurm clusters: driver, network checks, anal
   RECOMMENDS "ms-diag ${same_version}" SUGGESTS "ms-tools, ms-doc")
 ms_part(tools science "training of LLMs on Slurm clusters: trainer, token files and checkpoints"
   "ms-train, ms-data and ms-ckpt, and the library that they share, which also has the active checks of ms-diag."
-  RECOMMENDS "ms-ops ${same_version}, ms-diag ${same_version}, openmpi-bin, libpmix-dev" SUGGESTS "ms-doc, ms-cuda, libxgboost0")
+  RECOMMENDS "ms-ops ${same_version}, ms-diag ${same_version}, openmpi-bin, libpmix-dev, libcurl4" SUGGESTS "ms-doc, ms-cuda, libxgboost0")
 if(MS_CURL_ENABLED)
   ms_part(notify admin "alerts of ms-diag to Alertmanager and Slack"
     "What ms-diag notify loads, and a service that runs it as a user of its own."

@@ -60,8 +60,7 @@ int main(int argc, char** argv) {
            {{"s3://BUCKET/KEY",
              "Reads KEY.bin, KEY.idx and KEY.meta.json from a store with S3's API, for example with data.train = "
              "[\"s3://corpora/web\"]. ms-data encode does not write there: copy its files with your store's own tool. "
-             "An "
-             "object that is replaced while a run reads it ends the run."},
+             "An object that is replaced while a run reads it ends the run. Requires libcurl 7.86 or later."},
             {"MS_DATA_CACHE",
              "The directory of the node's cache: PREFIX.idx whole, and of PREFIX.bin blocks of 256 KiB as they are "
              "read. "

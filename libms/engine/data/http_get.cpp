@@ -10,21 +10,63 @@
 
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/optional_library.h"
 #include "base/text.h"
 
 namespace ms::data {
 namespace {
 
+// The functions of libcurl. It is loaded when an object is read: libms.so, which ms-diag loads on every node, does not
+// need it and what it needs.
+struct Curl {
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_version_info) version_info = nullptr;
+  decltype(&curl_easy_init) easy_init = nullptr;
+  decltype(&curl_easy_reset) easy_reset = nullptr;
+  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&curl_easy_perform) easy_perform = nullptr;
+  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+  std::string why = {};  // it cannot be used; empty: it can
+};
+
+Curl load_curl() {
+  Curl curl;
+  OptionalLibrary library({"libcurl.so.4", "libcurl-gnutls.so.4"});
+  library.find(curl.global_init, "curl_global_init");
+  library.find(curl.version_info, "curl_version_info");
+  library.find(curl.easy_init, "curl_easy_init");
+  library.find(curl.easy_reset, "curl_easy_reset");
+  library.find(curl.easy_cleanup, "curl_easy_cleanup");
+  library.find(curl.easy_setopt, "curl_easy_setopt");
+  library.find(curl.easy_perform, "curl_easy_perform");
+  library.find(curl.easy_getinfo, "curl_easy_getinfo");
+  library.find(curl.easy_strerror, "curl_easy_strerror");
+  library.find(curl.slist_append, "curl_slist_append");
+  library.find(curl.slist_free_all, "curl_slist_free_all");
+  curl.why = library.why();
+  if (curl.why.empty() && curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) curl.why = "libcurl could not start";
+  return curl;
+}
+
+const Curl& curl() {
+  static const Curl loaded = load_curl();  // for the life of the process
+  return loaded;
+}
+
 struct HeaderListTraits {
   using Type = curl_slist*;
   static constexpr curl_slist* null() { return nullptr; }
-  static void destroy(curl_slist* list) noexcept { curl_slist_free_all(list); }
+  static void destroy(curl_slist* list) noexcept { curl().slist_free_all(list); }
 };
 
 template <class Value>
 void set_option(CURL* easy, CURLoption option, Value value) {
-  const CURLcode code = curl_easy_setopt(easy, option, value);
-  MS_ASSERT(code == CURLE_OK, "curl option {}: {}", static_cast<int>(option), curl_easy_strerror(code));
+  const CURLcode code = curl().easy_setopt(easy, option, value);
+  MS_ASSERT(code == CURLE_OK, "curl option {}: {}", static_cast<int>(option), curl().easy_strerror(code));
 }
 
 struct Receiver {
@@ -63,14 +105,19 @@ constexpr unsigned kSigns = 0x075600;
 }  // namespace
 
 struct HttpConnection::Easy {
-  CURL* handle = nullptr;
-  ~Easy() { curl_easy_cleanup(handle); }
+  explicit Easy(CURL* made) : handle(made) {}
+  Easy(const Easy&) = delete;
+  Easy& operator=(const Easy&) = delete;
+  ~Easy() { curl().easy_cleanup(handle); }
+  CURL* const handle;
 };
 
-HttpConnection::HttpConnection() : easy_(std::make_unique<Easy>()) {
-  static const CURLcode kReady = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (kReady == CURLE_OK) easy_->handle = curl_easy_init();
-  if (easy_->handle == nullptr) throw user_error("data.object", "libcurl could not start");
+HttpConnection::HttpConnection() {
+  if (!curl().why.empty())
+    throw user_error("data.object", "object stores are read by libcurl: " + curl().why,
+                     "install libcurl4 (Debian), or copy the token files to a file system");
+  easy_ = std::make_unique<Easy>(curl().easy_init());
+  MS_ASSERT(easy_->handle != nullptr, "no memory for a connection");
 }
 HttpConnection::~HttpConnection() = default;
 HttpConnection::HttpConnection(HttpConnection&&) noexcept = default;
@@ -78,15 +125,15 @@ HttpConnection& HttpConnection::operator=(HttpConnection&&) noexcept = default;
 
 HttpGot HttpConnection::get(const HttpGet& request, const std::stop_token& stop) {
   CURL* const easy = easy_->handle;
-  curl_easy_reset(easy);  // the connection stays
-  const curl_version_info_data& version = *curl_version_info(CURLVERSION_NOW);
+  curl().easy_reset(easy);  // the connection stays
+  const curl_version_info_data& version = *curl().version_info(CURLVERSION_NOW);
   if (!request.sigv4.empty() && version.version_num < kSigns) {
     throw user_error("data.object", fmt::format("libcurl {} cannot sign requests for S3", version.version),
                      "install libcurl 7.86 or later, or copy the token files to a file system");
   }
   Handle<HeaderListTraits> headers;
   for (const std::string& header : request.headers) {
-    headers = Handle<HeaderListTraits>(curl_slist_append(headers.release(), header.c_str()));
+    headers = Handle<HeaderListTraits>(curl().slist_append(headers.release(), header.c_str()));
     MS_ASSERT(headers, "no memory for a header");
   }
   std::array<char, CURL_ERROR_SIZE> words{};
@@ -114,13 +161,13 @@ HttpGot HttpConnection::get(const HttpGet& request, const std::stop_token& stop)
   set_option(easy, CURLOPT_XFERINFOFUNCTION, is_stopped);
   set_option(easy, CURLOPT_XFERINFODATA, &stop);
 
-  const CURLcode code = curl_easy_perform(easy);
+  const CURLcode code = curl().easy_perform(easy);
   if (code != CURLE_OK) {
     if (receiver.is_too_long) return {.problem = fmt::format("its reply has over {} bytes", request.most_bytes)};
-    return {.problem = words[0] != '\0' ? words.data() : curl_easy_strerror(code)};
+    return {.problem = words[0] != '\0' ? words.data() : curl().easy_strerror(code)};
   }
   long status = 0;
-  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   receiver.got.status = static_cast<int>(status);
   return std::move(receiver.got);
 }

@@ -1,5 +1,6 @@
-// GET requests by libcurl, one after another over a connection that is kept open. No redirects; certificates are
-// verified; a deadline; a reply of bounded size. A proxy is the environment's (https_proxy, no_proxy).
+// GET requests by libcurl, which is loaded by the first, one after another over a connection that is kept open. No
+// redirects; certificates are verified; a deadline; a reply of bounded size. A proxy is the environment's (https_proxy,
+// no_proxy).
 #pragma once
 
 #include <cstddef>
@@ -30,13 +31,13 @@ struct HttpGot {
 // Used by one thread at a time.
 class HttpConnection {
  public:
+  // Error("data.object", user): there is no libcurl on this machine, or this build is one without it.
   HttpConnection();
   ~HttpConnection();
   HttpConnection(HttpConnection&&) noexcept;
   HttpConnection& operator=(HttpConnection&&) noexcept;
 
-  // Gives up at once when `stop` is requested. Error("data.object", user): this build has no libcurl, or one that is
-  // too old to sign.
+  // Gives up at once when `stop` is requested. Error("data.object", user): libcurl is too old to sign.
   HttpGot get(const HttpGet& request, const std::stop_token& stop = {});
 
  private:
