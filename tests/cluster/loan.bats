@@ -63,6 +63,15 @@ loan act --once
 job=$(submit loan -N2)
 wait-until 20 runs "$job"
 demand 3
+# Killed by the scancel that has just sent the notice: what was done to the job is known all the same.
+mkdir bin
+for program in scontrol squeue sinfo; do ln -s "$(command -v $program)" bin; done
+printf '#!/bin/sh\n%s "$@"\nkill -KILL $PPID\n' "$(command -v scancel)" >bin/scancel
+chmod +x bin/scancel
+sed "s|^\[slurm\]|&\nscontrol = \"$PWD/bin/scontrol\"|" policy.toml >killed.toml
+status=0; ms-loan act --policy killed.toml || status=$?
+[[ $status == 137 ]]
+explains "$job" '  notify: '
 for delay in 0.02 0.05 0.1 0.2 0.4; do
   ms-loan act --policy policy.toml & acts=$!
   sleep $delay

@@ -183,12 +183,17 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
 
 namespace {
 
-// Returns whether Slurm did it; what follows where it did not is logged.
-bool try_on(std::uint32_t job, std::string_view otherwise, const std::function<void()>& step) {
+// Returns whether Slurm did it; what follows where it did not is logged, and recorded behind the action.
+bool try_on(const UniqueFd& state, double now_s, Action action, std::string_view otherwise,
+            const std::function<void()>& step) {
   try {
     step();
     return true;
-  } catch (const Error& error) { log::error("loan", "job {} {}: {}", job, otherwise, error.message()); }
+  } catch (const Error& error) {
+    log::error("loan", "job {} {}: {}", action.job, otherwise, error.message());
+    action.reason = fmt::format("failed, the job {}: {}", otherwise, error.message());
+    note_action(state, now_s, action);
+  }
   return false;
 }
 
@@ -250,7 +255,8 @@ void read_elastic(const slurm::Commands& slurm, View& view) {
 
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan,
              const UniqueFd& state, Memory& memory) {
-  const auto done = [&](const Action& action) {
+  // Before it is done: whoever is killed between records an action twice rather than never.
+  const auto record = [&](const Action& action) {
     note_action(state, view.now_s, action);
     log::info("loan", "{} {}: {}", to_string(action.step),
               action.node.empty() ? fmt::format("job {}", action.job) : action.node, action.reason);
@@ -262,10 +268,17 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
   // A node that leaves the partition for a job that waits must be known by that before it has left.
   memory.handing = plan.handing;
   if (!memory.handing.empty()) write_memory(state, memory);
+  const auto by_partition = [](const Action& action) {
+    return action.step == Step::lend || action.step == Step::reclaim;
+  };
+  for (const Action& action : plan.actions) {
+    if (by_partition(action)) record(action);
+  }
   if (list_of(on_loan) != list_of(plan.on_loan)) {
     slurm.set_partition_nodes(policy.slurm.loan_partition, list_of(plan.on_loan));
   }
   for (const Action& action : plan.actions) {
+    if (!by_partition(action)) record(action);
     switch (action.step) {
       case Step::lend:
         memory.lent_s = view.now_s;
@@ -289,7 +302,7 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         break;
       }
       case Step::requeue:
-        if (!try_on(action.job, "keeps its nodes", [&] { slurm.requeue(action.job); })) continue;
+        if (!try_on(state, view.now_s, action, "keeps its nodes", [&] { slurm.requeue(action.job); })) continue;
         ++memory.preemptions;
         memory.notices.erase(action.job);
         memory.asked.erase(action.job);
@@ -302,10 +315,9 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
       case Step::start:
         memory.growing.erase(action.job);
         ++memory.grown;
-        if (!try_on(action.job, "waits for Slurm's own delay", [&] { slurm.start_now(action.job); })) continue;
+        try_on(state, view.now_s, action, "waits for Slurm's own delay", [&] { slurm.start_now(action.job); });
         break;
     }
-    done(action);
   }
 }
 

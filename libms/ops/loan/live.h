@@ -26,8 +26,9 @@ void read_elastic_comment(std::string_view comment, LiveJob& job);
 // The same for all jobs: a call for each.
 void read_elastic(const slurm::Commands& slurm, View& view);
 
-// Does what is planned. The memory is written before and after signals, so that whoever is killed between sends one
-// twice rather than never. A job that cannot be queued again is logged, and tried at the next poll.
+// Does what is planned. An action is recorded before it is done, and the memory is written behind it, so that whoever
+// is killed between records and does it twice rather than never. A job that cannot be queued again is logged and
+// recorded, and tried at the next poll.
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan,
              const UniqueFd& state, Memory& memory);
 
