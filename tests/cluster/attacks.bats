@@ -13,7 +13,7 @@ setup() {
 
 # inside N <SCRIPT: in act mode, GPUs healthy, with a folder $evil of programs and a library that mark what root runs.
 inside() {
-  "$cluster" "$1" --gres 8 --build "$build" --plugstack "optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
+  "$cluster" "$1" --gres 8 --build "$build" --plugstack "optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml deadline=40" -- \
     bash -euxo pipefail -c ". '$BATS_TEST_DIRNAME/preflight.sh'; policy </dev/null; all_gpus
 user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ \"\$@\"; }
 shared=\$CLUSTER_DIR/shared

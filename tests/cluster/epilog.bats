@@ -12,7 +12,7 @@ setup() {
 }
 
 inside() { # <SCRIPT: on the controller of a cluster of two nodes whose GPUs are well until breaks says otherwise
-  "$cluster" 2 --gres 8 --build "$build" --plugstack "optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
+  "$cluster" 2 --gres 8 --build "$build" --plugstack "optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml deadline=40" -- \
     bash -euxo pipefail -c ". '$BATS_TEST_DIRNAME/preflight.sh'; cd \$CLUSTER_DIR/shared
 policy </dev/null
 all_gpus

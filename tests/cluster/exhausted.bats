@@ -12,7 +12,7 @@ setup() {
 }
 
 inside() { # <SCRIPT: on the controller of a cluster of three nodes with a bad GPU in node01
-  "$cluster" 3 --gres 8 --build "$build" --plugstack "optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml" -- \
+  "$cluster" 3 --gres 8 --build "$build" --plugstack "optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml deadline=40" -- \
     bash -euxo pipefail -c ". '$BATS_TEST_DIRNAME/preflight.sh'; cd \$CLUSTER_DIR/shared
 printf '#!/bin/sh\n[ \"\$SLURM_JOB_ID\" ] && exec ms-diag prolog --config /etc/ms/ms-diag.toml\n' >prolog
 chmod 755 prolog

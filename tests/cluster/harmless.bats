@@ -16,7 +16,7 @@ setup() {
 # then run at once, on their first try, and no node is drained. With the obstacle gone the next job has its node drained, so
 # it was the obstacle, and not a check that never came to anything.
 unhurt() {
-  "$cluster" 2 --gres 8 --build "$build" --plugstack "optional $so config=$2" -- bash -euxo pipefail -c "
+  "$cluster" 2 --gres 8 --build "$build" --plugstack "optional $so config=$2 deadline=40" -- bash -euxo pipefail -c "
 . '$BATS_TEST_DIRNAME/preflight.sh'
 policy </dev/null
 all_gpus 'gpu 3 ecc_uncorrectable=4'
@@ -84,7 +84,7 @@ TEXT
 }
 
 @test "the state and spool directories are full, gone, links or somebody else's: the drain still works, and nothing else" {
-  "$cluster" 4 --gres 8 --build "$build" --plugstack "optional $so config=/etc/ms/ms-diag.toml" -- bash -euxo pipefail -c "
+  "$cluster" 4 --gres 8 --build "$build" --plugstack "optional $so config=/etc/ms/ms-diag.toml deadline=40" -- bash -euxo pipefail -c "
 . '$BATS_TEST_DIRNAME/preflight.sh'
 $(cat <<'TEXT'
 policy <<<'[act]

@@ -108,7 +108,7 @@ BASH
   grep -q "unrecognized option '--ms-preflight'" err
 BASH
   [[ -e $plugin ]] || skip "the plugin is not built"
-  inside 4 --plugstack "optional $plugin config=/etc/ms/ms-diag.toml" <<'BASH'
+  inside 4 --plugstack "optional $plugin config=/etc/ms/ms-diag.toml deadline=40" <<'BASH'
   text
   sbatch -o job.log script-with-preflight c.toml
   echo 1 >job.id

@@ -8,7 +8,7 @@ setup() {
   cluster=$BATS_TEST_DIRNAME/run
   build=${CLUSTER_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
   [[ -e $build/lib/ms_spank.so ]] || skip "the plugin was not built: there is no slurm/spank.h"
-  plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml"
+  plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml deadline=40"
   export jobscripts=$BATS_TEST_DIRNAME/../../jobscripts
 }
 
@@ -72,7 +72,7 @@ cat out
 grep -q '^ready, with' out
 TEXT
   printf 'PrologFlags=Serial\nSchedulerParameters=batch_sched_delay=0\n' >"$BATS_TEST_TMPDIR/conf"
-  inside 2 --plugstack "required $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml" --conf "$BATS_TEST_TMPDIR/conf" <<'TEXT'
+  inside 2 --plugstack "required $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml deadline=40" --conf "$BATS_TEST_TMPDIR/conf" <<'TEXT'
 policy </dev/null
 status=0; on-node node01 ms-diag check-site >out || status=$?
 cat out

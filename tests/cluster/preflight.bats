@@ -7,7 +7,7 @@ bats_require_minimum_version 1.5.0
 setup() {
   cluster=$BATS_TEST_DIRNAME/run
   build=${CLUSTER_BUILD:-$BATS_TEST_DIRNAME/../../build/release}
-  plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml"
+  plugin="optional $build/lib/ms_spank.so config=/etc/ms/ms-diag.toml deadline=40"
   report=$BATS_TEST_TMPDIR/report
   [[ -e $build/lib/ms_spank.so ]] || skip "the plugin was not built: there is no slurm/spank.h"
 }

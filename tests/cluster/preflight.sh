@@ -15,6 +15,7 @@ policy() {
   for node in "${list[@]}"; do
     {
       grep -q '^\[act\]' <<<"$lines" || printf '[act]\nmode = "act"\n'
+      grep -q '^\[prolog\]' <<<"$lines" || printf '[prolog]\ndeadline = "8s"\n' # the most that a policy may allow: machines of tests are busy
       grep -q '^\[paths\]' <<<"$lines" ||
         printf '[paths]\nnvml = "%s/lib/libfake_nvml.so"\ngres_conf = "%s/etc/gres.conf"\nsite = "%s/site"\n' \
           "$CLUSTER_BUILD" "$CLUSTER_DIR" "$CLUSTER_DIR"
