@@ -220,5 +220,8 @@ function(ms_test name)
   if(MS_SANITIZE AND ARG_TIMEOUT LESS 1200)
     set(ARG_TIMEOUT 1200)  # behind whatever else wants the processors
   endif()
+  if(MS_SANITIZE_ALL)
+    set(ARG_TIMEOUT 7200)
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
