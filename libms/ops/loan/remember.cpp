@@ -45,13 +45,17 @@ bool has_any(const View& view, std::uint32_t job, const std::vector<std::string>
   });
 }
 
+// A run that was asked to grow and has more nodes now has grown, also where Slurm was the first to start it.
 void remember_sizes(Memory& memory, const View& view) {
   std::map<std::uint32_t, Sized> sized;
   for (const LiveJob& job : view.jobs) {
     Sized now{.nodes = job.nodes, .since_s = view.now_s};
     const auto before = memory.sized.find(job.id);
-    if (before != memory.sized.end() && job.nodes <= before->second.nodes)
-      now.since_s = std::min(before->second.since_s, view.now_s);
+    if (before != memory.sized.end()) {
+      const bool grew = job.nodes > before->second.nodes;
+      if (!grew) now.since_s = std::min(before->second.since_s, view.now_s);
+      if (grew && memory.growing.erase(job.id) > 0) ++memory.grown;
+    }
     sized[job.id] = now;
   }
   memory.sized = std::move(sized);

@@ -152,6 +152,15 @@ TEST_F(LoanBaseDemand, ARunThatJustBeganOrGrewIsLeftAlone) {
   EXPECT_THAT(words(plan()), ElementsAre("shrink 8", "notify 8"));
 }
 
+TEST_F(LoanBaseDemand, ARunThatWasAskedToGrowAndHasMoreNodesCountsOnce) {
+  memory_.sized[7].nodes = memory_.sized[8].nodes = 2;
+  memory_.growing = {{7, view_.now_s}};  // not job 8, which somebody made larger
+  plan();
+  plan();
+  EXPECT_EQ(memory_.grown, 1);
+  EXPECT_THAT(memory_.growing, IsEmpty());
+}
+
 // From the request to the job's start, as it goes and as it may go.
 TEST_F(LoanBaseDemand, ANodeIsHandedOverWhenItsRunHasLetGoOfIt) {
   waits(9, 1);
