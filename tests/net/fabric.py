@@ -189,7 +189,7 @@ class Fabric:
     def netcheck(self, *words, nodes=NAMES, launch="ip netns exec {node} {agent}"):
         """The exit status and what was printed."""
         command = [self.agent, words[0], "--nodes", ",".join(nodes), "--launch", launch, *words[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)  # only ends what hangs
         return done.returncode, done.stdout, done.stderr
 
 
