@@ -9,7 +9,7 @@ tiny_config mesh.dp=2 mesh.tp=2 train.steps=12 'train.dtype="bf16"' train.eval_e
 
 # train [ARGUMENT...]: the run, undisturbed; output in out and err, exit code in code.
 train() {
-  timeout 240 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null
+  timeout 900 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null
   code=$?
 }
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]*),.*/\1 \2/p' run/metrics.jsonl 2>/dev/null; }
@@ -113,7 +113,7 @@ with_fault() {
   strikes=$((strikes + 1))
   rm -f calls
   {
-    timeout 240 env LD_PRELOAD="$shim" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" IO_FAULT_DIR="$dir/ck" \
+    timeout 900 env LD_PRELOAD="$shim" ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" IO_FAULT_DIR="$dir/ck" \
       IO_FAULT_DO="$what" IO_FAULT_AT="$at" IO_FAULT_ON="$on" IO_FAULT_LOG="$dir/calls" \
       "$@" >struck.out 2>struck.err </dev/null
   } 2>/dev/null # the shell's own word that it was killed

@@ -199,7 +199,7 @@ kill -USR2 $job
 wait $job
 echo $? >code.freed
 SH
-  timeout 100 unshare -m sh inner.sh "$bin/ms-train" </dev/null >inner.err 2>&1
+  timeout 400 unshare -m sh inner.sh "$bin/ms-train" </dev/null >inner.err 2>&1
   [ "$?" -ne 77 ] || skip "no tmpfs to be had"
   strikes=2
   [ "$(cat code.ended)" -eq 74 ] || fail "with max_failed = 2, the run ended with $(cat code.ended)"
@@ -226,7 +226,7 @@ mount -o remount,ro ck
 "$1" run c.toml >readonly.out 2>readonly.err
 echo $? >code.readonly
 SH
-  timeout 240 unshare -m sh inner.sh "$bin/ms-train" $((size * 5 / 2)) </dev/null >err 2>&1
+  timeout 900 unshare -m sh inner.sh "$bin/ms-train" $((size * 5 / 2)) </dev/null >err 2>&1
   [ "$?" -ne 77 ] || skip "no tmpfs to be had"
   strikes=1
   rm -rf ck

@@ -154,7 +154,7 @@ fault_bad_data() {
   cp text.idx bad.idx
   # The check reads 16 pieces of 4096 tokens, evenly spread; these 60,000 lie between the first two.
   head -c 120000 /dev/zero | tr '\0' '\377' | dd of=bad.bin bs=2000 seek=5 conv=notrunc status=none
-  timeout 240 "$bin/ms-train" run c.toml --set data.train=bad >out 2>err </dev/null
+  timeout 900 "$bin/ms-train" run c.toml --set data.train=bad >out 2>err </dev/null
   code=$?
   [ "$code" -eq 2 ] || fail "as threads, the run ended with $code"
   verdict code=2 blame=user kind=data.vocab rank='[0-3]' "message=.*bad.bin: the token at position [0-9]+ is 65535.*" "step=[0-9]+"
@@ -234,7 +234,7 @@ fault_disk_full() {
   # shellcheck disable=SC2016 # for the shell in the namespace
   on_full_disk() { # COMMAND...: what is left of the run comes to left/
     rm -rf left
-    timeout 240 unshare -m sh -c 'mount -t tmpfs -o size=128k none runs || exit 77
+    timeout 900 unshare -m sh -c 'mount -t tmpfs -o size=128k none runs || exit 77
       "$@" --set train.steps=300 --set trace.enabled=false
       code=$?
       cp -a runs/a left
@@ -261,7 +261,7 @@ fault_disk_full() {
 refuse() {
   local pattern=$1
   shift
-  timeout 240 "$@" >out 2>err </dev/null
+  timeout 900 "$@" >out 2>err </dev/null
   code=$?
   [ "$code" -eq 2 ] || fail "$* ended with $code"
   one_error "$pattern"
@@ -272,7 +272,7 @@ refuse() {
 fault_configuration() {
   with_mpi || skip "built without MPI"
   make_text 400
-  timeout 240 "$mpiexec" --oversubscribe --bind-to none -np 2 "$bin/ms-train" run c.toml : \
+  timeout 900 "$mpiexec" --oversubscribe --bind-to none -np 2 "$bin/ms-train" run c.toml : \
     -np 2 "$bin/ms-train" run c.toml --set optim.lr=2e-3 --set run.dir=runs/b >out 2>err </dev/null
   code=$?
   [ "$code" -eq 2 ] || fail "the run ended with $code"
@@ -307,17 +307,17 @@ fault_injected() {
   make_text 400
   local node_bad=(code=69 kind=fault.node blame=node rank=3 "node=$(hostname)" step=5
     "message=injected fault 'step=5 rank=3 node-bad': rank 3 declares .*")
-  MS_FAULT='step=5 rank=3 node-bad' timeout 240 "$bin/ms-train" run c.toml >out 2>err </dev/null
+  MS_FAULT='step=5 rank=3 node-bad' timeout 900 "$bin/ms-train" run c.toml >out 2>err </dev/null
   code=$?
   [ "$code" -eq 69 ] || fail "as threads, the run ended with $code"
   verdict "${node_bad[@]}"
   one_error 'rank 3: injected fault'
   [ "$(grep -c 'W .*a fault is armed' err)" -eq 1 ] || fail "it is not said that a fault is armed"
-  MS_FAULT='step=5 rank=1 hang' timeout 240 "$bin/ms-train" run c.toml --set run.comm_timeout=3s >out 2>err </dev/null
+  MS_FAULT='step=5 rank=1 hang' timeout 900 "$bin/ms-train" run c.toml --set run.comm_timeout=3s >out 2>err </dev/null
   code=$?
   [ "$code" -eq 76 ] || fail "with a rank that hangs, the run ended with $code"
   verdict code=76 kind=comm.deadline rank=1
-  SLURM_RESTART_COUNT=1 MS_FAULT='step=5 rank=3 restart=0 node-bad' timeout 240 "$bin/ms-train" run c.toml \
+  SLURM_RESTART_COUNT=1 MS_FAULT='step=5 rank=3 restart=0 node-bad' timeout 900 "$bin/ms-train" run c.toml \
     --set train.steps=6 >out 2>err </dev/null || fail "the fault of another start struck"
   rm -rf runs
   MS_FAULT='step=5 rank=3 nodebad' refuse "unknown fault 'nodebad'" "$bin/ms-train" run c.toml

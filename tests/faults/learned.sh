@@ -44,7 +44,7 @@ last_step() { sed -n 's/.*"step":\([0-9]*\),.*/\1/p' run/metrics.jsonl 2>/dev/nu
 is_past() { [ "$(last_step)" -gt "$1" ]; }
 
 hang() {
-  MS_FAULT='step=9 rank=1 hang' timeout 100 "$bin/ms-train" run c.toml --set train.steps=1000000 >out 2>err </dev/null
+  MS_FAULT='step=9 rank=1 hang' timeout 400 "$bin/ms-train" run c.toml --set train.steps=1000000 >out 2>err </dev/null
   local code=$?
   [ $code -eq 76 ] || complain "it ended with $code"
   verdict_is 76 comm.deadline 1
@@ -56,14 +56,14 @@ hang() {
   grep -q 'where rank 1 stood, and the other threads, is in ' said || complain "ms-tracepp hang: $(cat said)"
 }
 data() { # longer than any deadline that is learned here
-  MS_FAULT='data=9 rank=1 pause=9' timeout 100 "$bin/ms-train" run c.toml --set train.steps=15 >out 2>err </dev/null ||
+  MS_FAULT='data=9 rank=1 pause=9' timeout 400 "$bin/ms-train" run c.toml --set train.steps=15 >out 2>err </dev/null ||
     complain "a run whose data is late ended with $?"
 }
 
 # mpi ARGUMENT...: four processes, whose identifiers are in pid.RANK, and their exit codes in code.RANK.
 mpi() {
   # shellcheck disable=SC2016 # for the shell of each rank
-  timeout 100 "$mpiexec" --enable-recovery --oversubscribe --bind-to none -np 4 sh -c '
+  timeout 400 "$mpiexec" --enable-recovery --oversubscribe --bind-to none -np 4 sh -c '
     "$@" & echo $! >pid.new.$OMPI_COMM_WORLD_RANK && mv pid.new.$OMPI_COMM_WORLD_RANK pid.$OMPI_COMM_WORLD_RANK
     wait $!
     echo $? >code.new.$OMPI_COMM_WORLD_RANK && mv code.new.$OMPI_COMM_WORLD_RANK code.$OMPI_COMM_WORLD_RANK' sh \

@@ -13,7 +13,7 @@ fault_limits() {
     shift 2
     rm -rf limited/*
     # shellcheck disable=SC2016 # for the shell with the limit
-    "$@" bash -c 'ulimit -$1 $2 && exec timeout 120 "$3" run c.toml --set train.steps=5 --set run.dir=limited/a \
+    "$@" bash -c 'ulimit -$1 $2 && exec timeout 480 "$3" run c.toml --set train.steps=5 --set run.dir=limited/a \
       --set run.comm_timeout=60s' sh "$resource" "$value" "$bin/ms-train" >out 2>err </dev/null
     code=$?
     case $code in
@@ -44,7 +44,7 @@ fault_limits() {
   # Nor may a directory that cannot be written, or full memory for copies, be anything else than what it is.
   mkdir read-only full
   # shellcheck disable=SC2016 # for the shell in the namespace
-  timeout 240 unshare -m sh -c 'mount -t tmpfs -o ro none read-only || exit 77
+  timeout 900 unshare -m sh -c 'mount -t tmpfs -o ro none read-only || exit 77
     mount -t tmpfs -o size=16k none full || exit 77
     "$1" run c.toml --set train.steps=5 --set run.dir=read-only/a; echo $? >code.read-only
     "$1" run c.toml --set train.steps=5 --set run.dir=limited/b --set checkpoint.dir=limited/b/ck --set checkpoint.memory_dir=full
@@ -65,7 +65,7 @@ fault_limits_mpi() {
   for value in $(seq 90000 10000 230000); do
     rm -rf runs code.*
     # shellcheck disable=SC2016 # for the shell of each rank
-    timeout 180 "$mpiexec" --enable-recovery --oversubscribe --bind-to none -np 4 sh -c '
+    timeout 720 "$mpiexec" --enable-recovery --oversubscribe --bind-to none -np 4 sh -c '
       if [ "$OMPI_COMM_WORLD_RANK" -eq 1 ]; then ulimit -v "$2"; fi
       "$1" run c.toml --set train.steps=5 --set run.comm_timeout=20s
       echo $? >code.$OMPI_COMM_WORLD_RANK' sh "$bin/ms-train" "$value" >out 2>err </dev/null

@@ -21,7 +21,7 @@ tiny_config mesh.dp=2 mesh.tp=2 train.steps=12 'train.dtype="bf16"' train.eval_e
   checkpoint.every_steps=4 checkpoint.async=false 'checkpoint.memory_dir="memory"' 'run.dir="run"' >c.toml
 train() { # [ARGUMENT...]: sets code
   code=0
-  timeout 240 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null || code=$?
+  timeout 900 "$bin/ms-train" run c.toml "$@" >out 2>err </dev/null || code=$?
 }
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]*),.*/\1 \2/p' "$1/metrics.jsonl"; }
 copies() { find memory -name 'rank-*' 2>/dev/null | wc -l; }

@@ -21,7 +21,7 @@ fail() {
 run() {
   local expected=$1 pattern=$2
   shift 2
-  timeout 100 "$@" >out 2>err </dev/null
+  timeout 400 "$@" >out 2>err </dev/null
   code=$?
   [ "$code" -eq "$expected" ] || fail "$*: exit code $code, not $expected"
   cat out err | grep -Eq -- "$pattern" || fail "$*: expected to see '$pattern'"

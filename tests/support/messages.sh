@@ -16,7 +16,7 @@ each_message() {
         shown=$((shown + 1))
         code=${line//[^0-9]/}
         got=0
-        timeout 120 bash -c "$command" >out 2>&1 </dev/null || got=$?
+        timeout 480 bash -c "$command" >out 2>&1 </dev/null || got=$?
         if [ "$got" -ne "$code" ]; then
           echo "$command: exit code $got, the page has $code: $(head -c 2000 out)"
           differ=$((differ + 1))

@@ -25,7 +25,7 @@ run() {
     'ms-data encode --split-on'*) set -- "${1/'/usr/share/games/fortunes/computers'/text}" ;;
     'ms-tracepp merge '*) set -- "${1/100-102/1-2}" ;;
   esac
-  timeout --preserve-status 90 bash -c "$1" >out 2>err </dev/null || fail "$1: exit code $?"
+  timeout --preserve-status 400 bash -c "$1" >out 2>err </dev/null || fail "$1: exit code $?"
 }
 # What needs a cluster, a network, a GPU, a terminal or files that are not small.
 needs_more() {

@@ -85,7 +85,7 @@ as_nobody=(setpriv --reuid=65534 --clear-groups)
 if [ "$(id -u)" -eq 0 ] && "${as_nobody[@]}" "$tool" --version >/dev/null 2>&1; then
   chmod 777 .
   for threads in 1 2 4 8 12; do
-    timeout 60 "${as_nobody[@]}" prlimit --nproc="$threads" "$tool" run c.toml --set run.dir="nobody-$threads" >out 2>err
+    timeout 300 "${as_nobody[@]}" prlimit --nproc="$threads" "$tool" run c.toml --set run.dir="nobody-$threads" >out 2>err
     [ $? -eq 2 ] || fail "not 2 where the system has $threads threads"
     grep -Eq "error: .*cannot start (another thread|the loader's process): " err || fail "no word of what cannot be started"
     grep -q 'hint: .*ulimit -u' err || fail "no hint about the limit"
