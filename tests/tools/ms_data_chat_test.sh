@@ -87,6 +87,11 @@ tiny_config model.vocab=320 model.seq=96 mesh.dp=2 train.steps=60 train.global_b
   'run.dir="run"' 'checkpoint.dir="saved"' checkpoint.every_steps=20 data.reset_attention=true 'data.train=["packed"]' >c.toml
 expect 2 'packed to samples of 96 tokens' sample c.toml --step 1 --set model.seq=48
 expect 0 '\[\[' sample c.toml --step 1
+grep -q reset_attention err && fail "a warning although documents are kept apart"
+expect 0 'set data.reset_attention = true' sample c.toml --step 1 --set data.reset_attention=false
+expect 0 'reset_attention=True to ms_loader.Loader .*--reset-attention' serve packed --seq 96 --global-batch 8
+expect 0 '"has_mask":true' serve packed --seq 96 --global-batch 8 --reset-attention
+grep -q reset_attention err && fail "a warning although batches have starts"
 "$tool" sample c.toml --step 3 --json >sample.json || fail "sample --json"
 python3 - <<'PYTHON' || fail "sample shows other targets"
 import json

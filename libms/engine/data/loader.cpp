@@ -172,8 +172,9 @@ void Loader::check_packing(const Note& note, const std::string& prefix) const {
   data::check_packing(note, prefix, shape_.seq);
   if (note.packed_to > 0 && !has_starts_) {
     log::warn("data",
-              "the documents that {} packs to one sample attend to each other; data.reset_attention = true "
-              "(--reset-attention of ms-data serve) keeps them apart",
+              "the documents that share a sample of {} attend to each other: set data.reset_attention = true, or, if "
+              "ms_loader reads it, pass reset_attention=True to ms_loader.Loader (ms-data serve --reset-attention) and "
+              "mask attention by Batch.starts",
               prefix);
   }
 }
