@@ -26,11 +26,15 @@ class Packer {
     std::vector<std::int64_t> lengths;
     for (std::int64_t i = begin; i < end; ++i) {
       const TokenRange document = fitted(i);
-      if (document.size() == 0) continue;
-      if (is_ignored(document)) {
+      if (document.size() > 0 && is_ignored(document)) {
         ++report_.num_ignored_documents;
         continue;
       }
+      if (const std::int64_t lost = file_.document(i).size() - document.size(); lost > 0) {
+        ++report_.num_too_long;
+        report_.lost_tokens += lost;
+      }
+      if (document.size() == 0) continue;
       documents.push_back(document);
       lengths.push_back(document.size());
     }
@@ -53,7 +57,8 @@ class Packer {
   }
 
  private:
-  TokenRange fitted(std::int64_t i) {
+  // Returns the part of a document that fits a sample; empty: it is skipped.
+  TokenRange fitted(std::int64_t i) const {
     TokenRange document = file_.document(i);
     const std::int64_t surplus = document.size() - options_.seq;
     if (surplus <= 0) return document;
@@ -63,9 +68,7 @@ class Packer {
                                    document.size(), options_.seq),
                        "raise --seq, or say what becomes of such documents with --too-long truncate or skip");
     }
-    ++report_.num_too_long;
     document.end = options_.too_long == TooLong::skip ? document.begin : document.end - surplus;
-    report_.lost_tokens += options_.too_long == TooLong::skip ? surplus + options_.seq : surplus;
     return document;
   }
 

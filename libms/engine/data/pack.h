@@ -25,8 +25,9 @@ struct PackOptions {
 struct PackReport {
   std::int64_t num_samples = 0, num_documents = 0, num_tokens = 0;  // without padding
   std::int64_t num_padding = 0;
-  std::int64_t num_too_long = 0, lost_tokens = 0;
-  std::int64_t num_ignored_documents = 0;  // dropped, as the loss would count no token of them
+  // Each document counts once: as packed, skipped or ignored. A packed one may be truncated, too.
+  std::int64_t num_too_long = 0, lost_tokens = 0;  // truncated or skipped; those ignored are not among them
+  std::int64_t num_ignored_documents = 0;          // dropped, as the loss would count no token of them
   std::int64_t num_targets = 0;
 };
 

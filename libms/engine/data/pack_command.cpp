@@ -73,10 +73,10 @@ Command pack_command() {
       .description =
           "Packs documents, such as conversations, by best fit decreasing: no document is split over two samples. "
           "The loss ignores padding and the first token of each document, so that a packed file always has a loss "
-          "mask: ms-train reads it; ms-data serve and ms_loader cannot read masks yet. Documents of a file with a mask "
-          "that have no target left are dropped and counted. Set data.reset_attention, so that documents of a sample "
-          "do not attend to each other. The result depends on the token file and the options alone; a run shuffles the "
-          "samples, and resumes exactly."};
+          "mask. Documents of a file with a mask that have no target left, also because they were truncated, are "
+          "dropped and counted apart. Set data.reset_attention = true (ms_loader: reset_attention=True), so that "
+          "documents of a sample do not attend to each other. The result depends on the token file and the options "
+          "alone; a run shuffles the samples, and resumes exactly."};
 }
 
 }  // namespace ms::data

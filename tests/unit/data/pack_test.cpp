@@ -115,8 +115,23 @@ TEST(Pack, DropsDocumentsWithoutATargetLeft) {
   EXPECT_THAT(marked(dir / "p"), ElementsAre(~8, 9, ~0, ~0));
   EXPECT_EQ(report.num_documents, 1);
   EXPECT_EQ(report.num_ignored_documents, 3);
+  EXPECT_EQ(report.num_too_long, 0);  // the first one is truncated, then dropped: it counts once
+  EXPECT_EQ(report.lost_tokens, 0);
   EXPECT_EQ(report.num_targets, 1);
   EXPECT_EQ(TokenFile(dir / "p").num_targets(), 1);
+}
+
+TEST(Pack, CountsEachDocumentOnce) {
+  const TempDir dir;
+  write_packable(dir / "t", {{~1, ~2, ~3, 4}, {~1, 5, ~6, 7, 8}, {~1, ~9}, {~1, 2}});
+  for (const auto policy : {TooLong::truncate, TooLong::skip}) {
+    const bool skips = policy == TooLong::skip;
+    const PackReport report = pack(dir / "t", dir / "p", {.seq = 3, .too_long = policy});
+    EXPECT_EQ(report.num_documents, skips ? 1 : 2);
+    EXPECT_EQ(report.num_ignored_documents, skips ? 1 : 2);
+    EXPECT_EQ(report.num_too_long, skips ? 2 : 1);
+    EXPECT_EQ(report.lost_tokens, skips ? 9 : 2);
+  }
 }
 
 TEST(Pack, RefusesWhatHasNoTargetLeft) {
