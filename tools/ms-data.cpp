@@ -43,9 +43,9 @@ int main(int argc, char** argv) {
              "white space and special tokens are the template's. A text has one token that begins it, even if the "
              "tokenizer adds one, too. Text such as <|im_end|> inside a message becomes the control token, as in "
              "transformers. ms-data encode counts such conversations and names the first: remove them from data that "
-             "you "
-             "do not trust. mistral-common encodes each content apart, and "
-             "its first tokens can differ from these."},
+             "you do not trust. A content may be a list of parts of type text, as OpenAI's: texts are joined, as the "
+             "templates of a family do that render such lists, and Gemma's removes white space around each. "
+             "mistral-common encodes each content apart, and its first tokens can differ from these."},
             {"Targets",
              "The contents of the assistant's messages without a weight of 0, and the token that ends each of them. "
              "What stands around them, "
@@ -53,9 +53,9 @@ int main(int argc, char** argv) {
              "every "
              "layout; metrics.jsonl has their number as targets."},
             {"Refused",
-             "Messages of tools, calls of tools, reasoning, contents that are not one text, roles that the template "
-             "does not render, two system prompts, and conversations without a target. --skip-bad-lines skips and "
-             "counts them."}}},
+             "Messages of tools, calls of tools, reasoning, images, audio and other parts that are not text, roles "
+             "that the template does not render, two system prompts, and conversations without a target. The error "
+             "names the line; --skip-bad-lines skips and counts them."}}},
           {"OBJECT STORES",
            {{"s3://BUCKET/KEY",
              "Reads KEY.bin, KEY.idx and KEY.meta.json from a store with S3's API, for example with data.train = "

@@ -101,6 +101,8 @@ std::vector<std::string> chat_seeds() {
   return {
       R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})",
       R"({"system":"s","conversations":[{"from":"human","value":"caf\u00e9"},{"from":"gpt","value":""}]})",
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},)"
+      R"({"role":"assistant","content":[{"type":"text","text":"c"}]}]})",
       R"({"messages":["a",null,{"role":"tool","content":[]}],"tools":[{}]})", "[[1]]"};
 }
 

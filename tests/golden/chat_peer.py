@@ -6,7 +6,8 @@ unless this Python or MS_CHAT_PYTHON has them.
 usage: chat_peer.py MS_DATA
 
 Makes a tokenizer for each template, and 1,000 conversations with white space, empty messages, CJK, emoji and combining marks.
-A token is a target if one of its characters is of an answer or of the token that ends it.
+A token is a target if one of its characters is of an answer or of the token that ends it. Contents that are lists of texts are
+compared where a template of the family renders them.
 """
 
 import array
@@ -22,14 +23,16 @@ from pathlib import Path
 SKIPPED = 77
 CONVERSATIONS = 1000
 SEQ = 256
-# Our name, the template's file in trl, what it allows, its special tokens; the last one ends a turn.
+# Our name, the template's file in trl, what it allows, its special tokens; the last one ends a turn. "named": the file is of a
+# model with images, and renders texts as ours does.
 IM = ["<|im_start|>", "<|im_end|>"]
 LLAMA = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
 GEMMA = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
 PHI = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
 TEMPLATES = [("chatml", "qwen3_instruct_2507", {"system", "free"}, IM), ("qwen2.5", "qwen2_5", {"system", "free"}, IM),
-             ("qwen3", "qwen3", {"system"}, IM), ("llama3", "llama3", {"system", "free"}, LLAMA),
-             ("gemma", "gemma", set(), GEMMA), ("gemma3", "gemma3", {"system"}, GEMMA),
+             ("qwen3", "qwen3", {"system"}, IM), ("chatml", "qwen3_vl", {"system", "free", "lists", "named"}, IM),
+             ("llama3", "llama3", {"system", "free"}, LLAMA), ("gemma", "gemma", set(), GEMMA),
+             ("gemma3", "gemma3", {"system", "lists"}, GEMMA),
              ("phi3", "phi3", {"system", "free"}, PHI), ("phi3.5", "phi3_5", {"system", "free"}, PHI)]
 PIECES = ["hello", " world", "\n", "\n\n", " ", "  ", "\t", "\u00a0", "\u3000", "\u4f60\u597d", "\u00e9", "e\u0301", "\U0001f600", "user", "assistant",
           "system", "<think", "1234", "it's", ".", "def f(x):\n    return x\n", "\r\n", "\x1c", "\u2028", "\\", '"', "<|", "{{ x }}"]
@@ -59,6 +62,19 @@ def content():
     return "".join(random.choice(PIECES) for _ in range(random.choice([0, 1, 2, 5, 20, 60])))
 
 
+def in_parts(messages):
+    """Makes lists of texts of some contents; that of the system has one text, as Gemma 3 renders no other."""
+    for message in messages:
+        if random.random() < 0.5:
+            count = 1 if message["role"] == "system" else random.randint(0, 3)
+            message["content"] = [{"type": "text", "text": content()} for _ in range(count)]
+    return messages
+
+
+def text_of(message):
+    return message["content"] if isinstance(message["content"], str) else "".join(part["text"] for part in message["content"])
+
+
 def conversation(allows):
     messages = []
     if "system" in allows and random.random() < 0.5:
@@ -70,7 +86,7 @@ def conversation(allows):
         messages.append({"role": "assistant", "content": content()})
     if random.random() < 0.1:
         messages.append({"role": "user", "content": content()})
-    return messages
+    return in_parts(messages) if "lists" in allows else messages
 
 
 def in_other_form(messages):
@@ -110,7 +126,7 @@ def answers(tokenizer, template, messages, text, end_of_turn):
 def compare(ms_data, place, name, template, allows, special):
     from transformers import PreTrainedTokenizerFast
     conversations = [conversation(allows) for _ in range(CONVERSATIONS)]
-    (place / "text").write_text("".join(PIECES) * 50 + "\n".join(m["content"] for c in conversations[:200] for m in c))
+    (place / "text").write_text("".join(PIECES) * 50 + "\n".join(text_of(m) for c in conversations[:200] for m in c))
     lines = [json.dumps({"messages": c} if random.random() < 0.5 else in_other_form(c)) for c in conversations]
     (place / "chats.jsonl").write_text("\n".join(lines) + "\n")
     (place / "chat_template.jinja").write_text(template)
@@ -118,7 +134,8 @@ def compare(ms_data, place, name, template, allows, special):
     subprocess.run([ms_data, "train-tokenizer", "--pattern", "qwen2" if special is IM else "llama3", "--vocab", "600",
                     *(word for token in tokens for word in ("--special", token)), "-o", place / "tokenizer.json", place / "text"],
                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    said = subprocess.run([ms_data, "encode", "--force", "--tokenizer", place / "tokenizer.json", "--chat-template", "auto", "-o",
+    asked = name if "named" in allows else "auto"
+    said = subprocess.run([ms_data, "encode", "--force", "--tokenizer", place / "tokenizer.json", "--chat-template", asked, "-o",
                            place / "chats", place / "chats.jsonl"], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert f"with the chat template {name}\n" in said, said
     peer = PreTrainedTokenizerFast(tokenizer_file=str(place / "tokenizer.json"), bos_token=special[0], eos_token="<|endoftext|>")
@@ -167,7 +184,7 @@ def main():
         with tempfile.TemporaryDirectory() as place:
             documents = compare(ms_data, Path(place), name, template, allows, special)
             samples = compare_packing(ms_data, Path(place), documents)
-            print(f"{name}: {len(documents)} conversations, {sum(map(len, documents))} tokens and their mask equal, "
+            print(f"{name} ({file}): {len(documents)} conversations, {sum(map(len, documents))} tokens and their mask equal, "
                   f"{samples} samples as TRL's", flush=True)
 
 

@@ -42,6 +42,12 @@ for other in '--field messages' '--by-line' '--json-as-text' '--eod <|im_end|>' 
 done
 echo '{"messages": [{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}]}' >tool.jsonl
 expect 2 "tool.jsonl:1: message 2 has the role 'tool'" "${encode[@]}" tool.jsonl --chat-template chatml
+{
+  echo '{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "b"}]}'
+  echo '{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a.png"}}]}]}'
+} >image.jsonl
+expect 2 "image.jsonl:2: message 1 has a part of type 'image_url'" encode -o image image.jsonl --tokenizer tokenizer.json \
+  --chat-template chatml
 [ ! -e chats.idx ] || fail "a refused encoding leaves a token file"
 expect 0 'skipped 1 bad line' "${encode[@]}" tool.jsonl --chat-template chatml --skip-bad-lines
 echo '{"messages": [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "b"}]}' >control.jsonl

@@ -52,6 +52,19 @@ std::optional<bool> target_of(const Json& message) {
   return std::nullopt;
 }
 
+// Joins the texts of a list of parts. Returns what is wrong.
+std::optional<std::string> join_parts(const Json& parts, ChatMessage& message) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Json *type = parts.at(i).find("type"), *text = parts.at(i).find("text");
+    if (type == nullptr || !type->is_string()) return fmt::format("has no text 'type' in part {}", i + 1);
+    if (type->text() != "text") return fmt::format("has a part of type '{}', and only text is rendered", type->text());
+    if (text == nullptr || !text->is_string()) return fmt::format("has no text 'text' in part {}", i + 1);
+    if (i > 0) message.seams.push_back(message.content.size());
+    message.content += text->text();
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> add_message(const Json& message, std::vector<ChatMessage>& messages) {
   const bool is_other = message.contains(kForms[1].role) && !message.contains(kForms[0].role);
   const MessageForm& form = kForms[is_other ? 1 : 0];
@@ -63,13 +76,14 @@ std::optional<std::string> add_message(const Json& message, std::vector<ChatMess
   }
   if (const auto other = filled_member(message, kOtherOfMessage)) return not_rendered(*other);
   const Json* content = message.find(form.content);
-  if (content != nullptr && content->is_array()) {
-    return fmt::format("has a list as '{}', and only text is read", form.content);
+  if (content == nullptr || !(content->is_string() || content->is_array())) {
+    return fmt::format("has no text '{}'", form.content);
   }
-  if (content == nullptr || !content->is_string()) return fmt::format("has no text '{}'", form.content);
   const std::optional<bool> is_target = target_of(message);
   if (!is_target) return "has a 'weight' other than 0 and 1";
-  messages.push_back({known->role, content->text(), *is_target});
+  ChatMessage& added = messages.emplace_back(ChatMessage{known->role, {}, *is_target});
+  if (content->is_array()) return join_parts(*content, added);
+  added.content = content->text();
   return std::nullopt;
 }
 

@@ -22,6 +22,15 @@ bool is_one_token(const Tokenizer& tokenizer, std::string_view token) {
   return both == before;
 }
 
+std::size_t count_of(std::span<const std::string_view> tokens, std::string_view text) {
+  std::size_t count = 0;
+  for (const std::string_view token : tokens) {
+    for (std::size_t at = text.find(token); at != std::string_view::npos; at = text.find(token, at + token.size()))
+      ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 ChatEncoder::ChatEncoder(const ChatTemplate& format, const Tokenizer& tokenizer, bool trains_on_all)
@@ -39,11 +48,8 @@ std::optional<JsonLineProblem> ChatEncoder::encode(std::string_view line, std::v
                                                    Scratch& scratch) const {
   if (auto problem = read_chat(line, scratch.messages)) return problem;
   if (auto problem = render(format_, scratch.messages, scratch.chat)) return problem;
-  scratch.has_control = std::ranges::any_of(scratch.messages, [&](const ChatMessage& message) {
-    return std::ranges::any_of(
-        format_.special, [&](std::string_view token) { return message.content.find(token) != std::string::npos; });
-  });
   const RenderedChat& chat = scratch.chat;
+  scratch.has_control = count_of(format_.special, chat.text) > chat.cuts.size();
   // A special token ends what is encoded as one: the pieces have the tokens of the whole.
   std::size_t begin = 0;
   scratch.answer = 0;

@@ -15,6 +15,7 @@ namespace ms::data {
 namespace {
 
 using System = ChatTemplate::System;
+using Trim = ChatTemplate::Trim;
 
 constexpr ChatTemplate::Turn kImSystem{"<|im_start|>system\n", "<|im_end|>\n"};
 constexpr ChatTemplate::Turn kImUser{"<|im_start|>user\n", "<|im_end|>\n"};
@@ -51,7 +52,7 @@ std::vector<ChatTemplate> make_templates() {
                             .assistant = {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
                             .end_of_turn = "<|eot_id|>",
                             .special = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-                            .trims = true,
+                            .trim = Trim::contents,
                             .texts = {0xdcdc8f0c69cd885e}};
   const ChatTemplate gemma{.name = "gemma",
                            .models = "Gemma and Gemma 2",
@@ -61,7 +62,7 @@ std::vector<ChatTemplate> make_templates() {
                            .end_of_turn = "<end_of_turn>",
                            .special = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
                            .system_rule = System::refused,
-                           .trims = true,
+                           .trim = Trim::texts,
                            .alternates = true,
                            .texts = {0xedb6b8105d3879b4}};
   ChatTemplate gemma3 = gemma;
@@ -153,7 +154,7 @@ class Renderer {
     const ChatTemplate::Turn& turn = is_answer                          ? format_.assistant
                                      : message.role == ChatRole::system ? format_.system
                                                                         : format_.user;
-    std::string_view content = format_.trims ? stripped(message.content) : std::string_view(message.content);
+    std::string_view content = content_of(message);
     markup(turn.before);
     const std::size_t begin = chat_.text.size();
     chat_.text += first;
@@ -168,8 +169,22 @@ class Renderer {
   }
 
  private:
+  std::string_view content_of(const ChatMessage& message) {
+    if (format_.trim == Trim::nothing) return message.content;
+    if (format_.trim == Trim::contents || message.seams.empty()) return stripped(message.content);
+    joined_.clear();
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i <= message.seams.size(); ++i) {
+      const std::size_t end = i < message.seams.size() ? message.seams[i] : message.content.size();
+      joined_ += stripped(std::string_view(message.content).substr(begin, end - begin));
+      begin = end;
+    }
+    return joined_;
+  }
+
   const ChatTemplate& format_;
   RenderedChat& chat_;
+  std::string joined_;  // the content of a message whose texts are trimmed
 };
 
 // Returns what of the messages the template does not render.
@@ -240,6 +255,10 @@ std::optional<JsonLineProblem> render(const ChatTemplate& format, std::span<cons
   chat.text.clear(), chat.cuts.clear(), chat.answers.clear();
   std::string first;  // before the content of the first message
   if (format.system_rule == System::in_user && messages.front().role == ChatRole::system) {
+    if (!messages.front().seams.empty()) {
+      return JsonLineProblem{
+          fmt::format("the chat template {} renders the first text of a system message only", format.name)};
+    }
     first = messages.front().content + "\n\n";
     messages = messages.subspan(1);
   }

@@ -19,6 +19,12 @@ struct ChatTemplate {
     in_user,  // the first message is put before the user's
     refused,
   };
+  // White space that is removed.
+  enum class Trim : std::uint8_t {
+    nothing,
+    contents,  // around each content
+    texts,     // around each text of a content, if that is a list of parts
+  };
   // The text around the content of a message.
   struct Turn {
     std::string_view before, after;
@@ -33,7 +39,7 @@ struct ChatTemplate {
   std::string_view default_system = {};  // where the first message is another one
   std::string_view no_reasoning = {};    // before the content of the last message, if it is an answer to the last query
   bool skips_empty_system = false;
-  bool trims = false;                     // white space around contents
+  Trim trim = Trim::nothing;
   bool alternates = false;                // user and assistant take turns
   std::vector<std::uint64_t> texts = {};  // xxh64 of templates that render this, without the newline at their end
 };

@@ -39,6 +39,16 @@ TEST(Chat, IsReadInBothForms) {
        {{kUser, "a"}, {kAssistant, "b"}}},
       {R"({"messages":[{"role":"assistant","content":"a","weight":0},{"role":"assistant","content":"b","weight":1}]})",
        {{kAssistant, "a", false}, {kAssistant, "b"}}},
+      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"\u00e9"},{"type":"text","text":""},{"type":"text","text":"b"}]},)"
+       R"({"role":"assistant","content":[{"type":"text","text":"c"}]}]})",
+       {{kUser,
+         "\xc3\xa9"
+         "b",
+         true,
+         {2, 2}},
+        {kAssistant, "c"}}},
+      {R"({"conversations":[{"from":"human","value":[]},{"from":"gpt","value":"b"}]})",
+       {{kUser, ""}, {kAssistant, "b"}}},
   };
   for (const auto& row : kRows) {
     Messages messages{{kUser, "old"}};
@@ -61,7 +71,13 @@ TEST(Chat, IsRefusedWithWhatIsWrong) {
       {R"({"messages":[{"role":"user","content":"a"}]})", "no message of the assistant is a target"},
       {R"({"messages":[{"role":"assistant"}]})", "message 1 has no text 'content'"},
       {R"({"messages":[{"role":"assistant","content":null}]})", "message 1 has no text 'content'"},
-      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]})", "has a list as 'content'"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{}}]}]})",
+       "message 1 has a part of type 'image_url'"},
+      {R"({"messages":[{"role":"assistant","content":"a"},{"role":"user","content":[{"type":"input_audio"}]}]})",
+       "message 2 has a part of type 'input_audio'"},
+      {R"({"messages":[{"role":"user","content":["a"]}]})", "message 1 has no text 'type' in part 1"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text","text":null}]}]})", "no text 'text' in part 1"},
+      {R"({"messages":[{"role":"assistant","content":{"type":"text","text":"a"}}]})", "has no text 'content'"},
       {R"({"messages":[{"role":"assistant","content":"a","weight":0}]})", "no message of the assistant is a target"},
       {R"({"messages":[{"role":"assistant","content":"a","weight":0.5}]})", "'weight'"},
       {R"({"messages":[{"role":"assistant","content":"a","thinking":"b"}]})", "has 'thinking'"},
@@ -128,6 +144,19 @@ TEST(ChatTemplates, HaveTheDetailsOfTheirFamilies) {
   EXPECT_EQ(rendered("mistral", {{kUser, "a"}, {kAssistant, "b"}, {kUser, "c"}, {kAssistant, "d"}}),
             "<s>[INST] a [/INST]b</s>[INST] c [/INST]d</s>");
   EXPECT_EQ(rendered("mistral-v0.1", {{kUser, "a"}, {kAssistant, "b"}}), "<s>[INST] a [/INST]b</s> ");
+}
+
+TEST(ChatTemplates, JoinTheTextsOfAList) {
+  const Messages lists{{kUser, " a  b ", true, {3}}, {kAssistant, "c \n d", true, {2, 3}}};
+  EXPECT_EQ(rendered("chatml", lists), "<|im_start|>user\n a  b <|im_end|>\n<|im_start|>assistant\nc \n d<|im_end|>\n");
+  EXPECT_EQ(rendered("llama3", lists),
+            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na  b<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\nc \n d<|eot_id|>");
+  EXPECT_EQ(rendered("gemma3", lists),
+            "<bos><start_of_turn>user\nab<end_of_turn>\n<start_of_turn>model\ncd<end_of_turn>\n");
+  EXPECT_EQ(answers("gemma3", lists), "[cd<end_of_turn>]");
+  EXPECT_THAT(rendered("gemma3", {{kSystem, "ST", true, {1}}, {kUser, "a"}, {kAssistant, "b"}}),
+              HasSubstr("the first text of a system message only"));
 }
 
 TEST(ChatTemplates, CountAnswersWithTheirEndOfTurn) {
@@ -210,6 +239,21 @@ TEST(ChatEncoder, MarksAllButTheAnswers) {
   // The token that holds the first byte of an answer counts, even if it begins before.
   EXPECT_EQ(shown(encoder, *tokenizer, R"({"messages":[{"role":"assistant","content":"\nhello"}]})"),
             "<|im_start|>assistant[\n\n][hello][<|im_end|>]\n");
+}
+
+TEST(ChatEncoder, SeesControlTokensThatTextsOfAListMake) {
+  const auto tokenizer = tokenizer_with({"<bos>", "<start_of_turn>", "<end_of_turn>"});
+  const ChatEncoder encoder(chat_template("gemma"), *tokenizer, false);
+  const auto has_control = [&](std::string_view parts) {
+    std::vector<std::int32_t> tokens;
+    ChatEncoder::Scratch scratch;
+    EXPECT_FALSE(encoder.encode(fmt::format(R"({{"messages":[{{"role":"user","content":[{}]}},{}]}})", parts,
+                                            R"({"role":"assistant","content":"a"})"),
+                                tokens, scratch));
+    return scratch.has_control;
+  };
+  EXPECT_FALSE(has_control(R"({"type":"text","text":"<end_of"})"));
+  EXPECT_TRUE(has_control(R"({"type":"text","text":"<end_of "},{"type":"text","text":" _turn>"})"));
 }
 
 TEST(ChatEncoder, RefusesATokenizerWithoutTheTokens) {
