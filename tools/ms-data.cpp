@@ -45,6 +45,9 @@ int main(int argc, char** argv) {
              "transformers. ms-data encode counts such conversations and names the first: remove them from data that "
              "you do not trust. A content may be a list of parts of type text, as OpenAI's: texts are joined, as the "
              "templates of a family do that render such lists, and Gemma's removes white space around each. "
+             "llama3.1 renders the date 26 Jul 2024, Llama 3.2's date where there is no clock: a token file does not "
+             "depend on the day. mistral-v3-tekken has no system message, as that template drops it where an answer "
+             "follows; mistral-v7-tekken needs one, as its default names the day. "
              "mistral-common encodes each content apart, and its first tokens can differ from these."},
             {"Targets",
              "The contents of the assistant's messages without a weight of 0, and the token that ends each of them. "

@@ -31,9 +31,11 @@ GEMMA = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
 PHI = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
 TEMPLATES = [("chatml", "qwen3_instruct_2507", {"system", "free"}, IM), ("qwen2.5", "qwen2_5", {"system", "free"}, IM),
              ("qwen3", "qwen3", {"system"}, IM), ("chatml", "qwen3_vl", {"system", "free", "lists", "named"}, IM),
-             ("llama3", "llama3", {"system", "free"}, LLAMA), ("gemma", "gemma", set(), GEMMA),
+             ("llama3", "llama3", {"system", "free"}, LLAMA), ("llama3.1", "llama3_1", {"system", "free"}, LLAMA),
+             ("llama3.1", "llama3_2", {"system", "free"}, LLAMA), ("gemma", "gemma", set(), GEMMA),
              ("gemma3", "gemma3", {"system", "lists"}, GEMMA),
              ("phi3", "phi3", {"system", "free"}, PHI), ("phi3.5", "phi3_5", {"system", "free"}, PHI)]
+DATE = "26 Jul 2024"  # Llama 3.2's template has the day's date otherwise
 PIECES = ["hello", " world", "\n", "\n\n", " ", "  ", "\t", "\u00a0", "\u3000", "\u4f60\u597d", "\u00e9", "e\u0301", "\U0001f600", "user", "assistant",
           "system", "<think", "1234", "it's", ".", "def f(x):\n    return x\n", "\r\n", "\x1c", "\u2028", "\\", '"', "<|", "{{ x }}"]
 
@@ -117,7 +119,8 @@ def answers(tokenizer, template, messages, text, end_of_turn):
     for i, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        prompt = tokenizer.apply_chat_template(messages[:i], chat_template=template, tokenize=False, add_generation_prompt=True)
+        prompt = tokenizer.apply_chat_template(messages[:i], chat_template=template, tokenize=False, add_generation_prompt=True,
+                                               date_string=DATE)
         assert text.startswith(prompt), (text, prompt)
         found.append((len(prompt), text.index(end_of_turn, len(prompt)) + len(end_of_turn)))
     return found
@@ -142,7 +145,7 @@ def compare(ms_data, place, name, template, allows, special):
     ours, theirs = token_file(place / "chats"), []
     assert len(ours) == len(conversations)
     for messages, (ids, mask) in zip(conversations, ours):
-        text = peer.apply_chat_template(messages, chat_template=template, tokenize=False)
+        text = peer.apply_chat_template(messages, chat_template=template, tokenize=False, date_string=DATE)
         coded = peer(text, add_special_tokens=False, return_offsets_mapping=True)
         assert ids == coded["input_ids"], (name, messages, text)
         spans = answers(peer, template, messages, text, special[-1])

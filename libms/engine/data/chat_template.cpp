@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -27,6 +28,44 @@ constexpr ChatTemplate::Turn kPhiUser{"<|user|>\n", "<|end|>\n"};
 constexpr ChatTemplate::Turn kPhiAssistant{"<|assistant|>\n", "<|end|>\n"};
 
 // Families that differ from another one in a detail begin as its copy.
+std::vector<ChatTemplate> mistral_templates() {
+  const ChatTemplate mistral{.name = "mistral",
+                             .models = "Mixtral 8x7B Instruct, and Mistral 7B Instruct v0.2 as first published",
+                             .begin = "<s>",
+                             .user = {"[INST] ", " [/INST]"},
+                             .assistant = {"", "</s>"},
+                             .end_of_turn = "</s>",
+                             .special = {"<s>", "</s>"},
+                             .system_rule = System::refused,
+                             .alternates = true,
+                             .texts = {0x3b7f4d503b069b01}};
+  ChatTemplate mistral_v0_1 = mistral;
+  mistral_v0_1.name = "mistral-v0.1", mistral_v0_1.models = "Mistral 7B Instruct v0.1";
+  mistral_v0_1.assistant.after = "</s> ";
+  mistral_v0_1.texts = {0x4814b86dcce0320f};
+  // It renders a system message only if the conversation ends with the user.
+  ChatTemplate mistral_v3 = mistral;
+  mistral_v3.name = "mistral-v3-tekken", mistral_v3.models = "Mistral Nemo Instruct 2407";
+  mistral_v3.user = {"[INST]", "[/INST]"};
+  mistral_v3.special = {"<s>", "[INST]", "[/INST]", "</s>"};
+  mistral_v3.texts = {0x57964a9b6c80d12a, 0xea6074b922d3f96d};
+  ChatTemplate mistral_v7 = mistral_v3;
+  mistral_v7.name = "mistral-v7", mistral_v7.models = "Mistral Large Instruct 2411";
+  mistral_v7.system = {"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, mistral_v7.user = {"[INST] ", "[/INST]"};
+  mistral_v7.answer_lead = " ";
+  mistral_v7.special = {"<s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[/INST]", "</s>"};
+  mistral_v7.system_rule = System::message, mistral_v7.alternates = false;
+  mistral_v7.texts = {0x91059af6d2235a9c};
+  ChatTemplate mistral_v7_tekken = mistral_v7;
+  mistral_v7_tekken.name = "mistral-v7-tekken";
+  mistral_v7_tekken.models = "Mistral Small 24B Instruct 2501, with a system message";
+  mistral_v7_tekken.system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, mistral_v7_tekken.user = {"[INST]", "[/INST]"};
+  mistral_v7_tekken.answer_lead = "";
+  mistral_v7_tekken.system_rule = System::first;
+  mistral_v7_tekken.texts = {0x722a9fa34733e05c};
+  return {mistral, mistral_v0_1, mistral_v3, mistral_v7, mistral_v7_tekken};
+}
+
 std::vector<ChatTemplate> make_templates() {
   const ChatTemplate chatml{.name = "chatml",
                             .models = "ChatML without a default system prompt; Qwen3 2507 Instruct",
@@ -54,6 +93,10 @@ std::vector<ChatTemplate> make_templates() {
                             .special = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
                             .trim = Trim::contents,
                             .texts = {0xdcdc8f0c69cd885e}};
+  ChatTemplate llama3_1 = llama3;
+  llama3_1.name = "llama3.1", llama3_1.models = "Llama 3.1, 3.2 and 3.3 Instruct, of 26 Jul 2024";
+  llama3_1.system_lead = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+  llama3_1.texts = {0xc0e2a829a7f6e18a, 0xe980fb39e0834855};  // that of 3.2 takes the day's date if it has a clock
   const ChatTemplate gemma{.name = "gemma",
                            .models = "Gemma and Gemma 2",
                            .begin = "<bos>",
@@ -82,21 +125,9 @@ std::vector<ChatTemplate> make_templates() {
   phi3_5.name = "phi3.5", phi3_5.models = "Phi-3.5 mini";
   phi3_5.skips_empty_system = true;
   phi3_5.texts = {0x36a72d821e8ac96f};
-  const ChatTemplate mistral{.name = "mistral",
-                             .models = "Mixtral 8x7B Instruct, and Mistral 7B Instruct v0.2 as first published",
-                             .begin = "<s>",
-                             .user = {"[INST] ", " [/INST]"},
-                             .assistant = {"", "</s>"},
-                             .end_of_turn = "</s>",
-                             .special = {"<s>", "</s>"},
-                             .system_rule = System::refused,
-                             .alternates = true,
-                             .texts = {0x3b7f4d503b069b01}};
-  ChatTemplate mistral_v0_1 = mistral;
-  mistral_v0_1.name = "mistral-v0.1", mistral_v0_1.models = "Mistral 7B Instruct v0.1";
-  mistral_v0_1.assistant.after = "</s> ";
-  mistral_v0_1.texts = {0x4814b86dcce0320f};
-  return {chatml, qwen2_5, qwen3, llama3, gemma, gemma3, phi3, phi3_5, mistral, mistral_v0_1};
+  std::vector<ChatTemplate> templates{chatml, qwen2_5, qwen3, llama3, llama3_1, gemma, gemma3, phi3, phi3_5};
+  std::ranges::move(mistral_templates(), std::back_inserter(templates));
+  return templates;
 }
 
 std::string names() {
@@ -158,6 +189,7 @@ class Renderer {
     markup(turn.before);
     const std::size_t begin = chat_.text.size();
     chat_.text += first;
+    if (is_answer) chat_.text += format_.answer_lead;
     if (is_last_answer && !format_.no_reasoning.empty()) {
       chat_.text += format_.no_reasoning;
       content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
@@ -189,6 +221,10 @@ class Renderer {
 
 // Returns what of the messages the template does not render.
 std::optional<std::string> refusal(const ChatTemplate& format, std::span<const ChatMessage> messages) {
+  if (format.system_rule == System::first && messages.front().role != ChatRole::system) {
+    return fmt::format("the chat template {} needs a system message at the beginning, as its own has the day's date",
+                       format.name);
+  }
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatRole role = messages[i].role;
     const std::string& content = messages[i].content;
@@ -265,8 +301,11 @@ std::optional<JsonLineProblem> render(const ChatTemplate& format, std::span<cons
   if (const auto why = refusal(format, messages)) return JsonLineProblem{*why};
   Renderer renderer(format, chat);
   renderer.markup(format.begin);
-  if (!format.default_system.empty() && messages.front().role != ChatRole::system)
-    renderer.message({ChatRole::system, std::string(format.default_system)}, "", false);
+  if (messages.front().role == ChatRole::system) {
+    first = format.system_lead;
+  } else if (!format.default_system.empty() || !format.system_lead.empty()) {
+    renderer.message({ChatRole::system, std::string(format.default_system)}, format.system_lead, false);
+  }
   bool has_query = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];

@@ -17,6 +17,7 @@ struct ChatTemplate {
   enum class System : std::uint8_t {
     message,  // rendered like the others
     in_user,  // the first message is put before the user's
+    first,    // the first message has to be one: the template's own depends on the date
     refused,
   };
   // White space that is removed.
@@ -37,6 +38,8 @@ struct ChatTemplate {
   std::vector<std::string_view> special;  // tokens of the above
   System system_rule = System::message;
   std::string_view default_system = {};  // where the first message is another one
+  std::string_view system_lead = {};     // before the first system message, which stands even where there is none
+  std::string_view answer_lead = {};     // before each answer, a part of what the assistant generates
   std::string_view no_reasoning = {};    // before the content of the last message, if it is an answer to the last query
   bool skips_empty_system = false;
   Trim trim = Trim::nothing;

@@ -146,6 +146,40 @@ TEST(ChatTemplates, HaveTheDetailsOfTheirFamilies) {
   EXPECT_EQ(rendered("mistral-v0.1", {{kUser, "a"}, {kAssistant, "b"}}), "<s>[INST] a [/INST]b</s> ");
 }
 
+TEST(ChatTemplates, PutADateIntoTheSystemMessageOfLlama) {
+  const std::string head =
+      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+  const std::string turns =
+      "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>"
+      "<|start_header_id|>assistant<|end_header_id|>\n\nyo<|eot_id|>";
+  const Messages plain{{kUser, " hi "}, {kAssistant, "\nyo\n"}}, system{{kSystem, " S\n"}, plain[0], plain[1]};
+  EXPECT_EQ(rendered("llama3.1", plain), head + turns);
+  EXPECT_EQ(rendered("llama3.1", system), head + "S" + turns);
+  EXPECT_EQ(answers("llama3.1", plain), "[yo<|eot_id|>]");
+  // A later one is rendered like the others.
+  EXPECT_EQ(rendered("llama3.1", {plain[0], {kSystem, "S"}, plain[1]}),
+            head +
+                "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>"
+                "<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\nyo<|eot_id|>");
+}
+
+TEST(ChatTemplates, HaveTheControlTokensOfMistral) {
+  const Messages plain{{kUser, " a "}, {kAssistant, "b"}, {kUser, "c"}, {kAssistant, " d"}};
+  Messages system{{kSystem, "S"}};
+  system.insert(system.end(), plain.begin(), plain.end());
+  EXPECT_EQ(rendered("mistral-v3-tekken", plain), "<s>[INST] a [/INST]b</s>[INST]c[/INST] d</s>");
+  EXPECT_THAT(rendered("mistral-v3-tekken", system), HasSubstr("no system message"));
+  EXPECT_EQ(rendered("mistral-v7", plain), "<s>[INST]  a [/INST] b</s>[INST] c[/INST]  d</s>");
+  EXPECT_EQ(rendered("mistral-v7", system),
+            "<s>[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST]  a [/INST] b</s>[INST] c[/INST]  d</s>");
+  EXPECT_EQ(answers("mistral-v7", plain), "[ b</s>][  d</s>]");
+  EXPECT_EQ(rendered("mistral-v7-tekken", system),
+            "<s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST] a [/INST]b</s>[INST]c[/INST] d</s>");
+  EXPECT_THAT(rendered("mistral-v7-tekken", plain), HasSubstr("needs a system message"));
+}
+
 TEST(ChatTemplates, JoinTheTextsOfAList) {
   const Messages lists{{kUser, " a  b ", true, {3}}, {kAssistant, "c \n d", true, {2, 3}}};
   EXPECT_EQ(rendered("chatml", lists), "<|im_start|>user\n a  b <|im_end|>\n<|im_start|>assistant\nc \n d<|im_end|>\n");
