@@ -43,12 +43,15 @@ int main(int argc, char** argv) {
              "white space and special tokens are the template's. A text has one token that begins it, even if the "
              "tokenizer adds one, too. Text such as <|im_end|> inside a message becomes the control token, as in "
              "transformers. ms-data encode counts such conversations and names the first: remove them from data that "
-             "you do not trust. A content may be a list of parts of type text, as OpenAI's: texts are joined, as the "
-             "templates of a family do that render such lists, and Gemma's removes white space around each. "
-             "llama3.1 renders the date 26 Jul 2024, Llama 3.2's date where there is no clock: a token file does not "
-             "depend on the day. mistral-v3-tekken has no system message, as that template drops it where an answer "
-             "follows; mistral-v7-tekken needs one, as its default names the day. "
-             "mistral-common encodes each content apart, and its first tokens can differ from these."},
+             "you do not trust. mistral-common encodes each content apart, and its first tokens can differ from "
+             "these."},
+            {"Lists of texts",
+             "A content may be a list of parts of type text, as OpenAI's. Their texts are joined, as the templates of "
+             "a family do that render such lists; Gemma's removes white space around each."},
+            {"Dates",
+             "llama3.1 renders the date 26 Jul 2024, so that a token file does not depend on the day: Llama 3.2's "
+             "template takes that date where it has no clock. mistral-v7-tekken needs a system message, as its default "
+             "one names the day. mistral-v3-tekken has none, as that template drops it where an answer follows."},
             {"Targets",
              "The contents of the assistant's messages without a weight of 0, and the token that ends each of them. "
              "What stands around them, "
