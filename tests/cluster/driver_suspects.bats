@@ -95,6 +95,33 @@ SH
 BASH
 }
 
+@test "a look at a suspect ends when its node must work again" {
+  inside 2 0 <<'BASH'
+  cat >diag <<'SH'
+#!/bin/sh
+case "$*" in *"--level 2"*) echo $$ >look; exec sleep 1000 ;; esac
+SH
+  chmod +x diag
+  cat >says.sh <<'SH'
+[ "$SLURM_PROCID" = 1 ] || exec sleep "$([ "$MS_ATTEMPT" = 1 ] && echo 1000 || echo 0)"
+if [ "$MS_ATTEMPT" = 1 ]; then
+  echo "RuntimeError: CUDA error: unspecified launch failure" >&2
+  exit 1
+fi
+for ((i = 0; i < 600; ++i)); do
+  kill -0 "$(cat look)" 2>/dev/null || exit 0
+  sleep 0.1
+done
+exit 1
+SH
+  drive --diagnose 2 --diag "$PWD/diag" -- bash says.sh
+  ends_with 0
+  [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"gpu_launch" ["node02"]' ]
+  [ "$(attempt 2 nodes) $(attempt 2 cause)" = '["node01", "node02"] "done"' ]
+  [ -s look ]
+BASH
+}
+
 @test "scontrol that hangs before the driver begins delays it, and no more" {
   inside 1 1 <<'BASH'
   driven_config train.steps=20

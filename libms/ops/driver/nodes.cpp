@@ -321,6 +321,11 @@ void Nodes::check(double now_s, bool trains, std::size_t working) {
       suspects_.look(node, options_.diagnose_level);
     }
   }
+  // A check would slow down a node at work, and its load makes the node look bad.
+  suspects_.keep([&](const std::string& node) {
+    const NodeRole role = pool_.nodes().at(node).role;
+    return role == NodeRole::spare || role == NodeRole::suspect;
+  });
   for (const Checkup& checkup : suspects_.take()) {
     const bool said_broken = broken_.erase(checkup.node) != 0;
     if (!checkup.well) {

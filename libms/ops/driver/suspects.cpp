@@ -29,9 +29,9 @@ void Suspects::begin_waiting() {
     waiting_.pop_front();
     for (const char* suffix : {"json", "log"}) unlink(file(node, suffix).c_str());  // of an earlier check
     try {
-      running_.emplace(node, LongCommand::start(
-                                 slurm::srun_beside({node}, {diag_, "run", "--level", std::to_string(level), "--json"}),
-                                 environment_with({}), file(node, "json"), file(node, "status"), file(node, "log")));
+      const std::vector<std::string> diag{diag_, "run", "--level", std::to_string(level), "--json"};
+      running_.emplace(node, Look{LongCommand::start(slurm::srun_beside({node}, diag), environment_with({}),
+                                                     file(node, "json"), file(node, "status"), file(node, "log"))});
       log::info("driver", "{} is looked at: ms-diag run --level {}", node, level);
       refused_.erase(node);
     } catch (const Error& error) {
@@ -40,11 +40,29 @@ void Suspects::begin_waiting() {
   }
 }
 
+bool Suspects::busy() const {
+  return std::ranges::any_of(running_, [](const auto& entry) { return entry.second.is_wanted; });
+}
+
+void Suspects::keep(const std::function<bool(const std::string& node)>& is_wanted) {
+  std::erase_if(waiting_, [&](const auto& entry) { return !is_wanted(entry.first); });
+  for (auto& [node, look] : running_) {
+    if (!look.is_wanted || is_wanted(node)) continue;
+    look.is_wanted = false;
+    look.command.signal(SIGTERM);  // srun ends its step then; SIGKILL would leave ms-diag running
+    log::info("driver", "{} is no longer looked at", node);
+  }
+}
+
 std::vector<Checkup> Suspects::take() {
   std::vector<Checkup> done;
   for (auto check = running_.begin(); check != running_.end();) {
-    if (!check->second.ended()) {
+    if (!check->second.command.ended()) {
       ++check;
+      continue;
+    }
+    if (!check->second.is_wanted) {
+      check = running_.erase(check);
       continue;
     }
     const auto text_of = [&](const char* suffix) {
@@ -69,7 +87,7 @@ std::vector<Checkup> Suspects::take() {
 }
 
 void Suspects::stop() {
-  for (const auto& [node, check] : running_) check.signal(SIGKILL);
+  for (const auto& [node, check] : running_) check.command.signal(SIGKILL);
   running_.clear();
   waiting_.clear();
 }

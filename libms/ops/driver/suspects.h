@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -25,7 +26,9 @@ class Suspects {
 
   // Begins, unless it runs or waits; at most kAtATime run.
   void look(const std::string& node, int level);
-  bool busy() const { return !running_.empty(); }
+  bool busy() const;
+  // Ends the checks of all other nodes. take() does not return them.
+  void keep(const std::function<bool(const std::string& node)>& is_wanted);
   // Those that ended since the last call. A check that could not be made says nothing against the node.
   std::vector<Checkup> take();
   // Gives up all of them.
@@ -33,10 +36,14 @@ class Suspects {
 
  private:
   static constexpr std::size_t kAtATime = 64;
+  struct Look {
+    LongCommand command;
+    bool is_wanted = true;
+  };
   void begin_waiting();
   std::string file(const std::string& node, const char* suffix) const;
   std::string diag_, dir_;
-  std::map<std::string, LongCommand> running_;
+  std::map<std::string, Look> running_;
   std::deque<std::pair<std::string, int>> waiting_;  // node and level
   std::set<std::string> refused_;                    // nodes whose last check could not begin, which was logged
 };

@@ -26,8 +26,14 @@ using testing::IsEmpty;
 // A directory with programs that stand in for others.
 class Checks : public testing::Test {
  protected:
-  void SetUp() override { fs::create_directories(dir_); }
-  void TearDown() override { fs::remove_all(dir_); }
+  void SetUp() override {
+    fs::create_directories(dir_);
+    setenv("PATH", (dir_ + ":" + path_).c_str(), 1);
+  }
+  void TearDown() override {
+    setenv("PATH", path_.c_str(), 1);
+    fs::remove_all(dir_);
+  }
   std::string program(const std::string& name, const std::string& script) {
     const std::string path = dir_ + "/" + name;
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
@@ -45,7 +51,7 @@ class Checks : public testing::Test {
   struct Line : std::string {
     friend std::istream& operator>>(std::istream& from, Line& line) { return std::getline(from, line); }
   };
-  const std::string dir_ = fmt::format("{}/checks-{}", testing::TempDir(), getpid());
+  const std::string dir_ = fmt::format("{}/checks-{}", testing::TempDir(), getpid()), path_ = std::getenv("PATH");
 };
 
 constexpr const char* kDocument = R"({
@@ -349,8 +355,6 @@ TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
               "E\n;; *n2) echo 'error: execve(): ms-diag: No such file or directory' >&2 ;;\n"
               "*n3) printf '{\\n  \"findings\": [\\n'; echo 'srun: error: n3: task 0: Exited with exit code 1' >&2; "
               "printf ']\\n}\\n' ;; esac\nexit 2");
-  const std::string path = std::getenv("PATH");
-  setenv("PATH", (dir_ + ":" + path).c_str(), 1);
   Suspects suspects("ms-diag", dir_);
   for (const char* node : {"n1", "n2", "n1", "n3", "n4"}) suspects.look(node, 2);
   std::vector<Checkup> found;
@@ -358,7 +362,6 @@ TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
     for (Checkup& checkup : suspects.take()) found.push_back(std::move(checkup));
     return !suspects.busy();
   });
-  setenv("PATH", path.c_str(), 1);
   ASSERT_EQ(found.size(), 4U);
   std::ranges::sort(found, {}, &Checkup::node);
   EXPECT_FALSE(found[0].well);
@@ -368,6 +371,29 @@ TEST_F(Checks, OfANodeAccuseItByWhatTheySayAndNotByTheirStatusAlone) {
   EXPECT_EQ(found[2].said, "is found well");
   EXPECT_TRUE(found[3].well);
   EXPECT_EQ(found[3].said, "was not checked: no report of ms-diag");
+}
+
+TEST_F(Checks, OfNodesThatAreNoLongerWantedEndAndSayNothing) {
+  program("srun", "while [ \"$1\" != ms-diag ]; do node=$1; shift; done\necho >>\"" + dir_ +
+                      "/asked${node##*=}\"\n"
+                      "case \"$node\" in *n1) exec sleep 100 ;; esac\n");
+  Suspects suspects("ms-diag", dir_);
+  for (const char* node : {"n1", "n2"}) suspects.look(node, 2);
+  std::error_code none;
+  const auto asked = [&](std::uintmax_t times) { return fs::file_size(dir_ + "/askedn1", none) == times; };
+  EXPECT_TRUE(when_there([&] { return asked(1); }));
+  suspects.keep([](const std::string& node) { return node != "n1"; });
+  std::vector<Checkup> found;
+  EXPECT_TRUE(when_there([&] { return !(found = suspects.take()).empty(); }));
+  EXPECT_EQ(found.at(0).node, "n2");
+  EXPECT_FALSE(suspects.busy());
+  // The next check of the node begins once the earlier one has ended.
+  EXPECT_TRUE(when_there([&] {
+    suspects.look("n1", 2);
+    EXPECT_THAT(suspects.take(), IsEmpty());
+    return asked(2);
+  }));
+  suspects.stop();
 }
 
 }  // namespace
