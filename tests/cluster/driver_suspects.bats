@@ -169,6 +169,10 @@ BASH
   ends_with 0
   [ "$(attempt 1 cause) $(attempt 1 suspects)" = '"hang" ["node02"]' ]
   judged 'it["suspects"][0]["rank"] == 1 and it["suspects"][0]["fault"] == "host"'
+  python3 -c '
+import json
+it = json.load(open("r/driver/ledger.json"))["attempts"][0]
+assert it["began_s"] < it["alarm_s"] < it["ended_s"] and it["detect_s"] > 0, it'
   judged '{s["name"] for s in it["sources"]} >= {"flight recorder", "stacks"}'
   rm -r r flight job.log && mkdir flight
   drive --hang-timeout 6s -- python3 -B ranks.py raises

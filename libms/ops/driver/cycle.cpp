@@ -149,6 +149,7 @@ void Driver::begin_recovery(double now_s) {
 void Driver::alarm(Alarm found, double now_s) {
   log::warn("driver", "{}", found.why);
   entry().detect_s = now_s - found.fault_s;
+  entry().alarm_s = wall_s(now_s);
   begin_recovery(now_s);
   attempt_->alarm = std::move(found);
   attempt_->alarm_s = now_s;

@@ -20,6 +20,7 @@ void each_field(Entry& a, F&& f) {
   f("nodes", a.nodes);
   f("began_s", a.began_s);
   f("first_step_s", a.first_step_s);
+  f("alarm_s", a.alarm_s);
   f("ended_s", a.ended_s);
   f("from_step", a.from_step);
   f("to_step", a.to_step);
@@ -67,7 +68,7 @@ void Ledger::shift(double seconds) {
   const auto move = [&](double& at_s) { at_s += at_s == 0 ? 0 : seconds; };
   move(began_s);
   for (AttemptEntry& attempt : attempts) {
-    for (double* at_s : {&attempt.began_s, &attempt.first_step_s, &attempt.ended_s}) move(*at_s);
+    for (double* at_s : {&attempt.began_s, &attempt.first_step_s, &attempt.alarm_s, &attempt.ended_s}) move(*at_s);
   }
   for (Note& note : notes) move(note.at_s);
 }

@@ -36,6 +36,7 @@ struct AttemptEntry {
   std::vector<std::string> nodes;
   double began_s = 0;                         // wall clock, since 1970
   double first_step_s = 0;                    // when its first step ended; 0: none did
+  double alarm_s = 0;                         // when a fault was noticed that ended it; 0: none was before its end
   double ended_s = 0;                         // 0: it runs
   std::int64_t from_step = -1, to_step = -1;  // steps done at its first and its last heartbeat; -1: not known
   std::string cause;
@@ -45,7 +46,7 @@ struct AttemptEntry {
   int rank = -1;
   std::vector<std::string> said_on = {};
   std::vector<std::string> suspects, excluded;
-  double detect_s = 0;    // from the fault to the alarm
+  double detect_s = 0;    // from the fault to the alarm; without one, to the end
   double diagnose_s = 0;  // from the alarm to the judgement
   double slow_s = 0;      // lost to slow steps, see Pace
   double recover_s = 0;   // from the alarm to the first step of the next attempt; 0: none came

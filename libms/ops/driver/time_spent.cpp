@@ -39,14 +39,16 @@ TimeSpent time_spent(const Ledger& ledger, double now_s) {
     until(attempt.began_s, before);
     before = attempt.cause == kResizesCause ? Spent::reinitialization : Spent::recovery;
     const double end_s = attempt.ended_s == 0 ? now_s : attempt.ended_s;
+    // Ranks train until the fault. The driver takes evidence between the alarm and the end, and ends what still runs.
+    const double fault_s = (attempt.alarm_s == 0 ? end_s : std::min(attempt.alarm_s, end_s)) - attempt.detect_s;
     const bool tells_steps = attempt.first_step_s != 0 && attempt.to_step > attempt.from_step;
     if (!tells_steps) {
-      until(end_s - attempt.detect_s, attempt.to_step >= 0 ? Spent::startup : Spent::other);
+      until(fault_s, attempt.to_step >= 0 ? Spent::startup : Spent::other);
       until(end_s, Spent::recovery);
       continue;
     }
     until(attempt.first_step_s, Spent::startup);
-    const double to_s = std::clamp(end_s - attempt.detect_s, at_s, now_s), trained_s = to_s - at_s;
+    const double to_s = std::clamp(fault_s, at_s, now_s), trained_s = to_s - at_s;
     const double kept_s = trained_s * kept_share(ledger, i), slow_s = std::clamp(attempt.slow_s, 0.0, kept_s);
     spent[Spent::productive] += kept_s - slow_s;
     spent[Spent::wasted] += trained_s - kept_s;

@@ -17,7 +17,7 @@ enum class Spent {
   initialization,    // before the first attempt: agents, checks of nodes
   startup,           // of attempts, until their first step ended
   wasted,            // steps that a later attempt did again
-  recovery,          // from a fault to the next attempt
+  recovery,          // from a fault, before its alarm, to the next attempt
   slow,              // the part of steps by which a slow node made them longer
   reinitialization,  // between attempts of different sizes
   other,             // attempts that tell no steps
