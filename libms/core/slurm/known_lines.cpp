@@ -34,6 +34,17 @@ bool is_warning(std::string_view line) {
          line.find("gds_ds12_lock") != line.npos;  // PMIx's store, which has another way
 }
 
+// "Connection refused, retrying (3/34)", "Retrying in 5 s": whoever prints it continues. A last line says "after
+// retrying". httpx logs every reply, also one of a request that is repeated.
+bool is_retried(std::string_view line) {
+  if (line.find("HTTP Request: ") != line.npos || line.find("will retry") != line.npos) return true;
+  constexpr std::array kEnded =
+      std::to_array<std::string_view>({"after ", "not ", "without ", "stopped ", "up ", "of "});
+  const std::size_t at = line.find("etrying");
+  if (at == line.npos || at == 0) return false;
+  return std::ranges::none_of(kEnded, [&](std::string_view word) { return line.substr(0, at - 1).ends_with(word); });
+}
+
 // Python draws a line beside the exceptions of a group.
 void take_group(std::string_view& line) {
   const std::size_t at = line.find_first_not_of(' ');
@@ -85,7 +96,7 @@ const KnownLine* known_line(std::string_view line) {
   take_worker(line);
   take_group(line);
   if (is_source(line)) return nullptr;
-  const bool warns = is_warning(line);
+  const bool warns = is_warning(line) || is_retried(line);
   // A program that logs an exception which it caught puts other words before the name of the class.
   const bool is_exception = is_python_exception(line);
   const auto rows = known_lines().first(known_lines().size() - 1);

@@ -103,6 +103,27 @@ TEST(KnownLines, NamesBeforeALineHideNoCause) {
   EXPECT_EQ(cause("RuntimeError: Operation timed out!"), kException);
 }
 
+// Hugging Face, urllib3, NCCL and others tell of each request that they repeat.
+TEST(KnownLines, WhatIsRetriedIsNoReason) {
+  for (const char* line :
+       {R"(INFO:httpx:HTTP Request: GET https://hub.example/api/models/x "HTTP/1.1 429 Too Many Requests")",
+        "429 Too Many Requests, retrying in 8 s", "pull: unexpected status code 429 Too Many Requests: will retry",
+        "Retrying (Retry(total=2)) after connection broken by 'NewConnectionError('[Errno 111] Connection refused')': "
+        "/x",
+        "node02:411:902 [0] NCCL INFO Call to connect returned Connection timed out, retrying",
+        "OSError: [Errno -3] Temporary failure in name resolution. Retrying (1/3)"})
+    EXPECT_EQ(known_line(line), nullptr) << line;
+  for (const char* line : {"FATAL: GET https://r/v2: unexpected status code 429 Too Many Requests",
+                           "429 Too Many Requests after retrying 5 times", "429 Too Many Requests: gave up retrying",
+                           "[ERROR] URL https://r/v2 returned error code: 429 Too Many Requests, not retrying"}) {
+    ASSERT_NE(known_line(line), nullptr) << line;
+    EXPECT_EQ(known_line(line)->cause, "web_service") << line;
+  }
+  const KnownLine* const broken = known_line("CUDA error: uncorrectable ECC error encountered, retrying");
+  ASSERT_NE(broken, nullptr);
+  EXPECT_EQ(broken->cause, "gpu_ecc") << "a broken device stays broken";
+}
+
 TEST(KnownLines, TwoOccurrencesOfAnErrorAreAlikeButForNumbers) {
   EXPECT_EQ(without_numbers("[rank1]: ValueError: step 25 on node02 at 0x7f31, 10.0.0.1:400"),
             without_numbers("[rank12]: ValueError: step 7 on node3 at 0x1, 10.20.0.1:5"));
