@@ -82,14 +82,14 @@ expect 2 'not a size' export --max-shard-size much -o x ck
 
 # ls and show.
 expect 0 'a run resumes from ck/step-00000006' ls ck
-grep -Eq '^ +4 .* 2 x 1 x 2 +complete' out || fail "ls shows the mesh and the state"
+grep -Eq '^ +4 .* 2 x 1 x 1 x 2 +complete' out || fail "ls shows the mesh and the state"
 expect 0 '"schema": 1' ls --json ck
 expect_json '[2, 4, 6] True ck/step-00000006' \
   'str([c["step"] for c in d["checkpoints"]]) + " " + str(all(c["complete"] for c in d["checkpoints"])) + " " + d["resume_from"]'
 expect 0 'the newest complete one is ck/step-00000006' show ck
 grep -Eq '^step +6$' out || fail "show tells the step"
 grep -Eq '^data +48 samples' out || fail "show tells the data position"
-expect 0 '^mesh +4 ranks: dp 2 x pp 1 x tp 2' show ck/step-00000004/
+expect 0 '^mesh +4 ranks: dp 2 x cp 1 x pp 1 x tp 2' show ck/step-00000004/
 expect 0 'weight, master, exp_avg, exp_avg_sq' show --params ck/step-00000004
 expect 0 'every_steps = 2' show --config ck
 expect 0 '"has_optimizer": true' show --json ck
@@ -147,7 +147,7 @@ expect 0 '^there/step-00000006$' reshard ck -o there --dp 1 --pp 2 --tp 1 --chun
 expect 0 'sound' verify there
 expect 0 'the same training state' diff ck there
 grep -Eq '^  mesh.pp +1 \| 2$' out || fail "the configuration of the new one has the new mesh"
-expect 0 '^mesh +2 ranks: dp 1 x pp 2 x tp 1, 2 chunks a rank, zero 0' show there
+expect 0 '^mesh +2 ranks: dp 1 x cp 1 x pp 2 x tp 1, 2 chunks a rank, zero 0' show there
 expect 0 '^back/step-00000006$' reshard there -o back --dp 2 --pp 1 --tp 2 --chunks 1
 expect 0 'the same training state' diff --all ck back
 expect 0 ' ck/step-00000006$' hash ck

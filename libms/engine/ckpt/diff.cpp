@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "ckpt/batch.h"
 
@@ -119,6 +120,14 @@ std::vector<KeyDiff> diff_config(const std::string& a, const std::string& b) {
     add(rows, key, in_a == of_a.end() ? "" : in_a->second, in_b == of_b.end() ? "" : in_b->second);
   }
   return rows;
+}
+
+std::optional<int> context_ranks(const Manifest& manifest) {
+  if (manifest.dp == 1) return 1;
+  const std::map<std::string, std::string> keys = keys_of(manifest.config);
+  const auto key = keys.find("mesh.cp");
+  const std::optional<int> cp = key == keys.end() ? std::nullopt : whole_number<int>(key->second);
+  return cp && *cp > 0 && manifest.dp % *cp == 0 ? cp : std::nullopt;
 }
 
 ValueDiff diff_values(DType type_a, std::span<const std::byte> a, DType type_b, std::span<const std::byte> b) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ struct KeyDiff {
 
 // Two resolved configurations: "section.key" of every line that is not the same in both, who set it aside.
 std::vector<KeyDiff> diff_config(const std::string& a, const std::string& b);
+
+// Context-parallel ranks of the run that wrote the checkpoint, which the manifest's dp includes. nullopt: neither dp
+// nor the configuration tells.
+std::optional<int> context_ranks(const Manifest& manifest);
 
 struct ValueDiff {
   std::int64_t elements = 0, differing = 0;  // differing: in bits, or in value where the types differ

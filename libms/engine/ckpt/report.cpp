@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/utc.h"
+#include "ckpt/diff.h"
 #include "ckpt/reshard.h"
 
 namespace ms::ckpt {
@@ -19,7 +20,16 @@ std::string line(std::string_view name, const std::string& value) { return fmt::
 std::string size_text(std::int64_t size_bytes) { return format_size(static_cast<double>(size_bytes)); }
 
 std::string mesh_text(const Manifest& manifest) {
-  return fmt::format("{} x {} x {}", manifest.dp, manifest.pp, manifest.tp);
+  const std::optional<int> cp = context_ranks(manifest);
+  return fmt::format("{} x {} x {} x {}", manifest.dp / cp.value_or(1), cp ? std::to_string(*cp) : "?", manifest.pp,
+                     manifest.tp);
+}
+
+std::string mesh_line(const Manifest& m) {
+  const std::optional<int> cp = context_ranks(m);
+  const std::string data = cp ? fmt::format("dp {} x cp {}", m.dp / *cp, *cp) : fmt::format("dp x cp {}", m.dp);
+  return line("mesh", fmt::format("{}: {} x pp {} x tp {}, {} a rank, zero {}", plural(m.dp * m.pp * m.tp, "rank"),
+                                  data, m.pp, m.tp, plural(static_cast<std::size_t>(m.chunks), "chunk"), m.zero));
 }
 
 std::string age_text(const std::string& created, double now_wall_s) {
@@ -107,7 +117,7 @@ std::string why(const Found& found) {
 
 std::string list_text(const std::string& dir, const std::vector<Found>& found, double now_wall_s) {
   if (found.empty()) return fmt::format("{} holds no checkpoint\n", dir);
-  TextTable table(columns("step>|created|age>|size>|files>|dp x pp x tp|state|pinned|why"));
+  TextTable table(columns("step>|created|age>|size>|files>|dp x cp x pp x tp|state|pinned|why"));
   for (const Found& one : found) {
     std::vector<std::string> cells{std::to_string(one.step), "-", "-", "-", "-", "-"};
     if (one.manifest) {
@@ -138,8 +148,7 @@ std::string show_text(const Found& found, bool parameters) {
   text += line("created", plain(m.created));
   text += line("run", plain(m.run));
   text += line("version", fmt::format("ms {}, format {}", plain(m.version), kFormatVersion));
-  text += line("mesh", fmt::format("{}: dp {} x pp {} x tp {}, {} a rank, zero {}", plural(m.dp * m.pp * m.tp, "rank"),
-                                   m.dp, m.pp, m.tp, plural(static_cast<std::size_t>(m.chunks), "chunk"), m.zero));
+  text += mesh_line(m);
   text += line(
       "parameters",
       fmt::format("{}, {} elements, {}{}", index.parameters().size(), format_count(count_elements(index)),

@@ -20,7 +20,9 @@ Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 Json path_or_null(const Found* found) { return found == nullptr ? Json(nullptr) : Json(found->path); }
 
 Json mesh_json(const Manifest& manifest) {
-  return {{"dp", manifest.dp},
+  const std::optional<int> cp = context_ranks(manifest);
+  return {{"dp", manifest.dp / cp.value_or(1)},
+          {"cp", cp ? Json(*cp) : Json(nullptr)},
           {"pp", manifest.pp},
           {"tp", manifest.tp},
           {"chunks", manifest.chunks},

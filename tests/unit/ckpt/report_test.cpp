@@ -81,6 +81,29 @@ TEST(Report, AListAsJson) {
   EXPECT_TRUE(json::parse(list_json("ck\xff", {}))["dir"].is_string()) << "bytes that are no UTF-8 are replaced";
 }
 
+TEST(Report, DataAndContextParallelRanksStandApart) {
+  struct Case {
+    int dp;
+    std::string config, row, line;
+    json dp_json, cp_json;
+  };
+  for (const Case& c : {Case{4, "[mesh]\ndp = 2\ncp = 2  # set by file\n", "2 x 2 x 1 x 1", "dp 2 x cp 2 x pp 1", 2, 2},
+                        Case{4, "[mesh]\ncp = 1\n", "4 x 1 x 1 x 1", "dp 4 x cp 1 x pp 1", 4, 1},
+                        Case{1, "", "1 x 1 x 1 x 1", "dp 1 x cp 1 x pp 1", 1, 1},
+                        // A configuration that does not tell, or that is not of this checkpoint.
+                        Case{4, "[model]\ncp = 2\n", "4 x ? x 1 x 1", "dp x cp 4 x pp 1", 4, nullptr},
+                        Case{4, "[mesh]\ncp = 3\n", "4 x ? x 1 x 1", "dp x cp 4 x pp 1", 4, nullptr}}) {
+    Found found = found_of(20, Condition::complete);
+    found.manifest->dp = c.dp;
+    found.manifest->config = c.config;
+    EXPECT_THAT(list_text("ck", {found}, 0), HasSubstr(c.row)) << c.config;
+    EXPECT_THAT(show_text(found, false), HasSubstr(fmt::format("{}: {}", c.dp == 1 ? "1 rank" : "4 ranks", c.line)));
+    const json mesh = json::parse(show_json(found))["mesh"];
+    EXPECT_EQ(mesh["dp"], c.dp_json);
+    EXPECT_EQ(mesh["cp"], c.cp_json);
+  }
+}
+
 TEST(Report, ShowsAManifest) {
   Found found = found_of(20, Condition::complete);
   found.pinned = true;
