@@ -140,7 +140,7 @@ class Line {
   bool known_token() {
     for (const std::string_view token : kTokens) {
       constexpr std::size_t kLeast = 16;
-      if (!rest().starts_with(token)) continue;
+      if (token.front() != line_[at_] || !rest().starts_with(token)) continue;
       const std::size_t end = end_of_word(at_);
       if (end - at_ < kLeast) continue;
       out_ += kRemoved;
@@ -152,6 +152,7 @@ class Line {
 
   // "Bearer eyJ...", "Basic dXNlcjp..."
   bool scheme() {
+    if (line_[at_] != 'b' && line_[at_] != 'B') return false;
     const std::string head = lower(rest().substr(0, 7));
     const std::size_t length = head == "bearer " ? 7 : head.starts_with("basic ") ? 6 : 0;
     if (length == 0) return false;
