@@ -32,7 +32,7 @@ double typical_gbps(const GpuPairs& pairs, std::size_t gpu);
 std::vector<Finding> wrong_gpus(const GpuPairs& pairs);
 
 // Returns a warning for each GPU that is slow with all others: its best pair is below half of the lower median of pairs
-// without it. Among fewer than four GPUs it cannot be told who is slow, and nobody is.
+// without it. Fewer than four GPUs do not tell which one is slow: no warning.
 std::vector<Finding> slow_gpus(const GpuPairs& pairs);
 
 }  // namespace ms::diag

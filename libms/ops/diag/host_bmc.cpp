@@ -19,7 +19,7 @@ constexpr double kRecent_s = 7 * 86400.0;
 constexpr double kAhead_s = 86400;      // of our clock: a BMC's time may be that of its own zone
 constexpr std::size_t kMostEvents = 8;  // that are named
 
-// Words of events and of discrete sensors that nobody sees on a healthy node.
+// Words of events and of discrete sensors that a healthy node does not have.
 constexpr std::string_view kBadWords[] = {"Uncorrectable ECC",
                                           "logging limit reached",
                                           "Failure detected",

@@ -144,7 +144,7 @@ int Driver::run() {
       others.push_back(attempt_->command->fd());
     const std::vector<Hub::Event> events = hub_.wait(unseen ? rest_s : kTick_s, others);
     const double now_s = clock_.now_s();
-    // A driver that was not scheduled has heard nobody, which says nothing of them.
+    // A driver that was not scheduled heard no agent, which is no sign that agents are silent.
     if (attempt_->watcher && now_s - last_s > 4 * kTick_s) attempt_->watcher->was_away(now_s - last_s - kTick_s);
     last_s = now_s;
     note_clock(now_s);

@@ -57,7 +57,7 @@ Hub::Hub(int port, const Credentials& credentials, Clock& clock, std::size_t mos
 
 std::vector<Hub::Event> Hub::wait(double seconds, const std::vector<int>& others) {
   for (const int fd : others) watch_fd(epoll_.get(), EPOLL_CTL_ADD, fd, kOtherId, EPOLLIN);
-  // All that came is looked at: nobody may seem silent because others come first.
+  // Reads all connections that have data: no agent may seem silent because others come first.
   if (ready_.size() < peers_.size() + kOthers) ready_.resize(2 * (peers_.size() + kOthers));
   if (!pending_.empty()) seconds = 0;
   const int count = epoll_wait(epoll_.get(), ready_.data(), static_cast<int>(ready_.size()),

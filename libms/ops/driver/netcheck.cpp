@@ -52,7 +52,7 @@ void NetworkCheck::begin(const std::vector<std::string>& nodes, double max_gbps,
   if (busy() || nodes.size() < kLeastNodes) return;
   const std::string errors = dir_ + "/check-network.log";
   for (const std::string& earlier : {output_of(dir_), errors}) unlink(earlier.c_str());
-  // Beside a run that trains nobody waits for it, and agents of a busy node may come late.
+  // While a run trains, nothing waits for the check, and agents of a busy node may come late.
   const char* const wait_s = max_gbps > 0 ? "30" : "10";
   try {
     command_ =

@@ -15,7 +15,7 @@ namespace ms::driver {
 enum class NodeRole {
   spare,     // ready to work
   works,     // in the attempt that runs
-  suspect,   // did not do well, or was away: looked at; works only where nobody else is left
+  suspect,   // did not do well, or was away: looked at; works only if no other node is left
   lost,      // does not answer
   unusable,  // Slurm starts nothing on it, though it may answer
   excluded,  // out for good, with a reason

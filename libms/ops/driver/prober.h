@@ -1,5 +1,5 @@
-// Asks whether a node's kernel is there, without anything that runs on it: a connection to a port where nobody listens
-// is refused at once by a kernel that lives, and not at all by one that is gone. Never blocks.
+// Asks whether a node's kernel is there, without anything that runs on it: a connection to a port where no process
+// listens is refused at once by a kernel that lives, and not at all by one that is gone. Never blocks.
 #pragma once
 
 #include <map>

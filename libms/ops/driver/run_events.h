@@ -15,7 +15,7 @@ namespace ms::driver {
 
 class RunEvents {
  public:
-  // `config`: of ms-notify.toml(5), for `diag`; empty: events are written and nobody sends them.
+  // `config`: of ms-notify.toml(5), for `diag`; empty: events are written and not sent.
   RunEvents(const std::string& run_dir, std::string diag, std::string config)
       : run_dir_(run_dir), files_(run_dir), diag_(std::move(diag)), config_(std::move(config)) {}
 

@@ -17,7 +17,7 @@ struct RankDevices {
 };
 
 // Runs `body` on every rank of this process and closes the world. True where one of them is rank 0. What a body throws
-// stops all others. Throws Error("net.launch", user) where there is nobody to talk to, Error("cuda.*") where there is
+// stops all others. Throws Error("net.launch", user) where there is no other rank, Error("cuda.*") where there is
 // no GPU, no CUDA or no NCCL, Error("comm.*"). A process whose GPU does not let go of a lost peer's messages says so
 // and ends with kNothingMeasured.
 bool run_ranks(const net::RanksRequest& request,

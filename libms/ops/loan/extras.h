@@ -24,7 +24,7 @@ struct Growth {
   int job = 0;    // index of View::jobs
   int nodes = 0;  // that it should have
 };
-// The run that gains most from `idle` nodes that nobody else wants. One at a time: Slurm gives a job that starts all
+// The run that gains most from `idle` nodes that no other run wants. One at a time: Slurm gives a job that starts all
 // nodes that it may have, those of a run that waits beside it, too. nullopt: none gains.
 std::optional<Growth> choose_growth(const View& view, const Memory& memory, const Policy& policy, int idle);
 
@@ -35,7 +35,7 @@ struct Release {
 struct BaseDemand {
   std::optional<WaitingJob> job = {};   // for which runs are to shrink
   int idle = 0;                         // nodes that it can have without
-  std::vector<Release> releases = {};   // empty: nobody has to
+  std::vector<Release> releases = {};   // empty: no run has to
   std::vector<std::string> notes = {};  // the shortest job that fits nowhere
 };
 // Jobs that wait come before extra nodes: the shortest first that fits when runs give up nodes above their least, those

@@ -267,7 +267,7 @@ class Planner {
     }
   }
 
-  // An elastic run takes what nobody else wants, as the knapsack of a replay gives it.
+  // An elastic run takes what no other job wants, as the knapsack of a replay gives it.
   void grow() {
     const int idle = idle_on_loan();
     const std::optional<Growth> growth = choose_growth(view_, memory_, policy_, idle);

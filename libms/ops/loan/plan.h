@@ -132,7 +132,7 @@ struct Plan {
 
 // Whether nodes have to come back from jobs, or are on their way.
 bool takes_back(const View& view, const Policy& policy);
-// Whether elastic runs are to be considered for idle nodes: schedule.interval is over, and nobody else wants them.
+// Whether elastic runs are to be considered for idle nodes: schedule.interval is over, and no job wants them.
 bool may_grow(const View& view, const Memory& memory, const Policy& policy);
 // Whether elastic runs are to be considered for nodes that a job waits for.
 bool may_shrink(const View& view, const Memory& memory, const Policy& policy);

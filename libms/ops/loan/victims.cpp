@@ -56,7 +56,7 @@ class Choice {
   bool is_empty(std::size_t node) const { return waits_[node] == 0; }
   int empty() const { return empty_; }
 
-  // Nodes that nobody is on any more, of these the ones that nobody was on first.
+  // Returns nodes that no job is on any more. Those that no job was on before come first.
   Victims result(int count) const {
     Victims victims{.nodes = {}, .jobs = order_};
     for (const bool occupied : {false, true}) {

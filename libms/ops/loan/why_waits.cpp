@@ -12,7 +12,7 @@ namespace ms::loan {
 namespace {
 
 constexpr std::size_t kReasonChars = 60;
-constexpr int kNoLimit_days = 100;  // Slurm gives a year to jobs that nobody gave a time limit
+constexpr int kNoLimit_days = 100;  // Slurm gives a year to jobs without a time limit
 constexpr double kNoLimit_s = kNoLimit_days * 86400.0;
 
 bool is_wanted(const WaitingJob& job, const LiveNode& node) {

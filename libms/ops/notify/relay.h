@@ -1,6 +1,6 @@
 // Events of nodes from which no alert gets out: the notifier of each node leaves them in a directory that all nodes
 // share, in a folder of its own, and the notifier of a login node takes them from there. Both are the same user, and
-// nobody else may write there. The directory may hang or be gone: that holds up notifiers, which are nobody's parent,
+// no other user may write there. The directory may hang or be gone: that delays notifiers, for which no process waits,
 // and no job.
 #pragma once
 

@@ -21,7 +21,7 @@ constexpr std::int64_t kMostUnits = 1000000;
 constexpr int kTrainSeeds = 2;  // of the evaluation that train makes
 constexpr std::size_t kReasons = 3;
 
-// The value of an option that nobody gives in seconds.
+// Returns the time of an option in seconds; refuses a number without a unit.
 double seconds_of(const Args& args, std::string_view name) {
   const std::string text = args.get(name);
   if (unpack::parse_number(text).value_or(0) != 0) {

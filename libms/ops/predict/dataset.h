@@ -16,7 +16,7 @@ inline constexpr std::size_t kMaxNames = 512;  // of kinds, of facts and of metr
 
 struct Fault {
   double day = 0;
-  double end_day = 0;      // until then the unit is out of service; the same as `day` where nobody wrote it
+  double end_day = 0;      // until then the unit is out of service; the same as `day` if the data does not say
   std::uint32_t kind = 0;  // of Dataset::kinds
 };
 

@@ -199,7 +199,7 @@ std::vector<float> Evaluator::combine(const Method& method,
   return out;
 }
 
-// Rankings that need no model, and those that nobody can have.
+// Adds rankings that need no model, and the ceiling that options_.oracle sets.
 void Evaluator::controls(Evaluation& out) {
   const auto by = [&](std::string name, const auto& score) {
     std::vector<float> scores;

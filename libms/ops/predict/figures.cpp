@@ -14,7 +14,7 @@ constexpr std::array<double Figures::*, 8> kAll{
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// Ties are in the order of a hash of the unit, which favours nobody.
+// Ties are in the order of a hash of the unit, which favours no method.
 bool before(const Outcome& a, const Outcome& b) {
   if (a.score != b.score) return a.score > b.score;
   const auto key = [](const Outcome& row) { return random_u64(row.decision, rng_key("predict ties"), row.unit); };

@@ -9,7 +9,7 @@
 
 namespace ms::predict {
 
-// The costs of acting on a prediction, and of a failure that nobody foresaw.
+// The costs of acting on a prediction, and of a failure that was not predicted.
 struct Costs {
   double out_hours = 4;  // that a flagged node is out of service
   double gpus_per_node = 8;

@@ -205,7 +205,7 @@ class Act {
       acted.to_user = {note, starts_all_the_same(step.why)};
       return;
     }
-    // A node whose prolog fails while nobody has drained it is drained by Slurm itself, with a reason that tells
+    // Slurm itself drains a node whose prolog fails and that is not drained yet, with a reason that tells
     // nothing and that the cap does not count. So look once more.
     world_.attempt("asking Slurm for the node",
                    [&] { acted.fail_job = drain_step(world_.slurm->node(job_.node)) == DrainStep::stands_already; });

@@ -39,7 +39,7 @@ bool is_this(const slurm::Node& node, const std::string& reason) {
   return is_ours(node) && plain_text(node.reason, kMaxReason) == plain_text(reason, kMaxReason);
 }
 
-// Takes our drain back, if the reason is exactly ours. False: nobody knows whether it stands.
+// Takes our drain back, if the reason is exactly ours. False: it is not known whether the drain stands.
 bool withdraw(const World& world, const std::string& name, const std::string& reason) {
   for (int attempt = 0; attempt < kWithdrawAttempts; ++attempt) {
     // A call that failed may have been obeyed all the same, so the next round looks again.

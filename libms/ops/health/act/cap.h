@@ -1,8 +1,8 @@
-// Draining this node so that never more nodes than the cap end up drained by us, although nobody is asked: many nodes
-// may come here at the same moment. Each sets its drain first and counts ours afterwards; above the cap it takes its
-// own back. Of all drains that stand in the end, the one set last counted all the others, so there are no more than the
-// cap. Because all may see too many and all withdraw, a node that withdrew tries again a few times after a random
-// pause.
+// Drains this node so that never more nodes than the cap end up drained by us, although no process coordinates them:
+// many nodes may come here at the same moment. Each sets its drain first and counts ours afterwards; above the cap it
+// takes its own back. Of all drains that stand in the end, the one set last counted all the others, so there are no
+// more than the cap. Because all may see too many and all withdraw, a node that withdrew tries again a few times after
+// a random pause.
 #pragma once
 
 #include <string>

@@ -35,7 +35,7 @@ bool of_the_job(const Finding& finding, const slurm::JobEnv* job) {
   if (job == nullptr || !job->gpus) return true;
   if (!finding.entity.starts_with("gpu ")) return true;  // of the node, or of something all GPUs share
   const std::optional<int> index = gpu_index(finding.entity);
-  // An entity without a number is off the bus: the node has lost a GPU, and nobody knows which job it belonged to.
+  // An entity without a number is off the bus: the node has lost a GPU, and it is not known which job had it.
   return !index || std::count(job->gpus->begin(), job->gpus->end(), *index) > 0;
 }
 
@@ -61,8 +61,8 @@ std::string reason_text(std::string_view text, std::size_t max) {
   return plain_text(plain, max);
 }
 
-// 22.05 clears the reason of a node that is back in service, 24.11 does not; of those between nobody looked. A node
-// that was ever drained or down would else be taken for somebody's for ever.
+// Slurm 22.05 clears the reason of a node that is back in service, 24.11 does not; versions between were not tried. A
+// node that was ever drained or down would else be taken for somebody's for ever.
 constexpr int kReasonsStaySince = 23;
 
 bool is_left_behind(const slurm::Node& node) {

@@ -43,7 +43,7 @@ bool is_free_of_people(std::string_view reason, const slurm::Node& node, const s
 
 // Decides from Slurm's record of a node whether it may be drained now. A reason that somebody wrote is never replaced,
 // not even if the node is not drained; but a newer Slurm leaves reasons behind when a node is back in service, and
-// those are nobody's word any more.
+// those mean nothing any more.
 enum class DrainStep { drain, stands_already, somebody_elses };
 DrainStep drain_step(const slurm::Node& node);
 

@@ -57,7 +57,7 @@ std::string host_name() {
 
 World real_world(const Policy& policy, Clock& clock, const SlurmTime& time);
 
-// Keeps nothing of the prolog's open, so that nobody waits for it: pipes to the plugin, the lock of who decides.
+// Closes all that the prolog has open, so that no process waits for it: pipes to the plugin, the lock of who decides.
 void let_go_of_all() {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
@@ -79,7 +79,7 @@ void let_go_of_all() {
 }
 
 // In a grandchild with a session of its own: the plugin ends the process group of ms-diag when its time is over, and
-// nobody has to wait for a grandchild. What can still end it, and leaves the work undone, as a reboot does: a slurmd
+// no process waits for a grandchild. What can still end it, and leaves the work undone, as a reboot does: a slurmd
 // that is stopped by systemd with all of its cgroup, and a Slurm that ends what its prolog leaves by cgroup or by
 // container; the log and the history have said by then that the drain may stand.
 void do_afterwards(const Policy& policy, const std::function<void(const World&)>& work) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMaxEvents = 1000;
 constexpr std::size_t kMaxEventBytes = std::size_t{16} << 10;
-constexpr std::size_t kMaxNames = 100'000;  // looked at; more are nobody's but a mistake's
+constexpr std::size_t kMaxNames = 100'000;  // looked at; only a mistake makes more
 constexpr double kSpoolLock_s = 1;
 constexpr const char* kSpoolLock = ".lock";
 constexpr std::size_t kDigits = 20;

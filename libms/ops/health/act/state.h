@@ -43,8 +43,8 @@ struct HistoryEntry {
 
 class StateDirectory {
  public:
-  // Makes the directory if it is not there. Throws Error("state.directory", node) where it is not a directory of the
-  // caller's own that nobody else may enter.
+  // Makes the directory if it is not there. Throws Error("state.directory", node) where the directory does not belong
+  // to the caller, or another user may enter it.
   explicit StateDirectory(const std::string& path);
 
   // A damaged file counts as empty. A file that is not ours to read (a link, somebody else's) is refused with

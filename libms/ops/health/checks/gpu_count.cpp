@@ -9,7 +9,7 @@ Result check_gpu_count(Evidence& evidence) {
   const Expected expected = expected_gpus(evidence);
   if (expected.count == 0) return skipped("no NVIDIA GPU is expected here");
   const GpuSnapshot& gpus = evidence.gpus();
-  // Without the library nobody was asked: a wrong path in the policy must not look like a node without GPUs.
+  // Without the library no GPU was asked: a wrong path in the policy must not look like a node without GPUs.
   if (!gpus.library_found) return skipped(gpus.error);
   const std::size_t count = gpus.gpus.size();
   if (count >= expected.count)

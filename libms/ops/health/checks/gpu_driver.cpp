@@ -18,7 +18,7 @@ Result check_gpu_driver(Evidence& evidence) {
   }
   const std::string message =
       fmt::format("no answer about {}: {}", plural(std::max(on_bus, expected.count), "GPU"), gpus.error);
-  // Where nobody said that there are GPUs for jobs, they may be well, and the library in a place that is not looked at.
+  // If no configuration says that jobs use GPUs, they may be well, and the library in a place that is not looked at.
   if (!gpus.library_found && !expected.configured && evidence.root().read("/proc/driver/nvidia/version"))
     return judged({about("driver", Severity::warning,
                          message + "; the kernel has the driver loaded, so the library may be elsewhere")});

@@ -62,7 +62,7 @@ Groups groups_of(const GpuSnapshot& snapshot, const Trait& trait) {
   return groups;
 }
 
-// Without a majority nobody knows which is the odd one.
+// Without a majority it is not known which GPU is the odd one.
 Finding no_majority(const Trait& trait, const Groups& groups) {
   std::vector<std::string> values;
   for (const auto& [value, gpus] : groups.gpus) {

@@ -40,7 +40,7 @@ Result check_host_cpus(Evidence& evidence) {
         about("processors", severity, fmt::format("{} of {} {}", count, of, what), count, of, "processors"));
   };
   if (expected > 0 && *present < expected) {
-    // Not even present: the firmware hides them, and nobody who may log in can have done that.
+    // The firmware hides processors that are not even present; a user cannot do that.
     fewer(Severity::critical, *present, expected, "expected processors are present");
   } else if (expected > 0 && *online < expected) {
     fewer(Severity::warning, *online, expected, "expected processors are online");

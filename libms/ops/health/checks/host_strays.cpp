@@ -18,7 +18,7 @@ constexpr std::uint64_t kLastDynamic = 65519;
 constexpr std::uint64_t kNobody = 65534;
 constexpr double kBusy_s = 60;          // of processor time since its start: a command or two are no matter
 constexpr double kLook_s = 0.2;         // between two looks, which tell whether it is busy now: twenty clock ticks
-constexpr double kBusyCores = 0.25;     // between the looks: a shell that waits harms nobody, whatever it did before
+constexpr double kBusyCores = 0.25;     // between the looks: a shell that waits does no harm, whatever it did before
 constexpr double kLarge_mib = 1024;     // of memory
 constexpr std::size_t kMostStrays = 8;  // that are named
 

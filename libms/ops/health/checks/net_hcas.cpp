@@ -34,7 +34,7 @@ Result check_net_hcas(Evidence& evidence) {
                                         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
     std::size_t all = 0;
     for (const auto& [version, names] : versions) all += names.size();
-    const bool tie = 2 * usual->second.size() <= all;  // then nobody knows which is the odd one
+    const bool tie = 2 * usual->second.size() <= all;  // then it is not known which is the odd one
     for (const auto& [version, names] : versions) {
       if (version == usual->first) continue;
       findings.push_back(about(tie ? "adapters" : fmt::format("{}", fmt::join(names, ", ")), Severity::warning,

@@ -12,7 +12,7 @@
 namespace ms::health {
 namespace {
 
-// Whom an operator calls when the remedy did not help: a user's process that nobody can end is the node team's.
+// Returns whom an operator calls when the remedy did not help. A user's process that does not end is the node team's.
 std::string_view callee(Blame blame) {
   switch (blame) {
     case Blame::user:

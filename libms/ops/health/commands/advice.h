@@ -1,4 +1,4 @@
-// Says what an operator does with a node that has findings, so that nobody needs the manual for it at night: the remedy
+// Says what an operator does with a node that has findings, so that the operator needs no manual at night: the remedy
 // of each, whether to drain the node, how to look again, whom to call. Pure functions.
 #pragma once
 

@@ -89,7 +89,7 @@ AvoidPlan plan_avoidance(const std::map<std::string, double>& chances, const std
   std::stable_sort(likely.begin(), likely.end(), [&](const slurm::Node* a, const slurm::Node* b) {
     return chances.at(a->name) > chances.at(b->name);
   });
-  // Those that nobody can judge now still count.
+  // Nodes that cannot be judged now still count.
   const std::size_t room = std::min(likely.size(), most - plan.not_known.size());
   std::set<std::string> wanted;
   for (std::size_t i = 0; i < likely.size(); ++i) {

@@ -1,5 +1,5 @@
 // ms-diag run: which checks, here or on other nodes, under which policy. The prolog has its own way (prolog.h), which
-// loads nothing and asks nobody.
+// loads nothing and asks no other node.
 #pragma once
 
 #include <functional>

@@ -2,7 +2,7 @@
 //
 // Peers are the nodes of the same machine, processor and GPUs. A node is said to differ in an attribute only where a
 // clear majority of its peers agrees: at least three, and more than two thirds of all. Where there is none, all values
-// are shown and nobody is accused.
+// are shown and no node is accused.
 #pragma once
 
 #include <map>
@@ -56,7 +56,7 @@ struct Fleet {
   std::vector<std::string> without_peers = {};  // too few of their kind to be compared
   std::vector<std::pair<std::string, std::string>> silent = {};
 
-  int nagios_status() const;  // 2: a critical suspect; 1: anything else above but undecided; 3: nobody answered
+  int nagios_status() const;  // 2: a critical suspect; 1: anything else above but undecided; 3: no node answered
 };
 
 inline constexpr const char* kAbsent = "(not there)";  // the value of what a node does not have

@@ -44,7 +44,7 @@ std::vector<SiteRow> site_rows(const std::map<std::string, std::vector<HistoryEn
   }
   const auto of = static_cast<double>(std::max(nodes, site.size()));
   for (SiteRow& row : rows) {
-    // Peers without a drain yet count as one: nobody knows that they never have any.
+    // Peers without a drain yet count as one: they may have one later.
     const double mean = of > 1 ? std::max(1, all - row.drains) / (of - 1) : row.drains;
     row.by_chance = of * at_least(row.drains, mean);
     row.lemon = row.by_chance < kByChance;

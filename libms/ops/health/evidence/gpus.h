@@ -43,7 +43,7 @@ struct Gpu {
   std::optional<double> temperature_c;
   std::optional<std::uint64_t> memory_used_bytes, memory_total_bytes;
   std::vector<int> processes;                      // that use its memory, where it names them
-  std::optional<bool> persistent;                  // the driver stays loaded while nobody uses the GPU
+  std::optional<bool> persistent;                  // the driver stays loaded while no process uses the GPU
   std::optional<std::uint64_t> nvlink_errors;      // of all links: replays, recoveries, CRC and ECC errors
   std::string vbios, inforom;                      // versions
   std::optional<bool> inforom_valid;               // the checksums of its configuration agree

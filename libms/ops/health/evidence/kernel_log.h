@@ -1,5 +1,5 @@
 // The kernel's log, /dev/kmsg: what the kernel itself said since boot. Lines that programs wrote into it (facility not
-// "kern") are left out: they are nobody's evidence. With a fake root, dev/kmsg is a plain file of the same records.
+// "kern") are left out: they prove nothing. With a fake root, dev/kmsg is a plain file of the same records.
 #pragma once
 
 #include <string>

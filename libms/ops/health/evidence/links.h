@@ -18,7 +18,7 @@ struct Link {
 
 Link link_named(const std::string& name);
 
-// Names with other characters are no interface, and "../" is nobody's link.
+// No interface has a name with other characters, and no link is named "../".
 bool is_link_name(std::string_view name);
 
 // Every physical interface, every port and every link of expect.links that is there, once.

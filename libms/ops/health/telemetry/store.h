@@ -1,5 +1,5 @@
 // Where samples are kept: DIRECTORY/NODE/2026-11-26.tlm (day_file.h), a file for each day in UTC. The directories
-// belong to whoever collects and are written by nobody else; everybody may read them.
+// belong to the user who collects. Only this user writes to them; everybody may read them.
 #pragma once
 
 #include <cstddef>

@@ -139,7 +139,7 @@ void AgentPool::answers(std::map<int, int> waiting, double seconds, const std::f
       try {
         while (const std::optional<std::string> line = seats_[static_cast<std::size_t>(nodes[p])].control.poll_line()) {
           TestAnswer answer = read_answer(*line);
-          // One of an earlier round that was given up is nobody's.
+          // No one waits for an answer of an earlier round that was given up.
           const auto order = waiting.find(answer.id);
           if (order == waiting.end() || order->second != nodes[p]) continue;
           waiting.erase(order);

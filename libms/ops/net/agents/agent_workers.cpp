@@ -16,7 +16,7 @@ AgentWorkers::AgentWorkers(const AgentWorkersOptions& options) : pool_(options.n
   pool_.gather(options.wait_s);
   for (const int node : pool_.missing()) missing_.push_back(options.nodes[static_cast<std::size_t>(node)]);
   why_missing_ = launcher_->complaint(missing_);
-  // Where nobody has RDMA it is not run; where some have, it is missed on the others.
+  // RDMA is not measured if no node has it. If some nodes have it, the others miss it.
   std::vector<std::string> without;
   for (std::size_t node = 0; node < options.nodes.size(); ++node) {
     const Member* member = pool_.member(static_cast<int>(node));

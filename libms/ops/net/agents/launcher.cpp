@@ -133,7 +133,7 @@ Launcher::~Launcher() {
   const auto wait_for_all = [&](double seconds) {
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     while (true) {
-      for (Process& process : processes_) listen(process);  // nobody waits for us to read
+      for (Process& process : processes_) listen(process);  // so that no process waits for this one to read
       std::erase_if(running, [](int pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
       if (running.empty() || Clock::now() >= end) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -17,7 +17,7 @@ struct Self {
   std::string interface;  // that has this address
   Sysroot root;
   std::optional<RdmaPort> rdma = {};
-  int port = 0;  // that it serves others at; 0: at none, so nobody is asked to connect back
+  int port = 0;  // that it serves others at; 0: at none, so no peer is asked to connect back
 };
 
 // Everything that another agent asks of us on one connection it made and greeted us on; returns when that is over.

@@ -22,7 +22,7 @@ struct CheckOptions {
   std::optional<slurm::Topology> topology = {};  // where switches are known
   Thresholds thresholds = {};
   std::function<void(const std::string&)> announce = {};  // before anything is sent: how much, how long
-  std::function<void(int done, int of)> progress = {};    // rounds; `of` is 0 where nobody knows
+  std::function<void(int done, int of)> progress = {};    // rounds; `of` is 0 if it is not known
 };
 
 struct FlowOptions {
@@ -31,7 +31,7 @@ struct FlowOptions {
 
 // All throw Error("net.nodes", user) where fewer than two nodes were to be checked.
 FlowsChecked check_flows(Workers& workers, const CheckOptions& options, const FlowOptions& flows);
-Checked check_pairs(Workers& workers, const CheckOptions& options);  // measures by a schedule, judges nobody
+Checked check_pairs(Workers& workers, const CheckOptions& options);  // measures by a schedule, judges no node
 Checked locate(Workers& workers, const CheckOptions& options);       // measures what it takes to name who is at fault
 // The same by tests of groups (see group_search.h), for slow nodes among very many: `time` is time_groups() of
 // LaunchedWorkers.

@@ -67,7 +67,7 @@ Crowding judge_crowding(const std::vector<double>& alone, const std::vector<doub
   Crowding crowding;
   for (std::size_t i = 0; i < alone.size(); ++i)
     if (beside_others[i] < kKept * alone[i]) crowding.pairs.push_back(static_cast<int>(i));
-  if (alone.size() < 2) crowding.pairs.clear();  // beside nobody
+  if (alone.size() < 2) crowding.pairs.clear();  // beside no other pair
   if (!crowding.pairs.empty()) crowding.sharing = crowding.pairs.size() == alone.size() ? Sharing::all : Sharing::some;
   return crowding;
 }

@@ -34,7 +34,7 @@ std::vector<int> lower_sort(const std::vector<double>& values, double ratio);
 // `link_gbps`: of the sender's interface; where that is full, unequal shares are no collision. 0: not known.
 FlowJudgement judge_flows(const std::vector<double>& alone, const std::vector<double>& together, double link_gbps = 0);
 
-// Pairs beside each other: what all flows of each carry while nobody else sends, and while all pairs do. Those that
+// Pairs beside each other: what all flows of each carry while no other pair sends, and while all pairs do. Those that
 // lose a third or more share a limit: `all` do where it is one behind the first switch (oversubscription); only `some`
 // where their flows are hashed to one path.
 enum class Sharing { none, some, all };

@@ -174,7 +174,7 @@ class Judge {
     for (const auto& [name, adapter] : node.facts.adapters) {
       if (!is_used(node.facts, name)) continue;
       if (adapter.state != "ACTIVE") {
-        // One that nobody named may be a second port without a cable.
+        // An adapter that NCCL_IB_HCA does not name may be a second port without a cable.
         const bool named = !text_of(node.facts, "NCCL_IB_HCA").empty();
         find(node, "net.hca", named ? Severity::critical : Severity::warning,
              fmt::format("{} is {}", name, adapter.state));

@@ -57,7 +57,7 @@ std::string why(const std::string& program, const SubprocessResult& result) {
   return fmt::format("{}: {}{}{}", program, result.describe(), said.empty() ? "" : ": ", said);
 }
 
-// A port that nobody listens at. Somebody may before we do; then the test fails and is repeated.
+// Returns a port that no process listens at. Another process may take it first; then the test fails and is repeated.
 int free_port() { return link::Listener(*link::parse_address("0.0.0.0:0")).port(); }
 
 // Does anybody listen at this port, on IPv4 or IPv6? Nobody may connect to find out: the program takes one caller only.

@@ -1,5 +1,5 @@
-// Who is tested with whom, and when: rounds of pairs that share no node, so that nobody measures somebody else's
-// traffic but in the switches. Pure.
+// Who is tested with whom, and when: rounds of pairs that share no node, so that pairs meet each
+// other's traffic in the switches only. Pure.
 #pragma once
 
 #include <span>

@@ -18,7 +18,7 @@ struct PairFlows {
     FlowJudgement judgement;
   };
   std::vector<Roll> rolls = {};
-  double together_gbps = 0;       // all flows, nobody else sends
+  double together_gbps = 0;       // all flows; no other pair sends
   double beside_others_gbps = 0;  // while all pairs send
   std::string error = {};         // why there is nothing, or not all of it
 

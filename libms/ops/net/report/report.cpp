@@ -156,7 +156,7 @@ std::vector<Finding> findings(const Checked& checked) {
                                                      .entity = node,
                                                      .message = why_absent(checked)});
   }
-  if (checked.command == "pairs") {  // nobody is judged, but what could not be measured is told
+  if (checked.command == "pairs") {  // judges no node, but reports what could not be measured
     for (const PairResult& result : checked.results) {
       if (result.error.empty() || (result.cut_short && result.at_fault < 0)) continue;
       const std::string &a = name_of(checked, result.a), &b = name_of(checked, result.b);

@@ -1,6 +1,6 @@
 // From samples to lines. A sample of a probe is off by at most half of what its round trip took longer than the
-// shortest one (plus what the way there differs from the way back, which nobody can see), so it weighs by the square of
-// that: a few lucky ones decide, as with a convex hull, and a late answer costs nothing.
+// shortest one (plus what the way there differs from the way back, which cannot be measured), so it weighs by the
+// square of that: a few lucky ones decide, as with a convex hull, and a late answer costs nothing.
 #include "tracepp/clock/fit.h"
 
 #include <algorithm>

@@ -13,7 +13,7 @@ namespace ms::tracepp {
 namespace {
 
 // Returns the first of the ranks that failed by themselves, as far as is known. Foreign traces do not say whether a
-// rank was aborted by others: there, a rank that waits for nobody comes first.
+// rank was aborted by others: there, a rank that waits for no other comes first.
 std::optional<std::size_t> first_failure(const HangScan& scan) {
   const auto waits = [&](std::size_t at) {
     return std::ranges::any_of(scan.rank(at).open, [&](std::uint32_t event) { return scan.is_ready(at, event); });

@@ -377,7 +377,7 @@ class WaitGraphBuilder {
   // The limit on member views of all operations together. A run of 100,000 ranks has a million; operations beyond the
   // limit are left out.
   static constexpr std::size_t kMostViews = 1 << 24;
-  static constexpr std::size_t kRootsCounted = 64;  // for more nobody wants to know how many wait behind each
+  static constexpr std::size_t kRootsCounted = 64;  // of more roots, no reader wants to know how many wait behind each
 
   const HangScan& scan_;
   const RunTrace& trace_;

@@ -83,7 +83,7 @@ class Finder {
     return std::move(hang_);
   }
 
-  // Adds the ranks that hang although nobody waits for them: a run of one rank, or ranks that communicate no more.
+  // Adds the ranks that hang although no rank waits for them: a run of one rank, or ranks that communicate no more.
   // Their device or host hangs.
   void add_lone_sections() {
     if (!blames_.empty()) return;
@@ -217,7 +217,7 @@ class Finder {
     std::vector<int> others;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (std::ranges::count(order, static_cast<int>(i)) == 0) others.push_back(static_cast<int>(i));
-    // Communication that overlaps compute holds nobody up and comes last.
+    // Communication that overlaps compute delays no rank and comes last.
     std::ranges::stable_sort(others, std::ranges::greater{}, [&](int i) {
       return std::pair(graph_.held[static_cast<std::size_t>(i)], graph_.ops[static_cast<std::size_t>(i)].since_s);
     });

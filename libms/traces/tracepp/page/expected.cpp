@@ -96,7 +96,7 @@ std::string culprit_of(const RunTrace& trace, const Diagnosis& diagnosis, double
   return text;
 }
 
-// Returns why nobody is named.
+// Returns why no rank is named.
 std::string unknown_of(const Diagnosis& diagnosis) {
   return std::ranges::any_of(diagnosis.findings, is_fault) ? "nothing is sure enough to be named as the cause"
                                                            : quiet_text(diagnosis);

@@ -16,7 +16,7 @@ struct Expected {
   double varies_s = 0;  // standard deviation of a single observed step, without extremes
   // The ranks that surely compute longer than their peers, or another fault that explains what a step takes more;
   // empty: there is none. Else the single step that a pause or a late batch made longest, with its ranks. Else, of a
-  // step that takes longer than expected, why nobody is named.
+  // step that takes longer than expected, why no rank is named.
   std::string culprit = {}, single_step = {}, unknown = {};
 };
 

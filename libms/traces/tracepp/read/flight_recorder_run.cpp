@@ -218,8 +218,8 @@ class Channels {
   std::map<std::size_t, std::map<Collective, std::uint32_t>> collectives_;             // by rank
 };
 
-// Finds members without an operation that others ended, although nobody can end it alone. Their dump is older, or the
-// operation failed: gloo records it as ended when it gives up.
+// Finds members without an operation that others ended, although no member can end it alone. Their dump is older, or
+// the operation failed: gloo records it as ended when it gives up.
 void find_failed(RunTrace& trace) {
   struct Least {
     std::int64_t number = 0;  // of the newest operation

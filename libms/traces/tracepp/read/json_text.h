@@ -10,7 +10,7 @@
 
 namespace ms::tracepp {
 
-// Larger values, and objects in an array, end the text: nobody means them, and they have to stand in memory whole.
+// Larger values, and objects in an array, end the text: no trace needs them, and they would stand in memory whole.
 inline constexpr std::size_t kMaxValueBytes = std::size_t{64} << 20;
 
 // Whether the text begins with an object, or an array of objects.

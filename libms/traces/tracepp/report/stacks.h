@@ -10,7 +10,7 @@
 namespace ms::tracepp {
 
 // Returns what the suspects stood in, the state of the GPUs of their nodes, and where the rest of it is, for a
-// terminal. `paths`: of the traces, or of their run. Empty: nobody has left anything of them.
+// terminal. `paths`: of the traces, or of their run. Empty: there is nothing of them.
 std::string suspect_stacks(const std::vector<std::string>& paths, const Hang& hang);
 
 }  // namespace ms::tracepp

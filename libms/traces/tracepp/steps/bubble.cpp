@@ -127,7 +127,7 @@ class Pipelines {
       step.comms[kOther].push_back({event.begin_ns, event.end_ns()});
       return;
     }
-    if (info.kind == Kind::send) return;  // nobody waits for his own sends
+    if (info.kind == Kind::send) return;  // no rank waits for its own sends
     std::int64_t both_ns = event.begin_ns;
     const std::uint32_t operation = matches_.find(info.group, event.detail);
     if (operation != Matches::kNone) {
