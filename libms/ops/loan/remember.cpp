@@ -6,6 +6,11 @@
 #include "slurm/hostlist.h"
 
 namespace ms::loan {
+namespace {
+
+constexpr double kQueuedWithin_s = 120;  // by Slurm, after a job has asked for it
+
+}  // namespace
 
 Usage usage_of(const View& view) {
   Usage usage;
@@ -31,6 +36,8 @@ void remember_starts(Memory& memory, const View& view) {
     ++memory.starts;
     memory.starts_waited_s += start.waited_s;
     memory.waited_s.push_back(start.waited_s);
+    // A run that was asked to grow has been queued again; here Slurm was the first to start it.
+    memory.grown += static_cast<std::int64_t>(memory.growing.erase(start.job));
   }
   memory.started = std::move(running);
   if (memory.waited_s.size() > kMostWaits)
@@ -45,17 +52,13 @@ bool has_any(const View& view, std::uint32_t job, const std::vector<std::string>
   });
 }
 
-// A run that was asked to grow and has more nodes now has grown, also where Slurm was the first to start it.
 void remember_sizes(Memory& memory, const View& view) {
   std::map<std::uint32_t, Sized> sized;
   for (const LiveJob& job : view.jobs) {
     Sized now{.nodes = job.nodes, .since_s = view.now_s};
     const auto before = memory.sized.find(job.id);
-    if (before != memory.sized.end()) {
-      const bool grew = job.nodes > before->second.nodes;
-      if (!grew) now.since_s = std::min(before->second.since_s, view.now_s);
-      if (grew && memory.growing.erase(job.id) > 0) ++memory.grown;
-    }
+    if (before != memory.sized.end() && job.nodes <= before->second.nodes)
+      now.since_s = std::min(before->second.since_s, view.now_s);
     sized[job.id] = now;
   }
   memory.sized = std::move(sized);
@@ -108,10 +111,12 @@ void remember(Memory& memory, const View& view, const Policy& policy) {
     demand.erase(demand.begin());
   std::set<std::uint32_t> losing, running;
   for (const LiveJob& job : view.jobs) running.insert(job.id);
-  // One that still runs has refused, or saves: the next round may ask it again.
+  // One that still runs has refused, or saves: the next round may ask it again. One that neither runs nor waits may be
+  // on its way to the queue.
   std::erase_if(memory.growing, [&](const auto& asked) {
     const bool waits = std::ranges::count(view.waiting, asked.first) > 0;
-    return !waits && view.now_s >= asked.second + policy.schedule.interval_s;
+    const double patience_s = running.contains(asked.first) ? 0 : kQueuedWithin_s;
+    return !waits && view.now_s >= asked.second + policy.schedule.interval_s + patience_s;
   });
   std::set<std::string> leaving;
   for (const LiveNode& node : view.nodes) {

@@ -152,9 +152,21 @@ TEST_F(LoanBaseDemand, ARunThatJustBeganOrGrewIsLeftAlone) {
   EXPECT_THAT(words(plan()), ElementsAre("shrink 8", "notify 8"));
 }
 
-TEST_F(LoanBaseDemand, ARunThatWasAskedToGrowAndHasMoreNodesCountsOnce) {
-  memory_.sized[7].nodes = memory_.sized[8].nodes = 2;
-  memory_.growing = {{7, view_.now_s}};  // not job 8, which somebody made larger
+TEST_F(LoanBaseDemand, ARunThatWasAskedToGrowAndStartedAgainCountsOnce) {
+  view_.started = {{.job = 7, .restarts = 0}, {.job = 8, .restarts = 0}};
+  plan();
+  memory_.growing = {{7, view_.now_s}};  // not job 8, which a person made larger
+  const auto [jobs, started] = std::pair(view_.jobs, view_.started);
+  for (LiveNode& node : view_.nodes) node.jobs.clear();
+  view_.jobs.clear();  // neither runs nor waits: it is on its way to the queue
+  view_.started.clear();
+  view_.now_s += policy_.schedule.interval_s + 60;
+  plan();
+  EXPECT_EQ(memory_.grown, 0);
+  EXPECT_EQ(memory_.growing.size(), 1U);
+  view_.jobs = jobs;
+  view_.started = started;
+  for (Start& start : view_.started) start.restarts = 1;
   plan();
   plan();
   EXPECT_EQ(memory_.grown, 1);
