@@ -1,5 +1,7 @@
 #include "health/commands/lemons.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
