@@ -20,7 +20,8 @@ tiny_config mesh.dp=2 mesh.tp=2 train.eval_every=0 data.valid_fraction=0 run.sam
 in_own() {
   mkdir "$1"
   cp text* c.toml "$1"
-  (cd "$1" && : >complaints && "${@:2}")
+  # Open MPI's launchers that begin at the same time fail over a directory that all of them make.
+  (cd "$1" && : >complaints && OMPI_MCA_orte_tmpdir_base=$PWD "${@:2}")
 }
 complain() { echo "$1" >>complaints; }
 # verdict_is CODE KIND RANK
