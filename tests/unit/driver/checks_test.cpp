@@ -1,5 +1,4 @@
 // What the driver reads of other programs' checks: ms-netcheck, ms-train check, ms-diag.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
