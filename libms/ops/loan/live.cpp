@@ -183,18 +183,18 @@ View read_view(const slurm::Commands& slurm, const Policy& policy, double now_s)
 
 namespace {
 
-// Returns whether Slurm did it; what follows where it did not is logged, and recorded behind the action.
-bool try_on(const UniqueFd& state, double now_s, Action action, std::string_view otherwise,
-            const std::function<void()>& step) {
+// Slurm's error, where it did not do it: what follows is then logged, and recorded behind the action.
+std::optional<Error> try_on(const UniqueFd& state, double now_s, Action action, std::string_view otherwise,
+                            const std::function<void()>& step) {
   try {
     step();
-    return true;
+    return std::nullopt;
   } catch (const Error& error) {
     log::error("loan", "job {} {}: {}", action.job, otherwise, error.message());
     action.reason = fmt::format("failed, the job {}: {}", otherwise, error.message());
     note_action(state, now_s, action);
+    return error;
   }
-  return false;
 }
 
 // Takes the number of nodes at the beginning of the text; 0: there is none.
@@ -261,6 +261,10 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
     log::info("loan", "{} {}: {}", to_string(action.step),
               action.node.empty() ? fmt::format("job {}", action.job) : action.node, action.reason);
   };
+  const auto send = [&](const Action& action, const std::string& signal) {
+    const auto step = [&] { slurm.signal_batch(action.job, signal); };
+    if (const auto failed = try_on(state, view.now_s, action, "is asked again", step)) throw *failed;
+  };
   std::vector<std::string> on_loan;
   for (const LiveNode& node : view.nodes) {
     if (node.on_loan) on_loan.push_back(node.name);
@@ -296,19 +300,19 @@ void execute(const slurm::Commands& slurm, const Policy& policy, const View& vie
         const bool elastic = !action.nodes.empty();
         if (elastic) memory.asked[action.job] = action.nodes;
         const std::string signal = elastic ? kDriverSignal : policy.slurm.signal;
-        if (!signal.empty()) slurm.signal_batch(action.job, signal);
+        if (!signal.empty()) send(action, signal);
         memory.notices.try_emplace(action.job, view.now_s);
         write_memory(state, memory);
         break;
       }
       case Step::requeue:
-        if (!try_on(state, view.now_s, action, "keeps its nodes", [&] { slurm.requeue(action.job); })) continue;
+        if (try_on(state, view.now_s, action, "keeps its nodes", [&] { slurm.requeue(action.job); })) continue;
         ++memory.preemptions;
         memory.notices.erase(action.job);
         memory.asked.erase(action.job);
         break;
       case Step::grow:
-        slurm.signal_batch(action.job, kDriverSignal);
+        send(action, kDriverSignal);
         memory.growing[action.job] = view.now_s;
         write_memory(state, memory);
         break;
