@@ -178,7 +178,8 @@ TEST_P(LambNorms, EveryElementCountsOnce) {
     span.replicated = kReplicated + kVector;
     const auto memory = device.allocate(1 << 20, "test");
     tensor::Arena arena(*memory);
-    const tensor::Tensor shared = layout.zero == 2 ? arena.take(tensor::DType::f32, 1, kNumel) : tensor::Tensor{};
+    optim::SharedBuffers shared;
+    if (layout.zero == 2) shared.grads = arena.take(tensor::DType::f32, 1, kNumel);
     const optim::SpanMemory held =
         optim::carve_span(arena, settings.optim, span, tensor::DType::f32, plan.mesh.shard_place(false, at), shared);
     ASSERT_EQ(optim::parameter_sums(settings.optim, span), 4);

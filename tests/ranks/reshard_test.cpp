@@ -25,7 +25,7 @@ constexpr double kLossTolerance = 1e-4;  // of the parity tests
 const std::vector<Layout> kLayouts = {
     {1, 1, 1, 1, true, 1}, {2, 1, 1, 1, true, 0}, {3, 1, 1, 1, true, 1}, {4, 1, 1, 1, true, 2},
     {1, 2, 1, 1, true, 1}, {1, 3, 1, 1, true, 1}, {1, 1, 3, 2, true, 1}, {2, 1, 2, 1, true, 0},
-    {2, 2, 2, 2, true, 1}, {3, 2, 1, 1, true, 2}, {2, 3, 1, 1, true, 0}, {1, 2, 3, 1, true, 1},
+    {2, 2, 2, 2, true, 1}, {3, 2, 1, 1, true, 3}, {2, 3, 1, 1, true, 0}, {1, 2, 3, 1, true, 1},
 };
 
 struct Family {
@@ -156,7 +156,7 @@ TEST(ReshardMuon, ContinuesBitByBitOnOtherDpRanks) {
   };
   const test::TempDir dir;
   const Training saved = train_run(settings_for(2, 1, dir.path()), true);
-  for (const auto& [dp, zero] : {std::pair{1, 0}, {4, 1}, {4, 2}, {2, 0}}) {
+  for (const auto& [dp, zero] : {std::pair{1, 0}, {4, 1}, {4, 2}, {4, 3}, {2, 0}}) {
     SCOPED_TRACE(testing::Message() << "dp " << dp << " zero " << zero);
     const Training loaded = train_run(settings_for(dp, zero, dir.path()), true);
     ASSERT_EQ(loaded.resumed_from, kSaved);

@@ -170,12 +170,11 @@ std::vector<ckpt::Held> held_biases(const train::Engine& engine) {
 }  // namespace
 
 void collect_parameters(train::Engine& engine, Matrices& into) {
-  engine.gather_parameters();
   for (const train::ChunkTensors& chunk : engine.chunks()) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
-      const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].values);
+      const std::vector<float> flat = as_floats(engine.compute(), chunk.spans[i].value_shard);
       const std::lock_guard lock(outcome_mutex);
-      scatter(chunk.specs[i], {0, chunk.specs[i].numel}, flat.data(), into);
+      scatter(chunk.specs[i], chunk.spans[i].own, flat.data(), into);
     }
   }
   for (const ckpt::Held& bias : held_biases(engine)) {
@@ -200,14 +199,11 @@ void load_parameters(train::Engine& engine, const Matrices& from) {
         }
       }
       const optim::SpanMemory& span = chunk.spans[i];
-      engine.compute().submit(tensor::Copy{span.values, host.tensor});
-      if (span.master)
-        engine.compute().submit(tensor::Copy{span.master, host.tensor.slice_cols(span.own.begin, span.own.size())});
+      for (const tensor::Tensor& own : {span.value_shard, span.master})
+        if (own) engine.compute().submit(tensor::Copy{own, host.tensor.slice_cols(span.own.begin, span.own.size())});
       engine.compute().synchronize();
     }
   }
-  const auto is_bias = [](const auto& matrix) { return matrix.first.ends_with("router.bias"); };
-  if (std::ranges::none_of(from, is_bias)) return;
   for (const ckpt::Held& bias : held_biases(engine)) {
     const HostFloats host(engine.compute(), bias.tensor.cols);
     std::ranges::copy(from.at(bias.piece.slice.name).values, host.tensor.as<float>());

@@ -300,8 +300,9 @@ void Chunk::backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch
 }
 
 void Chunk::backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
-                           HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const {
-  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::later, {});
+                           HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
+                           const Pass& after) const {
+  run_backward(on, slot, input, scratch, head, dx, loss_sum, loss_scale, WeightGradients::later, after);
 }
 
 void Chunk::backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after) const {

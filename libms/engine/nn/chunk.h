@@ -89,7 +89,8 @@ class Chunk {
   // The first half computes the gradient of the head's weight, as there is one buffer for logits. It computes that of
   // the embedding too: no stage needs the first chunk's dx, and with tied embeddings the sum keeps its unsplit order.
   void backward_input(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
-                      HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale) const;
+                      HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
+                      const Pass& after = {}) const;
   void backward_weight(const TensorParallel& on, ChunkSlot& slot, LayerScratch& scratch, const Pass& after = {}) const;
   // Computes the last chunk's logits and loss, without gradients.
   void head_loss(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,

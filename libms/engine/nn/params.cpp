@@ -240,9 +240,9 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   const std::string name = "chunk " + std::to_string(chunk);
   const std::int64_t layers = part.layer_end - part.layer_begin;
   std::vector<SpanSpec> spans;
-  const auto add = [&](SpanBuilder& builder, std::int64_t place) {
-    spans.push_back(builder.finish(mesh.dp));
-    spans.back().place = place;
+  const auto add = [&](SpanBuilder& builder, int ranks, std::int64_t place, std::int64_t end) {
+    spans.push_back(builder.finish(ranks));
+    spans.back().place = place, spans.back().end = end;
   };
   const auto vocabulary = [&](const std::string& span_name, const char* matrix, bool scattered) {
     SpanBuilder span(span_name, mesh.tp, tp_rank, std);
@@ -252,7 +252,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   const auto add_tied = [&](std::int64_t place) {
     // The head's matmul comes before the embedding's scatter where one chunk has both.
     SpanBuilder tied = vocabulary("tied embedding", "embed.tokens.weight", !part.last);
-    add(tied, place);
+    add(tied, mesh.dp, place, place);
     spans.back().shared = part.first != part.last;
     spans.back().counts_in_norm = part.first;
   };
@@ -269,7 +269,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
   if (part.first && model.tied_embeddings) add_tied(0);
   if (part.first && !model.tied_embeddings && long_vocabulary) {
     SpanBuilder embedding = vocabulary(name + " embedding", "embed.tokens.weight", true);
-    add(embedding, 0);
+    add(embedding, mesh.dp, 0, 0);
   }
   for (std::int64_t index = 0; index < layer_spans; ++index) {
     const std::int64_t begin = layers * index / layer_spans, end = layers * (index + 1) / layer_spans;
@@ -288,7 +288,7 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
       if (!model.tied_embeddings && !long_vocabulary) own.vocabulary("head.weight", model, false);
       own.end_block();
     }
-    add(own, begin);
+    add(own, mesh.dp, begin, end);
     if (!mesh.has_expert_groups() || !has_experts(model, {part.layer_begin + begin, part.layer_begin + end})) continue;
     SpanBuilder of_experts((layer_spans == 1 ? name : name + range) + " experts", mesh.expert_tp(),
                            tp_rank % mesh.expert_tp(), std);
@@ -296,13 +296,12 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
     for (std::int64_t i = part.layer_begin + begin; i < part.layer_begin + end; ++i) {
       if (model.has_experts(i)) experts(of_experts, model, mlp_prefix(i), {ep_rank * held, (ep_rank + 1) * held});
     }
-    spans.push_back(of_experts.finish(mesh.edp()));
-    spans.back().place = begin;
+    add(of_experts, mesh.edp(), begin, end);
     spans.back().experts = true;
   }
   if (part.last && !model.tied_embeddings && long_vocabulary) {
     SpanBuilder head = vocabulary(name + " head", "head.weight", false);
-    add(head, layers);
+    add(head, mesh.dp, layers, layers);
   }
   if (part.last && model.tied_embeddings && !part.first) add_tied(layers);
   return spans;

@@ -43,6 +43,7 @@ struct SpanSpec {
   std::vector<ParamSpec> params;  // by offset
   // Where in the chunk (Chunk::Pass) the forward reaches the span, and the backward completes it.
   std::int64_t place = 0;
+  std::int64_t end = 0;         // the layers [place, end) of the chunk are the span's; none: place
   std::int64_t replicated = 0;  // every tp rank holds elements [0, replicated) whole
   // Elements [0, by_head) of these: each rank uses them for its own heads, so their gradients are always partial sums.
   std::int64_t by_head = 0;

@@ -26,6 +26,7 @@ struct OptimConfig {
   double muon_momentum = 0.95;
   std::string muon_scale = "match-rms-adamw";
   std::int64_t zero = 1;
+  std::int64_t prefetch = 1;
   std::int64_t shard_group = 0;
   std::string main_grads_dtype = "fp32";
 };
@@ -62,8 +63,16 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .choices = {"match-rms-adamw", "original"}},
     {"zero", &OptimConfig::zero,
      "ZeRO stage, the state sharded over dp. 0: none; 1: optimizer state, gradients are reduced once per step; 2: "
-     "gradients too, reduced after every microbatch.",
-     Unit::none, 0, 2},
+     "gradients too, reduced after every microbatch; 3: parameters too. Stage 3 gathers the parameters of a span, one "
+     "layer or as many as overlap.dp_message has room for, before each use, and frees them behind it; the gradients "
+     "of a span are reduced as soon as its backward is done. It moves the parameters twice for each microbatch where "
+     "stages 1 and 2 move them once for each step. Its results have the bits of stage 2. Not with train.fp8.",
+     Unit::none, 0, 3},
+    {"prefetch", &OptimConfig::prefetch,
+     "Spans of parameters that optim.zero = 3 gathers ahead of their use. Each takes the memory of a span. 0: a gather "
+     "begins where its parameters are needed. With as many as a rank has, parameters stay from the forward to the "
+     "backward and are gathered once for each step.",
+     Unit::none, 0, 1 << 20},
     {"shard_group", &OptimConfig::shard_group,
      "Data-parallel ranks (mesh.dp x mesh.cp) that share a copy of what optim.zero shards; 0: all. Each such shard "
      "group of neighbors has all of it, as with HSDP of PyTorch: parameters are gathered within a group, gradients are "

@@ -33,14 +33,16 @@ std::vector<mesh::Range> parts_with(const OptimizerKind& kind, std::size_t state
 DType grads_dtype(const OptimConfig& config) { return config.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32; }
 
 SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype,
-                      const mesh::ShardPlace& place, const Tensor& shared_grads) {
+                      const mesh::ShardPlace& place, const SharedBuffers& shared) {
   SpanMemory span;
+  span.shared = shared;
   MS_ASSERT(layout.numel % place.shards == 0, "a span of {} elements in {} shards", layout.numel, place.shards);
   const std::int64_t own = layout.numel / place.shards;
   span.own = {own * place.shard(), own * (place.shard() + 1)};
-  span.values = arena.take(dtype, 1, layout.numel);
-  if (config.zero == 2) {
-    span.grads = shared_grads;
+  span.values = shared.values ? shared.values : arena.take(dtype, 1, layout.numel);
+  span.value_shard = shared.values ? arena.take(dtype, 1, own) : span.values.slice_cols(span.own.begin, own);
+  if (shared.grads) {
+    span.grads = shared.grads;
     span.grad_shard = arena.take(grads_dtype(config), 1, own);
   } else {
     span.grads = arena.take(grads_dtype(config), 1, layout.numel);
@@ -71,7 +73,7 @@ Tensor HeldState::of(const mesh::Range& elements) const {
 SpanMemory carve_values(Arena& arena, const SpanLayout& layout, DType dtype) {
   SpanMemory span;
   span.own = {0, layout.numel};
-  span.values = arena.take(dtype, 1, layout.numel);
+  span.values = span.value_shard = arena.take(dtype, 1, layout.numel);
   span.grads = span.grad_shard = Arena::measuring().take(DType::f32, 1, layout.numel);
   return span;
 }
@@ -111,6 +113,10 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
       rates.push_back(rates_of(config_, groups_of_params, param.name, param.decay));
     }
   }
+  for (const SpanMemory& span : memory_) {
+    if (span.shared.grads) grads_free_.resize(std::max(grads_free_.size(), span.shared.grads_at + 1));
+    if (span.shared.values) values_.resize(std::max(values_.size(), span.shared.values_at + 1));
+  }
   if (!matrices.groups.empty())
     matrices_.emplace(matrix_layout(config_, layouts_, place_in(groups_)), matrices, compute_, groups_);
 }
@@ -118,7 +124,8 @@ ShardedOptimizer::ShardedOptimizer(const OptimConfig& config, std::vector<SpanLa
 void ShardedOptimizer::begin_step() {
   const tensor::Section section(compute_, trace::Kind::other_compute);
   compute_.submit(Fill{scalars_.sums});
-  for (std::size_t i = 0; i < memory_.size(); ++i) clear(compute_, i);
+  if (config_.zero < 3)
+    for (std::size_t i = 0; i < memory_.size(); ++i) clear(compute_, i);
   has_shard_.assign(has_shard_.size(), false);
 }
 
@@ -128,14 +135,19 @@ void ShardedOptimizer::clear(Stream& stream, std::size_t index) const {
 }
 
 void ShardedOptimizer::before_backward() {
-  for (const Event& free : buffer_free_)
+  for (const Event& free : grads_free_)
     if (free) compute_.wait(free);
+}
+
+void ShardedOptimizer::before_gradients(std::size_t index) {
+  if (const Event& free = grads_free_[memory_[index].shared.grads_at]) compute_.wait(free);
+  clear(compute_, index);
 }
 
 void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   const SpanMemory& span = memory_[index];
   const Replicas& ranks = replicas(index);
-  const bool reduces = ranks.reduces() || config_.zero == 2;
+  const bool reduces = ranks.reduces() || static_cast<bool>(span.shared.grads);
   if (!reduces && !spoils_) return;
   Stream& stream = ranks.workers().stream();
   stream.wait(complete);
@@ -148,16 +160,16 @@ void ShardedOptimizer::reduce(std::size_t index, const Event& complete) {
   if (!reduces) return;
   const Tensor part = span.grads.slice_cols(span.own.begin, span.own.size());
   if (ranks.shard != nullptr) ranks.shard->reduce_scatter(part, span.grads);
-  if (config_.zero != 2) return reduce_shard(index);
+  if (!span.shared.grads) return reduce_shard(index);
   if (has_shard_[index]) {
     stream.submit(Add{span.grad_shard, span.grad_shard, part, {}});
   } else {
     stream.submit(Copy{span.grad_shard, part});
     has_shard_[index] = true;
   }
-  clear(stream, index);
-  // Chunks share the buffer: the next backward that adds to it waits for this.
-  buffer_free_[layouts_[index].experts ? 1 : 0] = stream.record();
+  if (config_.zero == 2) clear(stream, index);
+  // The next backward that adds to the buffer waits for this.
+  grads_free_[span.shared.grads_at] = stream.record();
 }
 
 void ShardedOptimizer::reduce_shard(std::size_t index) {
@@ -251,7 +263,7 @@ Update ShardedOptimizer::update_of(std::size_t index, const mesh::Range& element
                 .step = step_,
                 .lr = static_cast<float>(lr_ * rates.lr),
                 .weight_decay = static_cast<float>(rates.weight_decay),
-                .param = span.values.slice_cols(elements.begin, elements.size()),
+                .param = own(span.value_shard),
                 .master = span.master ? own(span.master) : Tensor{},
                 .grad = own(span.grad_shard),
                 .factor = scalars_.factor,
@@ -320,17 +332,30 @@ std::int64_t ShardedOptimizer::update(std::size_t index, std::int64_t first_sum)
 }
 
 void ShardedOptimizer::gather(std::size_t index) {
-  if (!updated_[index]) return;
   const SpanMemory& span = memory_[index];
+  ValueBuffer* const buffer = span.shared.values ? &values_[span.shared.values_at] : nullptr;
+  const bool is_there = buffer == nullptr || buffer->span == index;
+  if (is_there && !updated_[index]) return;
   comm::Communicator& shard = *replicas(index).shard;
   Stream& stream = shard.stream();
-  stream.wait(std::exchange(updated_[index], {}));
-  shard.all_gather(span.values, span.values.slice_cols(span.own.begin, span.own.size()));
+  if (updated_[index]) stream.wait(std::exchange(updated_[index], {}));
+  if (buffer != nullptr && buffer->used) stream.wait(buffer->used);
+  shard.all_gather(span.values, span.value_shard);
   gathered_[index] = stream.record();
+  if (buffer != nullptr) buffer->span = index;
 }
 
 void ShardedOptimizer::before_use(std::size_t index) {
   if (gathered_[index]) compute_.wait(std::exchange(gathered_[index], {}));
+}
+
+void ShardedOptimizer::after_use(std::size_t index, const Event& done) {
+  if (const SpanMemory& span = memory_[index]; span.shared.values) values_[span.shared.values_at].used = done;
+}
+
+void ShardedOptimizer::parameters_changed() {
+  for (std::size_t i = 0; i < memory_.size(); ++i)
+    if (memory_[i].shared.values) updated_[i] = compute_.record();
 }
 
 }  // namespace ms::optim

@@ -85,6 +85,7 @@ constexpr Idle kIdle[] = {
     {"optim.min_lr_ratio", [](const Settings& s) { return s.optim.schedule == "constant"; },
      "optim.schedule is constant"},
     {"optim.shard_group", [](const Settings& s) { return s.optim.zero == 0; }, "optim.zero is 0"},
+    {"optim.prefetch", [](const Settings& s) { return s.optim.zero < 3; }, "optim.zero is below 3"},
     {"optim.muon_momentum", [](const Settings& s) { return s.optim.name != "muon"; }, "optim.name is not muon"},
     {"optim.muon_scale", [](const Settings& s) { return s.optim.name != "muon"; }, "optim.name is not muon"},
     {"guard.spike_zscore", [](const Settings& s) { return s.guard.spike == "ignore"; }, "guard.spike is ignore"},

@@ -160,6 +160,10 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("optim.name", "muon takes at most 1024 replicas of a matrix, the limit of an all-to-all over NCCL: " +
                           std::string(mesh.folds_tp() ? "raise mesh.ep" : "set optim.shard_group to 1024 or fewer"));
   if (train.fp8 && settings.model.experts > 0) add("train.fp8", "GEMMs of experts (model.experts) do not take FP8");
+  if (train.fp8 && settings.optim.zero == 3)
+    add("train.fp8", "weights that are rounded to FP8 stay on every rank: set optim.zero = 2");
+  if (settings.guard.replay_every > 0 && settings.optim.zero == 3)
+    add("guard.replay_every", "with optim.zero = 3 no rank has all gradients of a microbatch: set optim.zero = 2");
   if (train.fp8 && train.dtype != "bf16") add("train.fp8", "FP8 GEMMs take bf16 tensors: set train.dtype = \"bf16\"");
   if (settings.run.device == "cuda") {
     if (train.dtype != "bf16") add("run.device", "attention on a GPU is in bf16: train.dtype = \"bf16\"");

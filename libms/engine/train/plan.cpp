@@ -79,7 +79,10 @@ nn::ChunkPart Plan::part(int pp_rank, int chunk) const {
   return nn::chunk_part(settings.model, mesh, pp_rank, chunk, chunks);
 }
 
-bool Plan::sets_gradients() const { return settings.optim.zero != 2 || (chunks == 1 && !splits_backward(training)); }
+bool Plan::sets_gradients() const {
+  if (settings.optim.zero < 2) return true;
+  return !splits_backward(training) && (chunks == 1 || settings.optim.zero == 3);
+}
 
 const sched::Schedule& Plan::schedule_of(std::int64_t step) const {
   const std::int64_t rows = rows_of(settings);

@@ -45,7 +45,8 @@ struct Plan {
   std::int64_t tokens_of(std::int64_t step) const { return batch.batch(step) * settings.model.seq; }
   const sched::Schedule& schedule_of(std::int64_t step) const;
   // Whether the first backward that adds to gradients may set them instead (nn::TensorParallel::sets_gradients). Under
-  // zero 2 all of them do, unless chunks or the halves of a backward leave each other's gradients in the buffer.
+  // zero 2 and 3 all of them do, unless chunks (zero 2) or the halves of a backward leave each other's gradients in a
+  // buffer.
   bool sets_gradients() const;
   cost::ModelShape model_shape() const;
 };

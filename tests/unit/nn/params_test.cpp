@@ -327,17 +327,18 @@ TEST(Params, SpansSplitBetweenLayers) {
     std::string all;
     for (const SpanSpec& span : chunk_spans(model, {2, 1, 2}, 0, part, 0, min_span)) {
       all += fmt::format("{}{} at {}", all.empty() ? "" : ", ", span.name, span.place);
+      if (span.end - span.place > 1) all += fmt::format(" to {}", span.end - 1);
     }
     return all;
   };
   const ChunkPart whole{0, 5, true, true}, middle{2, 4, false, false};
-  EXPECT_EQ(names(kOneSpan, whole), "chunk 0 at 0");
+  EXPECT_EQ(names(kOneSpan, whole), "chunk 0 at 0 to 4");
   // A layer has some 6,500 elements on a tp rank, the embedding and the head 832.
-  EXPECT_EQ(names(13000, whole), "chunk 0 layers 0-1 at 0, chunk 0 layers 2-4 at 2");
+  EXPECT_EQ(names(13000, whole), "chunk 0 layers 0-1 at 0 to 1, chunk 0 layers 2-4 at 2 to 4");
   EXPECT_EQ(names(1000, whole),
             "chunk 0 layers 0-0 at 0, chunk 0 layers 1-1 at 1, chunk 0 layers 2-2 at 2, chunk 0 layers 3-3 at 3, "
             "chunk 0 layers 4-4 at 4");
-  EXPECT_EQ(names(13000, middle), "chunk 0 at 0");
+  EXPECT_EQ(names(13000, middle), "chunk 0 at 0 to 1");
   EXPECT_EQ(names(1, middle), "chunk 0 layers 2-2 at 0, chunk 0 layers 3-3 at 1");
   EXPECT_EQ(names(500, {0, 1, true, true}), "chunk 0 embedding at 0, chunk 0 at 0, chunk 0 head at 1");
 

@@ -65,8 +65,8 @@ TEST(Reshard, AnyLayoutHoldsTheSameState) {
   std::string last = write_source(dir / "one", one);
   const ckpt::Parameters source(last);
   // Each from the one before, so that every kind of cut is also read.
-  const std::vector<Row> rows{{1, 1, 1, 1, 0}, {2, 1, 1, 1, 1}, {3, 2, 1, 1, 2}, {1, 3, 2, 2, 0},
-                              {2, 1, 3, 1, 1}, {1, 6, 1, 1, 0}, {4, 1, 2, 1, 2}, {1, 1, 6, 1, 1}};
+  const std::vector<Row> rows{{1, 1, 1, 1, 0}, {2, 1, 1, 1, 1}, {3, 2, 1, 1, 2}, {1, 3, 2, 2, 0}, {2, 1, 3, 1, 1},
+                              {1, 6, 1, 1, 0}, {4, 1, 2, 1, 2}, {1, 1, 6, 1, 1}, {3, 1, 2, 1, 3}};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
     SCOPED_TRACE(fmt::format("dp {} pp {} tp {} chunks {}", row.dp, row.pp, row.tp, row.chunks));

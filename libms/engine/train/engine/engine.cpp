@@ -135,11 +135,16 @@ void Engine::initialize(std::uint64_t seed) {
     for (std::size_t i = 0; i < chunk.specs.size(); ++i) {
       const nn::SpanSpec& spec = chunk.specs[i];
       const optim::SpanMemory& span = chunk.spans[i];
-      initialize_span(compute(), spec, span.values, {0, spec.numel}, seed);
+      if (span.shared.values) {
+        initialize_span(compute(), spec, span.value_shard, span.own, seed);
+      } else {
+        initialize_span(compute(), spec, span.values, {0, spec.numel}, seed);
+      }
       if (span.master) initialize_span(compute(), spec, span.master, span.own, seed);
       compute().submit(Fill{span.grads});
     }
   }
+  optimizer_->parameters_changed();
   if (router_biases_) router_biases_->initialize();
 }
 
@@ -313,14 +318,6 @@ double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const 
   return reduce_loss(pending);
 }
 
-void Engine::gather_parameters() {
-  const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::params});
-  for (std::size_t i = 0; i < optimizer_->spans(); ++i) {
-    optimizer_->gather(i);
-    optimizer_->before_use(i);
-  }
-}
-
 void Engine::share_state() {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::checkpoint});
   const mesh::Mesh& mesh = plan_.mesh;
@@ -339,7 +336,7 @@ void Engine::share_state() {
       const mesh::ShardPlace place = mesh.shard_place(spec.experts, at_);
       const std::int64_t size = spec.numel / place.shards, begin = size * place.shard();  // of this rank's shard
       const std::int64_t replicated = std::clamp<std::int64_t>(spec.replicated - share.begin, 0, share.size());
-      for (const Tensor& all : {span.values, span.master}) {
+      for (const Tensor& all : {span.shared.values ? span.value_shard : span.values, span.master}) {
         if (!all) continue;
         const std::int64_t first = all.cols == spec.numel ? 0 : span.own.begin;
         const Tensor mine = all.slice_cols(share.begin - first, share.size());
@@ -371,6 +368,7 @@ void Engine::share_state() {
       }
     }
   }
+  optimizer_->parameters_changed();
   if (router_biases_) router_biases_->share();
   compute().synchronize();
 }

@@ -100,8 +100,7 @@ class Engine {
   std::int32_t next_token(std::span<const std::int32_t> tokens, std::int64_t position, std::int64_t known,
                           const Sampling& sampling, std::int64_t vocab, double draw);
 
-  // The rank's parameters and the gradients of the step before, for tests, checkpoints and exports; all-gathered first.
-  void gather_parameters();
+  // The rank's parameters and the gradients of the step before, of which it owns parts (optim::SpanMemory::own).
   const std::vector<ChunkTensors>& chunks() const { return tensors_.chunks; }
 
   // Returns the pieces that this rank saves to a checkpoint, and the tensors that hold them. After issue_step(), they

@@ -1,5 +1,6 @@
 #include "train/engine/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensor/section.h"
@@ -88,6 +89,8 @@ Executor::Executor(const Plan& plan, const mesh::Coord& at, const nn::Shape& sha
     state_.push_back(std::move(state));
   }
   slots_.resize(tensors_.slots.size());
+  if (plan.settings.optim.zero == 3 && !plan.inference)
+    window_.emplace(plan, at.pp, tensors_.chunks, optimizer_, compute_);
 }
 
 Executor::~Executor() = default;
@@ -102,7 +105,22 @@ void Executor::begin() {
 
 void Executor::run(const sched::Schedule& schedule, Mode mode, double loss_scale) {
   begin();
-  for (const Row& row : rows(schedule)) obey(row, mode, loss_scale);
+  std::span<const Row> left = rows(schedule);
+  if (window_) prefetch_pass(left, mode);
+  for (; !left.empty(); left = left.subspan(1)) {
+    obey(left.front(), mode, loss_scale);
+    if (window_ && left.front().is_compute()) prefetch_pass(left.subspan(1), mode);
+  }
+}
+
+ParameterWindow::Pass Executor::pass_of(const Row& row, Mode mode) const {
+  const bool has_head = mode == Mode::evaluate || mode == Mode::logits;
+  return {.chunk = row.chunk, .backward = row.action != Action::forward, .head = has_head};
+}
+
+void Executor::prefetch_pass(std::span<const Row> rows, Mode mode) {
+  const auto next = std::ranges::find_if(rows, &Row::is_compute);
+  if (next != rows.end()) window_->prefetch(pass_of(*next, mode));
 }
 
 void Executor::replay(const sched::Schedule& schedule, double loss_scale, const BeforeBackward& before_backward,
@@ -123,6 +141,7 @@ void Executor::replay(const sched::Schedule& schedule, double loss_scale, const 
 
 void Executor::prefetch(const sched::Schedule& schedule) {
   if (!plan_.settings.overlap.dp) return;
+  if (window_) return prefetch_pass(rows(schedule), Mode::train);
   for (const Row& row : rows(schedule)) {
     if (row.action != Action::gather_params) return;
     gather(row.chunk);
@@ -174,8 +193,8 @@ void Executor::obey(const Row& row, Mode mode, double loss_scale) {
     case Action::backward:
     case Action::backward_input:
     case Action::backward_weight: return backward(row, mode, loss_scale);
-    case Action::gather_params: return gather(row.chunk);
-    case Action::reduce_grads: return reduce(row.chunk, plan_.settings.optim.zero == 2);
+    case Action::gather_params: return window_ ? void() : gather(row.chunk);
+    case Action::reduce_grads: return reduce(row.chunk, plan_.settings.optim.zero >= 2);
   }
 }
 
@@ -226,7 +245,10 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
   const nn::TensorParallel on = tensor_parallel();
   const std::vector<nn::SpanSpec>& spans = at_index(tensors_.chunks, row.chunk).specs;
   const std::size_t first = first_span(row.chunk);
+  const std::int64_t layers = chunk.part().layer_end - chunk.part().layer_begin;
+  const ParameterWindow::Pass pass = pass_of(row, mode);
   const auto before = [&](std::int64_t place) {
+    if (window_) return window_->advance(place);
     for (std::size_t i = 0; i < spans.size(); ++i) {
       if (spans[i].place == place) optimizer_.before_use(first + i);
     }
@@ -236,8 +258,9 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
   wait_if(compute_, slot.sent);  // the output's memory
   {
     const tensor::Section section(compute_, trace::Kind::forward);
+    if (window_) window_->begin(pass);
     chunk.forward(on, acts, input, tensors_.scratch, before);
-    before(chunk.part().layer_end - chunk.part().layer_begin);  // the head, now or in the backward
+    before(window_ ? layers + 1 : layers);  // the head, now or in the backward
     if (chunk.part().last && mode == Mode::evaluate) {
       chunk.head_loss(on, acts, input, tensors_.scratch, tensors_.head, loss_target(), loss_scale);
       if (tensors_.token_losses) {
@@ -247,6 +270,7 @@ void Executor::forward(const Row& row, Mode mode, double loss_scale) {
     } else if (chunk.part().last && mode == Mode::logits) {
       chunk.head_logits(on, acts, tensors_.scratch, tensors_.head);
     }
+    if (window_) window_->end();
   }
   state.has_rounded = true;
   slot.done = compute_.record();
@@ -258,7 +282,7 @@ bool Executor::sets_gradients(const Row& row) {
   bool& has = row.action == Action::backward_weight ? state.has_weight_gradients : state.has_gradients;
   const bool is_first = !std::exchange(has, true);
   if (row.action == Action::backward) state.has_weight_gradients = true;
-  return plan_.sets_gradients() && (is_first || plan_.settings.optim.zero == 2);
+  return plan_.sets_gradients() && (is_first || plan_.settings.optim.zero >= 2);
 }
 
 // All of it, or one half. The first half is done with the gradient buffer, the second with the slot.
@@ -270,8 +294,19 @@ void Executor::backward(const Row& row, Mode mode, double loss_scale) {
   const nn::Microbatch& input = at_index(tensors_.input, row.microbatch);
   nn::TensorParallel on = tensor_parallel();
   on.sets_gradients = sets_gradients(row);
-  optimizer_.before_backward();
-  const auto after = [&](std::int64_t place) { complete(row.chunk, place); };
+  const std::int64_t layers = chunk.part().layer_end - chunk.part().layer_begin;
+  const auto after = [&](std::int64_t place) {
+    complete(row.chunk, place);
+    if (!window_) return;
+    window_->advance(layers - place + 1);
+    reduce_place(row.chunk, place);
+  };
+  if (window_) {
+    window_->begin(pass_of(row, mode));
+    window_->advance(0);
+  } else {
+    optimizer_.before_backward();
+  }
   if (row.action == Action::backward_weight) {
     const tensor::Section section(compute_, trace::Kind::backward_weight);
     chunk.backward_weight(on, acts, tensors_.scratch, after);
@@ -288,8 +323,7 @@ void Executor::backward(const Row& row, Mode mode, double loss_scale) {
     if (row.action == Action::backward) {
       chunk.backward(on, acts, input, tensors_.scratch, tensors_.head, dx, loss_target(), loss_scale, after);
     } else {
-      chunk.backward_input(on, acts, input, tensors_.scratch, tensors_.head, dx, loss_target(), loss_scale);
-      state.complete.assign(state.complete.size(), compute_.record());  // of this half, for zero 2
+      chunk.backward_input(on, acts, input, tensors_.scratch, tensors_.head, dx, loss_target(), loss_scale, after);
     }
     gradient.done = compute_.record();
   }
@@ -305,8 +339,17 @@ void Executor::gather(int chunk) {
   if (!plan_.settings.overlap.dp) optimizer_.settle();
 }
 
+void Executor::reduce_place(int chunk, std::int64_t place) {
+  const trace::Scope scope(compute_.device().recorder(), {.purpose = trace::Purpose::grads, .chunk = chunk});
+  const std::vector<nn::SpanSpec>& spans = at_index(tensors_.chunks, chunk).specs;
+  for (std::size_t i = spans.size(); i-- > 0;) {
+    if (spans[i].place == place) optimizer_.reduce(first_span(chunk) + i, at_index(state_, chunk).complete[i]);
+  }
+  if (!plan_.settings.overlap.dp) optimizer_.settle();
+}
+
 // In the order in which the backward completes them. Without overlap no sooner than all before this row is done.
-// `shards`: of zero 2, whose reductions within shard groups were after every microbatch.
+// `shards`: of zero 2 and 3, whose reductions within shard groups were after every microbatch.
 void Executor::reduce(int chunk, bool shards) {
   const trace::Scope scope(compute_.device().recorder(), {.purpose = trace::Purpose::grads, .chunk = chunk});
   std::vector<Event>& complete = at_index(state_, chunk).complete;

@@ -9,8 +9,10 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "train/engine/parameter_window.h"
 #include "train/engine/rank_groups.h"
 #include "train/engine/rank_tensors.h"
 
@@ -53,6 +55,11 @@ class Executor {
   bool sets_gradients(const sched::Row& row);
   void gather(int chunk);
   void reduce(int chunk, bool shards);
+  // Reduce the gradients of the spans at this place, in the order in which a backward completes them.
+  void reduce_place(int chunk, std::int64_t place);
+  ParameterWindow::Pass pass_of(const sched::Row& row, Mode mode) const;
+  // Gathers what the next pass among these rows begins with.
+  void prefetch_pass(std::span<const sched::Row> rows, Mode mode);
   comm::Communicator& channel(const sched::Row& row) const;
   nn::TensorParallel tensor_parallel() const;
   // The number that the optimizer knows the first of the chunk's spans by; the others follow it.
@@ -69,6 +76,7 @@ class Executor {
   const RankGroups& groups_;
   std::optional<nn::Ring> ring_;  // of the tp group, where it is used
   optim::ShardedOptimizer& optimizer_;
+  std::optional<ParameterWindow> window_;  // under zero 3, which gathers and reduces by span, not by row
   std::vector<nn::Chunk> model_;
   std::vector<ChunkState> state_;
   std::vector<Slot> slots_;

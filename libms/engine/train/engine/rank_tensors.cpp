@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "train/engine/module_norms.h"
+#include "train/engine/shared_buffers.h"
 
 namespace ms::train {
 
@@ -34,11 +35,18 @@ optim::SpanLayout layout_of(const nn::SpanSpec& spec, const Plan& plan) {
     layout.cleared = {{0, spec.numel}};
     return layout;
   }
-  // All that norms and positions add to is replicated.
+  // All that norms and positions add to is replicated. In a buffer that spans share, other spans' gradients lie between
+  // its own.
+  const bool clears_gaps = plan.settings.optim.zero == 3;
+  std::int64_t end = spec.replicated;
   if (spec.replicated > 0) layout.cleared.push_back({0, spec.replicated});
   for (const nn::ParamSpec& param : spec.params) {
-    if (param.scattered) layout.cleared.push_back({param.offset, param.offset + param.numel()});
+    if (param.offset < spec.replicated) continue;
+    if (clears_gaps && param.offset > end) layout.cleared.push_back({end, param.offset});
+    end = param.offset + param.numel();
+    if (param.scattered) layout.cleared.push_back({param.offset, end});
   }
+  if (clears_gaps && end < spec.numel) layout.cleared.push_back({end, spec.numel});
   return layout;
 }
 
@@ -217,39 +225,31 @@ RankTensors carve_window(const Plan& plan, const mesh::Coord& at, const RankTens
 
 RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, std::vector<MemoryRow>* memory) {
   const nn::Shape shape = plan.shape(at.tp, at.dp);
-  const bool shares_gradients = plan.settings.optim.zero == 2 && !plan.inference;
   const auto layout = [&](const nn::SpanSpec& spec) { return layout_of(spec, plan); };
   Tally tally(arena, memory);
   RankTensors rank;
   rank.chunks.resize(static_cast<std::size_t>(plan.chunks));
 
-  // Under zero 2 the chunks share one gradient buffer: as large as the largest of them.
-  std::int64_t shared_elements = 0, parameter_sums = 0;
-  for (int c = 0; c < plan.chunks; ++c) {
-    ChunkTensors& chunk = rank.chunks[static_cast<std::size_t>(c)];
-    chunk.specs = plan.spans(at.pp, at.tp, c, at.dp);
-    std::int64_t elements = 0;
-    for (const nn::SpanSpec& spec : chunk.specs) {
-      elements += spec.numel;
-      if (!plan.inference) parameter_sums += optim::parameter_sums(plan.settings.optim, layout(spec));
-    }
-    shared_elements = std::max(shared_elements, elements);
-  }
-  const Tensor shared =
-      shares_gradients ? arena.take(optim::grads_dtype(plan.settings.optim), 1, shared_elements) : Tensor{};
-  if (shares_gradients) tally.add("gradient buffer");
-  for (ChunkTensors& chunk : rank.chunks) {
-    std::int64_t offset = 0;
-    for (const nn::SpanSpec& spec : chunk.specs) {
+  std::int64_t parameter_sums = 0;
+  std::vector<std::vector<nn::SpanSpec>> specs;
+  for (int c = 0; c < plan.chunks; ++c) specs.push_back(plan.spans(at.pp, at.tp, c, at.dp));
+  std::vector<std::vector<optim::SharedBuffers>> shared;
+  if (!plan.inference) shared = carve_shared(arena, plan, at, specs);
+  if (!plan.inference && plan.settings.optim.zero >= 2)
+    tally.add(plan.settings.optim.zero == 2 ? "gradient buffer" : "buffers of gathered parameters and gradients");
+  for (std::size_t c = 0; c < specs.size(); ++c) {
+    ChunkTensors& chunk = rank.chunks[c];
+    for (std::size_t s = 0; s < specs[c].size(); ++s) {
+      const optim::SpanLayout span = layout(specs[c][s]);
       if (plan.inference) {
-        chunk.spans.push_back(optim::carve_values(arena, layout(spec), plan.dtype));
+        chunk.spans.push_back(optim::carve_values(arena, span, plan.dtype));
         continue;
       }
-      const Tensor grads = shares_gradients ? shared.slice_cols(offset, spec.numel) : Tensor{};
-      offset += spec.numel;
-      chunk.spans.push_back(optim::carve_span(arena, plan.settings.optim, layout(spec), plan.dtype,
-                                              plan.mesh.shard_place(spec.experts, at), grads));
+      parameter_sums += optim::parameter_sums(plan.settings.optim, span);
+      chunk.spans.push_back(optim::carve_span(arena, plan.settings.optim, span, plan.dtype,
+                                              plan.mesh.shard_place(span.experts, at), shared[c][s]));
     }
+    chunk.specs = std::move(specs[c]);
   }
   tally.add(plan.inference ? "parameters" : "parameters, gradients, optimizer");
   if (!plan.inference) {

@@ -109,8 +109,8 @@ std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, cons
     for (const HeldStateKind& kind : states_of(plan)) {
       const auto tensor_of = [&](const optim::SpanMemory& span, const mesh::Range& range) {
         if (kind.of_optimizer) return span.states[*kind.of_optimizer].of(range);
-        if (kind.state == State::weight) return span.values.slice_cols(range.begin, range.size());
-        return span.master.slice_cols(range.begin - span.own.begin, range.size());
+        const Tensor& own = kind.state == State::weight ? span.value_shard : span.master;
+        return own.slice_cols(range.begin - span.own.begin, range.size());
       };
       for_each_slice(chunk.specs, plan, at, having(plan, kind),
                      [&](std::size_t s, const mesh::Range& range, ckpt::Slice slice) {
