@@ -24,8 +24,8 @@ std::vector<Layout> layouts(int world) {
         if (chunks == 2 && (pp == 1 || pp == 8)) continue;  // one rank has no chunks to interleave; 8 layers
         for (const bool sequence_parallel : {true, false}) {
           if (tp == 1 && !sequence_parallel) continue;  // no difference without tp
-          for (const int zero : {0, 1, 2}) {
-            if (dp == 1 && zero == 0) continue;  // nothing is sharded: the same as stage 1
+          for (const int zero : {0, 1, 2, 3}) {
+            if (dp == 1 && (zero == 0 || zero == 3)) continue;  // nothing is sharded: the same as stage 1
             all.push_back({dp, tp, pp, chunks, sequence_parallel, zero});
           }
         }
@@ -159,9 +159,15 @@ TEST(Bits, DoNotDependOnThePipeline) {
     train::Settings settings = tiny_settings(family);
     settings.optim.clip = 0;
     const Outcome one = run_threads(cut(settings, {2, 2, 1, 1, true, 1}), kSteps);
-    for (const auto& [pp, chunks, schedule] :
-         {std::tuple{2, 1, "1f1b"}, {2, 2, "1f1b"}, {4, 1, "1f1b"}, {4, 2, "1f1b"}, {2, 1, "gpipe"}}) {
+    for (const auto& [pp, chunks, schedule, last_layers] : {std::tuple{2, 1, "1f1b", 0},
+                                                            {2, 2, "1f1b", 0},
+                                                            {4, 1, "1f1b", 0},
+                                                            {4, 2, "1f1b", 0},
+                                                            {2, 1, "gpipe", 0},
+                                                            {2, 1, "1f1b", 3},
+                                                            {2, 2, "1f1b", 1}}) {
       settings.mesh.schedule = schedule;
+      settings.mesh.last_layers = last_layers;
       const Outcome other = run_threads(cut(settings, {2, 2, pp, chunks, true, 1}), kSteps);
       EXPECT_EQ(one.losses, other.losses) << family << " pp " << pp << " chunks " << chunks;
       EXPECT_TRUE(same_bits(one.gradients, other.gradients)) << family << " pp " << pp << " chunks " << chunks;

@@ -13,6 +13,7 @@ struct MeshConfig {
   std::int64_t pp = 1, tp = 1, cp = 1, ep = 1, expert_tp = 0;
   std::string cp_type = "auto";
   std::int64_t chunks = 1;
+  std::int64_t first_layers = 0, last_layers = 0;
   bool sequence_parallel = true;
   std::string schedule = "1f1b";
 
@@ -69,6 +70,14 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
     {"chunks", &MeshConfig::chunks,
      "Virtual stages per pipeline rank. Above 1 the schedule is interleaved, and pp must be above 1.", Unit::none, 1,
      65536},
+    {"first_layers", &MeshConfig::first_layers,
+     "Layers of the first virtual stage, which also embeds tokens. 0: as many as the others, which share what is left "
+     "equally.",
+     Unit::none, 0, 1 << 20},
+    {"last_layers", &MeshConfig::last_layers,
+     "Layers of the last virtual stage, which also computes logits and loss. One or two fewer than in the others even "
+     "out the work where the vocabulary is large. 0: as many as the others.",
+     Unit::none, 0, 1 << 20},
     {"sequence_parallel", &MeshConfig::sequence_parallel,
      "Sequence parallelism: shard activations between the tensor-parallel GEMMs along the sequence. No effect if tp is "
      "1."},

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mesh/layers.h"
+
 namespace ms::mesh {
 
 struct Coord {
@@ -47,6 +49,7 @@ struct Mesh {
   // Number of shard groups of dp. 1: one of all ranks. dp or more: nothing is sharded. If tp is folded, it is 1, or at
   // least dp x tp.
   int shard_groups = 1;
+  EndLayers ends = {};  // of the layers over pp and chunks
 
   int expert_tp() const { return folds_tp ? 1 : tp; }
   int edp() const { return dp * tp / expert_tp() / ep; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "mesh/layers.h"
 
 namespace ms::nn {
 
@@ -160,10 +161,9 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     refuse("model.window",
            fmt::format("model.window = {} is longer than model.seq = {}; 0 means no window", model.window, model.seq));
   }
-  if (model.layers < mesh.pp * mesh.chunks) {
-    refuse("model.layers", fmt::format("{} layers for {} pipeline stages x {} chunks: each needs at least one layer",
-                                       model.layers, mesh.pp, mesh.chunks));
-  }
+  const mesh::EndLayers ends{mesh.first_layers, mesh.last_layers};
+  if (const auto problem = mesh::layers_problem(model.layers, mesh.pp, mesh.chunks, ends); !problem.empty())
+    refuse(ends == mesh::EndLayers{} ? "model.layers" : "mesh.first_layers", problem);
   // Far beyond any machine, and below sizes whose 64-bit arithmetic overflows.
   const double widest = static_cast<double>(std::max(
       {model.hidden, model.ffn(), model.vocab, std::max<std::int64_t>(model.experts, 1) * model.expert_ffn()}));

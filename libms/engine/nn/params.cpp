@@ -230,7 +230,7 @@ const ParamSpec* SpanSpec::find(std::string_view wanted) const {
 
 ChunkPart chunk_part(const ModelConfig& model, const mesh::Mesh& mesh, int pp_rank, int chunk, int chunks) {
   const int stage = mesh::stage_of(pp_rank, chunk, mesh.pp);
-  const mesh::Range layers = mesh::layers_of(model.layers, mesh.pp, chunks, stage);
+  const mesh::Range layers = mesh::layers_of(model.layers, mesh.pp, chunks, stage, mesh.ends);
   return {layers.begin, layers.end, stage == 0, stage == mesh.pp * chunks - 1};
 }
 

@@ -133,6 +133,7 @@ Plan forward_plan(const Settings& settings, int world) {
   plan.settings = settings;
   const mesh::MeshConfig& mesh = settings.mesh;
   plan.mesh = mesh::make_mesh(mesh.dp, mesh.pp, mesh.tp, world, mesh.ep, mesh.cp, mesh.expert_tp);
+  plan.mesh.ends = {mesh.first_layers, mesh.last_layers};
   plan.mesh.shard_groups = static_cast<int>(optim::shard_groups(settings.optim, settings.mesh));
   plan.chunks = static_cast<int>(settings.mesh.chunks);
   plan.batch = batch_of(settings);

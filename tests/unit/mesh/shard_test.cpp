@@ -100,6 +100,43 @@ TEST(Layers, EveryStageHasConsecutiveLayers) {
   EXPECT_EQ(layers_of(7, 2, 2, 3), (Range{6, 7}));
 }
 
+TEST(Layers, TheEndsMayHaveTheirOwnNumber) {
+  for (const EndLayers& ends : {EndLayers{1, 0}, {0, 2}, {3, 1}, {1, 1}}) {
+    for (const std::int64_t layers : {8, 13, 126}) {
+      for (const auto& [pp, chunks] : {std::pair{2, 1}, {4, 1}, {2, 3}}) {
+        const int stages = pp * chunks;
+        if (!layers_problem(layers, pp, chunks, ends).empty()) {
+          EXPECT_THROW(layers_of(layers, pp, chunks, 0, ends), Error);
+          continue;
+        }
+        std::int64_t next = 0, most = 0, least = layers;
+        for (int stage = 0; stage < stages; ++stage) {
+          const Range range = layers_of(layers, pp, chunks, stage, ends);
+          EXPECT_EQ(range.begin, next);
+          next = range.end;
+          const std::int64_t given = stage == 0 ? ends.first : stage == stages - 1 ? ends.last : 0;
+          if (given > 0) {
+            EXPECT_EQ(range.size(), given);
+          } else {
+            most = std::max(most, range.size()), least = std::min(least, range.size());
+          }
+        }
+        EXPECT_EQ(next, layers);
+        if (most > 0) {
+          EXPECT_LE(most - least, 1);
+          EXPECT_GE(least, 1);
+        }
+      }
+    }
+  }
+  // Llama 3.1 405B: 126 layers, and the embedding and the head count as a layer each.
+  for (int stage = 0; stage < 64; ++stage)
+    EXPECT_EQ(layers_of(126, 8, 8, stage, {1, 1}).size(), stage == 0 || stage == 63 ? 1 : 2);
+  for (const auto& [pp, chunks, ends] :
+       {std::tuple{1, 1, EndLayers{1, 0}}, {2, 1, {4, 3}}, {3, 1, {4, 4}}, {2, 1, {0, 8}}, {4, 1, {9, 0}}})
+    EXPECT_FALSE(layers_problem(8, pp, chunks, ends).empty());
+}
+
 TEST(Layers, StagesGoRoundTheRanks) {
   for (int stage = 0; stage < 24; ++stage) EXPECT_EQ(stage_of(pp_rank_of(stage, 4), stage / 4, 4), stage);
   EXPECT_EQ(pp_rank_of(5, 4), 1);

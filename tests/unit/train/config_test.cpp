@@ -117,6 +117,8 @@ TEST_F(Config, RefusesWithOneClearMessage) {
        "3 microbatches per step; the interleaved schedule needs a multiple of mesh.pp = 2"},
       {{"mesh.pp=1", "mesh.chunks=2"}, "mesh.chunks > 1 needs mesh.pp > 1"},
       {{"mesh.pp=16"}, "8 layers for 16 pipeline stages x 1 chunks"},
+      {{"mesh.pp=1", "mesh.last_layers=2"}, "one stage has all layers"},
+      {{"mesh.first_layers=8"}, "leave 0 of 8 layers for"},
       {{"mesh.chunks=2", "mesh.schedule=gpipe"}, "gpipe has no interleaved form"},
       {{"mesh.chunks=2", "mesh.schedule=zb-h1"}, "zb-h1 has no interleaved form: mesh.chunks must be 1"},
       {{"mesh.schedule=zigzag"}, "no schedule is called 'zigzag': 1f1b, "},

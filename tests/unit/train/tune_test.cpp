@@ -101,6 +101,46 @@ TEST(Tune, ShardsWithinNodesWhereThatIsFaster) {
     EXPECT_EQ(layout.settings.optim.shard_group, 0);
 }
 
+// Where parameters leave too little room, they are sharded if that is faster than to compute activations twice.
+TEST(Tune, ShardsParametersWhereThatIsFaster) {
+  Settings settings = model();
+  settings.model.layers = 16;
+  settings.model.hidden = 256, settings.model.seq = 512;
+  settings.model.heads = 1;
+  settings.train.dtype = "fp32";
+  settings.overlap.dp_message = 1;
+  EXPECT_EQ(tune(settings, cluster_of("1GiB"), 4, {.keep = 1}).fastest().settings.optim.zero, 1);
+  const cost::Cluster cluster = cluster_of("170MiB");
+  const Layout best = tune(settings, cluster, 4, {.keep = 1}).fastest();
+  EXPECT_EQ(best.settings.optim.zero, 3);
+  EXPECT_EQ(best.settings.train.recompute, "selective");
+  Settings whole = best.settings;
+  whole.optim.zero = 1;
+  EXPECT_GT(rank_memory(make_plan(whole, 4), {}).total_bytes, cluster.device.memory_bytes);
+}
+
+// The head of a large vocabulary is as much work as layers are.
+TEST(Tune, TakesLayersFromTheEndsWhereThatIsFaster) {
+  Settings settings = model();
+  settings.model.layers = 12;
+  settings.model.hidden = 256, settings.model.seq = 512;
+  settings.model.vocab = 16384;
+  settings.model.heads = 1;
+  settings.train.global_batch = 32;
+  const cost::Cluster cluster = cluster_of("1GiB");
+  bool seen = false;
+  for (const Layout& layout : tune(settings, cluster, 4, {.keep = 100}).best) {
+    const mesh::MeshConfig& mesh = layout.settings.mesh;
+    if (mesh.pp != 4 || mesh.chunks != 1) continue;
+    seen = true;
+    EXPECT_TRUE(mesh.last_layers == 1 || mesh.last_layers == 2);
+    Settings equal = layout.settings;
+    equal.mesh.first_layers = equal.mesh.last_layers = 0;
+    EXPECT_LT(layout.simulation.iteration_s, simulate(make_plan(equal, 4), cluster, {}).iteration_s);
+  }
+  EXPECT_TRUE(seen);
+}
+
 // Where attention has to be split over tp, whole experts on its ranks are fewer and larger GEMMs.
 TEST(Tune, FoldsExpertsOverTpWhereThatIsFaster) {
   Settings settings = model();

@@ -15,8 +15,11 @@ Json json_of(const Layout& layout) {
           {"cp", s.mesh.cp},
           {"ep", s.mesh.ep},
           {"expert_tp", s.mesh.expert_shards()},
+          {"zero", s.optim.zero},
           {"shard_group", s.optim.shard_group},
           {"chunks", s.mesh.chunks},
+          {"first_layers", s.mesh.first_layers},
+          {"last_layers", s.mesh.last_layers},
           {"schedule", s.mesh.schedule},
           {"microbatch", s.train.microbatch},
           {"recompute", s.train.recompute},
@@ -35,15 +38,17 @@ std::string given_text(const Tuning& tuning) {
 
 std::string tuning_text(const Tuning& tuning, const cost::Cluster& cluster) {
   TextTable table(columns(
-      ">|tp>|pp>|cp>|dp>|ep>|expert tp>|shard group>|chunks>|microbatch>|schedule|recompute|tp overlap|seconds>|MFU>|"
+      ">|tp>|pp>|cp>|dp>|ep>|expert tp>|zero>|shard group>|chunks>|end layers>|microbatch>|schedule|recompute|tp "
+      "overlap|seconds>|MFU>|"
       "memory>"));
   const auto row = [&](const std::string& name, const Layout& layout) {
     const Settings& s = layout.settings;
     const auto bytes = static_cast<double>(layout.memory_bytes);
     table.row({name, std::to_string(s.mesh.tp), std::to_string(s.mesh.pp), std::to_string(s.mesh.cp),
                std::to_string(s.mesh.dp), std::to_string(s.mesh.ep),
-               s.model.experts == 0 ? "-" : std::to_string(s.mesh.expert_shards()),
+               s.model.experts == 0 ? "-" : std::to_string(s.mesh.expert_shards()), std::to_string(s.optim.zero),
                s.optim.shard_group == 0 ? "-" : std::to_string(s.optim.shard_group), std::to_string(s.mesh.chunks),
+               s.mesh.last_layers == 0 ? "-" : fmt::format("{}, {}", s.mesh.first_layers, s.mesh.last_layers),
                std::to_string(s.train.microbatch), s.mesh.schedule, s.train.recompute,
                s.mesh.tp == 1 ? "-"
                : s.overlap.tp ? "on"

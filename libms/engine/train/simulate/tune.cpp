@@ -77,7 +77,7 @@ class Search {
       tuning_.slower = tuning_.best.size() - options_.keep;
       tuning_.best.resize(options_.keep);
     }
-    for (Layout& layout : tuning_.best) group_shards(layout);
+    for (Layout& layout : tuning_.best) shorten_ends(layout), group_shards(layout);
     std::ranges::stable_sort(tuning_.best, {}, by_time);
     // Where the time goes, of those that are shown.
     for (Layout& layout : tuning_.best) layout.simulation = simulated(layout.settings, true);
@@ -131,6 +131,7 @@ class Search {
           s.mesh.dp = dp;
           s.mesh.cp = cp;
           s.mesh.chunks = chunks;
+          s.mesh.first_layers = s.mesh.last_layers = 0;
           s.mesh.schedule = kind->key;
           s.train.microbatch = microbatch;
           share_experts(s);
@@ -158,37 +159,68 @@ class Search {
     ++tuning_.impossible[rule];
   }
 
-  // With the least recomputation that fits: more only costs time.
   void consider(Settings s) {
     s.overlap.pp = s.overlap.dp = s.overlap.ep = true;
     if (const auto problems = problems_between(s); !problems.empty())
       return refuse("the rules of " + problems.front().key);
     std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
+    bool fits = false;
+    // Stage 3 saves memory and costs gathers: where it saves recomputation, either may be faster.
+    for (const std::int64_t zero : {s.optim.zero, std::int64_t{3}}) {
+      s.optim.zero = zero;
+      try {
+        const std::string_view recompute = add_candidates(s, least_bytes);
+        fits = fits || !recompute.empty();
+        if (recompute == kRecompute[0]) break;
+      } catch (const Error& error) { return refuse(error.kind()); }
+      if (zero == 0 || zero == 3 || s.mesh.dp * s.mesh.cp == 1) break;
+      Settings sharded = s;
+      sharded.optim.zero = 3;
+      if (!problems_between(sharded).empty()) break;
+    }
+    if (fits) return;
+    ++tuning_.considered;
+    ++tuning_.too_large;
+    tuning_.least_bytes = tuning_.least_bytes == 0 ? least_bytes : std::min(tuning_.least_bytes, least_bytes);
+  }
+
+  // With the least recomputation that fits: more only costs time. Returns it; empty: with none it fits. Throws what
+  // make_plan() does.
+  std::string_view add_candidates(Settings s, std::int64_t& least_bytes) {
     for (const std::string_view recompute : kRecompute) {
       s.train.recompute = recompute;
       bool fits = false;
       for (const bool overlap_tp : {false, true}) {
         if (overlap_tp && s.mesh.tp == 1) continue;
         s.overlap.tp = overlap_tp;  // it takes buffers
-        std::int64_t bytes = 0;
-        try {
-          bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
-        } catch (const Error& error) { return refuse(error.kind()); }
+        const std::int64_t bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
         least_bytes = std::min(least_bytes, bytes);
         if (bytes > cluster_.device.memory_bytes) continue;
         fits = true;
         ++tuning_.considered;
         candidates_.push_back({s, bytes, guess_of(s)});
       }
-      if (fits) return;
+      if (fits) return recompute;
     }
-    ++tuning_.considered;
-    ++tuning_.too_large;
-    tuning_.least_bytes = tuning_.least_bytes == 0 ? least_bytes : std::min(tuning_.least_bytes, least_bytes);
+    return {};
   }
 
   Simulation simulated(const Settings& s, bool parts) const {
     return simulate(make_plan(s, static_cast<int>(world_)), cluster_, {.parts = parts});
+  }
+
+  // Takes layers from the stages that also embed tokens or compute the loss if the layout is then faster and fits.
+  void shorten_ends(Layout& layout) {
+    const Settings given = layout.settings;
+    const std::int64_t stages = given.mesh.pp * given.mesh.chunks;
+    if (stages == 1) return;
+    const std::int64_t share = (given.model.layers + stages - 1) / stages;
+    for (const auto& [first, last] : {std::pair{share, share - 1}, {share - 1, share - 1}, {share, share - 2}}) {
+      Settings s = given;
+      s.mesh.first_layers = first, s.mesh.last_layers = last;
+      if (last < 1 || first < 1 || !problems_between(s).empty()) continue;
+      replace_if_faster(layout, s);
+    }
   }
 
   // Shards the state over the ranks of a node if the layout is then faster and fits.
@@ -197,6 +229,10 @@ class Search {
     if (s.optim.zero == 0 || s.optim.shard_group > 0) return;
     s.optim.shard_group = cluster_.node.ranks / s.mesh.tp;
     if (s.optim.shard_group >= s.mesh.dp * s.mesh.cp || !problems_between(s).empty()) return;
+    replace_if_faster(layout, s);
+  }
+
+  void replace_if_faster(Layout& layout, const Settings& s) {
     ++tuning_.considered;
     const std::int64_t bytes = largest_stage(make_plan(s, static_cast<int>(world_))).bytes;
     if (bytes > cluster_.device.memory_bytes) {
@@ -204,8 +240,8 @@ class Search {
       return;
     }
     ++tuning_.slower;  // one of the two is
-    Layout grouped{s, simulated(s, false), bytes};
-    if (grouped.simulation.iteration_s < layout.simulation.iteration_s) layout = std::move(grouped);
+    Layout other{s, simulated(s, false), bytes};
+    if (other.simulation.iteration_s < layout.simulation.iteration_s) layout = std::move(other);
   }
 
   void simulate_all() {

@@ -40,8 +40,9 @@ struct TuneOptions {
 Settings for_devices_of(const cost::Cluster& cluster, Settings settings);
 
 // Searches [mesh] dp, pp, tp, cp, ep, expert_tp, chunks and schedule, train.microbatch, train.recompute and [overlap]
-// tp; model, batch and optimizer stay. Of the layouts that it keeps, optim.shard_group too, if it is 0. Throws
-// Error("tune.none", user) where no layout fits, with what the smallest would need.
+// tp, and where parameters that optim.zero does not shard leave no room for activations, optim.zero = 3; model, batch
+// and optimizer stay. Of the layouts that it keeps, mesh.first_layers and last_layers too, and optim.shard_group if it
+// is 0. Throws Error("tune.none", user) where no layout fits, with what the smallest would need.
 Tuning tune(const Settings& settings, const cost::Cluster& cluster, std::int64_t world, const TuneOptions& options);
 
 // Why `other` takes longer than `best`, in a sentence: what it loses most by.
