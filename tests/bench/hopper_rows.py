@@ -57,6 +57,9 @@ ROWS = [
     ("Bridge", "Llama 3.1 405B", "fp8", 1024, 8, 8, 2, 8, 8192, 1536, 1, [311, 327.7, 326]),
     ("dgxc", "Nemotron-4 15B", "bf16", 16, 2, 1, 1, 1, 4096, 64, 2, [6159.4, 5966.5]),
 ]
+# Layers of the first and the last virtual stage: Bridge's recipes of this model count the embedding and the loss as a layer
+# each.
+ENDS = {"Llama 3.1 405B": (1, 1)}
 # All recipes overlap tensor parallelism with GEMMs. What differs from this engine, counted and not fitted: the attention is
 # not deterministic, whose backward, 2.5 of 3.5 parts, took 1.11 times as long on an H200 as without.
 ATTENTION = 3.5 / (1 + 2.5 / 1.11)
@@ -83,6 +86,8 @@ pp = {pp}
 tp = {tp}
 cp = {cp}
 chunks = {chunks}
+first_layers = {ends[0]}
+last_layers = {ends[1]}
 sequence_parallel = {sequence}
 [overlap]
 tp = true
@@ -115,7 +120,7 @@ def simulate(row, plain):
         config = pathlib.Path(folder) / "config.toml"
         config.write_text(CONFIG.format(family=family, layers=layers, hidden=hidden, ffn=ffn, heads=heads, kv_heads=kv_heads,
                                         vocab=vocab, seq=seq, dp=gpus // (tp * pp * cp), pp=pp, tp=tp, cp=cp, chunks=chunks,
-                                        batch=batch, microbatch=microbatch, sequence=str(tp > 1).lower(),
+                                        ends=ENDS.get(model, (0, 0)), batch=batch, microbatch=microbatch, sequence=str(tp > 1).lower(),
                                         fp8=str(precision == "fp8").lower(), device="cuda" if cp == 1 else "cpu"))
         # This engine keeps gradients in fp32; whether that fits is not the question here.
         done = subprocess.run([TOOL, "simulate", config, "--json", "--cluster", CLUSTER]
