@@ -42,8 +42,10 @@ Command tune_command() {
       .run = run_tune,
       .description =
           "Tries every layout that fits the devices' memory: tp within a node, pp, chunks, schedule, microbatch, the "
-          "overlap of tp, and the least recomputation. Simulates each, the most promising first. Prints the ten "
-          "fastest, and why the others are slower."};
+          "overlap of tp, the least recomputation, and optim.zero = 3 where memory is short. Simulates each, the most "
+          "promising first. Prints the ten "
+          "fastest, if that is faster with fewer layers in the end stages or state sharded within nodes, and why the "
+          "others are slower."};
 }
 
 }  // namespace ms::train

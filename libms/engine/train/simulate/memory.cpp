@@ -43,9 +43,9 @@ std::string what_fits(const Plan& plan, std::int64_t capacity) {
   if (train.microbatch > 1) change("train.microbatch=1", [](Settings& s) { s.train.microbatch = 1; });
   if (train.recompute == "none")
     change("train.recompute=selective", [](Settings& s) { s.train.recompute = "selective"; });
-  if (train.recompute != "full") change("train.recompute=full", [](Settings& s) { s.train.recompute = "full"; });
   if (plan.settings.optim.zero == 0) change("optim.zero=1", [](Settings& s) { s.optim.zero = 1; });
   if (plan.settings.optim.zero < 3) change("optim.zero=3", [](Settings& s) { s.optim.zero = 3; });
+  if (train.recompute != "full") change("train.recompute=full", [](Settings& s) { s.train.recompute = "full"; });
   if (plan.settings.optim.shard_group > 0) change("optim.shard_group=0", [](Settings& s) { s.optim.shard_group = 0; });
   for (const std::int64_t times : {2, 4, 8, 16}) {
     for (const bool full : {false, true}) {
