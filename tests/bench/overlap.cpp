@@ -33,6 +33,7 @@ struct Case {
   bool parallel_block;
   std::int64_t layers, hidden, vocab, seq, microbatch, microbatches;
   int ep = 1;  // above 1: a mixture of four experts a rank, of which a token passes two
+  int zero = 1;
 };
 // Parameters are communicated once per step and activations with each microbatch: dp has few tokens, tp and pp many.
 // Over dp, only the loader and the bubble overlap the first all-gather and the last reduce-scatter, so it needs many
@@ -47,6 +48,8 @@ constexpr Case kCases[] = {
     {"dp4", {0, 0, 0.4}, 4, 1, 1, 1, false, 16, 128, 256, 64, 2, 1},
     {"dp2-pp2", {0, 0, 0.4}, 2, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
     {"dp4-pp2", {0, 0, 0.4}, 4, 1, 2, 8, false, 16, 128, 256, 64, 1, 4},
+    {"dp2-zero3", {0, 0, 0.3}, 2, 1, 1, 1, false, 16, 128, 256, 64, 4, 4, 1, 3},
+    {"dp4-zero3", {0, 0, 0.3}, 4, 1, 1, 1, false, 16, 128, 256, 64, 4, 4, 1, 3},
     {"ep4", {0, 0, 0, 0.3}, 4, 1, 1, 1, false, 4, 256, 256, 128, 2, 1, 4},
     {"ep8", {0, 0, 0, 0.3}, 8, 1, 1, 1, false, 4, 256, 256, 128, 1, 1, 8},
     {"all", {0.15, 0.1, 0.1}, 2, 2, 2, 4, true, 8, 320, 1024, 192, 1, 4},
@@ -80,6 +83,7 @@ train::Settings settings_of(const Case& c, bool overlap) {
   settings.train.microbatch = c.microbatch;
   settings.train.global_batch = c.dp * c.microbatch * c.microbatches;
   settings.train.dtype = "fp32";
+  settings.optim.zero = c.zero;
   settings.overlap = {.tp = overlap, .pp = overlap, .dp = overlap, .ep = overlap, .dp_message = 512 << 10};
   return settings;
 }
