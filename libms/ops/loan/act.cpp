@@ -21,14 +21,6 @@ namespace {
 
 constexpr std::int64_t kMostLines = 1000;
 
-// The error of Slurm, of the demand or of a file that ended `step`; nullopt: none did.
-std::optional<Error> failure_of(const std::function<void()>& step) {
-  try {
-    step();
-    return std::nullopt;
-  } catch (const Error& error) { return error; }
-}
-
 Policy policy_of(const Args& args) { return load_policy(args.get("policy")); }
 
 Policy live_policy_of(const Args& args) {
@@ -175,7 +167,8 @@ Command act_command() {
       .description =
           "act runs until it is killed, as root, SlurmUser or a Slurm operator. No job depends on it, and it can be "
           "killed and restarted at any time, because it reads the current state from Slurm. If Slurm or the demand "
-          "cannot be read, it changes nothing and logs the error to standard error.\n\nThe nodes on loan are those of "
+          "cannot be read, it changes nothing and logs the error to standard error. If Slurm refuses to change the "
+          "loan partition, act records that once, and tries again at every poll.\n\nThe nodes on loan are those of "
           "the loan partition; they also stay in the partition of inference. To reclaim a node, act removes it from "
           "the loan partition and signals its jobs, and requeues them when the notice time is over. The notice time is "
           "loan.grace minus loan.poll, Slurm's KillWait and slurm.end. A policy that leaves no notice time is "

@@ -95,6 +95,13 @@ slurm::CommandOptions command_options(const SlurmConfig& config) {
   return {.scontrol = config.scontrol, .conf = config.conf, .deadline_s = config.deadline_s};
 }
 
+std::optional<Error> failure_of(const std::function<void()>& step) {
+  try {
+    step();
+    return std::nullopt;
+  } catch (const Error& error) { return error; }
+}
+
 void check_live(const Policy& policy) {
   if (policy.demand.file.empty() && policy.demand.command.empty()) {
     throw user_error("loan.demand", "the policy says neither demand.file nor demand.command",
@@ -186,15 +193,13 @@ namespace {
 // Slurm's error, where it did not do it: what follows is then logged, and recorded behind the action.
 std::optional<Error> try_on(const UniqueFd& state, double now_s, Action action, std::string_view otherwise,
                             const std::function<void()>& step) {
-  try {
-    step();
-    return std::nullopt;
-  } catch (const Error& error) {
-    log::error("loan", "job {} {}: {}", action.job, otherwise, error.message());
-    action.reason = fmt::format("failed, the job {}: {}", otherwise, error.message());
+  const std::optional<Error> failure = failure_of(step);
+  if (failure) {
+    log::error("loan", "job {} {}: {}", action.job, otherwise, failure->message());
+    action.reason = fmt::format("failed, the job {}: {}", otherwise, failure->message());
     note_action(state, now_s, action);
-    return error;
   }
+  return failure;
 }
 
 // Takes the number of nodes at the beginning of the text; 0: there is none.
@@ -253,36 +258,63 @@ void read_elastic(const slurm::Commands& slurm, View& view) {
   for (LiveJob& job : view.jobs) read_elastic_comment(slurm.comment_of(job.id), job);
 }
 
+namespace {
+
+void record(const UniqueFd& state, double now_s, const Action& action) {
+  note_action(state, now_s, action);
+  log::info("loan", "{} {}: {}", to_string(action.step),
+            action.node.empty() ? fmt::format("job {}", action.job) : action.node, action.reason);
+}
+
+bool by_partition(const Action& action) { return action.step == Step::lend || action.step == Step::reclaim; }
+
+// Gives the loan partition the nodes that the plan says.
+void change_partition(const slurm::Commands& slurm, const std::string& partition, const View& view, const Plan& plan,
+                      const UniqueFd& state, Memory& memory) {
+  const auto was_refused = [&](const Action& action) {
+    const auto refused = memory.refused.find(action.node);
+    return refused != memory.refused.end() && refused->second == to_string(action.step);
+  };
+  std::vector<Action> first, again;  // not refused before, and refused
+  for (const Action& action : plan.actions)
+    if (by_partition(action)) (was_refused(action) ? again : first).push_back(action);
+  for (const Action& action : first) record(state, view.now_s, action);
+  std::vector<std::string> on_loan;
+  for (const LiveNode& node : view.nodes)
+    if (node.on_loan) on_loan.push_back(node.name);
+  if (list_of(on_loan) != list_of(plan.on_loan)) {
+    const auto refusal = failure_of([&] { slurm.set_partition_nodes(partition, list_of(plan.on_loan)); });
+    if (refusal) {
+      for (Action action : first) {
+        action.reason = fmt::format("refused, tried again at the next poll: {}", refusal->message());
+        note_action(state, view.now_s, action);
+      }
+      memory.refused.clear();
+      for (const Action& action : plan.actions)
+        if (by_partition(action)) memory.refused[action.node] = to_string(action.step);
+      write_memory(state, memory);
+      throw *refusal;
+    }
+  }
+  for (const Action& action : again) record(state, view.now_s, action);  // this time it is done
+  memory.refused.clear();
+}
+
+}  // namespace
+
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan,
              const UniqueFd& state, Memory& memory) {
-  // Before it is done: whoever is killed between records an action twice rather than never.
-  const auto record = [&](const Action& action) {
-    note_action(state, view.now_s, action);
-    log::info("loan", "{} {}: {}", to_string(action.step),
-              action.node.empty() ? fmt::format("job {}", action.job) : action.node, action.reason);
-  };
   const auto send = [&](const Action& action, const std::string& signal) {
     const auto step = [&] { slurm.signal_batch(action.job, signal); };
     if (const auto failed = try_on(state, view.now_s, action, "is asked again", step)) throw *failed;
   };
-  std::vector<std::string> on_loan;
-  for (const LiveNode& node : view.nodes) {
-    if (node.on_loan) on_loan.push_back(node.name);
-  }
   // A node that leaves the partition for a job that waits must be known by that before it has left.
   memory.handing = plan.handing;
   if (!memory.handing.empty()) write_memory(state, memory);
-  const auto by_partition = [](const Action& action) {
-    return action.step == Step::lend || action.step == Step::reclaim;
-  };
+  // Everything is recorded before it is done: whoever is killed between records an action twice rather than never.
+  change_partition(slurm, policy.slurm.loan_partition, view, plan, state, memory);
   for (const Action& action : plan.actions) {
-    if (by_partition(action)) record(action);
-  }
-  if (list_of(on_loan) != list_of(plan.on_loan)) {
-    slurm.set_partition_nodes(policy.slurm.loan_partition, list_of(plan.on_loan));
-  }
-  for (const Action& action : plan.actions) {
-    if (!by_partition(action)) record(action);
+    if (!by_partition(action)) record(state, view.now_s, action);
     switch (action.step) {
       case Step::lend:
         memory.lent_s = view.now_s;

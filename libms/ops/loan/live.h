@@ -2,6 +2,10 @@
 // of that partition are ever changed.
 #pragma once
 
+#include <functional>
+#include <optional>
+
+#include "base/error.h"
 #include "loan/memory.h"
 #include "loan/plan.h"
 #include "slurm/commands.h"
@@ -9,6 +13,9 @@
 namespace ms::loan {
 
 slurm::CommandOptions command_options(const SlurmConfig& config);
+
+// Returns the error of Slurm, of the demand or of a file that ended `step`; nullopt: none did.
+std::optional<Error> failure_of(const std::function<void()>& step);
 
 // Error("loan.demand", "loan.nodes" or "slurm.hostlist", user) where the policy lacks what observe and act need.
 void check_live(const Policy& policy);
@@ -28,7 +35,8 @@ void read_elastic(const slurm::Commands& slurm, View& view);
 
 // Does what is planned. An action is recorded before it is done, and the memory is written behind it, so that whoever
 // is killed between records and does it twice rather than never. A job that cannot be queued again is logged and
-// recorded, and tried at the next poll.
+// recorded, and tried at the next poll. Throws Slurm's error if it refuses to change the loan partition: that is
+// recorded once for each node, as refused, and tried at every poll; nothing behind it is done before.
 void execute(const slurm::Commands& slurm, const Policy& policy, const View& view, const Plan& plan,
              const UniqueFd& state, Memory& memory);
 

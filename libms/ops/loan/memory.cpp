@@ -69,6 +69,8 @@ Memory memory_from_json(const std::string& text) {
                                                         .since_s = job.at(2).get<double>()};
       }
     }
+    if (json.contains("refused"))  // the same
+      memory.refused = json.get<std::map<std::string, std::string>>("refused");
     if (json.contains("started")) {  // the same
       for (const Json& start : json.at("started")) {
         memory.started[start.at(0).get<std::uint32_t>()] = start.at(1).get<int>();
@@ -117,6 +119,7 @@ void write_memory(const UniqueFd& state, const Memory& memory) {
             {"notices", Json::array()},
             {"asked", Json::array()},
             {"leaving", memory.leaving},
+            {"refused", memory.refused},
             {"growing", Json::array()},
             {"handing", Json::array()},
             {"sized", Json::array()},

@@ -99,6 +99,7 @@ struct Memory {
   std::map<std::string, Handing> handing;                 // by node
   std::map<std::uint32_t, Sized> sized;                   // jobs of the loan partition that run
   std::map<std::uint32_t, double> growing;                // when elastic runs were asked to grow
+  std::map<std::string, std::string> refused;             // steps that Slurm refused and that were recorded, by node
   double scaled_s = 0;                                    // when runs were last considered for that
   std::map<std::uint32_t, int> started;                   // starts that were counted, of jobs that run
   std::vector<double> waited_s;                           // how long jobs had waited for their last kMostWaits starts
