@@ -83,8 +83,8 @@ constexpr std::array kDtypes{
     Dtype{"complex32", "", "", 4, kCountHalf},
     Dtype{"float8_e4m3fn", "", "F8_E4M3", 1, count_e4m3fn},
     Dtype{"float8_e5m2", "", "F8_E5M2", 1, count_of<std::uint8_t, 0x7cU, 0x80U>},
-    Dtype{"float8_e4m3fnuz", "", "", 1},
-    Dtype{"float8_e5m2fnuz", "", "", 1},
+    Dtype{"float8_e4m3fnuz", "", "F8_E4M3FNUZ", 1},
+    Dtype{"float8_e5m2fnuz", "", "F8_E5M2FNUZ", 1},
     Dtype{"float8_e8m0fnu", "", "F8_E8M0", 1},
 };
 

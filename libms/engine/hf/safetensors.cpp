@@ -20,14 +20,18 @@ constexpr std::string_view kPointerOfLfs = "version https://git-lfs";
 
 struct DtypeRow {
   std::string_view name;
-  std::int64_t size_bytes;
+  std::int64_t bits;
   Dtype dtype;
 };
 constexpr DtypeRow kDtypes[] = {
-    {"F32", 4, Dtype::f32},   {"BF16", 2, Dtype::bf16},  {"F16", 2, Dtype::f16},       {"F64", 8, Dtype::other},
-    {"I64", 8, Dtype::other}, {"U64", 8, Dtype::other},  {"I32", 4, Dtype::other},     {"U32", 4, Dtype::other},
-    {"I16", 2, Dtype::other}, {"U16", 2, Dtype::other},  {"I8", 1, Dtype::other},      {"U8", 1, Dtype::other},
-    {"C64", 8, Dtype::other}, {"BOOL", 1, Dtype::other}, {"F8_E4M3", 1, Dtype::other}, {"F8_E5M2", 1, Dtype::other}};
+    {"F32", 32, Dtype::f32},      {"BF16", 16, Dtype::bf16},        {"F16", 16, Dtype::f16},
+    {"F64", 64, Dtype::other},    {"I64", 64, Dtype::other},        {"U64", 64, Dtype::other},
+    {"I32", 32, Dtype::other},    {"U32", 32, Dtype::other},        {"I16", 16, Dtype::other},
+    {"U16", 16, Dtype::other},    {"I8", 8, Dtype::other},          {"U8", 8, Dtype::other},
+    {"C64", 64, Dtype::other},    {"BOOL", 8, Dtype::other},        {"F8_E4M3", 8, Dtype::other},
+    {"F8_E5M2", 8, Dtype::other}, {"F8_E4M3FNUZ", 8, Dtype::other}, {"F8_E5M2FNUZ", 8, Dtype::other},
+    {"F8_E8M0", 8, Dtype::other}, {"F6_E2M3", 6, Dtype::other},     {"F6_E3M2", 6, Dtype::other},
+    {"F4", 4, Dtype::other}};
 
 // Parses one file's header; every refusal names the file.
 class HeaderReader {
@@ -105,15 +109,16 @@ class HeaderReader {
     if (row == std::end(kDtypes)) refuse_tensor(fmt::format("unknown dtype {}", shown(dtype, 40)));
     TensorView view{.dtype = row->dtype, .dtype_name = std::string(row->name), .shape = {}, .file = file_};
 
-    std::int64_t bytes = row->size_bytes;
+    std::int64_t bits = row->bits;  // of all elements; the shape counts elements, not the bytes that they share
     if (!shape.is_array()) refuse_tensor("the shape is not a list");
     for (const Json& dim : shape) {
       if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
         refuse_tensor(fmt::format("{} in the shape", shown(dim, 40)));
       }
       view.shape.push_back(dim.get<std::int64_t>());
-      if (__builtin_mul_overflow(bytes, view.shape.back(), &bytes)) refuse_tensor("the shape overflows");
+      if (__builtin_mul_overflow(bits, view.shape.back(), &bits)) refuse_tensor("the shape overflows");
     }
+    if (bits % 8 != 0) refuse_tensor(fmt::format("its shape takes {} bits, which are no whole bytes", bits));
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
         !offsets[1].is_number_unsigned()) {
       refuse_tensor("data_offsets are not two numbers");
@@ -124,8 +129,8 @@ class HeaderReader {
       refuse_tensor(
           fmt::format("bytes {} to {} of {}{}", begin, end, data_size, begin > end ? "" : ": the file was cut"));
     }
-    if (end - begin != static_cast<std::uint64_t>(bytes)) {
-      refuse_tensor(fmt::format("{} bytes, but its shape takes {}", end - begin, bytes));
+    if (end - begin != static_cast<std::uint64_t>(bits / 8)) {
+      refuse_tensor(fmt::format("{} bytes, but its shape takes {}", end - begin, bits / 8));
     }
     view.begin = data_begin_ + begin;
     view.size_bytes = end - begin;

@@ -155,6 +155,8 @@ TEST(TensorFile, RefusesHostileHeaders) {
       {one(R"({"dtype":"U8","shape":[2],"data_offsets":[0,2]})", "x"), "bytes 0 to 2 of 1: the file was cut"},
       {one(R"({"dtype":"U8","shape":[1],"data_offsets":[18446744073709551615,0]})", "x"), "of 1"},
       {one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,1]})", "x"), "1 bytes, but its shape takes 4"},
+      {one(R"({"dtype":"F4","shape":[3],"data_offsets":[0,2]})", "xy"), "its shape takes 12 bits"},
+      {one(R"({"dtype":"F4","shape":[4],"data_offsets":[0,4]})", "wxyz"), "4 bytes, but its shape takes 2"},
       {one(R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]})", "xy"), "a gap before tensor 'a'"},
       {one(R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})", "xyz"), "2 bytes behind the last tensor"},
       {two("[0,2]", "[3,5]", "12345"), "a gap before tensor 'b'"},
@@ -173,6 +175,28 @@ TEST(TensorFile, RefusesHostileHeaders) {
     EXPECT_EQ(error.blame(), Blame::user) << c.why;
     EXPECT_THAT(error.message(), HasSubstr(c.why));
     EXPECT_THAT(error.message(), HasSubstr(dir / "t"));
+  }
+}
+
+// safetensors 0.6 and 0.7 added them.
+TEST(TensorFile, NarrowTypesTakeTheirBits) {
+  struct Case {
+    const char* dtype;
+    int elements, size_bytes;
+  };
+  const TempDir dir;
+  for (const Case& c : {Case{"F8_E8M0", 6, 6}, Case{"F8_E4M3FNUZ", 6, 6}, Case{"F8_E5M2FNUZ", 6, 6},
+                        Case{"F6_E2M3", 4, 3}, Case{"F6_E3M2", 8, 6}, Case{"F4", 6, 3}}) {
+    const std::string data(static_cast<std::size_t>(c.size_bytes), 'x');
+    spill(dir / "t", file_of(fmt::format(R"({{"a":{{"dtype":"{}","shape":[2,{}],"data_offsets":[0,{}]}}}})", c.dtype,
+                                         c.elements / 2, c.size_bytes),
+                             data));
+    const auto tensors = TensorFile(dir / "t").tensors();
+    ASSERT_EQ(tensors.size(), 1U);
+    const TensorView& view = tensors.at("a");
+    EXPECT_EQ(view.dtype_name, c.dtype);
+    EXPECT_THAT(view.shape, ElementsAre(2, c.elements / 2));
+    EXPECT_EQ(text_of(view), data);
   }
 }
 
