@@ -19,4 +19,17 @@ ThreadTimes thread_times(const Sysroot& root, int pid);
 // Returns the longest time, in seconds, that any one thread waited for a CPU between two readings.
 double longest_wait_s(const ThreadTimes& before, const ThreadTimes& after);
 
+// The waits of the thread that makes it, from then on; the same thread asks.
+class OwnWaits {
+ public:
+  OwnWaits();
+  // Returns the share of the time since then for which the thread waited for a CPU, 0 to 1; 0 where the kernel does
+  // not report it.
+  double share() const;
+
+ private:
+  std::int64_t waited_ns_;
+  double begin_s_;
+};
+
 }  // namespace ms
