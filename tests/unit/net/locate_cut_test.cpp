@@ -10,21 +10,21 @@ using test::culprits;
 using test::FakeFabric;
 using testing::IsEmpty;
 
-// The transfer of another pair hangs in the third round, and nothing can be tested again: who looked slow in the first
-// two is not accused, and who is gone is.
+// The transfer of another pair hangs in the sixth round, and nothing can be tested again: who looked slow in the first
+// five is not accused, and who is gone is.
 TEST(Locate, WhatCouldNotBeTestedAgainAccusesNobody) {
   for (const bool is_gone : {false, true}) {
-    FakeFabric fabric(4, 1);
+    FakeFabric fabric(8, 1);
     fabric.way_fault = [](int from, int, Way& way) {
       if (from == 0) way.gbps *= 0.1;
     };
-    Locator cut(4, {});
-    for (int round = 0; round < 3; ++round) {
+    Locator cut(8, {});
+    for (int round = 0; round < 6; ++round) {
       std::vector<PairResult> results;
       const Round tested = cut.next().value();
       for (const auto& [a, b] : tested) {
         results.push_back(fabric.measure(a, b, true));
-        if (round < 2) continue;
+        if (round < 5) continue;
         results.back() = test::silent(results.back(), "ranks 2, 3 wait for each other", -1);
         results.back().cut_short = true;
         if (is_gone && (a == 3 || b == 3)) results.back().at_fault = 3;

@@ -62,6 +62,8 @@ TEST(Peer, MeasuresAPair) {
     EXPECT_GE(result.cpu_wait_us, 0);
     for (const Way& way : {result.there, result.back}) {
       EXPECT_GT(way.gbps, 0.01);
+      EXPECT_GE(way.cpu_wait, 0);
+      EXPECT_LE(way.cpu_wait, 1);
       EXPECT_EQ(way.sent, 200);
       EXPECT_EQ(way.lost, 0);
       EXPECT_GT(way.mtu, 1000);

@@ -18,10 +18,17 @@ TEST(Wire, ReadsWhatItWrites) {
   EXPECT_EQ(read_order(to_json(order)).spec, order.spec);
   TestAnswer answer;
   answer.id = 7, answer.text = "a\nb", answer.result.p50_us = 12.5, answer.result.cpu_wait_us = 0.25;
-  answer.result.there = {.gbps = 100, .flow_gbps = {50, 50}, .sent = 8000, .lost = 1};
+  answer.result.there = {.gbps = 100, .flow_gbps = {50, 50}, .cpu_wait = 0.5, .sent = 8000, .lost = 1};
   answer.result.counts_b.errors = 3;
   EXPECT_EQ(read_answer(to_json(answer)).result, answer.result);
   EXPECT_EQ(read_answer(to_json(answer)).text, "a\nb");
+}
+
+TEST(Wire, WaitsOfAnAgentAreAShare) {
+  TestAnswer answer;
+  answer.result.there.cpu_wait = 7, answer.result.back.cpu_wait = -7;
+  EXPECT_EQ(read_answer(to_json(answer)).result.there.cpu_wait, 1);
+  EXPECT_EQ(read_answer(to_json(answer)).result.back.cpu_wait, 0);
 }
 
 TEST(Wire, WordsOfAnAgentStayOnOneLine) {

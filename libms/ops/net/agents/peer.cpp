@@ -72,6 +72,8 @@ class Session {
         tell_sizes(channel_, *datagrams_, mtu_of(self_.root, self_.interface));
       } else if (what == "back") {
         channel_.send_line(why_not_reached(words.number(1, 65535)), link::in_seconds(link::kAnswer_s));
+      } else if (what == "waited") {
+        channel_.send_line(fmt::format("{}", self_.sender_wait->exchange(0)), link::in_seconds(link::kAnswer_s));
       } else if (what == "rdma") {
         serve_rdma(channel_, self_, words);
       } else {
@@ -211,6 +213,7 @@ class Test {
     std::vector<double>& gbps = way.flow_gbps;
     gbps.resize(static_cast<std::size_t>(spec_.flows));
     std::vector<std::exception_ptr> errors(gbps.size());
+    std::vector<double> waits(gbps.size());
     const StreamLimits limits{
         .seconds = spec_.seconds, .bytes = spec_.bytes / spec_.flows, .max_gbps = spec_.max_gbps / spec_.flows};
     {
@@ -220,8 +223,12 @@ class Test {
           try {
             link::Channel channel =
                 open(flow_words(out ? "in" : "out", limits), first_port == 0 ? 0 : first_port + static_cast<int>(flow));
-            gbps[flow] = out ? send_stream(channel, limits, link::in_seconds(limits.seconds + 2 * link::kAnswer_s))
-                             : receive_stream(channel, limits);
+            const Streamed streamed =
+                out ? send_stream(channel, limits, link::in_seconds(limits.seconds + 2 * link::kAnswer_s))
+                    : receive_stream(channel, limits);
+            if (out) channel.close_now();
+            gbps[flow] = streamed.gbps;
+            waits[flow] = streamed.cpu_wait;
           } catch (...) { errors[flow] = std::current_exception(); }
         });
       }
@@ -230,8 +237,16 @@ class Test {
       if (error) std::rethrow_exception(error);
     way.gbps = 0;
     for (const double rate : gbps) way.gbps += rate;
+    way.cpu_wait = std::ranges::max(waits);
   }
   void stream() {
+    stream_ways();
+    if (!spec_.back) return;
+    say("waited");
+    const double theirs = Fields(session_.receive_line(link::in_seconds(link::kAnswer_s))).number(0.0, 1.0);
+    result_.back.cpu_wait = std::max(result_.back.cpu_wait, theirs);
+  }
+  void stream_ways() {
     if (!spec_.back || !spec_.both_at_once) {
       stream_way(true, source_port_, result_.there);
       if (spec_.back) stream_way(false, 0, result_.back);
@@ -307,7 +322,10 @@ void serve_peer(link::Channel channel, const std::string& greeting, const Self& 
   if (in) {
     receive_stream(channel, limits);
   } else {
-    send_stream(channel, limits, link::in_seconds(limits.seconds + 2 * link::kAnswer_s));
+    const Streamed sent = send_stream(channel, limits, link::in_seconds(limits.seconds + 2 * link::kAnswer_s));
+    double most = self.sender_wait->load();
+    while (sent.cpu_wait > most && !self.sender_wait->compare_exchange_weak(most, sent.cpu_wait)) {}
+    channel.close_now();  // only now: then the other end asks for the wait
   }
 }
 

@@ -1,6 +1,8 @@
 // An agent's two halves towards other agents: it serves what they want to measure with it, and measures with them.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,6 +20,8 @@ struct Self {
   Sysroot root;
   std::optional<RdmaPort> rdma = {};
   int port = 0;  // that it serves others at; 0: at none, so no peer is asked to connect back
+  // The most that a stream to another agent waited for a CPU here, as Way::cpu_wait, since a session asked for it.
+  std::shared_ptr<std::atomic<double>> sender_wait = std::make_shared<std::atomic<double>>(0.0);
 };
 
 // Everything that another agent asks of us on one connection it made and greeted us on; returns when that is over.

@@ -31,6 +31,7 @@ void each(W& w, F f) requires std::is_same_v<std::remove_const_t<W>, Way> {
   f("unreached", w.unreached);
   f("gbps", w.gbps);
   f("flow_gbps", w.flow_gbps);
+  f("cpu_wait", w.cpu_wait);
   f("sent", w.sent);
   f("lost", w.lost);
   f("dropped", w.dropped);
@@ -166,7 +167,10 @@ TestAnswer read_answer(const std::string& line) {
     r.cpu_wait_us = std::max(json.get<double>("cpu_wait_us"), 0.0);
     r.there = read<Way>(json.at("there"));
     r.back = read<Way>(json.at("back"));
-    for (Way* way : {&r.there, &r.back}) way->unreached = plain_text(way->unreached, kMaxText);
+    for (Way* way : {&r.there, &r.back}) {
+      way->unreached = plain_text(way->unreached, kMaxText);
+      way->cpu_wait = std::clamp(way->cpu_wait, 0.0, 1.0);
+    }
     r.counts_a = read<NodeCounts>(json.at("counts").at(0));
     r.counts_b = read<NodeCounts>(json.at("counts").at(1));
     json.get_to("seconds", r.seconds);

@@ -197,19 +197,22 @@ Command pairs_command() {
 }
 
 Command locate_command() {
-  return {.name = "locate",
-          .summary = "locate faulty nodes, switches, links and directions",
-          .options = with({{"slow", "SHARE", "Treat a path as slow below this share of the normal rate.", "0.7"},
-                           {"by", "pairs|groups",
-                            "pairs: test pairs of nodes. groups: bisect the ranks over MPI to find those that make a "
-                            "reduction slow. This takes about 2 k log2(n / k) tests for k slow nodes of n.",
-                            "pairs"}}),
-          .run = run_locate_command,
-          .description =
-              "Tests all pairs of up to 32 nodes, or three partners per node for more nodes. Then it repeats bad pairs "
-              "and tests both ends against good nodes. A node is at fault if most of its paths are bad. A switch is at "
-              "fault if all paths out of it are bad and the paths below it are good. Other faults belong to a link, or "
-              "to one direction of a link."};
+  return {
+      .name = "locate",
+      .summary = "locate faulty nodes, switches, links and directions",
+      .options = with({{"slow", "SHARE", "Treat a path as slow below this share of the normal rate.", "0.7"},
+                       {"by", "pairs|groups",
+                        "pairs: test pairs of nodes. groups: bisect the ranks over MPI to find those that make a "
+                        "reduction slow. This takes about 2 k log2(n / k) tests for k slow nodes of n.",
+                        "pairs"}}),
+      .run = run_locate_command,
+      .description =
+          "Tests all pairs of up to 32 nodes, or three partners per node for more nodes. Then it repeats bad pairs "
+          "and tests both ends against good nodes. A node is at fault if most of its paths are bad. A switch is at "
+          "fault if all paths out of it are bad and the paths below it are good. Other faults belong to a link, or "
+          "to one direction of a link.\n\nlocate also measures how long the sender and the receiver of a stream "
+          "waited for a CPU. If other paths at such waits are often slow as well, a slow path is no evidence: locate "
+          "repeats the test, and prints a note instead of a finding if that does not decide."};
 }
 
 Command ecmp_command() {

@@ -1,6 +1,7 @@
 #include "net/judge/explain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -10,14 +11,35 @@ namespace {
 constexpr double kShare = 0.6;  // of a node's ways
 constexpr double kMost = 0.8;   // of a switch's
 
+// Returns the probability of at least `bad` of `of` independent events, each with this one.
+double binomial_tail(int bad, int of, double probability) {
+  if (probability >= 1) return 1;
+  double tail = 0;
+  for (int i = bad; i <= of; ++i) {
+    tail += std::exp(std::lgamma(of + 1.0) - std::lgamma(i + 1.0) - std::lgamma(of - i + 1.0) +
+                     i * std::log(probability) + (of - i) * std::log1p(-probability));
+  }
+  return tail;
+}
+
 struct Count {
   int bad = 0, of = 0;
+  double chances = 0;  // the sum
   void add(const Ways::Cell& cell) {
     if (cell.measured == 0) return;
     ++of;
+    chances += cell.chance;
     if (cell.is_bad()) ++bad;
   }
-  bool speaks() const { return bad >= 2 && bad >= kShare * of; }
+  void add(const Count& count) {
+    bad += count.bad;
+    of += count.of;
+    chances += count.chances;
+  }
+  // Returns whether one of so many like this is hardly ever this bad by chance. Unequal chances are as likely together
+  // as their mean, or less.
+  bool is_no_chance(int candidates) const { return candidates * binomial_tail(bad, of, chances / of) <= kMostChance; }
+  bool speaks(int candidates) const { return bad >= 2 && bad >= kShare * of && is_no_chance(candidates); }
 };
 
 class Search {
@@ -84,11 +106,11 @@ class Search {
           for (std::size_t h = 0; h < n; ++h) {
             if (!group.leaves[g] && !group.leaves[h]) continue;
             Count& count = group.leaves[g] && group.leaves[h] ? inside : across;
-            count.bad += between[g][h].bad;
-            count.of += between[g][h].of;
+            count.add(between[g][h]);
           }
         }
-        if (group.nodes < 2 || across.bad < 4 || across.bad < kMost * across.of || inside.bad > (1 - kMost) * inside.of)
+        if (group.nodes < 2 || across.bad < 4 || across.bad < kMost * across.of ||
+            inside.bad > (1 - kMost) * inside.of || !across.is_no_chance(static_cast<int>(groups.size())))
           continue;
         if (worst == nullptr || across.bad > worst_count.bad) worst = &group, worst_count = across;
       }
@@ -112,6 +134,7 @@ class Search {
   }
 
   bool worst_node() {
+    const int candidates = 2 * ways_.nodes();  // each sends and receives
     Culprit worst;
     for (int node = 0; node < ways_.nodes(); ++node) {
       Count out, in;
@@ -120,12 +143,13 @@ class Search {
         if (!explained(node, peer)) out.add(ways_.at(node, peer));
         if (!explained(peer, node)) in.add(ways_.at(peer, node));
       }
-      const Culprit here{.kind = out.speaks() && in.speaks() ? Kind::node
-                                 : out.speaks()              ? Kind::sending
-                                                             : Kind::receiving,
+      const bool sends_badly = out.speaks(candidates), receives_badly = in.speaks(candidates);
+      const Culprit here{.kind = sends_badly && receives_badly ? Kind::node
+                                 : sends_badly                 ? Kind::sending
+                                                               : Kind::receiving,
                          .a = node,
-                         .bad = (out.speaks() ? out.bad : 0) + (in.speaks() ? in.bad : 0),
-                         .of = (out.speaks() ? out.of : 0) + (in.speaks() ? in.of : 0)};
+                         .bad = (sends_badly ? out.bad : 0) + (receives_badly ? in.bad : 0),
+                         .of = (sends_badly ? out.of : 0) + (receives_badly ? in.of : 0)};
       if (here.bad > worst.bad || (here.bad == worst.bad && here.of < worst.of)) worst = here;
     }
     if (worst.bad == 0) return false;
@@ -163,9 +187,10 @@ class Search {
   }
 
   void pairs() {
+    const int measured = ways_.measured();
     const auto bad = [&](int a, int b) {
-      const Ways::Cell& cell = ways_.at(a, b);
-      return cell.is_decided() && cell.is_bad() && !explained(a, b);  // never for a single measurement
+      const Ways::Cell& cell = ways_.at(a, b);  // never for a single measurement
+      return cell.is_decided() && cell.is_bad() && cell.is_no_chance(measured) && !explained(a, b);
     };
     for (int a = 0; a < ways_.nodes(); ++a) {
       for (int b = a + 1; b < ways_.nodes(); ++b) {
@@ -190,6 +215,17 @@ class Search {
 };
 
 }  // namespace
+
+int Ways::Cell::most_tests(int ways) const {
+  constexpr double kMostAlike = 12;
+  const bool by_chance = is_bad() && !is_no_chance(ways);
+  return by_chance && ways * std::pow(chance, kMostAlike / measured) <= kMostChance ? static_cast<int>(kMostAlike)
+                                                                                    : kMeasurements;
+}
+
+int Ways::measured() const {
+  return static_cast<int>(std::ranges::count_if(cells_, [](const Cell& cell) { return cell.measured > 0; }));
+}
 
 std::vector<Culprit> explain(const Ways& ways, const Layout& layout) { return Search(ways, layout).run(); }
 

@@ -9,6 +9,9 @@
 
 namespace ms::net {
 
+// A fault is only named if chance explains any like it less often than that, however many ways or nodes were looked at.
+inline constexpr double kMostChance = 0.005;
+
 // How often each way was measured, and how often it was bad.
 class Ways {
  public:
@@ -16,14 +19,22 @@ class Ways {
   struct Cell {
     int measured = 0, bad = 0;
     bool cleared = false;  // one good measurement outweighs all bad ones
+    double chance = 1;     // the probability that a healthy way is bad in all of them
     bool is_bad() const { return !cleared && 2 * bad > measured; }
     // Nothing that is still measured changes it: of a pair that looks bad, most of so many measurements decide.
     static constexpr int kMeasurements = 5;
+    // Returns whether one of so many ways is hardly ever this bad by chance.
+    bool is_no_chance(int ways) const { return ways * chance <= kMostChance; }
+    // Returns after how many tests of the pair there are no more: kMeasurements, or more where chance explains what was
+    // measured, and so many alike would rule it out.
+    int most_tests(int ways) const;
     bool is_decided() const { return bad == 0 || cleared || 2 * bad > kMeasurements || measured >= kMeasurements; }
   };
   int nodes() const { return n_; }
   Cell& at(int from, int to) { return cells_[index(from, to)]; }
   const Cell& at(int from, int to) const { return cells_[index(from, to)]; }
+  // Returns the number of ways that were measured.
+  int measured() const;
 
  private:
   std::size_t index(int from, int to) const {

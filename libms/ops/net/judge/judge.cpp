@@ -55,6 +55,28 @@ std::vector<Normal> normal_of(std::span<const PairResult> results, const std::fu
   return normal;
 }
 
+void SlowByChance::add(Pair way, double cpu_wait, bool slow) {
+  Count& calm = by_wait_[0];
+  if (cpu_wait < kCalm) {
+    if (slow) {
+      slow_while_calm_.insert(way);
+    } else if (calm.ways.insert(way).second && slow_while_calm_.contains(way)) {
+      ++calm.slow;
+    }
+    return;
+  }
+  for (std::size_t at = tenth(kCalm); at <= tenth(cpu_wait); ++at)
+    if (by_wait_[at].ways.insert(way).second && slow) ++by_wait_[at].slow;
+}
+
+double SlowByChance::chance(double cpu_wait) const {
+  const bool calm = cpu_wait < kCalm;
+  const Count& count = by_wait_[calm ? 0 : tenth(cpu_wait)];
+  const auto ways = static_cast<int>(count.ways.size());
+  if (!calm && ways < kLeast) return 1;
+  return (count.slow + 1.0) / (ways + (calm ? kCalmPrior : 2));  // Laplace's rule of succession
+}
+
 double late_us(const Normal& normal, const Thresholds& thresholds) {
   return std::max(thresholds.latency_times * normal.latency_us, normal.latency_us + thresholds.latency_least_us);
 }

@@ -6,8 +6,9 @@
 namespace ms::net {
 namespace {
 
-constexpr int kPartners = 5;  // that a node in doubt is tested with, all in all
-constexpr int kOneWay = 3;    // tests of one direction at a time that decide for a node
+constexpr int kPartners = 5;    // that a node in doubt is tested with, all in all
+constexpr int kOneWay = 3;      // tests of one direction at a time that decide for a node
+constexpr double kRare = 0.01;  // the chance of any other symptom than bandwidth in a measurement of a healthy way
 
 bool touches(const Culprit& culprit, int node, const Layout& layout) {
   if (culprit.kind == Kind::group)
@@ -39,6 +40,11 @@ bool causes(Symptom of_node, Symptom of_pair) {
   return of_node == Symptom::silent || of_node == of_pair ||
          (of_pair == Symptom::bandwidth && (of_node == Symptom::latency || of_node == Symptom::loss)) ||
          (of_pair == Symptom::latency && of_node == Symptom::bandwidth);
+}
+// Returns whether the result tells something of its pair.
+bool tells(const PairResult& result) { return result.at_fault < 0 && !result.cut_short && !is_disturbed(result); }
+Pair way_of(const PairResult& result, bool there) {
+  return there ? Pair(result.a, result.b) : Pair(result.b, result.a);
 }
 bool is_node(Kind kind) { return kind == Kind::node || kind == Kind::sending || kind == Kind::receiving; }
 
@@ -72,19 +78,29 @@ std::vector<Locator::Of> Locator::judge() const {
   for (const int node : slow_nodes_)
     if (static_cast<int>(one_way_peers(node).size()) >= std::min(kOneWay, n_ - 1)) known_one_way.insert(node);
   const std::vector<Normal> normal = normal_of(results_, [&](int a, int b) { return options_.layout.distance(a, b); });
+  const auto normal_for = [&](const PairResult& result) -> const Normal& {
+    return normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
+  };
+  SlowByChance slow;
+  for (const PairResult& result : results_) {
+    for (const bool there : {true, false}) {
+      if (tells(result) && tried(result, there, Symptom::bandwidth)) {
+        slow.add(way_of(result, there), (there ? result.there : result.back).cpu_wait,
+                 has(result, there, Symptom::bandwidth, normal_for(result), options_.thresholds));
+      }
+    }
+  }
   std::vector<Of> judged;
   for (int s = 0; s < kWaySymptoms; ++s) {
     const auto symptom = static_cast<Symptom>(s);
     Ways ways(n_);
     std::set<Pair> set_aside;
     for (const PairResult& result : results_) {
-      // Tells nothing of the other one, or of the way.
-      if (result.at_fault >= 0 || result.cut_short || is_disturbed(result)) continue;
+      if (!tells(result)) continue;
       for (const bool there : {true, false}) {
         if (!tried(result, there, symptom)) continue;
-        const Normal& of = normal[static_cast<std::size_t>(options_.layout.distance(result.a, result.b))];
-        const bool is_bad = has(result, there, symptom, of, options_.thresholds);
-        const Pair way = there ? Pair(result.a, result.b) : Pair(result.b, result.a);
+        const bool is_bad = has(result, there, symptom, normal_for(result), options_.thresholds);
+        const Pair way = way_of(result, there);
         if (symptom == Symptom::bandwidth && result.at_once &&
             (known_one_way.contains(result.a) || known_one_way.contains(result.b))) {
           if (is_bad) set_aside.insert(way);
@@ -92,6 +108,8 @@ std::vector<Locator::Of> Locator::judge() const {
         }
         Ways::Cell& cell = ways.at(way.first, way.second);
         ++cell.measured;
+        cell.chance *=
+            symptom == Symptom::bandwidth ? slow.chance((there ? result.there : result.back).cpu_wait) : kRare;
         if (is_bad) {
           ++cell.bad;
         } else if (symptom == Symptom::bandwidth) {
@@ -116,16 +134,19 @@ Locator::Doubts Locator::doubtful() {
     // Two or three peers are too few to outvote a bad moment: what they say is measured again, but for silence, which
     // takes too long.
     const bool voted = n_ > kPartners || &of == &judged[static_cast<std::size_t>(Symptom::silent)];
+    const int measured = of.ways.measured();
     for (int a = 0; a < n_; ++a) {
       for (int b = 0; b < n_; ++b) {
-        if (a == b || of.ways.at(a, b).bad == 0) continue;
+        const Ways::Cell& cell = of.ways.at(a, b);
+        if (a == b || cell.bad == 0) continue;
         bad_nodes.insert(a);
         bad_nodes.insert(b);
         const bool explained = std::ranges::any_of(
             of.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.layout); });
         if (explained && voted) continue;
         // Tests that measured nothing do not decide, but they end.
-        const bool decided = of.ways.at(a, b).is_decided() || tests(a, b) >= Ways::Cell::kMeasurements;
+        const int most = cell.most_tests(measured);
+        const bool decided = (cell.is_decided() && most == Ways::Cell::kMeasurements) || tests(a, b) >= most;
         if (!decided && !lost.contains(a) && !lost.contains(b)) again.emplace(std::min(a, b), std::max(a, b));
         if (explained) continue;
         in_doubt.insert(a);
@@ -177,18 +198,29 @@ Locator::Doubts Locator::doubtful() {
   return {.nodes = {wanted.begin(), wanted.end()}, .pairs = {again.begin(), again.end()}};
 }
 
-int Locator::crowded_ways() const {
+int Locator::unexplained_ways(const std::function<bool(const Ways::Cell&, int measured)>& is_meant) const {
   const Of bandwidth = std::move(judge()[static_cast<std::size_t>(Symptom::bandwidth)]);
+  const int measured = bandwidth.ways.measured();
   int ways = 0;
   for (int a = 0; a < n_; ++a) {
     for (int b = 0; b < n_; ++b) {
-      if (a == b || bandwidth.ways.at(a, b).bad == 0 || bandwidth.ways.at(a, b).is_bad()) continue;
+      if (a == b || bandwidth.ways.at(a, b).bad == 0 || !is_meant(bandwidth.ways.at(a, b), measured)) continue;
       const bool explained = std::ranges::any_of(
           bandwidth.culprits, [&](const Culprit& culprit) { return explains(culprit, a, b, options_.layout); });
       if (!explained) ++ways;
     }
   }
   return ways;
+}
+
+int Locator::crowded_ways() const {
+  return unexplained_ways([](const Ways::Cell& cell, int) { return !cell.is_bad(); });
+}
+
+int Locator::ways_by_chance() const {
+  return unexplained_ways([](const Ways::Cell& cell, int measured) {
+    return cell.is_bad() && cell.is_decided() && !cell.is_no_chance(measured);
+  });
 }
 
 int Locator::pairs_without_cpu() const {
@@ -214,8 +246,9 @@ std::optional<Round> Locator::next() {
   if (rounds_ >= static_cast<int>(cover_.size()) + kMostRounds) return std::nullopt;
   Doubts doubts = doubtful();
   if (!doubts.nodes.empty()) return take_round(doubts.nodes, n_);
-  if (!doubts.pairs.empty()) return Round{doubts.pairs.front()};
-  return std::nullopt;
+  if (doubts.pairs.empty()) return std::nullopt;
+  // In turn: a bad moment may last for several tests.
+  return Round{*std::ranges::min_element(doubts.pairs, {}, [&](const Pair& p) { return tests(p.first, p.second); })};
 }
 
 void Locator::take(const std::vector<PairResult>& results) {

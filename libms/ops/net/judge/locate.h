@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -57,6 +58,8 @@ class Locator {
   int crowded_ways() const;
   // Returns the number of pairs that were bad once and have not been tested again, for lack of time.
   int undecided_pairs() { return static_cast<int>(doubtful().pairs.size()); }
+  // Returns the number of ways that were slow each time, though healthy ones are slow as often at such waits for a CPU.
+  int ways_by_chance() const;
   // Returns the number of pairs that were late only while their processes waited for a CPU.
   int pairs_without_cpu() const;
   int cover_rounds() const { return static_cast<int>(cover_.size()); }
@@ -73,6 +76,8 @@ class Locator {
     std::vector<Pair> nodes, pairs;
   };
   Doubts doubtful();
+  // Returns how many ways are meant that were slow, and that no node or switch explains.
+  int unexplained_ways(const std::function<bool(const Ways::Cell&, int measured)>& is_meant) const;
   std::set<int> gone() const;  // agents that are no longer there
   std::set<int> one_way_peers(int node) const;
   void measure(Fault& fault) const;

@@ -2,9 +2,11 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/number.h"
+#include "base/thread_times.h"
 
 namespace ms::net {
 namespace {
@@ -16,17 +18,21 @@ double seconds_since(Time::time_point begin) { return std::chrono::duration<doub
 
 }  // namespace
 
-double send_stream(link::Channel& channel, const StreamLimits& limits, link::Deadline deadline) {
+Streamed send_stream(link::Channel& channel, const StreamLimits& limits, link::Deadline deadline) {
   if (limits.max_gbps > 0) {
     const auto rate = static_cast<std::uint64_t>(limits.max_gbps * 1e9 / 8);
     setsockopt(channel.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate);
   }
   const std::vector<std::byte> chunk(kChunk, std::byte{0x5a});
+  const OwnWaits waits;
   while (true) {
     const bool sent = channel.send_some(chunk) > 0;
     if (const std::optional<std::string> line = channel.poll_line()) {
-      channel.close_now();
-      return leading_number<double>(*line).value_or(-1);
+      std::string_view text(*line);
+      const double gbps = take_number<double>(text).value_or(-1);
+      text.remove_prefix(std::min<std::size_t>(1, text.size()));
+      return {.gbps = gbps,
+              .cpu_wait = std::min(1.0, std::max(waits.share(), leading_number<double>(text).value_or(0)))};
     }
     if (!sent) channel.wait_writable(deadline);
     if (link::seconds_until(deadline) == 0) {
@@ -35,8 +41,9 @@ double send_stream(link::Channel& channel, const StreamLimits& limits, link::Dea
   }
 }
 
-double receive_stream(link::Channel& channel, const StreamLimits& limits) {
+Streamed receive_stream(link::Channel& channel, const StreamLimits& limits) {
   std::vector<std::byte> chunk(kChunk);
+  const OwnWaits waits;
   const Time::time_point begin = Time::now();
   Time::time_point counted = begin;  // from here on
   const double warm_s = limits.seconds / 5;
@@ -56,15 +63,16 @@ double receive_stream(link::Channel& channel, const StreamLimits& limits) {
     }
   }
   const double seconds = seconds_since(counted);
-  const double gbps = seconds > 0 ? static_cast<double>(bytes) * 8e-9 / seconds : 0;
+  const Streamed streamed{.gbps = seconds > 0 ? static_cast<double>(bytes) * 8e-9 / seconds : 0,
+                          .cpu_wait = waits.share()};
   // The other end closes when it has read this; what it sent until then is of no use, but must not be left unread: a
   // connection closed over unread bytes takes the line with it.
-  channel.send_line(fmt::format("{}", gbps), link::in_seconds(link::kAnswer_s));
+  channel.send_line(fmt::format("{} {}", streamed.gbps, streamed.cpu_wait), link::in_seconds(link::kAnswer_s));
   try {
     const link::Deadline closed = link::in_seconds(link::kAnswer_s);
     while (link::seconds_until(closed) > 0 && channel.receive_some(chunk, closed) > 0) {}
   } catch (const Error&) {}  // as it ends: reset
-  return gbps;
+  return streamed;
 }
 
 }  // namespace ms::net

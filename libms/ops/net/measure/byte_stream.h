@@ -11,10 +11,16 @@ struct StreamLimits {
   double max_gbps = 0;     // 0: as fast as it goes
 };
 
-// Sends until the other end has had enough; returns what it measured.
-double send_stream(link::Channel& channel, const StreamLimits& limits, link::Deadline deadline);
+struct Streamed {
+  double gbps = -1;     // at the receiver
+  double cpu_wait = 0;  // the share of its time that an end waited for a CPU, as in Way
+};
+
+// Sends until the other end has had enough. Returns what that measured, and the longer wait. The caller then calls
+// close_now(): the other end reads until then.
+Streamed send_stream(link::Channel& channel, const StreamLimits& limits, link::Deadline deadline);
 // Receives until a limit is reached and tells the other end: Gbit/s of all but the first fifth of that time. The time
-// of a stream that stalls counts until its end.
-double receive_stream(link::Channel& channel, const StreamLimits& limits);
+// of a stream that stalls counts until its end. Returns the wait of this end alone.
+Streamed receive_stream(link::Channel& channel, const StreamLimits& limits);
 
 }  // namespace ms::net

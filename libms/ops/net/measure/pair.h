@@ -39,6 +39,7 @@ struct Way {
   std::string unreached = {};          // why its sender cannot connect to its receiver; empty: it can, or did not try
   double gbps = -1;                    // that arrived, all flows together; negative: not measured
   std::vector<double> flow_gbps = {};  // of each flow, by source port
+  double cpu_wait = 0;                 // the share of its stream's time that an end waited for a CPU: the larger one
   std::int64_t sent = 0;               // datagrams
   std::int64_t lost = 0;               // of them, on the way: what the receiver itself dropped is not counted
   std::int64_t dropped = 0;            // by the receiver: its socket was full, or its kernel's backlog

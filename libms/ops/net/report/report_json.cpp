@@ -22,6 +22,7 @@ Json number(double value) { return value < 0 ? Json(nullptr) : Json(value); }
 
 Json way_json(const Way& way) {
   Json json{{"gbps", number(way.gbps)}};
+  if (way.gbps >= 0) json["cpu_wait"] = way.cpu_wait;
   if (way.sent > 0) json.update({{"datagrams", way.sent}, {"lost", way.lost}, {"dropped_by_receiver", way.dropped}});
   if (way.mtu > 0) json.update({{"mtu", way.mtu}, {"mtu_passes", way.large_pass}});
   return json;
