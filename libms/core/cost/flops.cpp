@@ -41,11 +41,15 @@ Parameters count_parameters(const ModelShape& shape) {
   return count;
 }
 
-std::int64_t causal_pairs(std::int64_t seq, std::int64_t window) {
-  MS_ASSERT(seq >= 0 && window >= 0, "sequence of {}, window of {}", seq, window);
-  const std::int64_t reach = window == 0 ? seq : std::min(window, seq);
-  // Query i sees min(i + 1, reach) keys: a triangle, then full rows.
-  return reach * (reach + 1) / 2 + (seq - reach) * reach;
+std::int64_t causal_pairs(std::int64_t queries, std::int64_t window, std::int64_t keys) {
+  MS_ASSERT(queries >= 0 && window >= 0 && keys >= 0, "{} queries, window of {}, {} keys", queries, window, keys);
+  // Query i has min(i + 1, keys) of the keys up to its own: a triangle, then full rows. Those before its window are
+  // those up to the key of an earlier query.
+  const auto up_to_own = [keys](std::int64_t n) {
+    const std::int64_t rising = std::min(n, keys);
+    return rising * (rising + 1) / 2 + (n - rising) * keys;
+  };
+  return up_to_own(queries) - (window == 0 ? 0 : up_to_own(std::max<std::int64_t>(0, queries - window)));
 }
 
 FlopsPerToken flops_per_token(const ModelShape& shape) {

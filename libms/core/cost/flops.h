@@ -54,8 +54,10 @@ struct Parameters {
 };
 Parameters count_parameters(const ModelShape& shape);
 
-// Query-key pairs of one sequence that the causal mask and the window leave.
-std::int64_t causal_pairs(std::int64_t seq, std::int64_t window);
+// Query-key pairs that the causal mask and the window leave, of a sequence's first queries and its first keys.
+std::int64_t causal_pairs(std::int64_t queries, std::int64_t window, std::int64_t keys);
+// Those of one sequence.
+inline std::int64_t causal_pairs(std::int64_t seq, std::int64_t window) { return causal_pairs(seq, window, seq); }
 
 struct FlopsPerToken {
   double gemm = 0.0, causal = 0.0, full = 0.0, reported = 0.0;

@@ -28,17 +28,17 @@ void check_attention(const Rule& rule, const Attention& op) {
             op.kv_heads);
   MS_ASSERT(op.head_dim > 0 && op.batch > 0 && op.seq > 0 && op.window >= 0, "{}: batch {} seq {} head {} window {}",
             rule.op, op.batch, op.seq, op.head_dim, op.window);
-  const std::int64_t tokens = op.batch * op.seq;
-  const std::int64_t queries = op.queries();
+  const std::int64_t queries = op.queries(), keys = op.keys();
   MS_ASSERT(op.first >= 0 && op.first + queries <= op.seq, "{}: queries {}+{} of {}", rule.op, op.first, queries,
+            op.seq);
+  MS_ASSERT(op.keys_first >= 0 && op.keys_first + keys <= op.seq, "{}: keys {}+{} of {}", rule.op, op.keys_first, keys,
             op.seq);
   rule.activation("q", op.q);
   rule.tensor("q", op.q, op.batch * queries, op.heads * op.head_dim, op.q.dtype);
-  rule.tensor("k", op.k, tokens, op.kv_heads * op.head_dim, op.q.dtype);
+  rule.tensor("k", op.k, op.batch * keys, op.kv_heads * op.head_dim, op.q.dtype);
   rule.like("v", op.v, op.k);
-  rule.like("o", op.o, op.q);
   rule.tensor("lse", op.lse, op.batch * op.heads, queries, DType::f32);
-  if (op.starts) rule.tensor("starts", op.starts, 1, tokens, DType::i32);
+  if (op.starts) rule.tensor("starts", op.starts, 1, op.batch * op.seq, DType::i32);
 }
 
 void check(const Rule& rule, const Matmul& op) {
@@ -78,12 +78,18 @@ void check(const Rule& rule, const RoundToFp8& op) {
   if (op.sums) rule.accumulator("sums", op.sums, 1, op.x.cols);
   MS_ASSERT(op.out.contiguous(), "{}: gaps between the rows of out", rule.op);
 }
-void check(const Rule& rule, const AttentionFwd& op) { check_attention(rule, op); }
+void check(const Rule& rule, const AttentionFwd& op) {
+  check_attention(rule, op);
+  rule.type("o", op.o, {op.q.dtype, DType::f32});
+  rule.shape("o", op.o, op.q.rows, op.q.cols);
+}
 void check(const Rule& rule, const AttentionBwd& op) {
   check_attention(rule, op);
-  rule.like("dq", op.dq, op.q);
-  rule.like("dk", op.dk, op.k);
-  rule.like("dv", op.dv, op.v);
+  rule.like("o", op.o, op.q);
+  rule.type("dq", op.dq, {op.q.dtype, DType::f32});
+  rule.shape("dq", op.dq, op.q.rows, op.q.cols);
+  rule.tensor("dk", op.dk, op.k.rows, op.k.cols, op.dq.dtype);
+  rule.like("dv", op.dv, op.dk);
   rule.like("dout", op.dout, op.q);
   rule.tensor("delta", op.delta, op.lse.rows, op.lse.cols, DType::f32);
 }

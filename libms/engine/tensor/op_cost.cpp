@@ -74,16 +74,23 @@ template <class Row>
 OpCost attention(const Row& op, double matmuls) {
   OpCost op_cost = plain(op);
   op_cost.half = op.q.dtype == DType::bf16;
-  const std::int64_t seen =
-      cost::causal_pairs(op.first + op.queries(), op.window) - cost::causal_pairs(op.first, op.window);
+  const auto before = [&op](std::int64_t key) {
+    return cost::causal_pairs(op.first + op.queries(), op.window, key) - cost::causal_pairs(op.first, op.window, key);
+  };
+  const std::int64_t seen = before(op.keys_first + op.keys()) - before(op.keys_first);
   const auto pairs = static_cast<double>(seen * op.batch * op.heads);
   op_cost.flops = matmuls * 2.0 * pairs * static_cast<double>(op.head_dim);
   return op_cost;
 }
-OpCost count(const AttentionFwd& op) { return attention(op, 2); }
+OpCost count(const AttentionFwd& op) {
+  OpCost op_cost = attention(op, 2);
+  if (op.merges) op_cost.bytes += bytes_of(op.o) + bytes_of(op.lse);
+  return op_cost;
+}
 OpCost count(const AttentionBwd& op) {
   OpCost op_cost = attention(op, 5);
   if (op.adds) op_cost.bytes += bytes_of(op.dk) + bytes_of(op.dv);
+  if (op.adds_queries) op_cost.bytes += bytes_of(op.dq);
   return op_cost;
 }
 

@@ -139,6 +139,18 @@ TEST(Flops, PairsAreThoseOfTheMask) {
   }
 }
 
+TEST(Flops, PairsOfSomeQueriesAndKeys) {
+  for (const auto& [queries, keys] : {std::pair{7, 3}, {3, 7}, {7, 0}, {0, 7}, {12, 11}}) {
+    for (std::int64_t window = 0; window <= 14; ++window) {
+      std::int64_t pairs = 0;
+      for (std::int64_t query = 0; query < queries; ++query) {
+        for (std::int64_t key = 0; key < keys; ++key) pairs += key <= query && (window == 0 || key > query - window);
+      }
+      EXPECT_EQ(causal_pairs(queries, window, keys), pairs) << queries << " " << keys << " " << window;
+    }
+  }
+}
+
 TEST(Flops, WindowsCountInCausalAndReportedOnly) {
   ModelShape shape = megascale_175b();
   const FlopsPerToken plain = flops_per_token(shape);

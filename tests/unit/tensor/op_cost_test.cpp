@@ -213,6 +213,31 @@ TEST(OpCosts, Attention) {
   }
 }
 
+// Queries 4 and 5 of six, keys 1 to 3: all six pairs, or with a window of three those of query 4 with 2 and 3, of query
+// 5 with 3.
+TEST(OpCosts, AttentionOfSomeKeys) {
+  constexpr std::int64_t kBatch = 2, kHeads = 4, kDim = 8, kQueries = 2, kKeys = 3;
+  for (const auto& [window, pairs] : {std::pair{0, 6}, {3, 3}, {1, 0}}) {
+    AttentionFwd op{.o = f32(kBatch * kQueries, kHeads * kDim),
+                    .lse = f32(kBatch * kHeads, kQueries),
+                    .q = bf16(kBatch * kQueries, kHeads * kDim),
+                    .k = bf16(kBatch * kKeys, kHeads * kDim),
+                    .v = bf16(kBatch * kKeys, kHeads * kDim),
+                    .batch = kBatch,
+                    .seq = 6,
+                    .heads = kHeads,
+                    .kv_heads = kHeads,
+                    .head_dim = kDim,
+                    .window = window,
+                    .first = 4,
+                    .keys_first = 1};
+    EXPECT_EQ(cost_of(op).flops, 2 * 2.0 * pairs * kBatch * kHeads * kDim) << window;
+    const double bytes = cost_of(op).bytes;
+    op.merges = true;
+    EXPECT_EQ(cost_of(op).bytes - bytes, 4.0 * kBatch * kHeads * kQueries * (kDim + 1)) << "o and lse are read";
+  }
+}
+
 TEST(OpCosts, Optimizers) {
   constexpr std::int64_t kParams = 1000;
   const Tensor none, factor = f32(1, 1);

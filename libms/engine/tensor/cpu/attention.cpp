@@ -33,9 +33,9 @@ void load_transposed(float* out, const T* x, Index ldx, Index rows, Index d, flo
   }
 }
 
-// x[rows][d] = (in[d][kQueries] * factor[query]) transposed.
+// x[rows][d] = (in[d][kQueries] * factor[query]) transposed, or that is added.
 template <class T>
-void store_transposed(T* x, Index ldx, const float* in, const float* factor, Index rows, Index d) {
+void store_transposed(T* x, Index ldx, const float* in, const float* factor, Index rows, Index d, bool adds) {
   for (Index r = 0; r < rows; r += kLanes) {
     const Vf f = load(factor + r);
     each_vector(d, [&](Index k, auto lanes) {
@@ -43,7 +43,9 @@ void store_transposed(T* x, Index ldx, const float* in, const float* factor, Ind
       for (int i = 0; i < kLanes; ++i) square[i] = load(in + (k + i) * kQueries + r) * f;
       transpose(square);
       for (int i = 0; i < kLanes; ++i) {
-        if (r + i < rows) store(x + (r + i) * ldx + k, square[i], lanes);
+        if (r + i >= rows) continue;
+        T* to = x + (r + i) * ldx + k;
+        store(to, adds ? load(to, lanes) + square[i] : square[i], lanes);
       }
     });
   }
@@ -84,24 +86,32 @@ void softmax_tile(float* scores_t, Index bc, Index columns, float* top, float* t
 
 // ---- forward: a task is a tile of queries of one head ----
 
-template <class T>
+template <class T, class Out>
 void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index tile, float* memory) {
   const auto [q0, br] = shape.of_tile(tile);
   const Index d = shape.d, columns = whole_vectors(br);
-  const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
+  const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.keys - shape.keys_first;
   const Index query = q0 - shape.first, query_row = b * shape.queries + query;
   float* q_t = memory;
   float* o_t = q_t + shape.d_padded * kQueries;
   float* scores_t = o_t + shape.d_padded * kQueries;
   float* keys = scores_t + kKeys * kQueries;
   float* values = keys + kKeys * shape.d_padded;
-  alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
-  for (Index r = 0; r < kQueries; ++r) top[r] = -__builtin_inff(), total[r] = 0;
-  load_transposed(q_t, head_rows<T>(op.q, query_row, head, d), op.q.ld, br, d, shape.score_scale);
-
+  Out* o = const_cast<Out*>(head_rows<Out>(op.o, query_row, head, d));
+  float* lse = row_of<float>(op.lse, b * shape.heads + head) + query;
   TileStarts starts;
   const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
-  const Index first = mask.first_key(q0 / kQueries * kQueries), end = q0 + br;
+  const auto [first, end] = shape.of_queries(mask, q0, br);
+  if (op.merges && first >= end) return;
+  RowSums sums(op.merges ? lse : nullptr, br);
+  auto& [top, total, rescale] = sums;
+  if (op.merges) {
+    load_transposed(o_t, o, op.o.ld, br, d, 1.0F);
+  } else if (first >= end) {
+    __builtin_memset(o_t, 0, static_cast<std::size_t>(shape.d_padded * kQueries) * 4);
+  }
+  load_transposed(q_t, head_rows<T>(op.q, query_row, head, d), op.q.ld, br, d, shape.score_scale);
+
   for (Index c0 = first; c0 < end; c0 += kKeys) {
     const Index bc = least(kKeys, end - c0);
     copy_rows(keys, shape.d_padded, head_rows<T>(op.k, row0 + c0, kv_head, d), op.k.ld, bc, d);
@@ -113,20 +123,19 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
       softmax_tile<false>(scores_t, bc, columns, top, total, rescale, mask, c0 - q0);
     }
     const Operand v{values, shape.d_padded}, p{scores_t, kQueries};
-    if (c0 == first) {
+    if (c0 == first && !op.merges) {
       gemm<GemmKind::set, true>(v, p, o_t, kQueries, d, columns, bc);
     } else {
       gemm<GemmKind::scale_add, true>(v, p, o_t, kQueries, d, columns, bc, rescale);
     }
   }
 
-  float* lse = row_of<float>(op.lse, b * shape.heads + head) + query;
-  for (Index r = 0; r < br; ++r) lse[r] = top[r] * kLn2 + __builtin_logf(total[r]);
-  for (Index r = 0; r < columns; ++r) rescale[r] = 1.0F / total[r];
-  store_transposed(const_cast<T*>(head_rows<T>(op.o, query_row, head, d)), op.o.ld, o_t, rescale, br, d);
+  for (Index r = 0; r < br; ++r) lse[r] = sums.lse(r);
+  for (Index r = 0; r < columns; ++r) rescale[r] = sums.share(r);
+  store_transposed(o, op.o.ld, o_t, rescale, br, d, false);
 }
 
-template <class T>
+template <class T, class Out>
 void forward(const AttentionFwd& op) {
   const AttentionShape shape(op);
   const Index floats = (2 * kQueries + 2 * kKeys) * shape.d_padded + kKeys * kQueries;
@@ -135,7 +144,7 @@ void forward(const AttentionFwd& op) {
   // The longest rows first. Any thread may take any task: tasks share nothing.
   each_task(tasks, shape.work(), [&](Index task, int thread) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
-    forward_tile<T>(op, shape, head / shape.heads, head % shape.heads, tile, scratch.data() + floats * thread);
+    forward_tile<T, Out>(op, shape, head / shape.heads, head % shape.heads, tile, scratch.data() + floats * thread);
   });
 }
 
@@ -149,17 +158,17 @@ struct BackwardMemory {
       memory += floats;
       return begin;
     };
-    keys = take(shape.seq * shape.d_padded), values = take(shape.seq * shape.d_padded);
-    dkeys = take(shape.seq * shape.d_padded), dvalues = take(shape.seq * shape.d_padded);
+    keys = take(shape.keys * shape.d_padded), values = take(shape.keys * shape.d_padded);
+    dkeys = take(shape.keys * shape.d_padded), dvalues = take(shape.keys * shape.d_padded);
     q_t = take(kQueries * shape.d_padded), dout_t = take(kQueries * shape.d_padded);
     q = take(kQueries * shape.d_padded), dout = take(kQueries * shape.d_padded);
     dq_t = take(kQueries * shape.d_padded);
     p_t = take(kKeys * kQueries), ds_t = take(kKeys * kQueries);
   }
   static Index floats(const AttentionShape& shape) {
-    return (4 * shape.seq + 5 * kQueries) * shape.d_padded + 2 * kKeys * kQueries;
+    return (4 * shape.keys + 5 * kQueries) * shape.d_padded + 2 * kKeys * kQueries;
   }
-  float *keys, *values, *dkeys, *dvalues;  // [seq][d_padded]
+  float *keys, *values, *dkeys, *dvalues;  // [keys][d_padded]
   float *q_t, *dout_t, *q, *dout, *dq_t;   // one tile of queries
   float *p_t, *ds_t;                       // one tile of scores
 };
@@ -181,12 +190,16 @@ void softmax_gradient_tile(float* p_t, float* ds_t, Index bc, Index columns, con
   }
 }
 
-template <class T>
+template <class T, class Out>
 void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index tile,
                    const BackwardMemory& at) {
   const auto [q0, br] = shape.of_tile(tile);
   const Index d = shape.d, dp = shape.d_padded, columns = whole_vectors(br);
   const Index query = q0 - shape.first, row = b * shape.queries + query, statistics = b * shape.heads + head;
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  const auto [first, end] = shape.of_queries(mask, q0, br);
+  if (op.adds_queries && first >= end) return;
   const T* q = head_rows<T>(op.q, row, head, d);
   const T* dout = head_rows<T>(op.dout, row, head, d);
   const T* o = head_rows<T>(op.o, row, head, d);
@@ -211,12 +224,10 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
     row_of<float>(op.delta, statistics)[query + r] = delta[r];
   }
 
-  TileStarts starts;
-  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
-  const Index first = mask.first_key(q0 / kQueries * kQueries), end = q0 + br;
+  if (first >= end) __builtin_memset(at.dq_t, 0, static_cast<std::size_t>(dp * kQueries) * 4);
   for (Index c0 = first; c0 < end; c0 += kKeys) {
-    const Index bc = least(kKeys, end - c0);
-    const Operand keys{at.keys + c0 * dp, dp}, values{at.values + c0 * dp, dp};
+    const Index bc = least(kKeys, end - c0), row0 = c0 - shape.keys_first;
+    const Operand keys{at.keys + row0 * dp, dp}, values{at.values + row0 * dp, dp};
     const Operand p{at.p_t, kQueries}, ds{at.ds_t, kQueries};
     gemm<GemmKind::set>(keys, {at.q_t, kQueries}, at.p_t, kQueries, bc, columns, d);
     gemm<GemmKind::set>(values, {at.dout_t, kQueries}, at.ds_t, kQueries, bc, columns, d);
@@ -225,57 +236,60 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
     } else {
       softmax_gradient_tile<false>(at.p_t, at.ds_t, bc, columns, lse, delta, mask, c0 - q0);
     }
-    gemm<GemmKind::add>(p, {at.dout, dp}, at.dvalues + c0 * dp, dp, bc, dp, br);
-    gemm<GemmKind::add>(ds, {at.q, dp}, at.dkeys + c0 * dp, dp, bc, dp, br);
+    gemm<GemmKind::add>(p, {at.dout, dp}, at.dvalues + row0 * dp, dp, bc, dp, br);
+    gemm<GemmKind::add>(ds, {at.q, dp}, at.dkeys + row0 * dp, dp, bc, dp, br);
     if (c0 == first) {
       gemm<GemmKind::set, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
     } else {
       gemm<GemmKind::add, true>(keys, ds, at.dq_t, kQueries, d, columns, bc);
     }
   }
-  store_transposed(const_cast<T*>(head_rows<T>(op.dq, row, head, d)), op.dq.ld, at.dq_t, scale, br, d);
+  Out* dq = const_cast<Out*>(head_rows<Out>(op.dq, row, head, d));
+  store_transposed(dq, op.dq.ld, at.dq_t, scale, br, d, op.adds_queries);
 }
 
-template <class T>
+template <class T, class Out>
 void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b, Index kv_head,
                    const BackwardMemory& at) {
-  const Index d = shape.d, dp = shape.d_padded, row0 = b * shape.seq, group = shape.heads / shape.kv_heads;
-  copy_rows(at.keys, dp, head_rows<T>(op.k, row0, kv_head, d), op.k.ld, shape.seq, d);
-  copy_rows(at.values, dp, head_rows<T>(op.v, row0, kv_head, d), op.v.ld, shape.seq, d);
-  __builtin_memset(at.dkeys, 0, static_cast<std::size_t>(2 * shape.seq * dp) * 4);  // dvalues follow
+  const Index d = shape.d, dp = shape.d_padded, row0 = b * shape.keys, group = shape.heads / shape.kv_heads;
+  copy_rows(at.keys, dp, head_rows<T>(op.k, row0, kv_head, d), op.k.ld, shape.keys, d);
+  copy_rows(at.values, dp, head_rows<T>(op.v, row0, kv_head, d), op.v.ld, shape.keys, d);
+  __builtin_memset(at.dkeys, 0, static_cast<std::size_t>(2 * shape.keys * dp) * 4);  // dvalues follow
   for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile<T>(op, shape, b, head, tile, at);
+    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile<T, Out>(op, shape, b, head, tile, at);
   }
-  for (Index i = 0; i < shape.seq; ++i) {
-    T* dk = const_cast<T*>(head_rows<T>(op.dk, row0 + i, kv_head, d));
-    T* dv = const_cast<T*>(head_rows<T>(op.dv, row0 + i, kv_head, d));
+  for (Index i = 0; i < shape.keys; ++i) {
+    Out* dk = const_cast<Out*>(head_rows<Out>(op.dk, row0 + i, kv_head, d));
+    Out* dv = const_cast<Out*>(head_rows<Out>(op.dv, row0 + i, kv_head, d));
     add_or_store(dk, op.scale, at.dkeys + i * dp, d, op.adds);
     add_or_store(dv, 1.0F, at.dvalues + i * dp, d, op.adds);
   }
 }
 
-template <class T>
+template <class T, class Out>
 void backward(const AttentionBwd& op) {
   const AttentionShape shape(op);
   const Index tasks = shape.batch * shape.kv_heads, floats = BackwardMemory::floats(shape);
   const Scratch scratch(floats * least(tasks, team_threads()));
   each_task(tasks, shape.work(), [&](Index task, int thread) {
     const BackwardMemory memory(scratch.data() + floats * thread, shape);
-    backward_head<T>(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
+    backward_head<T, Out>(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
   });
 }
 
 }  // namespace
 
 #if defined(__AVX512BF16__)
-void run(const AttentionFwd& op) { op.q.dtype == DType::bf16 ? forward_in_pairs(op) : forward<float>(op); }
-void run(const AttentionBwd& op) { op.q.dtype == DType::bf16 ? backward_in_pairs(op) : backward<float>(op); }
+void run(const AttentionFwd& op) { op.q.dtype == DType::bf16 ? forward_in_pairs(op) : forward<float, float>(op); }
+void run(const AttentionBwd& op) { op.q.dtype == DType::bf16 ? backward_in_pairs(op) : backward<float, float>(op); }
 #else
 void run(const AttentionFwd& op) {
-  with_type(op.q.dtype, [&](auto type) { forward<decltype(type)>(op); });
+  if (op.q.dtype == DType::f32) return forward<float, float>(op);
+  with_type(op.o.dtype, [&](auto out) { forward<bfloat16, decltype(out)>(op); });
 }
 void run(const AttentionBwd& op) {
-  with_type(op.q.dtype, [&](auto type) { backward<decltype(type)>(op); });
+  if (op.q.dtype == DType::f32) return backward<float, float>(op);
+  with_type(op.dq.dtype, [&](auto out) { backward<bfloat16, decltype(out)>(op); });
 }
 #endif
 

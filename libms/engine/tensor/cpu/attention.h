@@ -43,9 +43,10 @@ struct AttentionShape {
   template <class Attention>
   explicit AttentionShape(const Attention& op)
       : batch(op.batch),
-        seq(op.seq),
+        keys(op.keys()),
+        keys_first(op.keys_first),
         first(op.first),
-        queries(op.q.rows / op.batch),
+        queries(op.queries()),
         heads(op.heads),
         kv_heads(op.kv_heads),
         d(op.head_dim),
@@ -54,7 +55,7 @@ struct AttentionShape {
         mask{op.window},
         score_scale(op.scale * kLog2e) {}
   Index work() const {
-    return batch * heads * queries * most(1, least(seq, mask.window > 0 ? mask.window : seq) / 2) * d;
+    return batch * heads * queries * most(1, least(keys, mask.window > 0 ? mask.window : keys) / 2) * d;
   }
   // The queries of a tile that are there: all of them but in the first and the last one. Tiles begin at multiples of
   // kQueries whatever is there, so that each query meets the same tiles of keys.
@@ -65,7 +66,17 @@ struct AttentionShape {
     const Index base = (first / kQueries + tile) * kQueries, begin = most(base, first);
     return {begin, least(base + kQueries, first + queries) - begin};
   }
-  Index batch, seq, first, queries, heads, kv_heads, d, d_padded, query_tiles;
+  // The keys of those that are there which a tile's queries, [q0, q0 + br), may see: none if `end` is not above
+  // `begin`.
+  struct Keys {
+    Index begin, end;
+    // Whether a first tile of keys is of all queries from q0 on: what it computes of them needs no sum before it.
+    bool begins_for_all(Index q0) const { return begin < end && begin <= q0; }
+  };
+  Keys of_queries(const Mask& tile_mask, Index q0, Index br) const {
+    return {most(tile_mask.first_key(q0 / kQueries * kQueries), keys_first), least(q0 + br, keys_first + keys)};
+  }
+  Index batch, keys, keys_first, first, queries, heads, kv_heads, d, d_padded, query_tiles;
   Mask mask;
   float score_scale;
 };
@@ -86,6 +97,41 @@ Mask mask_of(const Attention& op, const Mask& mask, Index b, Index q0, Index br,
   for (Index r = 0; r < kQueries; ++r) starts.values[r] = of_tile[least(r, br - 1)] - static_cast<std::int32_t>(q0);
   return {mask.window, starts.values, all[q0 / kQueries * kQueries], of_tile[br - 1]};
 }
+
+// Carves arrays from one block of memory.
+class Cutter {
+ public:
+  explicit Cutter(float* memory) : at_(memory) {}
+  template <class T>
+  T* take(Index elements) {
+    auto* begin = reinterpret_cast<T*>(at_);
+    at_ += floats<T>(elements);
+    return begin;
+  }
+  template <class T>
+  static constexpr Index floats(Index elements) {
+    return whole_vectors((elements * static_cast<Index>(sizeof(T)) + 3) / 4);
+  }
+
+ private:
+  float* at_;
+};
+
+// The maximum and the sum of a tile's queries so far, of scores times log2(e), and the factors that correct sums made
+// with the maximum before.
+struct RowSums {
+  // Begins without keys, or with those whose sums are in `lse`.
+  RowSums(const float* lse, Index br) {
+    for (Index r = 0; r < kQueries; ++r) {
+      const bool begun = lse != nullptr && r < br;
+      top[r] = begun ? lse[r] * kLog2e : -__builtin_inff(), total[r] = begun ? 1.0F : 0.0F;
+    }
+  }
+  float lse(Index r) const { return top[r] * kLn2 + __builtin_logf(total[r]); }
+  // Returns the factor of a query's sum of values.
+  float share(Index r) const { return total[r] == 0 ? 0.0F : 1.0F / total[r]; }
+  alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
+};
 
 // x[0..d) = scale * sum, or that is added.
 template <class T>

@@ -51,19 +51,20 @@ constexpr Index kVectorPairs = 2 * kLanes;  // bf16 elements of a vector
 
 constexpr Index padded(Index d) { return (d + kVectorPairs - 1) / kVectorPairs * kVectorPairs; }
 
-// The keys of one tile: [c0, c0 + bc), seen by queries from q0 + skip on. Tiles begin at even keys.
+// The keys of one tile: [c0, c0 + bc), seen by queries from q0 + skip on. Tiles begin at even places among the keys
+// that are there.
 struct Tile {
   Index c0, bc, skip;
 };
 
-// Calls body(Tile, whether it is the first) for the tiles of keys that queries [q0, q0 + br) see. They are those of the
+// Calls body(Tile, whether it is the first) for the tiles of keys that queries from q0 on see. They are those of the
 // whole tile of queries, which begins at a multiple of kQueries.
 template <class Body>
-MS_INLINE void each_key_tile(const Mask& mask, Index q0, Index br, Body&& body) {
-  const Index base = q0 / kQueries * kQueries, first = mask.first_key(base) / 2 * 2, end = q0 + br;
-  for (Index c0 = first, bc = 0; c0 < end; c0 += bc) {
-    const bool diagonal = c0 >= base;
-    bc = diagonal ? least(kDiagonalKeys, end - c0) : least(kKeys, base - c0);
+MS_INLINE void each_key_tile(const AttentionShape::Keys& keys, Index keys_first, Index q0, Body&& body) {
+  const Index base = q0 / kQueries * kQueries, first = keys.begin - (keys.begin - keys_first) % 2;
+  for (Index c0 = first, bc = 0; c0 < keys.end; c0 += bc) {
+    const Index most_keys = c0 >= base ? kDiagonalKeys : least(kKeys, (base - c0 + 1) / 2 * 2);
+    bc = least(most_keys, keys.end - c0);
     body(Tile{c0, bc, c0 > q0 ? (c0 - q0) / kWide * kWide : 0}, c0 == first);
   }
 }
@@ -92,25 +93,6 @@ void pair_columns(Pair* out, const bfloat16* x, Index rows, Index d) {
 
 PairOperand rows_of(const bfloat16* x, Index ld) { return {reinterpret_cast<const Pair*>(x), ld / 2}; }
 
-// Carves arrays from one block of memory.
-class Cutter {
- public:
-  explicit Cutter(float* memory) : at_(memory) {}
-  template <class T>
-  T* take(Index elements) {
-    auto* begin = reinterpret_cast<T*>(at_);
-    at_ += floats<T>(elements);
-    return begin;
-  }
-  template <class T>
-  static constexpr Index floats(Index elements) {
-    return whole_vectors((elements * static_cast<Index>(sizeof(T)) + 3) / 4);
-  }
-
- private:
-  float* at_;
-};
-
 // ---- forward: a task is a tile of queries of one head ----
 
 struct ForwardMemory {
@@ -124,10 +106,6 @@ struct ForwardMemory {
   bfloat16* rows;  // of q, then of a tile of k
   Pair *q_t, *values_p, *p;
   float *scores, *o;
-};
-
-struct RowSums {
-  alignas(64) float top[kQueries], total[kQueries], rescale[kQueries];
 };
 
 // Turns one tile's scores into probabilities exp(score - maximum), in pairs of keys, and updates top and total.
@@ -162,21 +140,30 @@ void softmax_tile(float* scores, Pair* p, Index bc, Index skip, Index columns, f
   }
 }
 
+template <class Out>
 void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, Index head, Index tile_of_queries,
                   const ForwardMemory& at) {
   const auto [q0, br] = shape.of_tile(tile_of_queries);
   const Index d = padded(shape.d), columns = whole_vectors(br);
-  const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.seq;
+  const Index kv_head = head / (shape.heads / shape.kv_heads), row0 = b * shape.keys - shape.keys_first;
   const Index query = q0 - shape.first, query_row = b * shape.queries + query;
-  RowSums sums;
-  for (Index r = 0; r < kQueries; ++r) sums.top[r] = -__builtin_inff(), sums.total[r] = 0;
+  float* lse = row_of<float>(op.lse, b * shape.heads + head) + query;
+  const auto row_of_o = [&](Index r) { return const_cast<Out*>(head_rows<Out>(op.o, query_row + r, head, shape.d)); };
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  const AttentionShape::Keys keys = shape.of_queries(mask, q0, br);
+  if (op.merges && keys.begin >= keys.end) return;
+  RowSums sums(op.merges ? lse : nullptr, br);
+  const bool sets = !op.merges && keys.begins_for_all(q0);
+  if (!sets) __builtin_memset(at.o, 0, static_cast<std::size_t>(kQueries * d) * 4);
+  for (Index r = 0; op.merges && r < br; ++r) {
+    each_vector(shape.d, [&](Index k, auto lanes) { store(at.o + r * d + k, load(row_of_o(r) + k, lanes)); });
+  }
   copy_rows(at.rows, d, head_rows<bfloat16>(op.q, query_row, head, shape.d), op.q.ld, br, shape.d);
   pair_columns(at.q_t, at.rows, br, d);
   const Session session;
 
-  TileStarts starts;
-  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
-  each_key_tile(mask, q0, br, [&](const Tile& tile, bool first) {
+  each_key_tile(keys, shape.keys_first, q0, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
     copy_rows(at.rows, d, head_rows<bfloat16>(op.v, row0 + c0, kv_head, shape.d), op.v.ld, bc, shape.d);
     const Index rows = br - skip, pairs = (bc + 1) / 2;
@@ -192,28 +179,25 @@ void forward_tile(const AttentionFwd& op, const AttentionShape& shape, Index b, 
     }
     clear_beyond(at.p + skip, kQueries, pairs, columns - skip);
     const PairOperand p{at.p + skip, kQueries}, v{at.values_p, d};
-    if (first) {
+    if (first && sets) {
       pair_gemm<GemmKind::set, true>(p, v, at.o, d, rows, d, pairs);
     } else {
       pair_gemm<GemmKind::scale_add, true>(p, v, at.o + skip * d, d, rows, d, pairs, sums.rescale + skip);
     }
   });
 
-  float* lse = row_of<float>(op.lse, b * shape.heads + head) + query;
   for (Index r = 0; r < br; ++r) {
-    lse[r] = sums.top[r] * kLn2 + __builtin_logf(sums.total[r]);
-    const float factor = 1.0F / sums.total[r];
-    auto* o = const_cast<bfloat16*>(head_rows<bfloat16>(op.o, query_row + r, head, shape.d));
-    each_vector(shape.d, [&](Index k, auto lanes) { store(o + k, factor * load(at.o + r * d + k), lanes); });
+    lse[r] = sums.lse(r);
+    add_or_store(row_of_o(r), sums.share(r), at.o + r * d, shape.d, false);
   }
 }
 
 // ---- backward: a task is a key/value head, whose gradients it owns, with the query heads that read it ----
 
 struct BackwardMemory {
-  BackwardMemory(float* memory, Index seq, Index d) {
+  BackwardMemory(float* memory, Index held, Index d) {
     Cutter cut(memory);
-    const Index rows = whole_rows(seq);
+    const Index rows = whole_rows(held);
     keys = cut.take<bfloat16>(rows * d), values = cut.take<bfloat16>(rows * d), keys_p = cut.take<Pair>(rows / 2 * d);
     dkeys = cut.take<float>(rows * d), dvalues = cut.take<float>(rows * d);
     q = cut.take<bfloat16>(kQueries * d), dout = cut.take<bfloat16>(kQueries * d);
@@ -224,14 +208,14 @@ struct BackwardMemory {
     p = cut.take<bfloat16>(kKeys * kQueries), ds = cut.take<bfloat16>(kKeys * kQueries);
     ds_p = cut.take<Pair>(kKeys / 2 * kQueries);
   }
-  static Index floats(Index seq, Index d) {
-    return (7 * whole_rows(seq) / 2 + 4 * kQueries) * d + 7 * kKeys / 2 * kQueries;
+  static Index floats(Index held, Index d) {
+    return (7 * whole_rows(held) / 2 + 4 * kQueries) * d + 7 * kKeys / 2 * kQueries;
   }
   // Tiles begin at even keys.
-  static constexpr Index whole_rows(Index seq) { return ceil_div(seq, 2) * 2 + 2 * (kDeep - 1); }
-  bfloat16 *keys, *values;  // [seq][d]
-  Pair* keys_p;             // [seq/2][d]
-  float *dkeys, *dvalues;   // [seq][d]
+  static constexpr Index whole_rows(Index held) { return ceil_div(held, 2) * 2 + 2 * (kDeep - 1); }
+  bfloat16 *keys, *values;  // [keys][d]
+  Pair* keys_p;             // [keys/2][d]
+  float *dkeys, *dvalues;   // [keys][d]
   bfloat16 *q, *dout;       // one tile of queries, [kQueries][d]
   Pair *q_t, *dout_t, *q_p, *dout_p;
   float* dq;           // [kQueries][d]
@@ -275,11 +259,16 @@ void softmax_gradient_tile(const BackwardMemory& at, const Tile& tile, Index col
   }
 }
 
+template <class Out>
 void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b, Index head, Index tile_of_queries,
                    const BackwardMemory& at) {
   const auto [q0, br] = shape.of_tile(tile_of_queries);
   const Index d = padded(shape.d), columns = whole_vectors(br);
   const Index query = q0 - shape.first, row = b * shape.queries + query, statistics = b * shape.heads + head;
+  TileStarts starts;
+  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
+  const AttentionShape::Keys visible = shape.of_queries(mask, q0, br);
+  if (op.adds_queries && visible.begin >= visible.end) return;
   copy_rows(at.q, d, head_rows<bfloat16>(op.q, row, head, shape.d), op.q.ld, br, shape.d);
   copy_rows(at.dout, d, head_rows<bfloat16>(op.dout, row, head, shape.d), op.dout.ld, br, shape.d);
   pair_columns(at.q_t, at.q, br, d);
@@ -305,14 +294,14 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
     row_of<float>(op.delta, statistics)[query + r] = constants.delta[r];
   }
 
-  TileStarts starts;
-  const Mask mask = mask_of(op, shape.mask, b, q0, br, starts);
-  each_key_tile(mask, q0, br, [&](const Tile& tile, bool first) {
+  const bool sets = visible.begins_for_all(q0);
+  if (!sets) __builtin_memset(at.dq, 0, static_cast<std::size_t>(kQueries * d) * 4);
+  each_key_tile(visible, shape.keys_first, q0, [&](const Tile& tile, bool first) {
     const auto& [c0, bc, skip] = tile;
-    const Index across = whole_wide(columns - skip);
-    pair_gemm<GemmKind::set>(rows_of(at.keys + c0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
+    const Index across = whole_wide(columns - skip), row0 = c0 - shape.keys_first;
+    pair_gemm<GemmKind::set>(rows_of(at.keys + row0 * d, d), {at.q_t + skip, kQueries}, at.scores + skip, kQueries, bc,
                              across, d / 2);
-    pair_gemm<GemmKind::set>(rows_of(at.values + c0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries, bc,
+    pair_gemm<GemmKind::set>(rows_of(at.values + row0 * d, d), {at.dout_t + skip, kQueries}, at.dp + skip, kQueries, bc,
                              across, d / 2);
     if (mask.cuts(q0 + skip, br - skip, c0, bc)) {
       softmax_gradient_tile<true>(at, tile, columns, shape.score_scale, constants, mask, q0);
@@ -328,41 +317,42 @@ void backward_tile(const AttentionBwd& op, const AttentionShape& shape, Index b,
       }
     }
     clear_beyond(at.ds_p + skip, kQueries, key_pairs, columns - skip);
-    pair_gemm<GemmKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + c0 * d, d, bc,
-                             d, pairs);
-    pair_gemm<GemmKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + c0 * d, d, bc, d,
+    pair_gemm<GemmKind::add>(rows_of(at.p + skip, kQueries), {at.dout_p + skip / 2 * d, d}, at.dvalues + row0 * d, d,
+                             bc, d, pairs);
+    pair_gemm<GemmKind::add>(rows_of(at.ds + skip, kQueries), {at.q_p + skip / 2 * d, d}, at.dkeys + row0 * d, d, bc, d,
                              pairs);
-    const PairOperand ds{at.ds_p + skip, kQueries}, keys{at.keys_p + c0 / 2 * d, d};
-    if (first) {
+    const PairOperand ds{at.ds_p + skip, kQueries}, keys{at.keys_p + row0 / 2 * d, d};
+    if (first && sets) {
       pair_gemm<GemmKind::set, true>(ds, keys, at.dq, d, rows, d, key_pairs);
     } else {
       pair_gemm<GemmKind::add, true>(ds, keys, at.dq + skip * d, d, rows, d, key_pairs);
     }
   });
   for (Index r = 0; r < br; ++r) {
-    auto* dq = const_cast<bfloat16*>(head_rows<bfloat16>(op.dq, row + r, head, shape.d));
-    each_vector(shape.d, [&](Index k, auto lanes) { store(dq + k, op.scale * load(at.dq + r * d + k), lanes); });
+    auto* dq = const_cast<Out*>(head_rows<Out>(op.dq, row + r, head, shape.d));
+    add_or_store(dq, op.scale, at.dq + r * d, shape.d, op.adds_queries);
   }
 }
 
+template <class Out>
 void backward_head(const AttentionBwd& op, const AttentionShape& shape, Index b, Index kv_head,
                    const BackwardMemory& at) {
-  const Index d = padded(shape.d), row0 = b * shape.seq, group = shape.heads / shape.kv_heads;
-  copy_rows(at.keys, d, head_rows<bfloat16>(op.k, row0, kv_head, shape.d), op.k.ld, shape.seq, shape.d);
-  copy_rows(at.values, d, head_rows<bfloat16>(op.v, row0, kv_head, shape.d), op.v.ld, shape.seq, shape.d);
-  pair_rows(at.keys_p, d, at.keys, d, shape.seq, d);
-  const Index rows = BackwardMemory::whole_rows(shape.seq), pairs = (shape.seq + 1) / 2;
+  const Index d = padded(shape.d), row0 = b * shape.keys, group = shape.heads / shape.kv_heads;
+  copy_rows(at.keys, d, head_rows<bfloat16>(op.k, row0, kv_head, shape.d), op.k.ld, shape.keys, shape.d);
+  copy_rows(at.values, d, head_rows<bfloat16>(op.v, row0, kv_head, shape.d), op.v.ld, shape.keys, shape.d);
+  pair_rows(at.keys_p, d, at.keys, d, shape.keys, d);
+  const Index rows = BackwardMemory::whole_rows(shape.keys), pairs = (shape.keys + 1) / 2;
   __builtin_memset(at.keys_p + pairs * d, 0, static_cast<std::size_t>((rows / 2 - pairs) * d) * sizeof(Pair));
   const std::size_t bytes = static_cast<std::size_t>(rows * d) * 4;
   __builtin_memset(at.dkeys, 0, bytes);
   __builtin_memset(at.dvalues, 0, bytes);
   const Session session;
   for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile(op, shape, b, head, tile, at);
+    for (Index tile = 0; tile < shape.query_tiles; ++tile) backward_tile<Out>(op, shape, b, head, tile, at);
   }
-  for (Index i = 0; i < shape.seq; ++i) {
-    auto* dk = const_cast<bfloat16*>(head_rows<bfloat16>(op.dk, row0 + i, kv_head, shape.d));
-    auto* dv = const_cast<bfloat16*>(head_rows<bfloat16>(op.dv, row0 + i, kv_head, shape.d));
+  for (Index i = 0; i < shape.keys; ++i) {
+    auto* dk = const_cast<Out*>(head_rows<Out>(op.dk, row0 + i, kv_head, shape.d));
+    auto* dv = const_cast<Out*>(head_rows<Out>(op.dv, row0 + i, kv_head, shape.d));
     add_or_store(dk, op.scale, at.dkeys + i * d, shape.d, op.adds);
     add_or_store(dv, 1.0F, at.dvalues + i * d, shape.d, op.adds);
   }
@@ -378,19 +368,23 @@ void forward_in_pairs(const AttentionFwd& op) {
   // The longest rows first. Any thread may take any task: tasks share nothing.
   each_task(tasks, shape.work(), [&](Index task, int thread) {
     const Index tile = shape.query_tiles - 1 - task % shape.query_tiles, head = task / shape.query_tiles;
-    forward_tile(op, shape, head / shape.heads, head % shape.heads, tile,
-                 ForwardMemory(scratch.data() + floats * thread, d));
+    const ForwardMemory memory(scratch.data() + floats * thread, d);
+    with_type(op.o.dtype, [&](auto out) {
+      forward_tile<decltype(out)>(op, shape, head / shape.heads, head % shape.heads, tile, memory);
+    });
   });
 }
 
 void backward_in_pairs(const AttentionBwd& op) {
   const AttentionShape shape(op);
-  const Index d = padded(shape.d), floats = BackwardMemory::floats(shape.seq, d);
+  const Index d = padded(shape.d), floats = BackwardMemory::floats(shape.keys, d);
   const Index tasks = shape.batch * shape.kv_heads;
   const Scratch scratch(floats * least(tasks, team_threads()));
   each_task(tasks, shape.work(), [&](Index task, int thread) {
-    const BackwardMemory memory(scratch.data() + floats * thread, shape.seq, d);
-    backward_head(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
+    const BackwardMemory memory(scratch.data() + floats * thread, shape.keys, d);
+    with_type(op.dq.dtype, [&](auto out) {
+      backward_head<decltype(out)>(op, shape, task / shape.kv_heads, task % shape.kv_heads, memory);
+    });
   });
 }
 

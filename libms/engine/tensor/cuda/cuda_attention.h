@@ -121,12 +121,15 @@ class CudaAttention final : public SharedPlans::Plans {
     CudnnPlan plan;
   };
   const Planned<AttentionForward>& planned(const AttentionFwd& op) {
-    MS_ASSERT(op.queries() == op.seq, "attention of {} queries of {} on a GPU", op.queries(), op.seq);
+    MS_ASSERT(op.queries() == op.seq && op.keys() == op.seq && !op.merges && op.o.dtype == op.q.dtype,
+              "attention of {} queries and {} keys of {} on a GPU", op.queries(), op.keys(), op.seq);
     const AttentionKey key = key_of(op);
     return forward_.try_emplace(key, key, handle_.get()).first->second;
   }
   const Planned<AttentionBackward>& planned(const AttentionBwd& op) {
-    MS_ASSERT(op.queries() == op.seq && !op.adds, "gradients of {} queries of {} on a GPU", op.queries(), op.seq);
+    MS_ASSERT(
+        op.queries() == op.seq && op.keys() == op.seq && !op.adds && !op.adds_queries && op.dq.dtype == op.q.dtype,
+        "gradients of {} queries and {} keys of {} on a GPU", op.queries(), op.keys(), op.seq);
     AttentionKey key = key_of(op);
     key.deterministic = deterministic_;
     key.dq_ld = op.dq.ld, key.dk_ld = op.dk.ld, key.dv_ld = op.dv.ld, key.dout_ld = op.dout.ld;
