@@ -62,8 +62,8 @@ class Rank {
       : c_(c), rank_(world.rank()), world_(world), device_(device), groups_({.dp = 1, .pp = 1, .tp = c.tp}, 1, false) {
     compute_ = device.make_stream("compute", StreamKind::compute);
     tp_ = open(groups_.along(mesh::Axis::tp, rank_));
-    out_ = open(groups_.tp_ring(rank_)->out);
-    in_ = open(groups_.tp_ring(rank_)->in);
+    out_ = open(groups_.ring(mesh::Axis::tp, rank_)->out);
+    in_ = open(groups_.ring(mesh::Axis::tp, rank_)->in);
     model_.hidden = c.n;
     model_.seq = c.rows * c.tp;
     shape_ = {.model = &model_,

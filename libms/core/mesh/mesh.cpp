@@ -118,7 +118,8 @@ int Groups::first_channel_id(bool forward) const {
   return forward ? after_axes : after_axes + edges() * columns();
 }
 
-int Groups::first_ring_id() const {
+int Groups::first_ring_id(Axis axis) const {
+  if (axis == Axis::cp) return first_cp_id() + mesh_.size() / mesh_.cp;
   const bool pairs = tied_embeddings_ && mesh_.pp > 1;
   return first_embedding_id() + (pairs ? columns() : 0);
 }
@@ -138,7 +139,7 @@ int Groups::shard_group_count(bool experts) const {
 }
 
 int Groups::first_shard_id(bool experts) const {
-  const int after_cp = first_cp_id() + (mesh_.cp > 1 ? mesh_.size() / mesh_.cp : 0);
+  const int after_cp = first_cp_id() + (mesh_.cp > 1 ? mesh_.size() / mesh_.cp + mesh_.size() : 0);
   return after_cp + (experts ? shard_group_count(false) : 0);
 }
 
@@ -239,20 +240,22 @@ std::optional<GroupSpec> Groups::embedding(int rank) const {
       .ranks = {mesh_.rank({.dp = at.dp, .pp = 0, .tp = at.tp}), mesh_.rank({.dp = at.dp, .pp = last, .tp = at.tp})}};
 }
 
-GroupSpec Groups::ring_channel(int rank) const {
-  Coord to = mesh_.coord(rank);
-  const int from = to.tp;
-  to.tp = (from + 1) % mesh_.tp;
-  return {.name = fmt::format("tp.ring[dp {} pp {}] {}>{}", to.dp, to.pp, from, to.tp),
-          .id = first_ring_id() + rank,
-          .ranks = {rank, mesh_.rank(to)}};
+GroupSpec Groups::ring_channel(Axis axis, int rank) const {
+  GroupSpec group = along(axis, rank);
+  const auto place = static_cast<std::size_t>(std::ranges::find(group.ranks, rank) - group.ranks.begin());
+  const std::size_t next = (place + 1) % group.ranks.size();
+  group.name.insert(group.name.find('['), ".ring");
+  return {.name = fmt::format("{} {}>{}", group.name, place, next),
+          .id = first_ring_id(axis) + rank,
+          .ranks = {rank, group.ranks[next]}};
 }
 
-std::optional<Groups::Ring> Groups::tp_ring(int rank) const {
-  if (mesh_.tp == 1) return std::nullopt;
-  Coord previous = mesh_.coord(rank);
-  previous.tp = (previous.tp + mesh_.tp - 1) % mesh_.tp;
-  return Ring{.out = ring_channel(rank), .in = ring_channel(mesh_.rank(previous))};
+std::optional<Groups::Ring> Groups::ring(Axis axis, int rank) const {
+  if (mesh_.size(axis) == 1) return std::nullopt;
+  const std::vector<int> ranks = mesh_.along(axis, rank);
+  const auto place = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+  const int previous = ranks[(place + ranks.size() - 1) % ranks.size()];
+  return Ring{.out = ring_channel(axis, rank), .in = ring_channel(axis, previous)};
 }
 
 std::vector<GroupSpec> Groups::of(int rank) const {
@@ -268,16 +271,20 @@ std::vector<GroupSpec> Groups::of(int rank) const {
   add(channel(ring_start ? Channel::backward_in : Channel::backward_out, rank));
   add(channel(ring_start ? Channel::backward_out : Channel::backward_in, rank));
   add(embedding(rank));
-  if (auto ring = tp_ring(rank)) {
-    if (ring->in.id < ring->out.id) std::swap(ring->in, ring->out);
-    groups.push_back(std::move(ring->out));
-    groups.push_back(std::move(ring->in));
-  }
+  const auto add_ring = [&](Axis axis) {
+    auto channels = ring(axis, rank);
+    if (!channels) return;
+    if (channels->in.id < channels->out.id) std::swap(channels->in, channels->out);
+    groups.push_back(std::move(channels->out));
+    groups.push_back(std::move(channels->in));
+  };
+  add_ring(Axis::tp);
   if (mesh_.has_expert_groups()) {
     groups.push_back(along(Axis::ep, rank));
     groups.push_back(along(Axis::edp, rank));
   }
   if (mesh_.cp > 1) groups.push_back(along(Axis::cp, rank));
+  add_ring(Axis::cp);
   for (const bool experts : {false, true}) {
     add(shard(experts, rank));
     add(replicate(experts, rank));
@@ -304,12 +311,16 @@ std::vector<GroupSpec> Groups::all() const {
   for (int rank = 0; rank < columns(); ++rank) {
     if (auto group = embedding(rank)) groups.push_back(std::move(*group));
   }
-  for (int rank = 0; mesh_.tp > 1 && rank < mesh_.size(); ++rank) groups.push_back(ring_channel(rank));
+  const auto add_rings = [&](Axis axis) {
+    for (int rank = 0; mesh_.size(axis) > 1 && rank < mesh_.size(); ++rank) groups.push_back(ring_channel(axis, rank));
+  };
+  add_rings(Axis::tp);
   if (mesh_.has_expert_groups()) {
     add_axis(Axis::ep);
     add_axis(Axis::edp);
   }
   if (mesh_.cp > 1) add_axis(Axis::cp);
+  add_rings(Axis::cp);
   const std::size_t first_shard = groups.size();
   for (const bool experts : {false, true}) {
     for (int rank = 0; rank < mesh_.size(); ++rank) {

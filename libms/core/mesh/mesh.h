@@ -91,9 +91,9 @@ struct GroupSpec {
 };
 
 // All groups of a run, by arithmetic: nothing is stored. Global order: the world; all tp, dp, pp groups; forward
-// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if experts have them; cp groups, if cp is
-// above 1; shard and replicate groups of dp, then of edp; within a kind by edge or pp, then dp, then tp; parts of a
-// group by their number.
+// channels; backward channels; embedding pairs; tp rings; ep and edp groups, if experts have them; cp groups and their
+// rings, if cp is above 1; shard and replicate groups of dp, then of edp; within a kind by edge or pp, then dp, then
+// tp; parts of a group by their number.
 class Groups {
  public:
   // `chunks` > 1 adds the wrap-around from the last pp rank to the first; `tied_embeddings` adds the pairs of first and
@@ -108,12 +108,12 @@ class Groups {
   std::optional<GroupSpec> replicate(bool experts, int rank) const { return division(experts, rank, true); }
   // The two-rank channel at one end of `rank`, absent at the ends of an open pipeline.
   std::optional<GroupSpec> channel(Channel channel, int rank) const;
-  // The two channels of a rank in the ring of its tp group: it sends to the next tp rank and receives from the
-  // previous one. Absent where tp is 1.
+  // The two channels of a rank in the ring of its tp or cp group: it sends to the next rank of the group and receives
+  // from the previous one. Absent where the axis is 1.
   struct Ring {
     GroupSpec out, in;
   };
-  std::optional<Ring> tp_ring(int rank) const;
+  std::optional<Ring> ring(Axis axis, int rank) const;
   // Absent on ranks that are neither first nor last, and where there are no such pairs.
   std::optional<GroupSpec> embedding(int rank) const;
 
@@ -126,15 +126,15 @@ class Groups {
   int columns() const { return mesh_.dp * mesh_.tp; }  // pipelines side by side
   int first_id(Axis axis) const;
   int first_channel_id(bool forward) const;
-  int first_ring_id() const;
-  int first_ep_id() const { return first_ring_id() + (mesh_.tp > 1 ? mesh_.size() : 0); }
+  int first_ring_id(Axis axis) const;
+  int first_ep_id() const { return first_ring_id(Axis::tp) + (mesh_.tp > 1 ? mesh_.size() : 0); }
   int first_cp_id() const;
   // Whether there are shard and replicate groups, and how many of both.
   bool divides(bool experts) const;
   int shard_group_count(bool experts) const;
   int first_shard_id(bool experts) const;
   std::optional<GroupSpec> division(bool experts, int rank, bool replicates) const;
-  GroupSpec ring_channel(int rank) const;  // from this rank to the next of its tp group
+  GroupSpec ring_channel(Axis axis, int rank) const;  // from this rank to the next of its group
   int first_embedding_id() const { return first_channel_id(false) + edges() * columns(); }
   GroupSpec edge_channel(bool forward, int edge, const Coord& at) const;
 

@@ -185,12 +185,21 @@ TEST(Groups, ContextFoldsIntoDp) {
   const Groups groups(mesh, 1, false), without({.dp = 4, .pp = 2, .tp = 2}, 1, false);
   const std::vector<GroupSpec> all = groups.all(), dense = without.all();
   ASSERT_EQ(std::ssize(all), groups.count());
-  EXPECT_EQ(groups.count(), without.count() + 8);
+  EXPECT_EQ(groups.count(), without.count() + 8 + 16);
   for (int i = 0; i < groups.count(); ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].id, i);
   EXPECT_TRUE(std::equal(dense.begin(), dense.end(), all.begin())) << "the other groups are as they were";
   EXPECT_EQ(groups.along(Axis::cp, 13).name, "cp[dp 2-3 pp 1 tp 1]");
   EXPECT_THAT(groups.along(Axis::cp, 13).ranks, ElementsAre(13, 15));
-  EXPECT_EQ(groups.of(13).back(), groups.along(Axis::cp, 13));
+  const auto ring = groups.ring(Axis::cp, 13);
+  EXPECT_EQ(ring->out.name, "cp.ring[dp 2-3 pp 1 tp 1] 0>1");
+  EXPECT_THAT(ring->out.ranks, ElementsAre(13, 15));
+  EXPECT_THAT(ring->in.ranks, ElementsAre(15, 13));
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    std::vector<GroupSpec> mine;
+    for (const GroupSpec& group : all)
+      if (std::ranges::find(group.ranks, rank) != group.ranks.end()) mine.push_back(group);
+    EXPECT_EQ(groups.of(rank), mine) << rank;
+  }
   for (const auto& [world, cp] : {std::pair{8, 2}, {16, 3}, {16, 0}})
     EXPECT_THROW(make_mesh(2, 2, 2, world, 1, cp), Error);
 }
@@ -237,16 +246,16 @@ TEST(Groups, ShardGroupsOfAllOrOneAreNoGroups) {
 }
 
 TEST(Groups, TpRanksStandInARing) {
-  EXPECT_FALSE(Groups({.dp = 2, .pp = 2, .tp = 1}, 1, false).tp_ring(0));
+  EXPECT_FALSE(Groups({.dp = 2, .pp = 2, .tp = 1}, 1, false).ring(Axis::tp, 0));
   const Groups groups({.dp = 2, .pp = 2, .tp = 3}, 1, true);
   // Ranks 9, 10, 11: dp 1 of the last stage.
-  const auto middle = groups.tp_ring(10), last = groups.tp_ring(11);
+  const auto middle = groups.ring(Axis::tp, 10), last = groups.ring(Axis::tp, 11);
   EXPECT_EQ(middle->in.name, "tp.ring[dp 1 pp 1] 0>1");
   EXPECT_THAT(middle->in.ranks, ElementsAre(9, 10));  // sender, receiver
   EXPECT_EQ(last->out.name, "tp.ring[dp 1 pp 1] 2>0");
   EXPECT_THAT(last->out.ranks, ElementsAre(11, 9));
   // Between two ranks the way there and the way back are different groups.
-  const auto pair = Groups({.dp = 1, .pp = 1, .tp = 2}, 1, false).tp_ring(0);
+  const auto pair = Groups({.dp = 1, .pp = 1, .tp = 2}, 1, false).ring(Axis::tp, 0);
   EXPECT_THAT(pair->out.ranks, ElementsAre(0, 1));
   EXPECT_THAT(pair->in.ranks, ElementsAre(1, 0));
   EXPECT_NE(pair->out.id, pair->in.id);
@@ -309,13 +318,13 @@ TEST_P(EveryMesh, GroupsAreConsistent) {
       EXPECT_EQ(out->ranks[0], rank);
       EXPECT_EQ(groups.channel(Channel::backward_in, out->ranks[1]), out);
     }
-    const auto ring = groups.tp_ring(rank);
+    const auto ring = groups.ring(Axis::tp, rank);
     ASSERT_EQ(ring.has_value(), tp > 1);
     if (ring) {
       const Coord at = mesh.coord(rank);
       const int next = mesh.rank({.dp = at.dp, .pp = at.pp, .tp = (at.tp + 1) % tp});
       EXPECT_THAT(ring->out.ranks, ElementsAre(rank, next));
-      EXPECT_EQ(groups.tp_ring(next)->in, ring->out);
+      EXPECT_EQ(groups.ring(Axis::tp, next)->in, ring->out);
     }
   }
 }

@@ -42,8 +42,8 @@ class Rank {
     device_.races().enable(true);
     compute_ = device_.make_stream("compute", StreamKind::compute);
     tp_ = open(groups_.along(mesh::Axis::tp, rank));
-    out_ = open(groups_.tp_ring(rank)->out);
-    in_ = open(groups_.tp_ring(rank)->in);
+    out_ = open(groups_.ring(mesh::Axis::tp, rank)->out);
+    in_ = open(groups_.ring(mesh::Axis::tp, rank)->in);
     model_.hidden = kColumns;
     model_.seq = kRows * setting.tp;
     shape_.model = &model_;

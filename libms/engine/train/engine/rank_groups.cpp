@@ -58,7 +58,7 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
   }
   if (const auto spec = groups.embedding(rank)) all.push_back({*spec, kNarrow, false, &embedding});
   if (nn::TensorParallel::ring_used(plan.shape(plan.mesh.coord(rank).tp), plan.settings.overlap.tp)) {
-    const mesh::Groups::Ring ring = groups.tp_ring(rank).value();
+    const mesh::Groups::Ring ring = groups.ring(mesh::Axis::tp, rank).value();
     all.push_back({ring.out, kRing, true, &ring_out});
     all.push_back({ring.in, kRing, true, &ring_in});
   }
