@@ -26,16 +26,20 @@ std::size_t SimGroups::find(std::size_t rank, std::uint32_t recorded_group, bool
   if (setup_.moved)
     for (int& member : group.ranks) member = setup_.moved(here.recording->rank, here.rank, member);
   // "tp[dp 0 pp 1]" and "tp[dp 1 pp 1]" have the same kind, "tp"; groups of a kind are disjoint, and channels differ by
-  // their ends. A rank that represents both ends of a channel represents a ring of such channels.
+  // their ends. A rank that represents both ends of a channel represents a ring of such channels, as slow as the slower
+  // one of the two of which it is an end: the ring comes home by its longest way.
   const std::string kind = group.name.substr(0, group.name.find('['));
   const auto ends = [&](int member) { return static_cast<int>(setup_.stands_for(member)); };
   const Key key = is_channel ? Key{kind, ends(group.ranks.front()), ends(group.ranks.back())}
                              : Key{kind, std::ranges::min(group.ranks), group.size()};
   const auto [place, is_new] = known_.try_emplace(key, groups_.size());
-  if (!is_new) return place->second;
-  SimGroup made;
-  made.path = cost::path_of(*setup_.cluster, group.ranks, "group " + group.name,
-                            setup_.network_share ? setup_.network_share(group) : 1);
+  if (!is_new && !is_channel) return place->second;
+  const cost::Path path = cost::path_of(*setup_.cluster, group.ranks, "group " + group.name,
+                                        setup_.network_share ? setup_.network_share(group) : 1);
+  if (is_new) groups_.emplace_back();
+  SimGroup& made = groups_[place->second];
+  if (!is_new && path.meet <= made.path.meet) return place->second;
+  made.path = path;
   made.size = group.size();
   made.is_free = setup_.is_free && setup_.is_free(group);
   std::vector<std::size_t> members;  // the ranks that represent them
@@ -49,7 +53,6 @@ std::size_t SimGroups::find(std::size_t rank, std::uint32_t recorded_group, bool
       for (const bool sends : {true, false}) made.links.push_back(link_of(member, made.path.meet, sends));
   }
   made.arrivals = members.size();
-  groups_.push_back(std::move(made));
   return place->second;
 }
 
