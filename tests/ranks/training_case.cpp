@@ -68,7 +68,11 @@ std::string Layout::name() const {
   return fmt::format("dp{}_tp{}_pp{}_v{}_{}_z{}{}{}{}{}", dp, tp, pp, chunks, sequence_parallel ? "sp" : "nosp", zero,
                      ep > 1 ? fmt::format("_ep{}", ep) : "", expert_tp > 0 ? fmt::format("_etp{}", expert_tp) : "",
                      gathers_tokens ? "_gathered" : "",
-                     cp > 1 ? fmt::format("_cp{}_{}", cp, cp_type == "all-to-all" ? "exchanged" : "gathered") : "") +
+                     cp > 1 ? fmt::format("_cp{}_{}", cp,
+                                          cp_type == "all-to-all" ? "exchanged"
+                                          : cp_type == "ring"     ? "ring"
+                                                                  : "gathered")
+                            : "") +
          (shard_group > 0 ? fmt::format("_s{}", shard_group) : "");
 }
 

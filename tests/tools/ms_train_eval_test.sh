@@ -63,7 +63,7 @@ expect 0 '"text"' eval ckpt "${one[@]}" "${sets[@]}" --json
 cp out want
 [ "$(json '[s["tokens"] for s in d["sets"]]' want)" = '[1184, 1024]' ] || fail "not the tokens that were asked for"
 for layout in 'dp=2 pp=1 tp=1' 'dp=1 pp=2 tp=1' 'dp=1 pp=1 tp=2' 'dp=3 pp=1 tp=1' 'dp=2 pp=2 tp=2' 'dp=1 pp=2 tp=1 chunks=2' \
-  'dp=1 pp=2 tp=1 cp=2 cp_type=all-gather' 'dp=2 pp=1 tp=1 cp=4 cp_type=all-to-all'; do
+  'dp=1 pp=2 tp=1 cp=2 cp_type=all-gather' 'dp=2 pp=1 tp=1 cp=4 cp_type=all-to-all' 'dp=1 pp=1 tp=2 cp=4 cp_type=ring'; do
   options=()
   for axis in $layout; do options+=(--set "mesh.$axis"); done
   expect 0 '"text"' eval ckpt "${options[@]}" --set train.microbatch=3 "${sets[@]}" --json

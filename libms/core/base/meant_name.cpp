@@ -9,7 +9,8 @@ namespace ms {
 namespace {
 
 // Words of other programs for a choice.
-constexpr OtherNames kOtherWords[] = {{"cuda", "gpu"}, {"fp32", "float32"}, {"bf16", "bfloat16"}};
+constexpr OtherNames kOtherWords[] = {
+    {"cuda", "gpu"}, {"fp32", "float32"}, {"bf16", "bfloat16"}, {"ring", "p2p"}, {"all-to-all", "a2a"}};
 
 std::optional<std::string> ours_of(std::string_view theirs, std::span<const OtherNames> others) {
   for (const OtherNames& row : others) {

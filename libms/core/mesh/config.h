@@ -52,10 +52,12 @@ inline constexpr Field<MeshConfig> kMeshFields[] = {
      .doc =
          "How attention sees the tokens of other context-parallel ranks. all-gather: every rank gathers the keys and "
          "values of all, and attends with its own queries; not on GPUs. all-to-all: ranks exchange tokens for heads, "
-         "and attend with their heads to whole sequences; cp divides the key-value heads of a tp rank. auto: of those "
-         "that are possible, what moves fewer bytes. Both give the forward the bits of one rank on a CPU; gradients "
-         "are summed in another order.",
-     .choices = {"auto", "all-gather", "all-to-all"}},
+         "and attend with their heads to whole sequences; cp divides the key-value heads of a tp rank. ring: each rank "
+         "passes keys and values on to the next while it attends to them; a rank holds those of two ranks at a time, "
+         "not of all; not on GPUs. auto: all-gather or all-to-all, if both are possible what moves fewer bytes. With "
+         "these two, the forward has the bits of one rank on a CPU, and gradients are summed in another order; with "
+         "ring, attention is, too.",
+     .choices = {"auto", "all-gather", "all-to-all", "ring"}},
     {"ep", &MeshConfig::ep,
      "Expert-parallel ranks, which share the experts of every layer (model.experts). They are neighbors on dp, so ep "
      "divides dp; with expert_tp = 1 they are neighbors on tp and dp, so ep divides dp x tp. What is not an expert is "

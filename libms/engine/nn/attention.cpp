@@ -81,18 +81,9 @@ Attention attention_of(const Layer& layer, const Heads& heads) {
 // Issues the op for each piece of the sequences, whose queries are a part of its rows.
 template <class Attention>
 void submit_pieces(const Layer& layer, const Attention& whole) {
-  const Shape& shape = layer.on.shape;
-  const std::int64_t piece = shape.piece(), rows = shape.batch * piece;
-  for (int i = 0; i < shape.pieces(); ++i) {
-    Attention op = whole;
-    op.first = shape.first_of_piece(i);
-    for (Tensor* x : {&op.q, &op.o}) *x = x->slice_rows(i * rows, rows);
-    op.lse = op.lse.slice_cols(i * piece, piece);
-    if constexpr (requires { op.dq; }) {
-      for (Tensor* x : {&op.dq, &op.dout}) *x = x->slice_rows(i * rows, rows);
-      op.delta = op.delta.slice_cols(i * piece, piece);
-      op.adds = i > 0;
-    }
+  for (int i = 0; i < layer.on.shape.pieces(); ++i) {
+    auto op = op_of_piece(layer.on.shape, whole, i);
+    if constexpr (requires { op.dq; }) op.adds = i > 0;
     layer.on.compute.submit(op);
   }
 }
@@ -131,9 +122,9 @@ void exchanged_backward(const Layer& layer, const Heads& gradients) {
   heads_to_tokens(layer, context.dall, std::array{gradients.q, gradients.k, gradients.v});
 }
 
-// With the keys and values of all tokens, if ranks of cp gather them.
-void gathered_backward(const Layer& layer, const Heads& gradients) {
-  const bool gathers = layer.on.shape.cp > 1;
+// With the keys and values of all tokens, if ranks of cp gather them or pass them around.
+void own_queries_backward(const Layer& layer, const Heads& gradients) {
+  const bool passes = layer.on.shape.passes_keys(), gathers = layer.on.shape.cp > 1 && !passes;
   const Heads heads = attended(layer);
   auto op = attention_of<AttentionBwd>(layer, gathers ? gather_keys(layer, heads) : heads);
   const Tensor& all = layer.scratch.context.dall;
@@ -141,6 +132,7 @@ void gathered_backward(const Layer& layer, const Heads& gradients) {
   op.dq = gradients.q;
   op.dk = gathers ? all.slice_cols(0, cols) : gradients.k, op.dv = gathers ? all.slice_cols(cols, cols) : gradients.v;
   op.dout = layer.scratch.dattn, op.delta = layer.scratch.delta;
+  if (passes) return pass_keys_backward(layer, op);
   submit_pieces(layer, op);
   if (gathers) reduce_key_gradients(layer, gradients);
 }
@@ -155,7 +147,8 @@ void attention_forward(const Layer& layer) {
     rotate(layer, heads, false);
   }
   if (layer.positions.cache) heads = cached(layer, heads);
-  if (layer.on.shape.exchanges_heads) return exchanged_forward(layer, heads);
+  if (layer.on.shape.exchanges_heads()) return exchanged_forward(layer, heads);
+  if (layer.on.shape.passes_keys()) return pass_keys_forward(layer, attention_of<AttentionFwd>(layer, heads));
   if (layer.on.shape.cp > 1) heads = gather_keys(layer, heads);
   submit_pieces(layer, attention_of<AttentionFwd>(layer, heads));
 }
@@ -163,7 +156,7 @@ void attention_forward(const Layer& layer) {
 void attention_backward(const Layer& layer) {
   const Heads gradients = split_heads(layer.acts.grads.dqkv, layer.on.shape);
   if (layer.acts.q && layer.on.shape.recompute == Recompute::selective) norm_heads(layer);
-  layer.on.shape.exchanges_heads ? exchanged_backward(layer, gradients) : gathered_backward(layer, gradients);
+  layer.on.shape.exchanges_heads() ? exchanged_backward(layer, gradients) : own_queries_backward(layer, gradients);
   rotate(layer, gradients, true);
   if (layer.acts.q) norm_heads_backward(layer, gradients);
 }

@@ -104,7 +104,7 @@ std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::Mesh
     refuse(
         "mesh.cp_type",
         fmt::format("all-to-all shares the {} key-value heads over mesh.tp x mesh.cp = {} x {} ranks, which does not "
-                    "divide: set mesh.cp_type = \"all-gather\"",
+                    "divide: set mesh.cp_type = \"all-gather\" or \"ring\"",
                     model.kv(), mesh.tp, mesh.cp));
   }
   if (mesh.sequence_parallel && microbatch * (model.seq / mesh.cp) % mesh.tp != 0) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
@@ -189,5 +190,17 @@ struct ModelProblem {
   std::string key, message;
 };
 std::vector<ModelProblem> check_model(const ModelConfig& model, const mesh::MeshConfig& mesh, std::int64_t microbatch);
+
+// How ranks of cp see each other's tokens (mesh.cp_type): they gather all keys and values, exchange tokens for heads,
+// or pass keys and values around a ring.
+enum class CpType : std::uint8_t { all_gather, all_to_all, ring };
+constexpr std::string_view to_string(CpType type) {
+  if (type == CpType::ring) return "ring";
+  return type == CpType::all_to_all ? "all-to-all" : "all-gather";
+}
+constexpr CpType cp_type_from(std::string_view name) {
+  if (name == to_string(CpType::ring)) return CpType::ring;
+  return name == to_string(CpType::all_to_all) ? CpType::all_to_all : CpType::all_gather;
+}
 
 }  // namespace ms::nn

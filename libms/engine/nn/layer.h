@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <utility>
@@ -124,6 +125,11 @@ struct ContextScratch {
   // [S,2A/cp] in order, and the gradients of the former.
   Tensor own, by_rank, all, dall, outputs;
   Tensor offsets;  // i32 [cp,cp+1] of an exchange: exchange_offsets()
+  // Keys and values passed around: those of the rank that is attended to, and of the next one [T,2K]; in f32, sums of
+  // the gradients of the former and of the one before, and those that arrive [T,2K]; in f32, if the layer is in bf16,
+  // the outputs of the ranks so far, or the gradients of queries [T,A].
+  std::array<Tensor, 2> blocks, dblocks;
+  Tensor dreceived, sums;
 };
 
 // Temporary tensors of the compute stream, shared by the layers and the head of a rank.

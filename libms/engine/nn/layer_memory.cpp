@@ -84,7 +84,7 @@ Routing carve_routing(Arena& arena, std::int64_t tokens, std::int64_t experts, s
 
 // A number for each query and head of attention.
 Tensor take_statistics(Arena& arena, const Shape& shape) {
-  const std::int64_t queries = shape.exchanges_heads ? shape.model->seq : shape.queries();
+  const std::int64_t queries = shape.exchanges_heads() ? shape.model->seq : shape.queries();
   return arena.take(DType::f32, shape.batch * shape.attended_heads(), queries);
 }
 
@@ -98,8 +98,15 @@ ContextScratch carve_context(Arena& arena, const Shape& shape) {
   ContextScratch context;
   if (shape.cp == 1) return context;
   const std::int64_t tokens = shape.tokens(), all = tokens * shape.cp;
-  if (!shape.exchanges_heads) {
-    const std::int64_t cols = 2 * shape.kv_cols();
+  const std::int64_t cols = 2 * shape.kv_cols();
+  if (shape.passes_keys()) {
+    for (Tensor& x : context.blocks) x = arena.take(shape.dtype, tokens, cols);
+    for (Tensor* x : {&context.dblocks[0], &context.dblocks[1], &context.dreceived})
+      *x = arena.take(DType::f32, tokens, cols);
+    if (shape.dtype != DType::f32) context.sums = arena.take(DType::f32, tokens, shape.attn_cols());
+    return context;
+  }
+  if (!shape.exchanges_heads()) {
     context.own = arena.take(shape.dtype, tokens, cols);
     for (Tensor* x : {&context.by_rank, &context.all, &context.dall}) *x = arena.take(shape.dtype, all, cols);
     return context;

@@ -35,8 +35,8 @@ struct Shape {
   // ones forwards and its last ones backwards, so that causal attention is as much work for each rank. Its rows are
   // those of the first piece of all sequences, and then those of the second.
   int cp = 1, cp_rank = 0;
-  bool exchanges_heads = false;  // ranks of cp exchange tokens for heads; else they gather all keys and values
-  int ep = 1, ep_rank = 0;       // ranks that share the experts
+  CpType cp_type = CpType::all_gather;
+  int ep = 1, ep_rank = 0;  // ranks that share the experts
   // Each rank of tp holds whole experts, other ones than the others (mesh::Mesh::folds_tp); else a shard of each.
   bool folds_tp = false;
   // Ranks of ep send each other the rows of experts' slots; else they gather each other's tokens.
@@ -67,9 +67,11 @@ struct Shape {
   std::int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }
   std::int64_t heads() const { return model->heads / tp; }
   std::int64_t kv_heads() const { return model->kv() / tp; }
+  bool exchanges_heads() const { return cp > 1 && cp_type == CpType::all_to_all; }
+  bool passes_keys() const { return cp > 1 && cp_type == CpType::ring; }
   // Heads, and key-value heads, of attention: those of the ranks of cp together are a tp rank's, if they exchange them.
-  std::int64_t attended_heads() const { return exchanges_heads ? heads() / cp : heads(); }
-  std::int64_t attended_kv_heads() const { return exchanges_heads ? kv_heads() / cp : kv_heads(); }
+  std::int64_t attended_heads() const { return exchanges_heads() ? heads() / cp : heads(); }
+  std::int64_t attended_kv_heads() const { return exchanges_heads() ? kv_heads() / cp : kv_heads(); }
   std::int64_t attn_cols() const { return heads() * model->head_dim(); }
   std::int64_t kv_cols() const { return kv_heads() * model->head_dim(); }
   std::int64_t qkv_cols() const { return attn_cols() + 2 * kv_cols(); }

@@ -44,7 +44,9 @@ struct TensorParallel {
   // The backward sets the gradients of matmuls' weights and of biases, and does not add to them: the first one of those
   // that are summed there. Norms and tables always add.
   bool sets_gradients = false;
-  comm::Communicator* cp = nullptr;  // the ranks that share sequences; null if shape.cp is 1
+  // The ranks that share sequences: as a group, or if they pass keys and values, the channels to the next one and from
+  // the previous one, each on a stream of its own. Null if shape.cp is 1.
+  comm::Communicator *cp = nullptr, *cp_next = nullptr, *cp_previous = nullptr;
   comm::Communicator* ep = nullptr;  // the ranks that share the experts; null if shape.ep is 1
   // Overlaps the rows that ranks of ep exchange with compute, some experts' after others'; else compute waits for each
   // exchange where it is issued.

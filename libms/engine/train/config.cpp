@@ -167,15 +167,15 @@ bool exchanges_slots(const Settings& settings) {
 
 // Compares what a rank moves for each of its tokens, in heads and times cp / (cp - 1), forward and backward: keys and
 // values are gathered twice, and their gradients reduced; queries, keys and values are exchanged twice, their gradients
-// once, outputs twice and their gradients once.
-bool exchanges_heads(const Settings& settings) {
+// once, outputs twice and their gradients once. A ring moves no less than a gather does, in less memory.
+nn::CpType cp_type_of(const Settings& settings) {
+  using enum nn::CpType;
   const mesh::MeshConfig& mesh = settings.mesh;
   const std::int64_t heads = settings.model.heads, kv_heads = settings.model.kv();
-  if (mesh.cp == 1 || mesh.cp_type == "all-gather") return false;
-  if (mesh.cp_type == "all-to-all") return true;
-  if (kv_heads % (mesh.tp * mesh.cp) != 0) return false;
+  if (mesh.cp_type != "auto") return nn::cp_type_from(mesh.cp_type);
+  if (mesh.cp == 1 || kv_heads % (mesh.tp * mesh.cp) != 0) return all_gather;
   const std::int64_t gathered = 3 * 2 * kv_heads * mesh.cp, exchanged = 3 * (heads + 2 * kv_heads) + 3 * heads;
-  return exchanged <= gathered || settings.run.device == "cuda";
+  return exchanged <= gathered || settings.run.device == "cuda" ? all_to_all : all_gather;
 }
 
 data::BatchShape batch_of(const Settings& settings) {

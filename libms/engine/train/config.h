@@ -308,8 +308,8 @@ void bind(ConfigSchema& schema, Settings& settings);
 
 // Whether ranks of mesh.ep exchange the rows of experts, or gather each other's tokens (train.moe_dispatch).
 bool exchanges_slots(const Settings& settings);
-// Whether ranks of mesh.cp exchange tokens for heads, or gather keys and values (mesh.cp_type).
-bool exchanges_heads(const Settings& settings);
+// Returns mesh.cp_type, or what auto chooses.
+nn::CpType cp_type_of(const Settings& settings);
 
 // The batches that settings without problems ask for.
 data::BatchShape batch_of(const Settings& settings);

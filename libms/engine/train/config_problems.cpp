@@ -142,7 +142,7 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     if (settings.guard.replay_every > 0) add("guard.replay_every", "ranks of mesh.cp do not compute the same");
     if (settings.run.sample_tokens > 0)
       add("run.sample_tokens", "ranks of mesh.cp do not generate: set it to 0, and use ms-train generate");
-    if (settings.run.device == "cuda" && !exchanges_heads(settings))
+    if (settings.run.device == "cuda" && cp_type_of(settings) != nn::CpType::all_to_all)
       add("mesh.cp_type",
           "a GPU attends to whole sequences: set mesh.cp_type = \"all-to-all\", with a mesh.cp that divides "
           "model.kv_heads / mesh.tp");

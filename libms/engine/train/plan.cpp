@@ -58,7 +58,7 @@ nn::Shape Plan::shape(int tp_rank, int dp_rank) const {
           .tp_rank = tp_rank,
           .cp = mesh.cp,
           .cp_rank = dp_rank % mesh.cp,
-          .exchanges_heads = exchanges_heads(settings),
+          .cp_type = cp_type_of(settings),
           .ep = mesh.ep,
           .ep_rank = mesh.ep_rank({.dp = dp_rank, .tp = tp_rank}),
           .folds_tp = mesh.folds_tp,

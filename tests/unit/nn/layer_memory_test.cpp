@@ -38,6 +38,27 @@ double kept(const Case& c, Recompute recompute, bool split_backward) {
   return static_cast<double>(slot.used_bytes());
 }
 
+// Ranks that gather keys and values hold those of all, and their gradients; those that pass them around, those of two
+// ranks, the gradients of three in f32, and outputs in f32.
+TEST(LayerMemory, OfKeysAndValuesOfOtherRanks) {
+  constexpr std::int64_t kKvHeads = 2, kTokens = kBatch * kSeq, kKeys = kTokens * 2 * kHidden * kKvHeads / kHeads;
+  for (const int cp : {2, 4, 8}) {
+    const ModelConfig model{
+        .family = "llama", .hidden = kHidden, .heads = kHeads, .kv_heads = kKvHeads, .seq = kSeq * cp};
+    const auto bytes = [&](CpType type, DType dtype) {
+      const Shape shape{.model = &model, .batch = kBatch, .cp = cp, .cp_type = type, .dtype = dtype};
+      const ModelConfig part{.family = "llama", .hidden = kHidden, .heads = kHeads, .kv_heads = kKvHeads, .seq = kSeq};
+      const Shape alone{.model = &part, .batch = kBatch, .dtype = dtype};
+      Arena with = Arena::measuring(), without = Arena::measuring();
+      carve_scratch(with, shape, {}), carve_scratch(without, alone, {});
+      return with.used_bytes() - without.used_bytes();
+    };
+    EXPECT_EQ(bytes(CpType::all_gather, DType::bf16), (1 + 3 * cp) * kKeys * 2) << cp;
+    EXPECT_EQ(bytes(CpType::ring, DType::bf16), 2 * kKeys * 2 + 3 * kKeys * 4 + kTokens * kHidden * 4) << cp;
+    EXPECT_EQ(bytes(CpType::ring, DType::f32), 5 * kKeys * 4) << cp;
+  }
+}
+
 // A slot that chunks with layers of both kinds share has the memory of the larger one for each of its layers.
 TEST(LayerMemory, OfSlotsWithDenseLayersAmongExperts) {
   ModelConfig model{.family = "llama", .layers = 4, .hidden = kHidden, .heads = kHeads, .seq = kSeq, .experts = 4};

@@ -28,25 +28,26 @@ TEST(Context, ChoosesWhatMovesFewerBytes) {
     std::int64_t cp, tp, heads, kv_heads;
     const char* type;
     const char* device;
-    bool exchanges;
+    nn::CpType chosen;
   };
-  const Case cases[] = {{1, 1, 4, 0, "auto", "cpu", false},       {1, 1, 4, 0, "all-to-all", "cpu", false},
-                        {2, 1, 4, 0, "auto", "cpu", true},        {4, 1, 4, 0, "auto", "cpu", true},
-                        {4, 2, 4, 0, "auto", "cpu", false},       {2, 1, 4, 2, "auto", "cpu", false},
-                        {2, 1, 4, 2, "all-to-all", "cpu", true},  {2, 1, 4, 2, "auto", "cuda", true},
-                        {2, 1, 4, 0, "all-gather", "cpu", false}, {4, 1, 8, 4, "auto", "cpu", true},
-                        {4, 1, 8, 2, "auto", "cuda", false}};
+  using enum nn::CpType;
+  const Case cases[] = {{1, 1, 4, 0, "auto", "cpu", all_gather},       {1, 1, 4, 0, "all-to-all", "cpu", all_to_all},
+                        {2, 1, 4, 0, "auto", "cpu", all_to_all},       {4, 1, 4, 0, "auto", "cpu", all_to_all},
+                        {4, 2, 4, 0, "auto", "cpu", all_gather},       {2, 1, 4, 2, "auto", "cpu", all_gather},
+                        {2, 1, 4, 2, "all-to-all", "cpu", all_to_all}, {2, 1, 4, 2, "auto", "cuda", all_to_all},
+                        {2, 1, 4, 0, "all-gather", "cpu", all_gather}, {4, 1, 8, 4, "auto", "cpu", all_to_all},
+                        {4, 1, 8, 2, "auto", "cuda", all_gather},      {4, 1, 8, 2, "ring", "cpu", ring}};
   for (const Case& c : cases) {
     Settings settings = shared_settings(c.cp, c.type);
     settings.mesh.tp = c.tp;
     settings.model.heads = c.heads, settings.model.kv_heads = c.kv_heads;
     settings.run.device = c.device;
-    EXPECT_EQ(exchanges_heads(settings), c.exchanges) << c.cp << " " << c.heads << "/" << c.kv_heads << " " << c.type;
+    EXPECT_EQ(cp_type_of(settings), c.chosen) << c.cp << " " << c.heads << "/" << c.kv_heads << " " << c.type;
   }
 }
 
 TEST(Context, IsSaidInThePlan) {
-  for (const char* type : {"all-gather", "all-to-all"}) {
+  for (const char* type : {"all-gather", "all-to-all", "ring"}) {
     const Plan plan = shared_plan(shared_settings(2, type));
     const nlohmann::json mesh = nlohmann::json::parse(plan_json(plan)).at("mesh");
     EXPECT_EQ(mesh.at("world"), 8);
@@ -66,7 +67,7 @@ TEST(Context, ExchangesAreAPartOfTheStep) {
       "cluster", {});
   const Simulation alone = simulate(shared_plan(shared_settings(1, "auto")), cluster, {});
   EXPECT_EQ(alone.parts.cp_s, 0);
-  for (const char* type : {"all-gather", "all-to-all"}) {
+  for (const char* type : {"all-gather", "all-to-all", "ring"}) {
     SCOPED_TRACE(type);
     const Plan plan = shared_plan(shared_settings(4, type));
     const Simulation some = simulate(plan, cluster, {}), all = simulate(plan, cluster, {.every_rank = true});

@@ -130,7 +130,7 @@ std::string overlap_text(const Plan& plan) {
   for (const Axis& axis : {Axis{"tp", plan.mesh.tp, overlap.tp},
                            {"pp", plan.mesh.pp, overlap.pp},
                            {"dp", plan.mesh.dp, overlap.dp},
-                           {"cp", plan.mesh.cp, false},
+                           {"cp", plan.mesh.cp, plan.shape(0).passes_keys()},
                            {"ep", plan.shape(0).exchanges_slots ? plan.mesh.ep : 1, overlap.ep}}) {
     if (axis.size == 1) continue;
     std::string& names = axis.on ? under : waited;
@@ -142,7 +142,7 @@ std::string overlap_text(const Plan& plan) {
                      waited.empty() ? "" : fmt::format("not overlapped: {}", waited));
 }
 
-std::string_view cp_type(const Plan& plan) { return plan.shape(0).exchanges_heads ? "all-to-all" : "all-gather"; }
+std::string_view cp_type(const Plan& plan) { return to_string(plan.shape(0).cp_type); }
 
 // Returns how experts are shared, if they are not by tp alone.
 std::string experts_text(const Plan& plan) {

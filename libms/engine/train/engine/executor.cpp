@@ -162,6 +162,8 @@ nn::TensorParallel Executor::tensor_parallel() const {
           .ring = ring_ ? &*ring_ : nullptr,
           .fp8 = shape_.fp8,
           .cp = groups_.cp.get(),
+          .cp_next = groups_.cp_ring_out.get(),
+          .cp_previous = groups_.cp_ring_in.get(),
           .ep = groups_.ep.get(),
           .overlap_ep = plan_.settings.overlap.ep};
 }

@@ -10,7 +10,7 @@ namespace {
 // at most 64 of the 108 multiprocessors of an A100 or the 132 of an H100; smaller GPUs scale each limit down
 // (comm::Group). Over NVLink a channel is reported to move some 20 GB/s, and the network is slower.
 constexpr int kWide = 16;     // tp, dp: gradients and parameters, most of what is moved
-constexpr int kRing = 8;      // blocks of an operand around a tp group, as fast as matmuls take them
+constexpr int kRing = 8;      // blocks around a tp or cp group, as fast as compute takes them
 constexpr int kPipeline = 2;  // a microbatch's activations to the next stage: as much as a port of the network carries
 constexpr int kNarrow = 4;    // the world's few numbers, a shared embedding or shards across groups once a step
 constexpr int kShard = kWide - 2 * kNarrow;  // with those of all of dp and across groups as many as dp without groups
@@ -51,17 +51,20 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
     if (const auto spec = groups.replicate(experts, rank))
       all.push_back({*spec, kNarrow, false, experts ? &edp_replicate : &dp_replicate});
   }
-  if (plan.mesh.cp > 1) all.push_back({groups.along(mesh::Axis::cp, rank), kWide, false, &cp});
+  const nn::Shape shape = plan.shape(plan.mesh.coord(rank).tp);
+  if (plan.mesh.cp > 1 && !shape.passes_keys()) all.push_back({groups.along(mesh::Axis::cp, rank), kWide, false, &cp});
   for (int c = 0; c < mesh::kChannels; ++c) {
     if (const auto spec = groups.channel(static_cast<mesh::Channel>(c), rank))
       all.push_back({*spec, kPipeline, true, &channels[static_cast<std::size_t>(c)]});
   }
   if (const auto spec = groups.embedding(rank)) all.push_back({*spec, kNarrow, false, &embedding});
-  if (nn::TensorParallel::ring_used(plan.shape(plan.mesh.coord(rank).tp), plan.settings.overlap.tp)) {
-    const mesh::Groups::Ring ring = groups.ring(mesh::Axis::tp, rank).value();
-    all.push_back({ring.out, kRing, true, &ring_out});
-    all.push_back({ring.in, kRing, true, &ring_in});
-  }
+  const auto add_ring = [&](mesh::Axis axis, auto& out, auto& in) {
+    const mesh::Groups::Ring ring = groups.ring(axis, rank).value();
+    all.push_back({ring.out, kRing, true, &out});
+    all.push_back({ring.in, kRing, true, &in});
+  };
+  if (nn::TensorParallel::ring_used(shape, plan.settings.overlap.tp)) add_ring(mesh::Axis::tp, ring_out, ring_in);
+  if (shape.passes_keys()) add_ring(mesh::Axis::cp, cp_ring_out, cp_ring_in);
   // The one order of all ranks: where opening waits for the other members, any other one may wait for ever.
   std::ranges::sort(all, {}, [](const Opening& opening) { return opening.spec.id; });
 
@@ -77,8 +80,8 @@ RankGroups::RankGroups(const Plan& plan, comm::World& of, tensor::Device& device
 }
 
 void RankGroups::register_memory(const tensor::Memory& memory) {
-  for (const auto* one :
-       {&tp, &dp, &ep, &edp, &cp, &dp_shard, &dp_replicate, &edp_shard, &edp_replicate, &ring_out, &ring_in})
+  for (const auto* one : {&tp, &dp, &ep, &edp, &cp, &dp_shard, &dp_replicate, &edp_shard, &edp_replicate, &ring_out,
+                          &ring_in, &cp_ring_out, &cp_ring_in})
     if (*one) (*one)->register_memory(memory);
   for (const auto& channel : channels)
     if (channel) channel->register_memory(memory);

@@ -33,11 +33,12 @@ struct RankGroups {
   std::unique_ptr<comm::Communicator> ep, edp;  // if experts have groups of their own (mesh::Mesh)
   // As mesh::Groups::shard() and replicate().
   std::unique_ptr<comm::Communicator> dp_shard, dp_replicate, edp_shard, edp_replicate;
-  std::unique_ptr<comm::Communicator> cp;         // if mesh.cp is above 1
+  std::unique_ptr<comm::Communicator> cp;         // if mesh.cp is above 1 and its ranks pass no keys
   std::unique_ptr<comm::Communicator> embedding;  // where first and last stage share it
   // By mesh::Channel, absent at the pipeline's ends.
   std::array<std::unique_ptr<comm::Communicator>, mesh::kChannels> channels;
-  std::unique_ptr<comm::Communicator> ring_out, ring_in;  // of the tp group, where its ring is used
+  // The rings of the tp group and of the cp group, where they are used.
+  std::unique_ptr<comm::Communicator> ring_out, ring_in, cp_ring_out, cp_ring_in;
 };
 
 }  // namespace ms::train

@@ -35,7 +35,7 @@ std::vector<clos::CollectiveForecast> forecast_network(const clos::Fabric& fabri
                      "--set-cluster network.spine_share=1");
   }
   mesh::MeshConfig mesh = plan.settings.mesh;
-  mesh.cp_type = plan.shape(0).exchanges_heads ? "all-to-all" : "all-gather";
+  mesh.cp_type = to_string(plan.shape(0).cp_type);
   return clos::forecast(fabric, mesh, clos::Placement::listed, kStarts);
 }
 
