@@ -61,7 +61,8 @@ std::string without_numbers(std::string_view line);
 struct TaskExit {
   static constexpr int kUnknown = -1;
   std::string node;
-  int code = 0;  // 128 + the signal that ended it; kUnknown: by one that may come from outside
+  int code = 0;   // 128 + the signal that ended it; kUnknown: by one that may come from outside
+  int rank = -1;  // of the task's worker that ended first, as torchrun reports; -1: it does not
 };
 std::optional<TaskExit> task_exit(std::string_view line);
 

@@ -12,7 +12,7 @@
 namespace ms::driver {
 namespace {
 
-constexpr int kSignal = 128, kAborted = kSignal + 6, kMostSignals = 64;
+constexpr int kAborted = kSignal + 6;
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -334,6 +334,11 @@ Judgement judge_exit(const AttemptEvidence& e) {
                        status ? fmt::format("the command ended with {}{}", *status, what_shells_mean(*status))
                               : "the command was killed");
   j.accuses = false;  // of whom an attempt ends says little: programs end of their own errors
+  if (e.first_exit && e.first_exit->rank >= 0) {
+    j.rank = e.first_exit->rank;
+    j.why = fmt::format("torchrun: rank {} failed first, with {}{}", j.rank, e.first_exit->code,
+                        what_shells_mean(e.first_exit->code));
+  }
   if ((e.alarm && !e.died_on.empty()) || e.first_exit) {
     j.cause = "rank_died";
     if (e.first_exit) add_once(j.suspects, e.first_exit->node);

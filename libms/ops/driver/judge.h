@@ -47,6 +47,8 @@ struct SaidLine {
   double at_s = 0;        // when the driver read it
 };
 
+inline constexpr int kSignal = 128, kMostSignals = 64;  // a status above is that of a signal, as shells and srun report
+
 // Ranks called different collectives, which they would on any nodes.
 inline constexpr std::string_view kMismatchCause = "collective_mismatch";
 

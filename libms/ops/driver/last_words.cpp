@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <csignal>
 #include <limits>
 #include <set>
 
+#include "base/number.h"
 #include "base/text.h"
 
 namespace ms::driver {
@@ -15,6 +17,7 @@ constexpr std::size_t kMostLaunches = 1 << 14;  // lines on tasks that were not 
 constexpr std::size_t kMostOutputs = 1 << 17;   // a program can print any number in the place of a rank's
 constexpr double kOutlives_s = 2;               // reports of what ended may come that late
 constexpr std::string_view kMpiAbort = "mpi_abort";
+constexpr std::string_view kTorchrunSays = "torchrun: rank ";
 constexpr std::size_t kSteps = 3;  // printed by any rank: all of them go on
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != line.npos; }
@@ -64,6 +67,9 @@ bool is_named(std::string_view line) {
 
 bool is_usage(std::string_view line) { return line.starts_with("usage: ") || line.starts_with("Usage: "); }
 
+// A program aborts by itself.
+bool is_from_outside(int code) { return code > kSignal && code != kSignal + SIGABRT; }
+
 // How much a line says that its rank continues.
 int signs_in(std::string_view line, int alive) {
   const bool may_be_error = std::ranges::any_of(
@@ -83,6 +89,47 @@ void LastWords::note_exit(std::string_view line, double now_s) {
   if (tells && (!first_exit_ || exit->code == static_cast<int>(ExitCode::no_progress))) first_exit_ = exit;
 }
 
+// "Root Cause (first observed failure):", then lines such as "  rank      : 12 (local_rank: 4)" and
+// "  exitcode  : -11 (pid: 4711)".
+void LastWords::read_summary(std::string_view line, const std::string& node, Output& task) {
+  if (has(line, "Root Cause (first observed failure)")) task.summary.emplace();
+  if (!task.summary) return;
+  const std::size_t colon = line.find(':');
+  const std::string_view key = trim(line.substr(0, colon));
+  const std::string_view value = colon == line.npos ? "" : trim(line.substr(colon + 1));
+  if (key == "time") task.summary->time = plain_text(value, 40);
+  if (key == "rank") task.summary->rank = leading_number<int>(value).value_or(-1);
+  if (key != "exitcode" && !line.starts_with("====")) return;
+  const std::optional<FirstFailure> read = std::exchange(task.summary, std::nullopt);
+  const std::optional<int> code = key == "exitcode" ? leading_number<int>(value) : std::nullopt;
+  // torchrun itself sends SIGTERM to the workers that are left.
+  if (code && *code >= -kMostSignals && *code != 0 && *code != -SIGTERM && read->rank >= 0)
+    note_worker(*read, *code < 0 ? kSignal - *code : *code, node, task);
+}
+
+void LastWords::note_worker(const FirstFailure& worker, int code, const std::string& node, const Output& task) {
+  summarized_.insert(node);
+  // Within a second the others end of an error, as their peer is gone, and not of a signal.
+  std::tuple order(code != static_cast<int>(ExitCode::no_progress), worker.time, code <= kSignal);
+  if (!first_worker_ || order < worker_order_) {
+    first_worker_ = {.node = node, .code = code, .rank = worker.rank};
+    worker_order_ = std::move(order);
+  }
+  // torchrun's own exception, which ends its output, tells nothing more.
+  for (auto& [key, said] : said_) {
+    if (said.of_task != &task || !has(said.line.text, "ChildFailedError")) continue;
+    said.line.rank = worker.rank;
+    said.line.text = fmt::format("{}{} failed first, with {} {}", kTorchrunSays, worker.rank,
+                                 code > kSignal ? "signal" : "exit code", code > kSignal ? code - kSignal : code);
+  }
+}
+
+std::optional<TaskExit> LastWords::first_exit() const {
+  const bool is_told = first_worker_ && (!first_exit_ || summarized_.contains(first_exit_->node));
+  const bool asks = first_exit_ && first_exit_->code == static_cast<int>(ExitCode::no_progress);
+  return is_told && !asks ? first_worker_ : first_exit_;
+}
+
 void LastWords::take(std::string_view line, int rank, const std::string& node, double now_s,
                      std::optional<double> trained_s) {
   ++number_;
@@ -92,6 +139,8 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
   Output &task = outputs_[{rank, -1}], &own = outputs_[{rank, worker}];
   task.repeats = task.repeats || names_other_host(line);
   said_usage_ = said_usage_ || is_usage(line);
+  read_summary(line, node, task);
+  if (trim(line).starts_with("traceback : Signal ")) return;  // torchrun's, of any of its workers
   const KnownLine* known = known_line(line);
   // The line that ends a traceback is the exception, whatever the name of its class.
   const bool ends_traceback = own.in_traceback && is_named(line);
@@ -165,6 +214,10 @@ std::vector<SaidLine> LastWords::lines(std::optional<double> trained_s) const {
   // If one rank did without it, the others did not end of it.
   std::set<std::pair<const KnownLine*, std::string>> missed;
   for (Said& said : sorted) {
+    // Only the torchrun of the first worker tells a cause, unless a signal from outside ended that worker.
+    const bool of_torchrun = said.line.text.starts_with(kTorchrunSays) || has(said.line.text, "ChildFailedError");
+    if (of_torchrun && first_worker_ && (said.line.node != first_worker_->node || is_from_outside(first_worker_->code)))
+      said.line.known = known_line("ChildFailedError: ");
     said.line.outlived = is_outlived(said, trained_s);
     if (said.line.outlived && said.line.known->is_set_up() && !said.ends_traceback)
       missed.emplace(said.line.known, said.line.text);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +15,12 @@
 #include "driver/judge.h"
 
 namespace ms::driver {
+
+// The worker of its node that torchrun saw fail first, as it prints it.
+struct FirstFailure {
+  std::string time;  // to the second
+  int rank = -1;
+};
 
 class LastWords {
  public:
@@ -29,8 +36,9 @@ class LastWords {
   bool said_usage() const { return said_usage_; }
   // When srun said first that a task ended badly.
   std::optional<double> failed_s() const { return failed_s_; }
-  // The first of these tasks, or a later one that asks for no other attempt.
-  const std::optional<TaskExit>& first_exit() const { return first_exit_; }
+  // The first of these tasks, or a later one that asks for no other attempt. If its torchrun summarized its workers:
+  // the worker that ended first, by the times of all summaries.
+  std::optional<TaskExit> first_exit() const;
 
  private:
   // A rank's output. So many signs in it that the rank continues mean that what it said before was not its end.
@@ -41,7 +49,8 @@ class LastWords {
     bool chained = false;  // Python says that the next exception comes of the one before, or is ignored
     bool repeats = false;  // words of other hosts
     bool in_traceback = false;
-    bool failed = false;  // it printed an error of its own
+    bool failed = false;                  // it printed an error of its own
+    std::optional<FirstFailure> summary;  // whose lines are being read
     // The number of a line, and its row: of the last that tells of a cause, and of the last that may be of the end.
     std::pair<std::size_t, const KnownLine*> last_cause{0, nullptr}, last_end{0, nullptr};
     std::size_t last_link = 0;  // the number of the last line of InfiniBand's
@@ -56,6 +65,8 @@ class LastWords {
     const Output *of_task = nullptr, *of_worker = nullptr;
   };
   void note_exit(std::string_view line, double now_s);
+  void read_summary(std::string_view line, const std::string& node, Output& task);
+  void note_worker(const FirstFailure& worker, int code, const std::string& node, const Output& task);
   bool is_outlived(const Said& said, std::optional<double> trained_s) const;
   std::size_t number_ = 0;
   std::size_t progress_ = 0;                       // lines that tell of steps, of any rank
@@ -65,6 +76,9 @@ class LastWords {
   bool said_usage_ = false;
   std::optional<double> failed_s_;
   std::optional<TaskExit> first_exit_;
+  std::set<std::string> summarized_;  // nodes
+  std::optional<TaskExit> first_worker_;
+  std::tuple<bool, std::string, bool> worker_order_;  // the least of all
 };
 
 }  // namespace ms::driver

@@ -61,7 +61,7 @@ TEST_F(LoanRefused, IsRecordedOnceAndTriedAgain) {
   EXPECT_TRUE(log_of("n1").ends_with("lend: idle\n")) << log_of("n1");
 }
 
-// What is new in the plan is recorded, and what was refused before is not again.
+// A new step of the plan is recorded, and one that was refused before is not again.
 TEST_F(LoanRefused, AnotherChangeIsRecordedByItself) {
   view_.nodes[1].on_loan = true;
   const Action lend{.step = Step::lend, .node = "n1", .reason = "idle"};
