@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/escape.h"
 
@@ -14,20 +15,6 @@ namespace ms {
 extern const PagePart kPageStyle;  // html.css
 
 namespace {
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {  // three bytes are four digits
-    const std::string_view part = bytes.substr(at, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) bits = bits << 8 | (i < part.size() ? static_cast<unsigned char>(part[i]) : 0U);
-    for (std::size_t digit = 0; digit < 4; ++digit)
-      text += digit <= part.size() ? kDigits[bits >> (18 - 6 * digit) & 63U] : '=';
-  }
-  return text;
-}
 
 std::string bytes_of_hex(std::string_view hex) {
   std::string bytes;
@@ -39,7 +26,9 @@ std::string bytes_of_hex(std::string_view hex) {
   return bytes;
 }
 
-std::string source_of(const PagePart& part) { return fmt::format(" 'sha256-{}'", base64(bytes_of_hex(part.sha256))); }
+std::string source_of(const PagePart& part) {
+  return fmt::format(" 'sha256-{}'", to_base64(bytes_of_hex(part.sha256)));
+}
 
 }  // namespace
 
@@ -77,7 +66,8 @@ std::string page_data(std::string_view id, const Json& json) {
 }
 
 std::string page_bytes(std::string_view id, std::string_view bytes) {
-  return fmt::format("<script type=\"application/octet-stream\" id=\"{}\">{}</script>\n", safe_html(id), base64(bytes));
+  return fmt::format("<script type=\"application/octet-stream\" id=\"{}\">{}</script>\n", safe_html(id),
+                     to_base64(bytes));
 }
 
 std::string page_text(std::string_view text, std::size_t max_bytes) {

@@ -4,7 +4,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/escape.h"
 #include "data/unicode.h"
@@ -20,28 +22,12 @@ constexpr std::size_t kMaxGraphemeBytes = 5;
   throw user_error("data.tokenizer", fmt::format("precompiled_charsmap: {}", why));
 }
 
-std::string from_base64(std::string_view text) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  std::uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const std::size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) refuse("is not base64");
-    bits = bits << 6U | static_cast<std::uint32_t>(digit);
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    bytes.push_back(static_cast<char>(static_cast<unsigned char>(bits >> static_cast<unsigned>(num_bits))));
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Charsmap::Charsmap(std::string_view base64) {
-  const std::string bytes = from_base64(base64);
+  const std::optional<std::string> decoded = from_base64(base64);
+  if (!decoded) refuse("is not base64");
+  const std::string& bytes = *decoded;
   std::uint32_t trie_bytes = 0;
   if (bytes.size() >= sizeof trie_bytes) std::memcpy(&trie_bytes, bytes.data(), sizeof trie_bytes);
   if (trie_bytes == 0 || bytes.size() - sizeof trie_bytes < trie_bytes) refuse("ends too early");
