@@ -69,6 +69,13 @@ ms_optional(MS_SQLITE "SQLite" "${SQLite3_FOUND}")
 find_package(CURL QUIET)
 ms_optional(MS_CURL "libcurl" "${CURL_FOUND}")
 
+find_package(JPEG QUIET)
+find_package(PNG QUIET)
+if(JPEG_FOUND AND PNG_FOUND)
+  set(images_found TRUE)
+endif()
+ms_optional(MS_IMAGES "libjpeg and libpng" "${images_found}")
+
 add_library(ms_flags INTERFACE)
 target_compile_options(ms_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual

@@ -22,6 +22,8 @@ VENDORS = [
     (r"zstd.*\.h", r"libms/core/unpack/unpack\.cpp", 1),
     (r"simdjson\.h", r"libms/(traces/tracepp/read/json_objects\.h|engine/data/json_lines\.cpp)", 2),
     (r"sqlite3\.h", r"libms/traces/tracepp/read/nsys_sqlite\.cpp", 1),
+    (r"(jpeglib|jerror)\.h", r"libms/engine/image/jpeg\.cpp", 1),
+    (r"png\.h", r"libms/engine/image/png\.cpp", 1),
     (r"pcre2\.h", r"libms/engine/data/pattern\.cpp", 1),
     (r"utf8proc\.h", r"libms/engine/data/unicode\.cpp", 1),
     (r"(hdf5|H5\w+)\.h", r"libms/engine/ckpt/hdf5\.cpp", 1),

@@ -16,12 +16,13 @@ export SPACK_USER_CONFIG_PATH=$dir/config SPACK_USER_CACHE_PATH=$dir/cache
 mkdir config
 
 declare -A packages=([nlohmann-json]=nlohmann-json3-dev [onednn]=libdnnl-dev [zlib]=zlib1g-dev [openssl]=libssl-dev
-  [curl]=libcurl4-openssl-dev [sqlite]=libsqlite3-dev [cmake]=cmake [pkg-config]=pkg-config [ninja]=ninja-build [gmake]=make)
+  [curl]=libcurl4-openssl-dev [sqlite]=libsqlite3-dev [libjpeg-turbo]=libjpeg-dev [libpng]=libpng-dev
+  [cmake]=cmake [pkg-config]=pkg-config [ninja]=ninja-build [gmake]=make)
 for name in fmt spdlog cli11 toml11 xxhash zstd simdjson pcre2 utf8proc openmpi pmix munge slurm hdf5; do packages[$name]=lib$name-dev; done
 declare -A variants=([onednn]=' cpu_runtime=omp' [hdf5]='~mpi')
 {
   echo 'packages:'
-  echo '  all: {target: [x86_64], providers: {mpi: [openmpi], zlib-api: [zlib], pkgconfig: [pkg-config]}}'
+  echo '  all: {target: [x86_64], providers: {mpi: [openmpi], zlib-api: [zlib], jpeg: [libjpeg-turbo], pkgconfig: [pkg-config]}}'
 } >config/packages.yaml
 for name in "${!packages[@]}"; do
   version=$(dpkg-query -W -f='${source:Upstream-Version}' "${packages[$name]}" 2>/dev/null | sed 's/[+~-].*//') || skip "there is no ${packages[$name]}"

@@ -219,6 +219,7 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"hf.write",
      "The model cannot be written. The message has the system's reason. Check the directory, its owner and the free "
      "space."},
+    {"image.build", "This build reads no images. Install libjpeg-turbo and libpng, and build ms again."},
     {"log.filter", "MS_LOG is not valid. It is a level, then levels of modules, as in info,comm:debug."},
     {"mesh.layers", "The layers cannot be divided over the mesh. Change mesh.pp, mesh.chunks or model.layers."},
     {"mesh.size",

@@ -33,7 +33,7 @@ class Ms(CMakePackage):
     depends_on("pkgconfig", type="build")
     # libms.so links them all: what is built static by default may not be position-independent.
     for library in ("fmt", "spdlog", "cli11", "toml11", "nlohmann-json", "onednn cpu_runtime=omp", "xxhash", "zlib-api", "zstd",
-                    "xz", "bzip2", "simdjson+shared", "pcre2", "utf8proc+shared", "openssl", "hdf5~mpi", "mpi", "pmix", "munge"):
+                    "xz", "bzip2", "simdjson+shared", "pcre2", "utf8proc+shared", "openssl", "jpeg", "libpng", "hdf5~mpi", "mpi", "pmix", "munge"):
         depends_on(library)
     depends_on("slurm", when="+slurm")
     depends_on("curl", when="+curl")
