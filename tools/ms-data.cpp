@@ -8,8 +8,8 @@ int main(int argc, char** argv) {
       .name = "ms-data",
       .summary = "encode text to token files, and inspect them",
       .commands = {data::encode_command(), data::info_command(), data::show_command(), data::decode_command(),
-                   data::verify_command(), data::merge_command(), data::pack_command(), data::train_tokenizer_command(),
-                   train::sample_command(), data::serve_command()},
+                   data::images_command(), data::verify_command(), data::merge_command(), data::pack_command(),
+                   data::train_tokenizer_command(), train::sample_command(), data::serve_command()},
       .description =
           "A token file is a pair of files, PREFIX.bin and PREFIX.idx, in Megatron-LM's format. One with a loss mask "
           "has version 2 in PREFIX.idx, which readers that know no masks refuse. PREFIX.meta.json beside them names "
@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
                     "Encode JSON Lines with a Hugging Face tokenizer; repeat the command to resume after a kill:"},
                    {"ms-data encode --tokenizer tokenizer.json --chat-template qwen2.5 -o chats chats.jsonl",
                     "Encode conversations for fine-tuning:"},
+                   {"ms-data encode --image-size 224 -o pictures pictures.jsonl", "Encode images with captions:"},
                    {"ms-data show fortunes --document 3", "Print one of the fortunes:"},
                    {"ms-data sample run.toml --step 100 --rank 0", "Show the samples of rank 0 in step 100:"}},
       .see_also = {"ms-train(1)", "ms.toml(5)"},
@@ -62,6 +63,33 @@ int main(int argc, char** argv) {
              "Messages of tools, calls of tools, reasoning, images, audio and other parts that are not text, roles "
              "that the template does not render, two system prompts, and conversations without a target. The error "
              "names the line; --skip-bad-lines skips and counts them."}}},
+          {"IMAGES",
+           {{"Lines",
+             "Objects in JSON Lines with images and a text, in which each <image> is the place of one:\n\n"
+             "    {\"image\":\"cats/1.jpg\",\"text\":\"A cat sleeps.\"}\n"
+             "    {\"image\":[\"a.png\",\"b.png\"],\"text\":\"From <image> to <image>.\"}\n"
+             "    {\"text\":\"Text alone.\"}\n\n"
+             "A model learns from them in three commands:\n\n"
+             "    ms-data encode --image-size 224 --patch-size 16 -o pictures pictures.jsonl\n"
+             "    ms-data pack --seq 1024 -o packed pictures\n"
+             "    ms-train run model.toml\n\n"
+             "In model.toml, model.patch_size is 16, and model.vocab and the rest are as ms-data encode prints. Text "
+             "without images may be another entry of data.train."},
+            {"Pixels",
+             "Images become RGB as in Pillow's convert(\"RGB\"): alpha is dropped, and EXIF orientation and colour "
+             "profiles are not applied. One whose longer side has more than --image-size pixels shrinks to that. Both "
+             "sides become whole patches, by bicubic interpolation (a = -0.5) as in Pillow 13's Image.BICUBIC. A "
+             "colour c is (c - 128) / 128 to the model. The same files give the same numbers in every layout."},
+            {"Tokens",
+             "One for each patch, row after row, and one behind each row. They are the last two ids of the "
+             "vocabulary, and the loss ignores them. A document without text is left out."},
+            {"Loading",
+             "PREFIX.images has the images as they were given. The loader of a node decodes those of a sample when it "
+             "reads the sample. An image that is damaged then ends the run; ms-data verify decodes all."},
+            {"Refused",
+             "An image that is missing, cut, damaged, CMYK, of another format than JPEG and PNG, of more than 64 MiB "
+             "or 67,108,864 pixels, and wrong base64. The error names the line; --skip-bad-lines skips and counts "
+             "them. Images in object stores, in ms_loader and in ms-ckpt export."}}},
           {"OBJECT STORES",
            {{"s3://BUCKET/KEY",
              "Reads KEY.bin, KEY.idx and KEY.meta.json from a store with S3's API, for example with data.train = "

@@ -128,6 +128,9 @@ constexpr ErrorKindRow kErrorKinds[] = {
     {"data.document", "A document is too long for the tokenizer. Split it."},
     {"data.empty", "The text has no documents. Check the file, --split-on and --field."},
     {"data.field", "The name of a JSON field is wrong. Set --field to a field of the lines."},
+    {"data.image",
+     "Images of a token file are damaged, or in patches of another size than model.patch_size. The message says which. "
+     "Set model.patch_size, or encode the data again."},
     {"data.index", "The index of a token file is damaged or has another version. Encode the text again."},
     {"data.input",
      "A text or token file cannot be read. The message names it and the system's reason; usually the path or the owner "

@@ -30,6 +30,7 @@ struct BatchShape {
   std::int64_t origin_step = 0, origin_sample = 0;  // see Loader::start_at()
   std::vector<RampStage> ramp = {};
   std::vector<Skip> skips = {};  // of growing steps
+  std::int64_t patch = 0;        // pixels a side of the patches that images are read as; 0: they are refused
 
   // Returns how many steps the ramp-up has.
   std::int64_t ramp_steps() const;

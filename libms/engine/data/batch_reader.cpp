@@ -30,10 +30,11 @@ Batch BatchReader::next(const BatchId& id) {
   const BatchRing::Label& label = ring_.label(batch_);
   MS_ASSERT(label.id == id, "batch of step {} instead of step {}", label.id.step, id.step);
   const BatchRing::Part part = ring_.part(batch_++, part_);
-  const std::int64_t seq = ring_.shape().seq;
+  const std::int64_t seq = ring_.shape().seq, inputs = label.rows * seq;
   return {.tokens = {part.rows.data(), label.rows, seq, seq + 1},
           .targets = {part.rows.data() + 1, label.rows, seq, seq + 1},
-          .starts = part.starts.first(part.starts.empty() ? 0 : static_cast<std::size_t>(label.rows * seq)),
+          .starts = part.starts.first(part.starts.empty() ? 0 : static_cast<std::size_t>(inputs)),
+          .patches = part.patches.first(static_cast<std::size_t>(inputs * ring_.shape().patch_size)),
           .digest = label.digest,
           .num_targets = label.num_targets};
 }

@@ -14,6 +14,7 @@ namespace ms::data {
 struct Batch {
   TokenRows tokens, targets;
   std::span<const std::int32_t> starts;  // empty unless the data has them
+  std::span<const std::int8_t> patches;  // of the tokens, the same
   std::uint64_t digest = 0;              // Loader::digest(), where wanted
   std::int64_t num_targets = 0;          // BatchPlan::num_targets
 };

@@ -58,9 +58,13 @@ std::size_t row_bytes(const RingShape& shape) {
   return round_up(static_cast<std::size_t>(shape.rows * (shape.seq + 1)) * sizeof(std::int32_t));
 }
 
+std::size_t starts_bytes(const RingShape& shape) {
+  return shape.has_starts ? round_up(static_cast<std::size_t>(shape.rows * shape.seq) * sizeof(std::int32_t)) : 0;
+}
+
 std::size_t part_bytes(const RingShape& shape) {
-  return row_bytes(shape) +
-         (shape.has_starts ? round_up(static_cast<std::size_t>(shape.rows * shape.seq) * sizeof(std::int32_t)) : 0);
+  return row_bytes(shape) + starts_bytes(shape) +
+         round_up(static_cast<std::size_t>(shape.rows * shape.seq * shape.patch_size));
 }
 
 std::size_t slot_bytes(const RingShape& shape) {
@@ -168,11 +172,12 @@ std::string BatchRing::address() const { return fmt::format("{} {} {}", ::getpid
 BatchRing::Part BatchRing::part(std::uint64_t batch, int part) const {
   MS_ASSERT(part >= 0 && part < shape_.parts, "part {} of {}", part, shape_.parts);
   std::byte* at = slot(batch) + round_up(sizeof(Label)) + static_cast<std::size_t>(part) * part_bytes(shape_);
-  const auto array = [](std::byte* begin, std::int64_t size) {
-    return std::span(reinterpret_cast<std::int32_t*>(begin), static_cast<std::size_t>(size));
-  };
-  return {array(at, shape_.rows * (shape_.seq + 1)),
-          array(at + row_bytes(shape_), shape_.has_starts ? shape_.rows * shape_.seq : 0)};
+  const auto array = [](auto* begin, std::int64_t size) { return std::span(begin, static_cast<std::size_t>(size)); };
+  const auto numbers = [&](std::size_t offset) { return reinterpret_cast<std::int32_t*>(at + offset); };
+  auto* const patches = reinterpret_cast<std::int8_t*>(at + row_bytes(shape_) + starts_bytes(shape_));
+  return {array(numbers(0), shape_.rows * (shape_.seq + 1)),
+          array(numbers(row_bytes(shape_)), shape_.has_starts ? shape_.rows * shape_.seq : 0),
+          array(patches, shape_.rows * shape_.seq * shape_.patch_size)};
 }
 
 BatchRing::Label& BatchRing::label(std::uint64_t batch) const { return *reinterpret_cast<Label*>(slot(batch)); }

@@ -25,6 +25,7 @@ struct RingShape {
   std::int64_t rows = 0;  // of a part, at most
   std::int64_t seq = 0;   // tokens of a row
   bool has_starts = false;
+  std::int64_t patch_size = 0;  // numbers of an input's patch; 0: no images are read
 
   std::size_t size_bytes() const;  // of the whole ring
 };
@@ -50,9 +51,10 @@ class BatchRing {
   std::string address() const;
 
   // The arrays of one part of a slot: rows of seq + 1 tokens, marked as target_mask.h says, and seq starts for each;
-  // none unless the shape has them.
+  // none unless the shape has them, as of the inputs' patches.
   struct Part {
     std::span<std::int32_t> rows, starts;
+    std::span<std::int8_t> patches;
   };
   // The part of a slot that is not tokens.
   struct Label {

@@ -39,6 +39,13 @@ struct BatchPlan {
   std::int64_t num_targets = 0;
 };
 
+// Where a window is copied to; what is nullptr is not wanted.
+struct RowMemory {
+  std::int32_t* tokens;            // seq + 1, marked as target_mask.h says
+  std::int32_t* starts = nullptr;  // seq positions at which the inputs' documents begin
+  std::int8_t* patches = nullptr;  // of the inputs, as ImageFile::read() writes them
+};
+
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -51,9 +58,8 @@ class BatchSource {
   // Asks the storage for all of these windows at once, and does not wait: read() of them takes about as long as the
   // slowest, rather than as all of them one after another.
   virtual void prefetch(std::span<const Window> windows) const = 0;
-  // Copies a window: seq + 1 tokens, marked as target_mask.h says, to `row` and, if wanted, seq positions at which the
-  // inputs' documents begin.
-  virtual void read(const Window& window, std::int32_t* row, std::int32_t* starts) const = 0;
+  // Copies a window to `to`.
+  virtual void read(const Window& window, const RowMemory& to) const = 0;
   // Windows count files from 0.
   virtual std::size_t num_files() const = 0;
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/image_file.h"
 
 namespace ms::data {
 namespace {
@@ -27,6 +28,27 @@ void check_mask(const TokenFile& file, const Note& note) {
                           file.prefix(), note_path(file.prefix())));
 }
 
+// Decodes every image, and compares its tokens with what it becomes.
+void check_images(const TokenFile& file, const Note& note) {
+  const std::optional<ImageFile> images = open_images(file, note, note.patch);
+  if (!images) return;
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < images->size(); ++i) {
+    images->image(i);
+    const TokenRange range = (*images)[i].tokens();
+    tokens.resize(static_cast<std::size_t>(range.size()));
+    file.read(range.begin, tokens);
+    const std::int64_t row = (*images)[i].cols + 1;
+    for (std::int64_t at = 0; at < range.size(); ++at) {
+      const std::int64_t expected = note.text_vocab() + (at % row == row - 1 ? 1 : 0);
+      if (tokens[static_cast<std::size_t>(at)] == expected) continue;
+      throw Error("data.token", Blame::storage,
+                  fmt::format("{}.bin: the token at position {} is {}, expected {} of image {}", file.prefix(),
+                              range.begin + at, tokens[static_cast<std::size_t>(at)], expected, i));
+    }
+  }
+}
+
 }  // namespace
 
 void check_tokens(const TokenFile& file, const std::optional<Note>& note, std::optional<std::int64_t> vocab_size) {
@@ -34,6 +56,7 @@ void check_tokens(const TokenFile& file, const std::optional<Note>& note, std::o
     check_count(file, "documents", file.num_documents(), note->documents);
     check_count(file, "tokens", file.num_tokens(), note->tokens);
     check_mask(file, *note);
+    check_images(file, *note);
   }
   const std::int64_t end =
       vocab_size ? *vocab_size : (note ? note->vocab_size : std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "data/check.h"
 #include "data/describe.h"
+#include "data/image_file.h"
 #include "data/merge.h"
 #include "data/note.h"
 #include "data/part_file.h"
@@ -44,6 +45,7 @@ std::unique_ptr<Tokenizer> tokenizer_for(const Args& args) {
 int run_info(const Args& args) {
   const TokenFile file(args.get("PREFIX"));
   const std::optional<Note> note = read_note(file.prefix());
+  const std::optional<ImageFile> images = open_images(file, note, note ? note->patch : 0);
   const TokenFileSummary summary = summarize(file, note, kPreviewTokens);
   Json values{{"prefix", file.prefix()},
               {"dtype", to_string(file.type())},
@@ -63,6 +65,8 @@ int run_info(const Args& args) {
                    {"document_begin", has_frames ? Json(note->frame.begin) : Json()},
                    {"document_end", has_frames ? Json(note->frame.end) : Json()},
                    {"chat_template", note->chat_template.empty() ? Json() : Json(note->chat_template)},
+                   {"image_patch", note->patch > 0 ? Json(note->patch) : Json()},
+                   {"images", images ? Json(images->size()) : Json()},
                    {"packed_to", note->packed_to > 0 ? Json(note->packed_to) : Json()},
                    {"text_bytes", note->text_bytes},
                    {"source_files", note->source_files}});
@@ -126,7 +130,7 @@ int run_decode(const Args& args) {
 }
 
 // Kinds of what is wrong with a token file, as opposed to one that cannot be read.
-constexpr std::string_view kUnsound[] = {"data.index", "data.token", "data.note", "data.vocab"};
+constexpr std::string_view kUnsound[] = {"data.index", "data.token", "data.note", "data.vocab", "data.image"};
 
 int run_verify(const Args& args) {
   std::optional<std::int64_t> vocab_size;
@@ -204,7 +208,8 @@ Command verify_command() {
       .run = run_verify,
       .description =
           "Checks the index for consistency, the index, its loss mask and the size of PREFIX.bin against "
-          "PREFIX.meta.json, and every token against the vocabulary. Prints the first error with its place, and then "
+          "PREFIX.meta.json, every token against the vocabulary, and every image, which is decoded. Prints the first "
+          "error with its place, and then "
           "exits with 1."};
 }
 

@@ -9,6 +9,7 @@ Command encode_command();
 Command info_command();
 Command show_command();
 Command decode_command();
+Command images_command();
 Command verify_command();
 Command merge_command();
 Command pack_command();

@@ -13,7 +13,6 @@ namespace {
 
 // A batch is full with this much text, or this many items: there may be files and documents without any.
 constexpr std::size_t kBatchTextBytes = std::size_t{1} << 20;
-constexpr std::size_t kBatchItems = std::size_t{1} << 14;
 
 // Files that are not text, though they may have no NUL byte. Those that have a hint may hold the text that is wanted:
 // they are refused, and not skipped.
@@ -65,7 +64,7 @@ bool DocumentReader::next(TextBatch& batch) {
   batch.tokens.clear();
   batch_ = &batch;
   // A document in whole pieces ends a batch only where it ends itself.
-  while (batch.text.size() < kBatchTextBytes && batch.items.size() < kBatchItems) {
+  while (batch.text.size() < kBatchTextBytes && batch.items.size() < options_.batch_items) {
     if (!input_) {
       if (file_ == std::ssize(files_)) break;
       open_file();

@@ -27,6 +27,7 @@ struct ReadOptions {
   std::vector<std::string> fields;
   // The files that must be text: another one is an error. The others are skipped if they are not.
   std::vector<std::string> named = {};
+  std::size_t batch_items = std::size_t{1} << 14;  // of a batch, at most
 };
 
 // Documents and lines that have to be in memory whole have no more bytes.

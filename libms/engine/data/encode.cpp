@@ -21,6 +21,7 @@
 #include "base/lock_file.h"
 #include "base/log.h"
 #include "data/encode_workers.h"
+#include "data/image_file.h"
 #include "data/token_writer.h"
 
 namespace ms::data {
@@ -34,8 +35,9 @@ constexpr double kSaveEvery_s = 5;
 constexpr std::size_t kBatchesPerWorker = 2;
 constexpr std::size_t kMostInFlightBytes = std::size_t{256} << 20;
 
-// A hash of all that decides the output; empty where that cannot be known, as of a pipe.
+// A hash of all that decides the output; empty where that cannot be known, as of a pipe, or of images in other files.
 std::string identity_of(std::span<const std::string> files, const Note& note, const EncodeOptions& options) {
+  if (options.images != nullptr) return "";
   std::string words =
       fmt::format("{}\n{}\n{}\n{}\n{} {}\n", note.tokenizer, note.tokenizer_fingerprint, note.vocab_size, note.eod,
                   fmt::join(note.frame.begin, ","), fmt::join(note.frame.end, ","));
@@ -65,11 +67,12 @@ void name_one(std::int64_t number, const std::string& what) {
 class BatchSink {
  public:
   BatchSink(std::span<const std::string> files, const Tokenizer& tokenizer, const EncodeOptions& options,
-            TokenWriter& writer, const StateFile& file, EncodeState state)
+            TokenWriter& writer, ImageWriter* images, const StateFile& file, EncodeState state)
       : files_(files),
         frame_(options.chat != nullptr ? Tokenizer::Frame() : tokenizer.frame()),
         options_(options),
         writer_(writer),
+        images_(images),
         file_(file),
         state_(std::move(state)),
         saved_(state_.written) {
@@ -77,11 +80,14 @@ class BatchSink {
   }
 
   void write(const TextBatch& batch) {
-    std::size_t tokens_at = 0;
+    std::size_t tokens_at = 0, image = 0;
     for (const TextItem& item : batch.items) {
-      const auto tokens = std::span(batch.tokens).subspan(tokens_at, item.tokens_end - tokens_at);
+      take(item, std::span(batch.tokens).subspan(tokens_at, item.tokens_end - tokens_at));
+      for (; image < batch.images.size() && batch.images[image].token < item.tokens_end; ++image) {
+        const BatchImage& one = batch.images[image];
+        images_->append(one.bytes, one.grid, item_begin_ + static_cast<std::int64_t>(one.token - tokens_at));
+      }
       tokens_at = item.tokens_end;
-      take(item, tokens);
     }
     state_.position = batch.end;
     const std::int64_t token_bytes = size_bytes(token_type());
@@ -132,6 +138,7 @@ class BatchSink {
     switch (item.kind) {
       case TextItem::Kind::file_begin:
         state_.file_begin = writer_.mark();
+        file_begin_images_ = images_ != nullptr ? images_->size() : 0;
         state_.position = {.file = item.number, .begun = true};
         file = {};
         break;
@@ -158,6 +165,7 @@ class BatchSink {
 
   void append(std::span<const std::int32_t> tokens) {
     if (!tokens.empty() && !writer_.inside_document()) writer_.append(frame_.begin);
+    item_begin_ = writer_.num_tokens();
     writer_.append(tokens);
   }
 
@@ -192,14 +200,17 @@ class BatchSink {
     state_.position = {.file = item.number + 1};
     if (saved_.num_tokens > state_.file_begin.num_tokens) save(state_.file_begin);
     writer_.rollback(state_.file_begin);
+    if (images_ != nullptr) images_->rollback(file_begin_images_);
   }
 
   std::span<const std::string> files_;
   const Tokenizer::Frame frame_;
   const EncodeOptions& options_;
   TokenWriter& writer_;
+  ImageWriter* images_;  // nullptr: no line has any
   const StateFile& file_;
   EncodeState state_;
+  std::int64_t item_begin_ = 0, file_begin_images_ = 0;  // a token; how many there were
   TokenWriter::Mark saved_;
   double saved_s_ = monotonic_s();
 };
@@ -281,7 +292,9 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
     return old->report;
   }
   if (!options.replace) refuse_existing(prefix);
-  TokenWriter writer(prefix, token_type_for_vocab(tokenizer.vocab_size()), true);
+  TokenWriter writer(prefix, token_type_for_vocab(std::max(tokenizer.vocab_size(), note.vocab_size)), true);
+  std::optional<ImageWriter> images;
+  if (options.images != nullptr) images.emplace(prefix, options.images->options().patch);
   EncodeState state{.identity = identity};
   if (std::optional<EncodeState> old = file.read()) {  // nobody else writes it now
     const bool is_same = old->identity == identity;
@@ -304,12 +317,12 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
   std::int64_t total_bytes = 0;
   for (const std::string& path : files) total_bytes += file_size_bytes(path);
   DocumentReader reader(files, options.read, is_whole, state.position);
-  BatchSink sink(files, tokenizer, options, writer, file, state);
+  BatchSink sink(files, tokenizer, options, writer, images ? &*images : nullptr, file, state);
   std::deque<std::unique_ptr<TextBatch>> in_flight;  // outlives the workers
   const int num_workers = options.workers > 0 ? options.workers : default_workers();
   EncodeWorkers workers(num_workers, tokenizer,
                         options.read.fields.empty() ? std::vector<std::string>{"text"} : options.read.fields,
-                        options.chat);
+                        options.chat, options.images);
   const std::size_t most_batches = kBatchesPerWorker * static_cast<std::size_t>(num_workers) + 1;
   std::size_t in_flight_bytes = 0;
   for (bool ended = false; !ended || !in_flight.empty();) {
@@ -329,7 +342,8 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
     in_flight.pop_front();
   }
 
-  const EncodeReport report = sink.finish().report;
+  EncodeReport report = sink.finish().report;
+  report.num_images = images ? images->size() : 0;
   if (report.num_documents == 0) {
     file.remove();
     writer.restart();
@@ -340,6 +354,7 @@ EncodeReport encode(const std::string& prefix, std::span<const std::string> file
   note.source_files = report.num_files;
   writer.finish(to_json(note));
   sink.save(writer.mark());
+  if (images) images->commit(report.num_tokens);
   writer.publish();
   file.remove();
   return report;

@@ -13,6 +13,7 @@
 #include "data/chat_encoder.h"
 #include "data/document_reader.h"
 #include "data/encode_state.h"
+#include "data/image_encoder.h"
 #include "data/note.h"
 #include "data/tokenizer.h"
 
@@ -24,6 +25,8 @@ struct EncodeOptions {
   bool skip_bad_lines = false;
   // JSON is conversations, which have no frame of the tokenizer; nullptr: it is texts.
   const ChatEncoder* chat = nullptr;
+  // JSON is texts with images, whose encoding is not resumed; nullptr: it is texts.
+  const ImageEncoder* images = nullptr;
   // A token file that is there is replaced; otherwise it is an error.
   bool replace = false;
   int workers = 0;  // 0: default_workers()

@@ -13,12 +13,15 @@
 #include "data/chat_encoder.h"
 #include "data/commands.h"
 #include "data/encode.h"
+#include "data/image_encoder.h"
+#include "data/image_file.h"
 #include "data/token_file.h"
 
 namespace ms::data {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
+constexpr std::size_t kImageBatch = 32;  // lines, whose images are in memory until they are written
 
 void refuse_both(const Args& args, const char* one, const char* other) {
   if (!args.has(one) || !args.has(other)) return;
@@ -55,6 +58,29 @@ std::optional<ChatEncoder> chat_encoder_of(const Args& args, const Tokenizer& to
   return std::optional<ChatEncoder>(std::in_place, format, tokenizer, train_on == "all");
 }
 
+// The encoder of --image-size; nullopt without it.
+std::optional<ImageEncoder> image_encoder_of(const Args& args, const Tokenizer& tokenizer) {
+  if (!args.has("image-size")) {
+    for (const char* other : {"patch-size", "image-field", "image-dir"}) {
+      if (args.has(other))
+        throw user_error("cli.value", fmt::format("--{} is for images", other), "give their --image-size as well");
+    }
+    return std::nullopt;
+  }
+  for (const char* other : {"chat-template", "json-as-text", "split-on", "by-line"})
+    refuse_both(args, "image-size", other);
+  ImageOptions options;
+  if (args.has("patch-size")) options.patch = args.get_int("patch-size", 1, kMaxPatch);
+  options.longest = args.get_int("image-size", options.patch, image::kMaxSide);
+  if (options.longest % options.patch != 0) {
+    throw user_error("cli.value", fmt::format("--image-size: {} is no multiple of --patch-size, which is {}",
+                                              options.longest, options.patch));
+  }
+  if (args.has("image-field")) options.field = args.get("image-field");
+  if (args.has("image-dir")) options.directory = args.get("image-dir");
+  return std::optional<ImageEncoder>(std::in_place, options, tokenizer);
+}
+
 std::string template_names() {
   std::string text;
   for (const ChatTemplate& one : chat_templates()) text += fmt::format("{} ({}), ", one.name, one.models);
@@ -79,6 +105,14 @@ int run_encode(const Args& args) {
     options.read.fields = {"messages"};  // all files are JSON
     note.chat_template = chat->format().name;
   }
+  const std::optional<ImageEncoder> images = image_encoder_of(args, *tokenizer);
+  if (images) {
+    options.images = &*images;
+    if (options.read.fields.empty()) options.read.fields = {"text"};  // all files are JSON
+    options.read.batch_items = kImageBatch;
+    note.patch = images->options().patch;
+    note.vocab_size += kImageTokens;
+  }
   const Inputs expanded = expand_inputs(inputs, args.has("recursive"));
   options.read.named = expanded.named;
 
@@ -94,6 +128,10 @@ int run_encode(const Args& args) {
     log::warn("data", "no line is '{}', the line of --split-on: each file is one document", *options.read.split_on);
   print_out("{}: {}, {} from {}\n", prefix, plural(report.num_documents, "document"),
             plural(report.num_tokens, "token"), plural(report.num_files, "file"));
+  if (images) {
+    print_out("{} in patches of {} pixels a side: train with model.patch_size = {} and model.vocab = {}\n",
+              plural(report.num_images, "image"), note.patch, note.patch, note.vocab_size);
+  }
   if (chat) {
     print_out("{} of {} are targets of the loss, with the chat template {}\n", TokenFile(prefix).num_targets(),
               plural(report.num_tokens, "token"), chat->format().name);
@@ -157,9 +195,20 @@ Command encode_command() {
            {"train-on", "assistant|all",
             "Which tokens of a conversation the loss counts: assistant, the contents of the assistant's messages with "
             "the token that ends each, or all. Default: assistant."},
+           {"image-size", "N",
+            "Encode images with text: objects with image, a path, an image in base64, a data URL, or an array of "
+            "these, and text. JPEG and PNG are read. An image stands where the text has <image>; without that, "
+            "images are before the text. Shrink an image whose longer side has more than N pixels to N. Images are "
+            "kept in PREFIX.images."},
+           {"patch-size", "P",
+            "Cut images into patches of P x P pixels, one token each, with one more token behind each row of patches. "
+            "Default: 16. N is a multiple of P."},
+           {"image-field", "NAME", "The JSON field with the images. Default: image."},
+           {"image-dir", "DIR", "The directory of relative paths of images. Default: the working directory."},
            {"skip-bad-lines", "",
-            "Skip lines, or elements of an array, that are not JSON or lack the field, and conversations that the chat "
-            "template does not render. Print the first three, and how many were skipped. Default: the first one is an "
+            "Skip lines, or elements of an array, that are not JSON or lack the field, whose images are missing or "
+            "damaged, and conversations that the chat template does not render. Print the first three, and how many "
+            "were skipped. Default: the first one is an "
             "error."},
            {"json-as-text", "", "Encode JSON as plain text, with braces and keys."},
            {"workers", "N",
@@ -171,7 +220,8 @@ Command encode_command() {
             .letter = 'r'}},
       .run = run_encode,
       .description =
-          "An interrupted command resumes if it is repeated with the same files and options. Unfinished work is in "
+          "An interrupted command resumes if it is repeated with the same files and options, unless it encodes images. "
+          "Unfinished work is in "
           "PREFIX.bin.part, PREFIX.sequences.part and PREFIX.encode.part. PREFIX.meta.json records the tokenizer, for "
           "all programs that read the tokens."};
 }

@@ -24,6 +24,7 @@ struct EncodeReport {
   std::int64_t num_not_utf8 = 0;         // texts with bytes that became U+FFFD; the first ones are named in warnings
   std::int64_t num_with_control = 0;     // conversations; ChatEncoder::Scratch::has_control
   std::int64_t num_documents = 0, num_tokens = 0;  // written
+  std::int64_t num_images = 0;                     // written; not in a state, as images are not resumed
 
   // Adds the counts of a file.
   EncodeReport& operator+=(const EncodeReport& file);

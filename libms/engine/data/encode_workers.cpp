@@ -17,8 +17,8 @@ struct Scratch {
 
 // Appends the tokens of a line of JSON, and sets how much text it has.
 std::optional<JsonLineProblem> encode_line(std::string_view line, TextBatch& batch, TextItem& item,
-                                           const Tokenizer& tokenizer, const ChatEncoder* chat, JsonLine& json,
-                                           Scratch& scratch) {
+                                           const Tokenizer& tokenizer, const ChatEncoder* chat,
+                                           const ImageEncoder* images, JsonLine& json, Scratch& scratch) {
   if (chat != nullptr) {
     auto problem = chat->encode(line, batch.tokens, scratch.chat);
     if (!problem) item.end = scratch.chat.chat.text.size();
@@ -27,19 +27,20 @@ std::optional<JsonLineProblem> encode_line(std::string_view line, TextBatch& bat
   }
   auto problem = json.read(line, scratch.line_text);
   if (problem) return problem;
+  if (images != nullptr) return images->encode(line, scratch.line_text, batch, item);
   item.end = scratch.line_text.size();
   item.is_utf8 = tokenizer.encode(scratch.line_text, batch.tokens);
   return std::nullopt;
 }
 
-void encode_batch(TextBatch& batch, const Tokenizer& tokenizer, const ChatEncoder* chat, JsonLine& json,
-                  Scratch& scratch) {
+void encode_batch(TextBatch& batch, const Tokenizer& tokenizer, const ChatEncoder* chat, const ImageEncoder* images,
+                  JsonLine& json, Scratch& scratch) {
   for (TextItem& item : batch.items) {
     const std::string_view text = std::string_view(batch.text).substr(item.begin, item.end - item.begin);
     if (item.kind == TextItem::Kind::text) {
       item.is_utf8 = tokenizer.encode(text, batch.tokens);
     } else if (item.kind == TextItem::Kind::json) {
-      if (auto problem = encode_line(text, batch, item, tokenizer, chat, json, scratch)) {
+      if (auto problem = encode_line(text, batch, item, tokenizer, chat, images, json, scratch)) {
         item.kind = TextItem::Kind::bad_json;
         item.begin = problem->column.value_or(0);
         item.problem = std::move(problem->what);
@@ -60,8 +61,8 @@ int default_workers() {
 }
 
 EncodeWorkers::EncodeWorkers(int count, const Tokenizer& tokenizer, const std::vector<std::string>& fields,
-                             const ChatEncoder* chat)
-    : tokenizer_(tokenizer), chat_(chat) {
+                             const ChatEncoder* chat, const ImageEncoder* images)
+    : tokenizer_(tokenizer), chat_(chat), images_(images) {
   for (int i = 0; i < count; ++i)
     threads_.emplace_back([this, json = JsonLine(fields)](const std::stop_token& stop) mutable { run(stop, json); });
 }
@@ -76,7 +77,7 @@ void EncodeWorkers::run(const std::stop_token& stop, JsonLine& json) {
     waiting_.pop_front();
     lock.unlock();
     try {  // the trampoline of this thread: wait() throws it to the caller
-      encode_batch(batch, tokenizer_, chat_, json, scratch);
+      encode_batch(batch, tokenizer_, chat_, images_, json, scratch);
     } catch (...) { batch.failure = std::current_exception(); }
     lock.lock();
     done_.insert(&batch);

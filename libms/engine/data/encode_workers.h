@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "data/chat_encoder.h"
+#include "data/image_encoder.h"
 #include "data/json_lines.h"
 #include "data/text_batch.h"
 #include "data/tokenizer.h"
@@ -23,10 +24,10 @@ int default_workers();
 
 class EncodeWorkers {
  public:
-  // `fields`: where the text is in JSON Lines; errors of JsonLine. With `chat`, JSON is conversations. What is passed
-  // outlives the workers.
+  // `fields`: where the text is in JSON Lines; errors of JsonLine. With `chat`, JSON is conversations, with
+  // `images`, texts with images. What is passed outlives the workers.
   EncodeWorkers(int count, const Tokenizer& tokenizer, const std::vector<std::string>& fields,
-                const ChatEncoder* chat = nullptr);
+                const ChatEncoder* chat = nullptr, const ImageEncoder* images = nullptr);
   EncodeWorkers(const EncodeWorkers&) = delete;
   EncodeWorkers& operator=(const EncodeWorkers&) = delete;
   ~EncodeWorkers();
@@ -41,6 +42,7 @@ class EncodeWorkers {
 
   const Tokenizer& tokenizer_;
   const ChatEncoder* chat_;
+  const ImageEncoder* images_;
   std::mutex mutex_;  // guards the two below
   std::deque<TextBatch*> waiting_;
   std::set<const TextBatch*> done_;

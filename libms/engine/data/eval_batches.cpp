@@ -54,11 +54,13 @@ void EvalBatches::prefetch(std::span<const Window> windows) const {
   }
 }
 
-void EvalBatches::read(const Window& window, std::int32_t* row, std::int32_t* starts) const {
+void EvalBatches::read(const Window& window, const RowMemory& to) const {
   const EvalSet& set = sets_[static_cast<std::size_t>(window.file)];
   const auto seq = static_cast<std::size_t>(set.seq());
-  const std::span<std::int32_t> tokens(row, seq + 1), begins(starts, starts == nullptr ? 0 : seq);
-  if (window.begin != kNoToken) return set.read(window.begin, tokens, begins);
+  const std::span<std::int32_t> tokens(to.tokens, seq + 1), begins(to.starts, to.starts == nullptr ? 0 : seq);
+  const std::span<std::int8_t> patches(to.patches, to.patches == nullptr ? 0 : seq * set.patch_size());
+  if (window.begin != kNoToken) return set.read(window.begin, tokens, begins, patches);
+  std::ranges::fill(patches, 0);
   std::ranges::fill(tokens, EvalSet::kNoTarget);
   std::ranges::fill(begins, 0);
 }

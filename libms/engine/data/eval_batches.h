@@ -34,7 +34,7 @@ class EvalBatches final : public BatchSource {
   BatchPlan plan(const LoaderTask& task, const BatchId& id) const override;
   void prefetch(std::span<const Window> windows) const override;
   // As of EvalSet::read(). A window that begins before token 0 has none.
-  void read(const Window& window, std::int32_t* row, std::int32_t* starts) const override;
+  void read(const Window& window, const RowMemory& to) const override;
   std::size_t num_files() const override { return sets_.size(); }
 
  private:

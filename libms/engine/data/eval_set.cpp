@@ -52,12 +52,15 @@ std::vector<EvalSource> eval_sources(const std::vector<std::string>& entries, co
   return sources;
 }
 
-EvalSet::EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows)
+EvalSet::EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows,
+                 std::int64_t patch)
     : source_(source),
       file_(source.prefix),
+      images_(open_images(file_, read_note(source.prefix), patch)),
       range_(last_part(file_, source.part, read_note(source.prefix).value_or(Note()).packed_to == seq ? seq : 1)),
       seq_(seq),
       vocab_size_(vocab_size),
+      patch_(patch),
       all_windows_((range_.size() - 2) / seq + 1),
       windows_(most_windows > 0 ? std::min(most_windows, all_windows_) : all_windows_) {
   if (const std::optional<Note> note = read_note(source.prefix)) {
@@ -92,7 +95,9 @@ std::int64_t EvalSet::predictions() const {
   return count;
 }
 
-void EvalSet::read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts) const {
+void EvalSet::read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts,
+                   std::span<std::int8_t> patches) const {
+  if (!patches.empty()) read_patches(images_, {begin, begin + seq_}, patches);
   const std::span<std::int32_t> tokens = row.first(static_cast<std::size_t>(row_size(begin)));
   file_.read(begin, tokens);
   check_vocab(file_, begin, tokens, vocab_size_);

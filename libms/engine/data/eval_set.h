@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/config.h"
+#include "data/image_file.h"
 #include "data/token_file.h"
 
 namespace ms::data {
@@ -29,11 +31,14 @@ class EvalSet {
   // Opens the files. `most_windows` of them are evaluated, spread evenly; 0: all. Error("data.short", user): it has
   // fewer than two tokens; "data.packed", user: its samples have another length; "data.mask", user: the loss ignores
   // all that is evaluated.
-  EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows);
+  // Images are read in patches of `patch` pixels a side; Error("data.image", user): its are of another size.
+  EvalSet(const EvalSource& source, std::int64_t seq, std::int64_t vocab_size, std::int64_t most_windows,
+          std::int64_t patch = 0);
 
   const EvalSource& source() const { return source_; }
   std::int64_t windows() const { return windows_; }
   std::int64_t seq() const { return seq_; }
+  std::size_t patch_size() const { return static_cast<std::size_t>(image::patch_size(patch_)); }  // numbers of a patch
   std::int64_t predictions() const;  // tokens of all windows that are predicted and not ignored by the loss
   // The token that window `index` begins with.
   std::int64_t begin_of(std::int64_t index) const;
@@ -41,9 +46,10 @@ class EvalSet {
   static constexpr std::int32_t kNoTarget = -1;
   // Copies the window from token `begin` on: seq + 1 tokens, as a row of inputs and, one token later, targets.
   // They are marked as target_mask.h says; kNoTarget is what lies behind the end. `starts`, if not empty, get the
-  // positions at which the inputs' documents begin. Error("data.vocab", user): a token is not below the vocabulary's
-  // size.
-  void read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts = {}) const;
+  // positions at which the inputs' documents begin, and `patches` those of the inputs. Error("data.vocab", user): a
+  // token is not below the vocabulary's size.
+  void read(std::int64_t begin, std::span<std::int32_t> row, std::span<std::int32_t> starts = {},
+            std::span<std::int8_t> patches = {}) const;
   // Asks the storage for that window, and does not wait for it.
   void prefetch(std::int64_t begin) const;
 
@@ -52,8 +58,9 @@ class EvalSet {
 
   EvalSource source_;
   TokenFile file_;
+  std::optional<ImageFile> images_;
   TokenRange range_;
-  std::int64_t seq_, vocab_size_, all_windows_, windows_;
+  std::int64_t seq_, vocab_size_, patch_, all_windows_, windows_;
 };
 
 }  // namespace ms::data

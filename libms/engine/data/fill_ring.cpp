@@ -42,8 +42,10 @@ void fill_ring(SourceLoaders& loaders, BatchRing& ring, const LoaderTask& task) 
                     const auto at = static_cast<std::int64_t>(index);
                     const std::int64_t row = at % rows, seq = ring.shape().seq;
                     const BatchRing::Part part = ring.part(batch, static_cast<int>(at / rows));
-                    source.read(window, part.rows.data() + row * (seq + 1),
-                                part.starts.empty() ? nullptr : part.starts.data() + row * seq);
+                    const std::int64_t patches = seq * ring.shape().patch_size;
+                    source.read(window, {part.rows.data() + row * (seq + 1),
+                                         part.starts.empty() ? nullptr : part.starts.data() + row * seq,
+                                         part.patches.empty() ? nullptr : part.patches.data() + row * patches});
                   });
     if (loaders.count() > 1) next = planned(after);  // while the others read
     loaders.finish();

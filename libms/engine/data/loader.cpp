@@ -103,6 +103,7 @@ Loader::Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_si
     const std::int64_t end = hold_out ? held_out + (packed > 1 ? 1 : 0) : file.num_tokens();
     identity += fmt::format("{} {} {} {} {}\n", source.prefix.substr(source.prefix.rfind('/') + 1), file.num_tokens(),
                             file.num_documents(), end, weights_text(source));
+    if (images_.back()) identity += fmt::format("images {}\n", images_.back()->size());
     if (file.has_mask()) identity += fmt::format("targets {}\n", file.num_targets());
     train.push_back({index, 0, end});
     require_window(file, train.back(), shape_.seq);
@@ -163,6 +164,7 @@ std::int64_t Loader::open(const std::string& prefix, std::optional<std::pair<std
     }
   }
   const TokenFile& file = files_.emplace_back(prefix);
+  images_.push_back(open_images(file, note, shape_.patch));
   check_vocab_of(file);
   check_targets(file);
   return note && note->packed_to > 0 ? note->packed_to : 1;
@@ -208,14 +210,20 @@ Window Loader::validation_window(std::int64_t index, std::int64_t total) const {
 
 void Loader::prefetch(std::span<const Window> windows) const {
   for (const Window& window : windows) {
-    files_[static_cast<std::size_t>(window.file)].will_need(window.begin, shape_.seq + 1);
+    const auto file = static_cast<std::size_t>(window.file);
+    files_[file].will_need(window.begin, shape_.seq + 1);
+    if (images_[file]) images_[file]->will_need({window.begin, window.begin + shape_.seq});
   }
 }
 
-void Loader::read(const Window& window, std::int32_t* row, std::int32_t* starts) const {
+void Loader::read(const Window& window, const RowMemory& to) const {
   const TokenFile& file = files_[static_cast<std::size_t>(window.file)];
-  if (starts != nullptr) document_starts(file, window.begin, {starts, static_cast<std::size_t>(shape_.seq)});
-  const std::span<std::int32_t> tokens(row, static_cast<std::size_t>(shape_.seq + 1));
+  if (to.starts != nullptr) document_starts(file, window.begin, {to.starts, static_cast<std::size_t>(shape_.seq)});
+  if (to.patches != nullptr) {
+    read_patches(images_[static_cast<std::size_t>(window.file)], {window.begin, window.begin + shape_.seq},
+                 {to.patches, static_cast<std::size_t>(shape_.seq * image::patch_size(shape_.patch))});
+  }
+  const std::span<std::int32_t> tokens(to.tokens, static_cast<std::size_t>(shape_.seq + 1));
   file.read(window.begin, tokens);
   check_vocab(file, window.begin, tokens, vocab_size_);
   file.mark_ignored(window.begin, tokens);
@@ -235,8 +243,8 @@ std::int64_t Loader::count_targets(std::int64_t samples, const std::function<Win
 void Loader::fill(std::int64_t step, std::int64_t first_sample, std::int64_t count, std::int32_t* rows,
                   std::int32_t* starts) const {
   for (std::int64_t i = 0; i < count; ++i) {
-    read(window(step, first_sample + i), rows + i * (shape_.seq + 1),
-         starts == nullptr ? nullptr : starts + i * shape_.seq);
+    read(window(step, first_sample + i),
+         {rows + i * (shape_.seq + 1), starts == nullptr ? nullptr : starts + i * shape_.seq});
   }
 }
 
@@ -273,8 +281,8 @@ SampleOrigin Loader::origin(std::int64_t step, std::int64_t sample) const {
 void Loader::fill_validation(std::int64_t first, std::int64_t count, std::int64_t total, std::int32_t* rows,
                              std::int32_t* starts) const {
   for (std::int64_t i = 0; i < count; ++i) {
-    read(validation_window(first + i, total), rows + i * (shape_.seq + 1),
-         starts == nullptr ? nullptr : starts + i * shape_.seq);
+    read(validation_window(first + i, total),
+         {rows + i * (shape_.seq + 1), starts == nullptr ? nullptr : starts + i * shape_.seq});
   }
 }
 

@@ -18,6 +18,7 @@
 #include "data/batch.h"
 #include "data/batch_source.h"
 #include "data/config.h"
+#include "data/image_file.h"
 #include "data/note.h"
 #include "data/sampler.h"
 #include "data/token_file.h"
@@ -49,7 +50,8 @@ class Loader final : public BatchSource {
   // Errors, all of blame user unless a file is damaged: "data.train" no file is named; "data.short" too few tokens for
   // one sample; "data.vocab" a token id is not below `vocab_size` (that of the file's note, and a bounded part of each
   // file, are looked at here, the rest as it is read); "data.source", "data.weight" a wrong entry; "data.mask" the loss
-  // ignores all tokens of a file; "data.packed" a file is packed to samples of another length; and those of TokenFile.
+  // ignores all tokens of a file; "data.packed" a file is packed to samples of another length; "data.image" a file has
+  // images in patches of another size; and those of TokenFile and ImageFile.
   Loader(const DataConfig& config, BatchShape shape, std::int64_t vocab_size, std::uint64_t seed);
 
   // A step's plan: which window is which sample of the global batch of `step`, or validation sample `index` of `total`
@@ -57,8 +59,8 @@ class Loader final : public BatchSource {
   Window window(std::int64_t step, std::int64_t sample) const;
   Window validation_window(std::int64_t index, std::int64_t total) const;
   void prefetch(std::span<const Window> windows) const override;
-  // Throws Error("data.vocab", user), and as of TokenFile.
-  void read(const Window& window, std::int32_t* row, std::int32_t* starts) const override;
+  // Throws Error("data.vocab", user), and as of TokenFile and ImageFile.
+  void read(const Window& window, const RowMemory& to) const override;
 
   std::string facts() const override;  // DataFacts
   void begin(const LoaderTask& task) override;
@@ -119,6 +121,7 @@ class Loader final : public BatchSource {
   std::int64_t vocab_size_;
   bool has_starts_, is_balanced_;
   std::vector<TokenFile> files_;
+  std::vector<std::optional<ImageFile>> images_;  // of these
   std::vector<WeightStage> stages_;
   std::optional<Sampler> train_;
   std::optional<WindowPool> valid_;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/image_file.h"
 #include "data/note.h"
 #include "data/token_file.h"
 #include "data/token_writer.h"
@@ -45,6 +46,12 @@ std::optional<Note> common_note(const std::vector<TokenFile>& files) {
       throw user_error("data.merge",
                        fmt::format("{} is packed to samples of {} tokens", file.prefix(), note->packed_to),
                        "merge the files that such files were made of, and pack the result");
+    }
+    if (first && first->patch != note->patch) {
+      throw user_error("data.merge",
+                       fmt::format("{} has images in patches of {} pixels a side, and {} of {} (0: it has none)",
+                                   files[0].prefix(), first->patch, file.prefix(), note->patch),
+                       "name each in data.train, or encode both with the same --image-size and --patch-size");
     }
     if (first && !first->same_tokenizer(*note)) {
       throw user_error(
@@ -89,7 +96,11 @@ MergeReport merge(const std::vector<std::string>& prefixes, const std::string& o
   }
   MergeReport report;
   TokenWriter writer(output, files[0].type());
+  std::optional<ImageWriter> images_to;
+  if (note && note->patch > 0) images_to.emplace(output, note->patch);
   for (const TokenFile& file : files) {
+    if (const std::optional<ImageFile> images = open_images(file, note, note ? note->patch : 0))
+      images_to->append(*images, {0, file.num_tokens()}, writer.num_tokens());
     for (std::int64_t i = 0; i < file.num_documents(); ++i) {
       if (const TokenRange document = file.document(i); document.size() > 0) {
         append_document(file, document, writer);
@@ -110,6 +121,7 @@ MergeReport merge(const std::vector<std::string>& prefixes, const std::string& o
     note->documents = report.num_documents;
     note->tokens = report.num_tokens;
   }
+  if (images_to) images_to->commit(writer.num_tokens());
   writer.commit(note ? to_json(*note) : Json());
   return report;
 }

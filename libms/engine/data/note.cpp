@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -14,6 +17,41 @@ namespace {
 
 constexpr int kNoteSchema = 1;
 constexpr std::size_t kMaxNoteBytes = std::size_t{1} << 20;
+
+// A tokenizer whose decode() also takes the tokens of images, which follow its own: a run of them is "<image>".
+class ImageTokenizer final : public Tokenizer {
+ public:
+  explicit ImageTokenizer(std::unique_ptr<Tokenizer> text) : text_(std::move(text)) {}
+
+  std::string_view name() const override { return text_->name(); }
+  std::int64_t vocab_size() const override { return text_->vocab_size(); }
+  std::int32_t end_of_document() const override { return text_->end_of_document(); }
+  Frame frame() const override { return text_->frame(); }
+  bool takes_pieces() const override { return text_->takes_pieces(); }
+  std::string fingerprint() const override { return text_->fingerprint(); }
+  std::vector<std::string> special_tokens() const override { return text_->special_tokens(); }
+  bool encode(std::string_view text, std::vector<std::int32_t>& tokens) const override {
+    return text_->encode(text, tokens);
+  }
+  std::string decode(std::span<const std::int32_t> tokens, bool goes_on) const override {
+    const auto is_of_image = [this](std::int32_t id) { return id >= vocab_size() && id < vocab_size() + kImageTokens; };
+    std::string decoded;
+    for (auto at = tokens.begin(); at != tokens.end();) {
+      const bool is_image = is_of_image(*at);
+      const auto end = std::find_if(at, tokens.end(), [&](std::int32_t id) { return is_of_image(id) != is_image; });
+      decoded += is_image ? "<image>" : text_->decode({at, end}, goes_on || at != tokens.begin());
+      at = end;
+    }
+    return decoded;
+  }
+
+ private:
+  std::unique_ptr<Tokenizer> text_;
+};
+
+std::unique_ptr<Tokenizer> with_images(std::unique_ptr<Tokenizer> tokenizer, const Note& note) {
+  return note.patch == 0 ? std::move(tokenizer) : std::make_unique<ImageTokenizer>(std::move(tokenizer));
+}
 
 }  // namespace
 
@@ -50,6 +88,7 @@ Json to_json(const Note& note) {
             {"source_files", note.source_files}};
   if (!note.eod_token.empty()) json["eod_token"] = note.eod_token;
   if (!note.chat_template.empty()) json["chat_template"] = note.chat_template;
+  if (note.patch > 0) json["image_patch"] = note.patch;
   if (note.packed_to > 0) json["packed_to"] = note.packed_to;
   return json;
 }
@@ -72,6 +111,7 @@ std::optional<Note> read_note(const std::string& prefix) {
     json.get_to("tokenizer_fingerprint", note.tokenizer_fingerprint);
     if (json.contains("eod_token")) json.get_to("eod_token", note.eod_token);
     if (json.contains("chat_template")) json.get_to("chat_template", note.chat_template);
+    if (json.contains("image_patch")) json.get_to("image_patch", note.patch);
     if (json.contains("packed_to")) json.get_to("packed_to", note.packed_to);
     json.get_to("vocab_size", note.vocab_size);
     json.get_to("eod", note.eod);
@@ -84,7 +124,7 @@ std::optional<Note> read_note(const std::string& prefix) {
     json.get_to("source_files", note.source_files);
     if (json.contains("targets")) note.targets = json.get<std::int64_t>("targets");
     if (json.contains("mask_hash")) json.get_to("mask_hash", note.mask_hash);
-    if (note.vocab_size < 1 || note.eod < 0 || note.eod >= note.vocab_size)
+    if (note.vocab_size < 1 || note.eod < 0 || note.eod >= note.text_vocab())
       throw JsonError("eod is not a token of the vocabulary");
     return note;
   } catch (const JsonError& error) {  // becomes our error, with the file's name
@@ -94,7 +134,7 @@ std::optional<Note> read_note(const std::string& prefix) {
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const Note& note, const std::string& prefix) {
-  if (note.tokenizer_path.empty()) return make_tokenizer(note.tokenizer);
+  if (note.tokenizer_path.empty()) return with_images(make_tokenizer(note.tokenizer), note);
   std::optional<std::string> eod_token;
   if (!note.eod_token.empty()) eod_token = note.eod_token;
   std::unique_ptr<Tokenizer> tokenizer =
@@ -105,7 +145,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Note& note, const std::string& pre
               "--tokenizer, or encode the text again",
               note.tokenizer_path, prefix, tokenizer->fingerprint(), note_path(prefix), note.tokenizer_fingerprint);
   }
-  return tokenizer;
+  return with_images(std::move(tokenizer), note);
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const std::string& prefix, std::optional<std::int64_t> vocab_size) {

@@ -16,6 +16,9 @@ namespace ms::data {
 
 inline constexpr std::string_view kMixedTemplates = "mixed";  // Note::chat_template of a merged file with several
 
+// The patch token and the row token, the last ids of a vocabulary with images.
+inline constexpr std::int64_t kImageTokens = 2;
+
 struct Note {
   std::string tokenizer;              // "byte", or the name of its file
   std::string tokenizer_path;         // absolute; empty for byte
@@ -25,6 +28,7 @@ struct Note {
   std::int32_t eod = 0;
   Tokenizer::Frame frame;          // the tokens around each document; the end alone in notes of old releases
   std::string chat_template = {};  // its name, where documents are conversations: they have no frame
+  std::int64_t patch = 0;          // pixels a side of the patches of its images (image_file.h); 0: it has none
   std::int64_t packed_to = 0;      // tokens of the samples that documents are packed to; 0: they are not
   std::int64_t documents = 0, tokens = 0, text_bytes = 0, source_files = 0;
   // TokenWriter records the loss mask; notes of old releases have neither of these.
@@ -32,9 +36,11 @@ struct Note {
   std::string mask_hash = {};  // TokenFile::mask_hash()
 
   bool same_tokenizer(const Note& other) const {
-    return tokenizer_fingerprint == other.tokenizer_fingerprint && vocab_size == other.vocab_size && eod == other.eod &&
-           frame == other.frame;
+    return tokenizer_fingerprint == other.tokenizer_fingerprint && text_vocab() == other.text_vocab() &&
+           eod == other.eod && frame == other.frame;
   }
+  // The ids of the tokenizer, without those of images.
+  std::int64_t text_vocab() const { return vocab_size - (patch > 0 ? kImageTokens : 0); }
 };
 
 std::string note_path(const std::string& prefix);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "data/image_file.h"
 #include "data/note.h"
 #include "data/target_mask.h"
 #include "data/token_file.h"
@@ -17,8 +18,9 @@ namespace {
 
 class Packer {
  public:
-  Packer(const TokenFile& file, std::int32_t padding, const PackOptions& options, TokenWriter& writer)
-      : file_(file), padding_(padding), options_(options), writer_(writer) {}
+  Packer(const TokenFile& file, const std::optional<ImageFile>& images, std::int32_t padding,
+         const PackOptions& options, TokenWriter& writer, std::optional<ImageWriter>& images_to)
+      : file_(file), images_(images), padding_(padding), options_(options), writer_(writer), images_to_(images_to) {}
 
   // Documents [begin, end) of the file.
   void pack(std::int64_t begin, std::int64_t end) {
@@ -69,7 +71,14 @@ class Packer {
                        "raise --seq, or say what becomes of such documents with --too-long truncate or skip");
     }
     document.end = options_.too_long == TooLong::skip ? document.begin : document.end - surplus;
+    if (images_) document.end = without_part(document.end);
     return document;
+  }
+
+  // Returns where a document ends that would end inside an image: before it.
+  std::int64_t without_part(std::int64_t end) const {
+    const auto [first, last] = images_->within({end, end + 1});
+    return first < last ? std::min(end, (*images_)[first].token) : end;
   }
 
   // Whether the mask leaves no target in a document, the first token of which never is one in a sample.
@@ -88,6 +97,7 @@ class Packer {
     }
     file_.mark_ignored(document.begin, tokens_);
     tokens_[0] = ignored_target(token_id(tokens_[0]));
+    if (images_) images_to_->append(*images_, document, writer_.num_tokens());
     writer_.append(tokens_);
     writer_.end_document();
     ++report_.num_documents;
@@ -103,9 +113,11 @@ class Packer {
   }
 
   const TokenFile& file_;
+  const std::optional<ImageFile>& images_;
   const std::int32_t padding_;
   const PackOptions& options_;
   TokenWriter& writer_;
+  std::optional<ImageWriter>& images_to_;
   std::vector<std::int32_t> tokens_;
   PackReport report_;
 };
@@ -157,8 +169,11 @@ PackReport pack(const std::string& prefix, const std::string& output, const Pack
     throw user_error("data.merge",
                      fmt::format("{} holds {}; only u16 and i32 are packed", prefix, to_string(file.type())));
   }
+  const std::optional<ImageFile> images = open_images(file, note, note->patch);
   TokenWriter writer(output, file.type());
-  Packer packer(file, note->eod, options, writer);
+  std::optional<ImageWriter> images_to;
+  if (images) images_to.emplace(output, note->patch);
+  Packer packer(file, images, note->eod, options, writer, images_to);
   for (std::int64_t begin = 0; begin < file.num_documents(); begin += options.buffer)
     packer.pack(begin, std::min(begin + options.buffer, file.num_documents()));
   const PackReport report = packer.finish();
@@ -175,6 +190,7 @@ PackReport pack(const std::string& prefix, const std::string& output, const Pack
   packed.packed_to = options.seq;
   packed.documents = writer.num_documents();
   packed.tokens = writer.num_tokens();
+  if (images_to) images_to->commit(writer.num_tokens());
   writer.commit(to_json(packed));
   return report;
 }

@@ -13,7 +13,7 @@
 namespace ms::data {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMostPacked = std::numeric_limits<std::int32_t>::max();
 
 struct TooLongName {
   std::string_view name;
@@ -33,11 +33,12 @@ int run_pack(const Args& args) {
   const std::string output = args.get("output");
   if (!args.has("force")) refuse_existing(output);
   const TooLongName& too_long = too_long_of(args.get("too-long"));
-  const PackReport report = pack(
-      args.get("PREFIX"), output,
-      {.seq = args.get_int("seq", 1, kMost), .too_long = too_long.policy, .buffer = args.get_int("buffer", 1, kMost)});
+  const PackReport report = pack(args.get("PREFIX"), output,
+                                 {.seq = args.get_int("seq", 1, kMostPacked),
+                                  .too_long = too_long.policy,
+                                  .buffer = args.get_int("buffer", 1, kMostPacked)});
   print_out("{}: {} of {}, {}, {}, {} of padding\n", output, plural(report.num_samples, "sample"),
-            plural(args.get_int("seq", 1, kMost), "token"), plural(report.num_documents, "document"),
+            plural(args.get_int("seq", 1, kMostPacked), "token"), plural(report.num_documents, "document"),
             plural(report.num_tokens, "token"), report.num_padding);
   print_out("{} of {} are targets of the loss\n", report.num_targets, plural(report.num_tokens, "token"));
   if (report.num_too_long > 0) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "image/image.h"
+
 namespace ms::data {
 
 // A place in the input at which it can be gone on with.
@@ -42,6 +44,13 @@ struct TextItem {
   std::string problem = {}, hint = {};
 };
 
+// An image among the tokens of a batch.
+struct BatchImage {
+  std::size_t token = 0;  // its first, in the batch's tokens
+  image::Grid grid;
+  std::string bytes;  // JPEG or PNG
+};
+
 struct TextBatch {
   // The reader's.
   std::string text;
@@ -51,6 +60,7 @@ struct TextBatch {
 
   // The worker's.
   std::vector<std::int32_t> tokens;
+  std::vector<BatchImage> images;
   std::exception_ptr failure;
 };
 
