@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/rng.h"
 #include "training_case.h"
@@ -38,6 +39,7 @@ TEST_P(FiniteDifferences, AgreeWithEveryParametersGradient) {
   train::Settings settings = tiny_settings(std::get<0>(GetParam()));
   settings.model.tied_embeddings = std::get<1>(GetParam());
   settings.model.layers = 2;
+  settings.model.patch_size = std::get<0>(GetParam()) == "moe" ? 0 : 2;
   settings.model.heads = 4;
   settings.model.kv_heads = std::get<0>(GetParam()) == "gpt" ? 0 : 2;
   settings.optim.clip = 0;
@@ -50,11 +52,12 @@ TEST_P(FiniteDifferences, AgreeWithEveryParametersGradient) {
     collect_parameters(engine, start);
     std::vector<std::int32_t> tokens, targets;
     fill_batch(plan, 0, 0, tokens, targets);
+    const std::vector<std::int8_t> patches = batch_patches(plan, 0);
     auto loss_at = [&](const Matrices& parameters) {
       load_parameters(engine, parameters);
-      return *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()));
+      return *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), {}, false, patches);
     };
-    engine.issue_step(0, 0.0, tokens, targets);
+    engine.issue_step(0, 0.0, tokens, targets, {}, {}, std::numeric_limits<float>::infinity(), {}, patches);
     engine.finish_step(0);
     collect_gradients(engine, gradients);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -111,6 +112,20 @@ void fill_batch(const train::Plan& plan, std::int64_t step, int dp_rank, std::ve
       targets.push_back(token_at(plan.settings.model.vocab, step, row, t + 1));
     }
   }
+}
+
+std::vector<std::int8_t> batch_patches(const train::Plan& plan, int dp_rank) {
+  const std::int64_t rows = plan.batch.global_batch / plan.mesh.batch_parts(), seq = plan.settings.model.seq;
+  const std::int64_t first = rows * plan.mesh.batch_part(dp_rank), size = plan.settings.model.patch_numbers();
+  std::vector<std::int8_t> patches;
+  for (std::int64_t token = first * seq; token < (first + rows) * seq; ++token) {
+    for (std::int64_t i = 0; i < size; ++i) {
+      const auto index = static_cast<std::uint64_t>(token * size + i);
+      const auto colour = static_cast<std::int64_t>(uniform_below(7, rng_key("colour"), index, 256)) - 128;
+      patches.push_back(static_cast<std::int8_t>(token % seq < seq / 2 ? colour : 0));
+    }
+  }
+  return patches;
 }
 
 void equal_rows(const train::Plan& plan, std::vector<std::int32_t>& tokens, std::vector<std::int32_t>& targets) {
@@ -257,13 +272,15 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   engine.initialize(static_cast<std::uint64_t>(plan.settings.train.seed));
   std::vector<std::int32_t> tokens, targets;
   const std::vector<std::int32_t> starts = batch_starts(plan, engine.at().dp);
+  const std::vector<std::int8_t> patches = batch_patches(plan, engine.at().dp);
   std::vector<double> losses, norms;
   for (int step = 0; step < steps; ++step) {
     engine.prefetch();
     tokens.clear();
     targets.clear();
     if (engine.needs_input()) fill_batch(plan, step, engine.at().dp, tokens, targets);
-    engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets, {}, starts);
+    engine.issue_step(step, optim::learning_rate(plan.settings.optim, step, steps), tokens, targets, {}, starts,
+                      std::numeric_limits<float>::infinity(), {}, patches);
     const train::StepResult result = engine.finish_step(step);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);
@@ -272,7 +289,8 @@ void run_rank(const train::Plan& plan, comm::World& world, tensor::Device& devic
   tokens.clear();
   targets.clear();
   if (engine.needs_input()) fill_batch(plan, 999, engine.at().dp, tokens, targets);
-  const double valid = *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts);
+  const double valid =
+      *engine.evaluate(tokens, targets, static_cast<double>(plan.tokens_per_step()), starts, false, patches);
   collect_parameters(engine, outcome.parameters);
   const std::lock_guard lock(outcome_mutex);
   outcome.losses = losses;

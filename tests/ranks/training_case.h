@@ -62,6 +62,9 @@ void equal_rows(const train::Plan& plan, std::vector<std::int32_t>& tokens, std:
 // Trains matrices only, without what a backward adds to token by token, nor clipping, whose norm is a sum over ranks.
 void train_matrices_only(train::Settings& settings);
 
+// The patches of its tokens, in all batches the same: of a model with images every row begins with one; else empty.
+std::vector<std::int8_t> batch_patches(const train::Plan& plan, int dp_rank);
+
 // Where the documents of its tokens begin, under [data] reset_attention: lengths vary, and the last row is one
 // document.
 std::vector<std::int32_t> batch_starts(const train::Plan& plan, int dp_rank);

@@ -29,7 +29,7 @@ Parameters count_parameters(const ModelShape& shape) {
                               (shape.mlp_bias ? mlp_inputs * shape.ffn + shape.hidden : 0);
   count.per_layer = count.gemm_per_layer + idle * mlp + biases + (shape.parallel_block ? 1 : 2) * norm +
                     (shape.qk_norm ? 2 * shape.head_dim : 0);
-  count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0)) * shape.hidden;
+  count.embedding = (shape.vocab + (shape.learned_positions ? shape.seq : 0) + shape.patch_numbers) * shape.hidden;
   count.final_norm = norm;
   count.head = shape.tied ? 0 : shape.vocab * shape.hidden;
   // A dense layer's GEMM weights less those that a token passes in a layer with experts; may be negative.

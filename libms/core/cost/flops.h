@@ -2,7 +2,8 @@
 //
 // Four conventions for the FLOPs of training one token (forward and backward, 2 per multiply-add), always named when
 // printed, never with recomputation:
-//   gemm      6 P, P the weights of all GEMMs (attention, MLP, head; not the look-up of the embedding). Of experts
+//   gemm      6 P, P the weights of all GEMMs (attention, MLP, head; not the embedding of tokens and patches). Of
+//   experts
 //             those that a token passes count, and the router
 //   causal    gemm + 12 l a d (pairs / s): the query-key pairs that the mask leaves, counted exactly, windows included
 //   full      gemm + 12 l a d s: as if every query saw every key
@@ -40,10 +41,11 @@ struct ModelShape {
   bool mlp_bias = false;           // all of the MLP
   bool qk_norm = false;            // gains of head_dim for queries and for keys
   bool learned_positions = false;  // a table of seq x hidden
+  std::int64_t patch_numbers = 0;  // of a patch of an image, which a matrix projects to hidden; 0: no images
 };
 
 struct Parameters {
-  std::int64_t embedding = 0;  // token table and, if learned, positions
+  std::int64_t embedding = 0;  // token table, positions if learned, the projection of patches
   std::int64_t per_layer = 0;  // with experts, if the model has some, as the next one
   std::int64_t final_norm = 0;
   std::int64_t head = 0;            // 0 if tied

@@ -70,6 +70,10 @@ std::string config_json(const nn::ModelConfig& model, tensor::DType dtype, const
                                               " of keys and values",
                                               family, model.heads, model.kv()));
   }
+  if (model.patch_size > 0) {
+    throw user_error("hf.export", fmt::format("{} takes no images, and this model has model.patch_size = {}", family,
+                                              model.patch_size));
+  }
   if (model.shares_norm()) {
     throw user_error("hf.export",
                      fmt::format("{} has no parallel block, and this model has model.parallel_block = true", family));

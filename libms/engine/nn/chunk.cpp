@@ -174,6 +174,7 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
   if (part.first) {
     embedding_ = bind.weight("embed.tokens.weight");
     positions_ = bind.optional("embed.positions.weight");
+    patches_ = bind.optional("embed.patches.weight");
   }
   if (part.last) {
     final_norm_ = bind.norm("final_norm");
@@ -183,6 +184,11 @@ Chunk::Chunk(const Shape& shape, const ChunkPart& part, const std::vector<SpanTe
 
 Tensor Chunk::own_positions(const Microbatch& input, std::int64_t offset) const {
   return input.positions.slice_cols(offset, shape_.shard_tokens());
+}
+
+Tensor Chunk::own_patches(const Microbatch& input) const {
+  const bool scattered = shape_.sequence_parallel && shape_.tp > 1;
+  return input.patches.slice_rows(scattered ? shape_.tp_rank * shape_.shard_tokens() : 0, shape_.shard_tokens());
 }
 
 void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input,
@@ -201,6 +207,11 @@ void Chunk::embed(const TensorParallel& on, const ChunkSlot& slot, const Microba
     } else {
       on.compute.submit(PositionFwd{x, positions_.value, offset});
     }
+  }
+  if (input.patches) {
+    const Tensor rows = scratch.partial.slice_rows(0, x.rows);
+    on.compute.submit(Matmul{.c = rows, .a = own_patches(input), .b = patches_.value, .transpose_b = true});
+    on.compute.submit(Add{x, x, rows, {}});
   }
 }
 
@@ -286,6 +297,10 @@ void Chunk::run_backward(const TensorParallel& on, ChunkSlot& slot, const Microb
       on.compute.submit(EmbeddingBwd{positions_.grad, dx, own_positions(input, offset)});
     } else if (positions_.grad) {
       on.compute.submit(PositionBwd{positions_.grad, dx, offset});
+    }
+    if (input.patches) {
+      on.compute.submit(
+          Matmul{.c = patches_.grad, .a = dx, .b = own_patches(input), .transpose_a = true, .accumulate = true});
     }
     on.compute.submit(
         EmbeddingBwd{embedding_.grad, on.arrived(on.gather(dx, scratch.dout)), input.tokens, vocab_.row0});

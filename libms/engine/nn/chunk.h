@@ -47,10 +47,11 @@ std::vector<tensor::RotaryTable> rotary_tables(const Tensor& table, const Shape&
 
 // One microbatch's input: token ids and the ids that follow them, i32 [1,T]. The first stage needs the tokens, the last
 // stage the targets. With document masks every stage needs `starts` (AttentionFwd::starts), of whole sequences. The
-// first stage needs `positions` with document masks, and with mesh.cp. The loss ignores negative targets.
+// first stage needs `positions` with document masks, and with mesh.cp. The loss ignores negative targets. `patches`
+// [T,3 P P], 0 for a token that is no patch, are those of the first stage of a model with images, which may be absent.
 struct Microbatch {
   Tensor tokens, targets;
-  Tensor starts = {}, positions = {};
+  Tensor starts = {}, positions = {}, patches = {};
   double target_weight = 1;  // of each target in the loss: tokens of the step over targets that are not ignored
 };
 
@@ -109,6 +110,7 @@ class Chunk {
   void embed(const TensorParallel& on, const ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch) const;
   // This rank's rows of positions, from `offset`.
   Tensor own_positions(const Microbatch& input, std::int64_t offset) const;
+  Tensor own_patches(const Microbatch& input) const;  // of the same rows
   void run_backward(const TensorParallel& on, ChunkSlot& slot, const Microbatch& input, LayerScratch& scratch,
                     HeadScratch& head, const Tensor& dx, const Tensor& loss_sum, double loss_scale,
                     WeightGradients when, const Pass& after) const;
@@ -119,7 +121,7 @@ class Chunk {
   Tensor rotary_;
   std::vector<Tensor> caches_;
   std::vector<LayerWeights> layers_;
-  Weight embedding_, positions_, head_;
+  Weight embedding_, positions_, patches_, head_;
   NormWeights final_norm_;
 };
 

@@ -53,6 +53,7 @@ struct ModelConfig {
   double router_scale = 1;
   bool router_bias = false;
   std::int64_t router_groups = 1, router_groups_per_token = 1;
+  std::int64_t patch_size = 0;
   bool fused = true;
   double init_std = 0.02;
 
@@ -62,6 +63,7 @@ struct ModelConfig {
   bool has_layer_norm() const { return !gated(); }
   bool shares_norm() const { return parallel_block && !is_neox(); }  // attention and MLP read the same
   std::int64_t kv() const { return kv_heads == 0 ? heads : kv_heads; }
+  std::int64_t patch_numbers() const { return 3 * patch_size * patch_size; }
   std::int64_t ffn() const { return ffn_hidden == 0 ? 4 * hidden : ffn_hidden; }
   std::int64_t expert_ffn() const { return expert_ffn_hidden == 0 ? ffn() : expert_ffn_hidden; }
   std::int64_t shared_ffn() const { return experts > 0 ? shared_experts * expert_ffn() : 0; }
@@ -177,6 +179,10 @@ inline constexpr Field<ModelConfig> kModelFields[] = {
      Unit::none, 1, static_cast<double>(tensor::kMostGroups)},
     {"router_groups_per_token", &ModelConfig::router_groups_per_token, "See router_groups.", Unit::none, 1,
      static_cast<double>(tensor::kMostGroups)},
+    {"patch_size", &ModelConfig::patch_size,
+     "Take images, in patches of so many pixels a side, as ms-data encode --image-size writes them: a linear "
+     "projection of a patch is added to the embedding of its token, as in Fuyu. 0: the model takes text alone.",
+     Unit::none, 0, 256},
     {"fused", &ModelConfig::fused,
      "Fuse element-wise operations and the sums of bias gradients into the neighboring GEMM or norm, and GEMMs of a "
      "parallel block with the same input into one. false, for comparison: each is a separate operation."},

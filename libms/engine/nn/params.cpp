@@ -281,6 +281,8 @@ std::vector<SpanSpec> chunk_spans(const ModelConfig& model, const mesh::Mesh& me
       own.end_block();
       if (model.is_gpt()) own.replicated_matrix("embed.positions.weight", model.seq, model.hidden);
       own.end_block();
+      if (model.patch_size > 0) own.replicated_matrix("embed.patches.weight", model.hidden, model.patch_numbers());
+      own.end_block();
     }
     for (std::int64_t i = begin; i < end; ++i) layer(own, model, part.layer_begin + i, !mesh.has_expert_groups());
     if (part.last && index + 1 == layer_spans) {

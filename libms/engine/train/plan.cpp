@@ -122,7 +122,8 @@ cost::ModelShape Plan::model_shape() const {
           .out_bias = model.has_out_bias(),
           .mlp_bias = model.has_mlp_bias(),
           .qk_norm = model.qk_norm,
-          .learned_positions = model.is_gpt()};
+          .learned_positions = model.is_gpt(),
+          .patch_numbers = model.patch_numbers()};
 }
 
 namespace {

@@ -41,6 +41,8 @@ struct Plan {
   // Whether the ranks of a stage take tokens: the first embeds them, the last has their targets, and all mask
   // attention by where documents begin.
   bool needs_tokens(int pp_rank) const { return pp_rank == 0 || holds_head(pp_rank) || settings.data.reset_attention; }
+  // Whether the ranks of a stage take patches of images, with the tokens that they embed.
+  bool takes_patches(int pp_rank) const { return pp_rank == 0 && settings.model.patch_size > 0 && !caches; }
   std::int64_t tokens_per_step() const { return settings.train.global_batch * settings.model.seq; }
   std::int64_t tokens_of(std::int64_t step) const { return batch.batch(step) * settings.model.seq; }
   const sched::Schedule& schedule_of(std::int64_t step) const;

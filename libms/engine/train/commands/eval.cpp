@@ -46,7 +46,7 @@ double sum_losses(Engine& engine, DataFeed& feed, std::int64_t batch, std::int64
       }
       std::ranges::replace(tokens, data::EvalSet::kNoTarget, 0);  // behind the end: nothing is predicted there
     }
-    sum += engine.sum_losses(tokens, targets, read.starts);
+    sum += engine.sum_losses(tokens, targets, read.starts, read.patches);
     if (engine.needs_input()) feed.release();
     progress(++done);
   }
@@ -84,7 +84,8 @@ int run_eval(const Args& args) {
   const std::int64_t global_batch = loaded.settings.train.global_batch;
   const auto open = [&] {
     std::vector<data::EvalSet> sets;
-    for (const data::EvalSource& source : sources) sets.emplace_back(source, model.seq, model.vocab, samples);
+    for (const data::EvalSource& source : sources)
+      sets.emplace_back(source, model.seq, model.vocab, samples, model.patch_size);
     return std::make_unique<data::EvalBatches>(std::move(sets), global_batch);
   };
   const auto evaluate = [&](Engine& engine, const Plan& plan, const comm::World& world, DataFeed* feed) {

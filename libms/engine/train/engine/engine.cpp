@@ -29,6 +29,9 @@ Engine::Pending Engine::carve_pending(Arena& arena) const {
           .token_losses = plan_.inference ? arena.take(DType::f32, 1, tokens) : Tensor{},
           .starts = plan_.settings.data.reset_attention ? arena.take(DType::i32, 1, tokens * shape_.cp) : Tensor{},
           .positions = plan_.takes_positions() ? arena.take(DType::i32, 1, tokens) : Tensor{},
+          .patches = plan_.takes_patches(at_.pp)
+                         ? arena.take(shape_.dtype, tokens, plan_.settings.model.patch_numbers())
+                         : Tensor{},
           .done = {}};
 }
 
@@ -168,22 +171,28 @@ void Engine::upload_starts(const Pending& pending, std::int64_t count, std::span
   }
 }
 
+void Engine::each_own_run(std::int64_t tokens, const std::function<void(std::int64_t, std::int64_t)>& take) const {
+  if (shape_.cp == 1) return take(0, tokens);
+  const std::int64_t seq = plan_.settings.model.seq;
+  for (std::int64_t first = 0; first < tokens; first += shape_.batch * seq) {
+    for (int i = 0; i < shape_.pieces(); ++i) {
+      for (std::int64_t b = 0; b < shape_.batch; ++b) take(first + b * seq + shape_.first_of_piece(i), shape_.piece());
+    }
+  }
+}
+
 void Engine::take_own(const data::TokenRows& rows, const Tensor& to) const {
   auto* own = to.as<std::int32_t>();
   if (shape_.cp == 1) return rows.copy_to(own);
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows.size()));
   rows.copy_to(all.data());
-  const std::int64_t seq = plan_.settings.model.seq;
-  for (std::int64_t first = 0; first < std::ssize(all); first += shape_.batch * seq) {
-    for (int i = 0; i < shape_.pieces(); ++i) {
-      for (std::int64_t b = 0; b < shape_.batch; ++b)
-        own = std::copy_n(all.data() + first + b * seq + shape_.first_of_piece(i), shape_.piece(), own);
-    }
-  }
+  each_own_run(rows.size(),
+               [&](std::int64_t first, std::int64_t count) { own = std::copy_n(all.data() + first, count, own); });
 }
 
 void Engine::upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens,
-                    const data::TokenRows& targets, std::span<const std::int32_t> starts, double target_weight) {
+                    const data::TokenRows& targets, std::span<const std::int32_t> starts,
+                    std::span<const std::int8_t> patches, double target_weight) {
   if (!needs_input_) return;
   for (nn::Microbatch& input : tensors_.input) input.target_weight = target_weight;
   const Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
@@ -201,17 +210,18 @@ void Engine::upload(std::int64_t step, std::int64_t tokens_all, const data::Toke
     offset += input.tokens.cols;
   }
   upload_starts(pending, count, starts);
+  upload_patches(pending, count, patches);
 }
 
 void Engine::issue_step(std::int64_t step, double lr, const data::TokenRows& tokens, const data::TokenRows& targets,
                         const Votes& votes, std::span<const std::int32_t> starts, float skip_above,
-                        std::optional<std::int64_t> num_targets) {
+                        std::optional<std::int64_t> num_targets, std::span<const std::int8_t> patches) {
   Pending& pending = pending_[static_cast<std::size_t>(step % 2)];
   MS_ASSERT(pending.step < 0, "step {} is issued while step {} is in flight", step, pending.step);
   const std::int64_t tokens_all = plan_.tokens_of(step);
   const auto counted = static_cast<double>(num_targets.value_or(tokens_all));
   // Without a target the losses are 0, whatever their weight.
-  upload(step, tokens_all, tokens, targets, starts, static_cast<double>(tokens_all) / std::max(1.0, counted));
+  upload(step, tokens_all, tokens, targets, starts, patches, static_cast<double>(tokens_all) / std::max(1.0, counted));
   optimizer_->begin_step();
   if (router_biases_) router_biases_->begin_step();
   if (std::exchange(spoil_gradients_, false)) optimizer_->spoil_gradients();
@@ -275,11 +285,12 @@ StepResult Engine::finish_step(std::int64_t step) {
 }
 
 std::optional<double> Engine::evaluate(const data::TokenRows& tokens, const data::TokenRows& targets,
-                                       double total_targets, std::span<const std::int32_t> starts, bool stop) {
+                                       double total_targets, std::span<const std::int32_t> starts, bool stop,
+                                       std::span<const std::int8_t> patches) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
   MS_ASSERT(pending.step < 0 && pending_[1].step < 0, "evaluation while a step is in flight");
-  upload(0, plan_.tokens_per_step(), tokens, targets, starts);
+  upload(0, plan_.tokens_per_step(), tokens, targets, starts, patches);
   compute().submit(Fill{tensors_.scalars.sums});
   auto* const votes = pending.votes.as<double>();
   std::fill_n(votes, pending.votes.cols, 0.0);
@@ -300,10 +311,10 @@ double Engine::reduce_loss(Pending& pending) {
 }
 
 double Engine::sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                          std::span<const std::int32_t> starts) {
+                          std::span<const std::int32_t> starts, std::span<const std::int8_t> patches) {
   const trace::Scope scope(device_.recorder(), {.purpose = trace::Purpose::evaluation});
   Pending& pending = pending_[0];
-  upload(0, plan_.tokens_per_step(), tokens, targets, starts);
+  upload(0, plan_.tokens_per_step(), tokens, targets, starts, patches);
   executor_->run(plan_.evaluation, Mode::evaluate, 0);
   double* sums = pending.sums.as<double>();
   std::fill_n(sums, pending.sums.cols, 0.0);

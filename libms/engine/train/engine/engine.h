@@ -2,6 +2,7 @@
 // step waits on the host. Every method is collective over the world and called by the rank's one host thread.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -66,11 +67,12 @@ class Engine {
   // as target_mask.h marks them; empty where needs_input() is false. At most two steps may be in flight. `starts`:
   // where in its row each token's document begins, under [data] reset_attention; empty: a row is one document.
   // `skip_above`: the gradient norm above which the step changes nothing. `num_targets`: targets of the whole step that
-  // are not ignored, over all ranks, whose mean is the loss; nullopt: all are targets.
+  // are not ignored, over all ranks, whose mean is the loss; nullopt: all are targets. `patches`: of the
+  // tokens, as data::ImageFile::read() writes them, for a model with images; empty: no token is a patch.
   void issue_step(std::int64_t step, double lr, const data::TokenRows& tokens, const data::TokenRows& targets,
                   const Votes& votes = {}, std::span<const std::int32_t> starts = {},
                   float skip_above = std::numeric_limits<float>::infinity(),
-                  std::optional<std::int64_t> num_targets = {});
+                  std::optional<std::int64_t> num_targets = {}, std::span<const std::int8_t> patches = {});
   // Makes this rank's gradients of the step that is issued next NaN: an injected fault.
   void spoil_gradients() { spoil_gradients_ = true; }
   // Waits for that step.
@@ -79,7 +81,8 @@ class Engine {
   // Sum over the batch of loss / `total_targets`, no gradients; one global batch. Waits. nullopt, on every rank: one of
   // them passed `stop`.
   std::optional<double> evaluate(const data::TokenRows& tokens, const data::TokenRows& targets, double total_targets,
-                                 std::span<const std::int32_t> starts = {}, bool stop = false);
+                                 std::span<const std::int32_t> starts = {}, bool stop = false,
+                                 std::span<const std::int8_t> patches = {});
 
   // Computes a microbatch that dp rank `of` has of the step before on all dp ranks, forward and backward, and returns a
   // checksum of the loss and all gradients by dp rank; empty: they are all the same. Nothing is in flight; the
@@ -92,7 +95,7 @@ class Engine {
   // Sum over the batch of the losses of all targets but the negative ones, in an order that is that of the batch; one
   // global batch. Only of a plan of inference. Waits.
   double sum_losses(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
-                    std::span<const std::int32_t> starts = {});
+                    std::span<const std::int32_t> starts = {}, std::span<const std::int8_t> patches = {});
 
   // The token that follows position `position` of `tokens` (one sequence), drawn from the first `vocab` of the
   // vocabulary with `draw` in [0,1). The first `known` tokens are those of the call before: where keys and values are
@@ -122,17 +125,21 @@ class Engine {
   struct Pending {
     std::int64_t step = -1;
     tensor::Tensor tokens, targets, votes, sums, norm, factor, module_squares, expert_loads, token_losses, starts,
-        positions;
+        positions, patches;
     tensor::Event done;
   };
 
   // `tokens_all`: of this batch, over all ranks; given are those of a part of it, as whole sequences.
   void upload(std::int64_t step, std::int64_t tokens_all, const data::TokenRows& tokens, const data::TokenRows& targets,
-              std::span<const std::int32_t> starts, double target_weight = 1);
-  // Stores what this rank has of the sequences, in the order of its rows (nn::Shape::cp).
+              std::span<const std::int32_t> starts, std::span<const std::int8_t> patches, double target_weight = 1);
+  // Calls take(first, count) for each run of this part's `tokens` that the rank has, in the order of its rows
+  // (nn::Shape::cp).
+  void each_own_run(std::int64_t tokens, const std::function<void(std::int64_t, std::int64_t)>& take) const;
+  // Stores what this rank has of the sequences, in that order.
   void take_own(const data::TokenRows& rows, const tensor::Tensor& to) const;
   // `count`: tokens of this rank's part of the batch; no starts: each row is one document.
   void upload_starts(const Pending& pending, std::int64_t count, std::span<const std::int32_t> starts);
+  void upload_patches(const Pending& pending, std::int64_t count, std::span<const std::int8_t> patches);
   void upload_offsets();  // ContextScratch::offsets
   Pending carve_pending(tensor::Arena& arena) const;
   // Issue the forward of the uploaded tokens, of a sequence or of [first, first + rows) of it, and return the logits

@@ -38,6 +38,7 @@ std::int32_t Engine::next_token(std::span<const std::int32_t> tokens, std::int64
     std::memcpy(pending.tokens.data, tokens.data() + first,
                 tokens.subspan(static_cast<std::size_t>(first)).size_bytes());
     compute().submit(Copy{input, pending.tokens.slice_cols(0, input.cols)});
+    if (const Tensor& patches = tensors_.input.front().patches) compute().submit(Fill{patches});  // of a step before
   }
   const Tensor logits_here =
       plan_.caches ? logits_of_window(first, position + 1 - first) : logits_of_sequence(position);

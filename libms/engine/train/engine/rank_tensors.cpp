@@ -289,6 +289,8 @@ RankTensors carve_rank(Arena& arena, const Plan& plan, const mesh::Coord& at, st
   for (int i = 0; i < plan.microbatches; ++i) {
     rank.input.push_back({arena.take(DType::i32, 1, shape.tokens()), arena.take(DType::i32, 1, shape.tokens())});
     if (plan.takes_positions()) rank.input.back().positions = arena.take(DType::i32, 1, shape.tokens());
+    if (plan.takes_patches(at.pp))
+      rank.input.back().patches = arena.take(shape.dtype, shape.tokens(), plan.settings.model.patch_numbers());
     if (plan.settings.data.reset_attention)
       rank.input.back().starts = arena.take(DType::i32, 1, shape.tokens() * shape.cp);
   }

@@ -68,7 +68,7 @@ std::vector<std::uint64_t> Engine::replay(int of) {
   if (needs_input_) {  // all of a dp group are on one stage
     groups_.dp->stream().wait(compute().record());
     const nn::Microbatch& input = tensors_.input.front();
-    for (const Tensor& x : {input.tokens, input.targets, input.starts, input.positions}) {
+    for (const Tensor& x : {input.tokens, input.targets, input.starts, input.positions, input.patches}) {
       if (x) groups_.dp->broadcast(x, of);
     }
     compute().wait(groups_.dp->stream().record());

@@ -25,7 +25,9 @@ int position_of(const std::vector<int>& values, int value) {
 }  // namespace
 
 data::Loader open_data(const Settings& settings) {
-  return {settings.data, batch_of(settings), settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
+  data::BatchShape shape = batch_of(settings);
+  shape.patch = settings.model.patch_size;
+  return {settings.data, shape, settings.model.vocab, static_cast<std::uint64_t>(settings.train.seed)};
 }
 
 std::int64_t evaluation_rounds(const Settings& settings) {
@@ -74,7 +76,8 @@ void DataFeed::begin(const data::BatchOrder& order, const data::BatchShape& batc
                               .parts = static_cast<int>(readers_.dp_ranks.size()),
                               .rows = plan_.batch.global_batch / plan_.mesh.batch_parts(),
                               .seq = plan_.batch.seq,
-                              .has_starts = plan_.settings.data.reset_attention};
+                              .has_starts = plan_.settings.data.reset_attention,
+                              .patch_size = plan_.settings.model.patch_numbers()};
   if (has_loader()) {
     ring_.emplace(shape);
     world_.store().put(kRingKey, ring_->address());

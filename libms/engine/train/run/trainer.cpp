@@ -239,7 +239,7 @@ class Trainer {
     const std::string& chain = chain_after(step);
     if (!chain.empty()) keep_chain(step + 1, data::extend_chain(chain, batch.digest));
     engine_.issue_step(step, lr(step), batch.tokens, batch.targets, votes, batch.starts, guard_.limit(step),
-                       batch.num_targets);
+                       batch.num_targets, batch.patches);
     feed_.release();  // the engine has copied it
   }
 
@@ -326,7 +326,8 @@ class Trainer {
     for (std::int64_t round = 0; round < order_.rounds && !stop_agreed_; ++round) {
       const data::Batch batch = engine_.needs_input() ? feed_.next({.step = step, .round = round}) : data::Batch();
       targets = static_cast<double>(batch.num_targets);
-      const auto part = engine_.evaluate(batch.tokens, batch.targets, targets, batch.starts, stop_asked());
+      const auto part =
+          engine_.evaluate(batch.tokens, batch.targets, targets, batch.starts, stop_asked(), batch.patches);
       if (engine_.needs_input()) feed_.release();
       stop_agreed_ = !part;
       loss += part.value_or(0);
