@@ -91,11 +91,11 @@ for one, other in zip(runs["run"], runs["whole"]):  # resumed with the bits of a
     assert (one["loss"], one["data_chain"]) == (other["loss"], other["data_chain"]), (one, other)
 seen, unseen = runs["whole"][-1]["valid_loss"], runs["blank"][-1]["valid_loss"]
 print(f"valid_loss {seen} with images, {unseen} with blank ones")
-assert seen < 0.5 * unseen, (seen, unseen)
+assert seen < 0.7 * unseen, (seen, unseen)
 PYTHON
 "$bin/ms-train" eval whole-saved --data shapes=shapes >evaluated 2>log || fail "eval: $(tail -3 log)"
 "$bin/ms-train" eval whole-saved --data blank=blank >>evaluated 2>log || fail "eval: $(tail -3 log)"
-awk '$1 == "shapes" { seen = $3 } $1 == "blank" { exit !(seen < 0.5 * $3) }' evaluated || fail "eval: $(cat evaluated)"
+awk '$1 == "shapes" { seen = $3 } $1 == "blank" { exit !(seen < 0.7 * $3) }' evaluated || fail "eval: $(cat evaluated)"
 expect 0 '<image>' sample c.toml --step 1
 
 [ "$failures" -eq 0 ]
