@@ -13,7 +13,7 @@ namespace ms::tensor {
 // and lse may have the queries of positions first, .. only, as many of each sequence: on the CPU with the same bits.
 //
 // k and v, too, may have the keys of positions keys_first, .. only, as many of each sequence: on the CPU. A query that
-// sees none of them has o = 0 and lse = -inf. If `merges`, o and lse have the results of other keys, and receive those
+// sees no such key has o = 0 and lse = -inf. If `merges`, o and lse have the results of other keys, and receive those
 // of both. o may be f32 where q is bf16, so that it is rounded once, when the results of all keys are in it.
 struct AttentionFwd {
   MS_OP("attention_fwd", attention)
