@@ -12,6 +12,8 @@ ln -s "$source/configs" configs
 # What the examples speak of.
 mkdir -p build/demo data runs/default
 for file in build/demo/text data/wiki; do cp text.bin $file.bin && cp text.idx $file.idx && cp text.meta.json $file.meta.json; done
+dot=iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==
+echo "{\"image\": \"$dot\", \"text\": \"a dot\"}" >pictures.jsonl
 tiny_config train.steps=4 'run.dir="runs/default"' mesh.dp=2 >run.toml
 ms-train run run.toml --set checkpoint.dir=runs/a/ckpt >log 2>&1 || { cat log && fail "the run that examples speak of"; }
 
