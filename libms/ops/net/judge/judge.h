@@ -40,7 +40,7 @@ struct Normal {
 // than eight ways gets the values of all distances together.
 std::vector<Normal> normal_of(std::span<const PairResult> results, const std::function<int(int, int)>& distance);
 
-// How often ways are slow by chance. The waits of a stream's ends for a CPU foretell no rate: buffers hide most of
+// How often ways are slow by chance. The waits of a stream's ends for a CPU predict no rate: buffers hide most of
 // them, and a path of virtual interfaces waits as well. So a slow way is compared with all ways whose ends waited at
 // least as long, those at fault among them: then more tests are needed to accuse. If the ends hardly waited, it is
 // compared with the ways that have carried a normal rate at least once.
