@@ -20,6 +20,7 @@ if [[ -z $python ]]; then
 fi
 work=$(mktemp -d -p "$build" cpu-peer.XXXXXX)
 trap 'rm -rf "$work"' EXIT
+export PYTHONPATH=$PWD/tests/bench
 cmake --build "$build" --target ms-train ms-data ops_bench >/dev/null
 # Random text is enough: speed does not depend on what the tokens say.
 head -c 3000000 /dev/urandom | base64 -w 0 >"$work/noise"
@@ -33,41 +34,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from torch_gpt import HIDDEN, SEQ, VOCAB, Model
+
 dtype, mode, threads, family = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 torch.set_num_threads(threads)
-BATCH, SEQ, HIDDEN, HEADS, LAYERS, VOCAB = 4, 512, 768, 12, 12, 50257
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
-        self.qkv, self.out = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
-        self.up, self.down = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
-
-    def forward(self, x):
-        heads = (part.view(BATCH, SEQ, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(HIDDEN, 2))
-        attention = F.scaled_dot_product_attention(*heads, is_causal=True)
-        x = x + self.out(attention.transpose(1, 2).reshape(BATCH, SEQ, HIDDEN))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(VOCAB, HIDDEN), nn.Embedding(SEQ, HIDDEN)
-        self.blocks, self.norm = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(HIDDEN)
-        self.head = nn.Linear(HIDDEN, VOCAB, bias=False)
-        self.head.weight = self.tokens.weight
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, tokens, targets):
-        x = self.tokens(tokens) + self.positions.weight
-        for block in self.blocks:
-            x = block(x)
-        return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCAB), targets.view(-1))
+BATCH = 4
 
 
 class Experts(nn.Module):

@@ -25,50 +25,20 @@ import json, sys, time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+
+from torch_gpt import SEQ, Model
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
-BATCH, SEQ, HIDDEN, HEADS, LAYERS, VOCAB = 4 // world, 512, 768, 12, 12, 50257
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
-        self.qkv, self.out = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
-        self.up, self.down = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
-
-    def forward(self, x):
-        heads = (part.view(BATCH, SEQ, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(HIDDEN, 2))
-        attention = F.scaled_dot_product_attention(*heads, is_causal=True)
-        x = x + self.out(attention.transpose(1, 2).reshape(BATCH, SEQ, HIDDEN))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(VOCAB, HIDDEN), nn.Embedding(SEQ, HIDDEN)
-        self.blocks, self.norm = nn.ModuleList(Block() for _ in range(LAYERS)), nn.LayerNorm(HIDDEN)
-        self.head = nn.Linear(HIDDEN, VOCAB, bias=False)
-
-    def forward(self, tokens, targets):
-        x = self.tokens(tokens) + self.positions.weight
-        for block in self.blocks:
-            x = block(x)
-        return F.cross_entropy(self.head(self.norm(x)).view(-1, VOCAB), targets.view(-1))
-
-
-model = Model()
+model = Model(tied=False)
 for block in model.blocks:
     fully_shard(block)
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1)
-batch = torch.randint(0, 256, (2, BATCH, SEQ))
+batch = torch.randint(0, 256, (2, 4 // world, SEQ))
 
 
 def step():
@@ -103,7 +73,7 @@ while True:
 dist.destroy_process_group()
 PY
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PYTHONPATH=$PWD/tests/bench OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 "$python" - "$build/bin" "$work" "$python" "${1:-2}" "${2:-3}" <<'PY'
 import json, os, statistics, subprocess, sys
 
