@@ -32,10 +32,16 @@ std::string flow_words(std::string_view way, const StreamLimits& limits) {
   return fmt::format("flow {} {} {} {}", way, limits.seconds, limits.bytes, limits.max_gbps);
 }
 
-// One end of the two directions' question: which packets pass?
-void tell_sizes(link::Channel& channel, Datagrams& datagrams, int mtu) {
-  const bool passes = mtu > 0 && datagrams.passes(mtu);
-  channel.send_line(fmt::format("{} {}", mtu, passes ? 1 : 0), link::in_seconds(link::kAnswer_s));
+// One end of the two directions' question: which packets pass? An MTU of 0 means that it is not known.
+struct PassingSize {
+  int mtu = 0;
+  bool passes = false;
+};
+PassingSize tell_sizes(link::Channel& channel, Datagrams& datagrams, int mtu) {
+  const std::optional<bool> passes = mtu > 0 ? datagrams.passes(mtu) : std::nullopt;
+  const PassingSize size{.mtu = passes ? mtu : 0, .passes = passes.value_or(false)};
+  channel.send_line(fmt::format("{} {}", size.mtu, size.passes ? 1 : 0), link::in_seconds(link::kAnswer_s));
+  return size;
 }
 void take_sizes(link::Channel& channel, Datagrams& datagrams, Way& way) {
   datagrams.answer_sizes(channel, link::in_seconds(link::kAnswer_s));
@@ -293,9 +299,9 @@ class Test {
   void try_sizes() {
     Datagrams datagrams(self_.address);
     meet(datagrams, "sizes", "");
-    result_.there.mtu = mtu_of(self_.root, self_.interface);
-    result_.there.large_pass = result_.there.mtu == 0 || datagrams.passes(result_.there.mtu);
-    say(fmt::format("{} {}", result_.there.mtu, result_.there.large_pass ? 1 : 0));
+    const PassingSize size = tell_sizes(session_, datagrams, mtu_of(self_.root, self_.interface));
+    result_.there.mtu = size.mtu;
+    result_.there.large_pass = size.passes || size.mtu == 0;
     take_sizes(session_, datagrams, result_.back);
   }
 

@@ -125,15 +125,21 @@ DatagramCounts Datagrams::exchange(int count, double seconds, double linger_s, l
   return counts;
 }
 
-bool Datagrams::passes(int mtu) {
-  constexpr int kTries = 5;
+std::optional<bool> Datagrams::passes(int mtu) {
+  constexpr int kEnough = 5, kTries = 20;  // answered small packets, of those sent
+  enum Number : std::uint32_t { kLarge, kControl };
   const std::size_t payload = std::clamp<std::size_t>(static_cast<std::size_t>(std::max(0, mtu - headers_of(there_))),
                                                       sizeof(Head), kMaxPayload);
   std::vector<char> data(payload);
-  for (int i = 0; i < kTries; ++i) {
-    const Head head{.exchange = exchange_, .kind = kSize, .number = static_cast<std::uint32_t>(i)};
+  const auto send_sized = [&](Number number, std::size_t bytes) {
+    const Head head{.exchange = exchange_, .kind = kSize, .number = number};
     std::memcpy(data.data(), &head, sizeof head);
-    if (send(fd_.get(), data.data(), data.size(), MSG_NOSIGNAL) < 0 && errno == EMSGSIZE) return false;
+    return send(fd_.get(), data.data(), bytes, MSG_NOSIGNAL) >= 0 || errno != EMSGSIZE;
+  };
+  int answered = 0;
+  for (int i = 0; i < kTries && answered < kEnough; ++i) {
+    if (!send_sized(kLarge, payload)) return false;
+    send_sized(kControl, sizeof(Head));
     const link::Deadline end = link::in_seconds(0.1);
     while (link::seconds_until(end) > 0) {
       pollfd poll{.fd = fd_.get(), .events = POLLIN, .revents = 0};
@@ -142,10 +148,13 @@ bool Datagrams::passes(int mtu) {
       while (true) {
         const ssize_t got = recv(fd_.get(), &answer, sizeof answer, 0);
         if (got < 0) break;
-        if (got == sizeof answer && answer.exchange == exchange_ && answer.kind == kSizeArrived) return true;
+        if (got != sizeof answer || answer.exchange != exchange_ || answer.kind != kSizeArrived) continue;
+        if (answer.number == kLarge) return true;
+        ++answered;
       }
     }
   }
+  if (answered < kEnough) return std::nullopt;
   return false;
 }
 

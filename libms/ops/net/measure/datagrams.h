@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "link/channel.h"
 
@@ -25,8 +26,10 @@ class Datagrams {
   // takes in what that one sends until it has said so, too, and `linger_s` more. Both ends call it; sequence numbers
   // begin with 0. What this node had no room to send does not count as sent.
   DatagramCounts exchange(int count, double seconds, double linger_s, link::Channel& channel);
-  // Does a packet of `mtu` bytes arrive? Asks several times; the other end must be in answer_sizes().
-  bool passes(int mtu);
+  // Does a packet of `mtu` bytes arrive? Sends it several times, each time with a small one, and calls it lost only
+  // where small ones were answered. Absent: too few of those were, so that it cannot tell. The other end must be in
+  // answer_sizes().
+  std::optional<bool> passes(int mtu);
   // Answers the other end's passes() until a line on the channel says stop, or the deadline has passed.
   void answer_sizes(link::Channel& until_line, link::Deadline deadline);
 

@@ -43,7 +43,7 @@ struct Way {
   std::int64_t sent = 0;               // datagrams
   std::int64_t lost = 0;               // of them, on the way: what the receiver itself dropped is not counted
   std::int64_t dropped = 0;            // by the receiver: its socket was full, or its kernel's backlog
-  int mtu = 0;                         // of the sender's interface; 0: not tried
+  int mtu = 0;                         // of the sender's interface; 0: not tried, or no answer to packets of any size
   bool large_pass = true;              // packets of that size arrive
   bool operator==(const Way&) const = default;
 };
