@@ -2,6 +2,7 @@
 // fails by its deadline on every rank. Skips with fewer than two GPUs.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "comm/thread_world.h"
@@ -80,6 +81,61 @@ TEST(NcclThreads, NameARankThatDoesNotCome) {
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->error.kind(), "comm.deadline") << cause->error.message();
   EXPECT_EQ(cause->error.rank(), 1) << cause->error.message();
+}
+
+// One row for each member's one expert goes there and is multiplied, behind a receive whose sender waits until the host
+// of rank 0 has issued all that.
+TEST(NcclThreads, ExchangeRowsWhoseOffsetsTheHostHas) {
+  const int ranks = gpus();
+  if (ranks < 2) GTEST_SKIP() << "needs a GPU: two, for NCCL";
+  constexpr std::int64_t kCols = 8;
+  std::atomic<bool> issued = false;
+  std::vector<float> rows(static_cast<std::size_t>(ranks * ranks));
+  const auto cause = on_ranks(ranks, 30s, [&](World& world, tensor::Device& device) {
+    const int me = world.rank();
+    const auto memory = device.allocate(1 << 16, "x"), host = device.allocate_host(1 << 16, "x");
+    tensor::Arena there(*memory), here(*host);
+    const auto take = [&](DType dtype, std::int64_t n, std::int64_t cols) { return there.take(dtype, n, cols); };
+    const Tensor in = take(DType::f32, ranks, kCols), out = take(DType::f32, ranks, kCols),
+                 weights = take(DType::f32, kCols, kCols), c = take(DType::f32, ranks, kCols),
+                 offsets = take(DType::i32, ranks, ranks + 1), word = take(DType::f32, 1, 1),
+                 numbers = here.take(DType::i32, ranks, ranks + 1), result = here.take(DType::f32, ranks, kCols);
+    const auto compute = device.make_stream("compute", tensor::StreamKind::compute),
+               late = device.make_stream("late", tensor::StreamKind::comm),
+               comm = device.make_stream("all", tensor::StreamKind::comm);
+    const auto all = world.open(everybody(ranks), *comm);
+    std::unique_ptr<Communicator> pair;
+    if (me < 2) pair = world.open({"pair", 1, {1, 0}}, *late);
+    if (pair) pair->connect();
+    for (std::int64_t i = 0; i < numbers.numel(); ++i)
+      numbers.as<std::int32_t>()[i] = static_cast<int>(i % (ranks + 1));
+    compute->submit(tensor::Copy{offsets, numbers});
+    compute->submit(tensor::Fill{in, static_cast<float>(me + 1)});
+    compute->submit(tensor::Fill{weights, 1.0F});
+    compute->copy_to_host(offsets);
+    comm->wait(compute->record());
+    if (me == 0) {
+      pair->recv(word);
+      comm->wait(late->record());
+    }
+    all->all_to_all(out, in, offsets, false);
+    compute->wait(comm->record());
+    tensor::GroupedMatmul matmul{.c = c, .a = out, .b = weights, .offsets = offsets, .transpose_b = true};
+    matmul.rank = me;
+    compute->submit(matmul);
+    if (me == 0) issued = true;
+    if (me == 1) {
+      while (!issued && !world.cause()) std::this_thread::sleep_for(1ms);
+      pair->send(word);
+    }
+    compute->submit(tensor::Copy{result, c});
+    compute->synchronize();
+    for (int from = 0; from < ranks; ++from)
+      rows[static_cast<std::size_t>(me * ranks + from)] = result.as<float>()[from * kCols];
+  });
+  EXPECT_FALSE(cause) << cause->error.message();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(rows[i], static_cast<float>(kCols) * static_cast<float>(i % static_cast<std::size_t>(ranks) + 1)) << i;
 }
 
 }  // namespace

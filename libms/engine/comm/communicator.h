@@ -106,10 +106,11 @@ class Communicator {
   // Stores member r's `in` in part r of `out`, which has size() parts of in's size. `in` may be part rank() of `out`.
   void all_gather(const Tensor& out, const Tensor& in);
   // Moves the rows of experts' slots between the members, which share the experts as tensor/expert_slots.h says.
-  // `offsets` i32 [size(),E+1] is explained there, is the same on all members, and is read when the operation runs.
-  // Dispatch: `in` has the member's own rows, `out` receives the rows of the experts that it holds; rows of `out`
-  // behind them keep their values. Return (`goes_back`): the reverse. Rows beyond the holder's room are dropped both
-  // ways. With a range only its rows move: those of the same experts of every member, counted from its first one.
+  // `offsets` i32 [size(),E+1] is explained there, is the same on all members, and is read when the operation runs;
+  // NCCL needs it when the operation is issued (Stream::copy_to_host). Dispatch: `in` has the member's own rows, `out`
+  // receives the rows of the experts that it holds; rows of `out` behind them keep their values. Return (`goes_back`):
+  // the reverse. Rows beyond the holder's room are dropped both ways. With a range only its rows move: those of the
+  // same experts of every member, counted from its first one.
   void all_to_all(const Tensor& out, const Tensor& in, const Tensor& offsets, bool goes_back,
                   tensor::ExpertRange range = {});
   // Rows of experts that the members hold together, each with a shard of every expert (tensor/expert_slots.h).

@@ -265,9 +265,9 @@ class NcclCommunicator final : public Communicator, public Retiring {
     }
     return ncclInternalError;
   }
-  // The host waits until the stream has the offsets: NCCL takes sizes from the host.
+  // NCCL takes sizes from the host.
   ncclResult_t exchange_rows(const Request& request, cudaStream_t stream) const {
-    const std::vector<std::int32_t> offsets = tensor::read_integers(request.offsets, stream);
+    const std::vector<std::int32_t> offsets = stream_.integers(request.offsets);
     ncclResult_t result = ncclGroupStart();
     each_transfer(request, offsets.data(), size(), rank(), [&](bool is_sent, int peer, std::byte* data, std::size_t n) {
       result = std::max(result, is_sent ? ncclSend(data, n, ncclUint8, peer, open_->comm, stream)

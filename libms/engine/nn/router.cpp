@@ -81,6 +81,7 @@ void route_tokens(const Layer& layer) {
   rule.groups = shape.model->router_groups, rule.from_groups = shape.model->router_groups_per_token;
   if (shape.routed_ranks() > 1) rule.count = shape.own_experts(), rule.first = shape.ep_rank * rule.count;
   route(layer, rule, layer.acts.routing);
+  if (!shape.exchanges_slots) layer.on.compute.copy_to_host(layer.acts.routing.offsets);
 }
 
 void route_to_shared(const Layer& layer) { route(layer, rule_of_gate<Route>(), layer.acts.shared.gate); }

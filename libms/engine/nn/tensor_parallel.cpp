@@ -117,9 +117,10 @@ Tensor TensorParallel::own_offsets(const Tensor& all_offsets) const {
 void TensorParallel::share_offsets(const Tensor& offsets, const Tensor& all) const {
   ep->stream().wait(compute.record());
   ep->all_gather(own_offsets(all), offsets);
-  if (!gathers_rows()) return;
+  if (!gathers_rows()) return ep->stream().copy_to_host(all);
   tp.stream().wait(ep->stream().record());
   tp.all_gather(all, own_offsets(all));
+  tp.stream().copy_to_host(all);
 }
 
 void TensorParallel::move_over_tp(const SlotRows& rows, const Tensor& all_offsets, bool goes_back,

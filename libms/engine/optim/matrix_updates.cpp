@@ -61,6 +61,7 @@ void MatrixUpdates::upload(const Tensor& to, const std::vector<std::int32_t>& of
   const auto memory = compute_.device().allocate_host(offsets.size() * sizeof(std::int32_t), "rows of matrices");
   std::memcpy(memory->data(), offsets.data(), offsets.size() * sizeof(std::int32_t));
   compute_.submit(Copy{to, {memory->data(), to.rows, to.cols, to.cols, DType::i32}});
+  compute_.copy_to_host(to);
   compute_.synchronize();
 }
 

@@ -25,6 +25,13 @@ void Stream::note(Access access, const Tensor& tensor) {
   device_.races().access(index_, access, tensor, "an operation of " + name_);
 }
 
+void Stream::copy_to_host(const Tensor& x) {
+  MS_ASSERT(x.dtype == DType::i32 && x.contiguous(), "a copy of {}, with gaps or not, for the host",
+            to_string(x.dtype));
+  note(Access::read, x);
+  do_copy_to_host(x);
+}
+
 Event Stream::record() {
   StreamClock clock = device_.races().record(index_);
   return Event(do_record(), std::move(clock));

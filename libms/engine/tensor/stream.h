@@ -69,6 +69,11 @@ class Stream {
   void wait(const Event& event);
   // Blocks until everything submitted so far has run: record().synchronize(), which the race check takes into account.
   void synchronize();
+  // Copies integers, i32, to where the host finds them when it issues work that depends on them:
+  // GroupedMatmul::offsets, those of an exchange of rows. The host then waits for this copy alone, and otherwise for
+  // all that the stream has to do. What changes the tensor later, or takes its memory for other integers, copies again.
+  // A device that reads them when the work runs copies nothing.
+  void copy_to_host(const Tensor& x);
   // Telemetry: the next op, or the next operation of a communicator, becomes this event of the device's recorder. It
   // begins when all earlier work is done. kNoTicket is ignored.
   void trace_next(trace::Ticket ticket) {
@@ -90,6 +95,7 @@ class Stream {
   virtual void do_wait(const Event& event) = 0;
   virtual void do_trace_next(trace::Ticket ticket) = 0;
   virtual void do_section(trace::Ticket ticket, bool begins) = 0;
+  virtual void do_copy_to_host(const Tensor& /*x*/) {}
 
  private:
   Device& device_;

@@ -63,14 +63,6 @@ Error cuda_error(cudaError_t code, std::string_view what) {
   return Error(row->kind, row->blame, text, row->hint);
 }
 
-std::vector<std::int32_t> read_integers(const Tensor& x, cudaStream_t stream) {
-  std::vector<std::int32_t> values(static_cast<std::size_t>(x.numel()));
-  const auto bytes = static_cast<std::size_t>(x.size_bytes());
-  check(cudaMemcpyAsync(values.data(), x.data, bytes, cudaMemcpyDeviceToHost, stream), "copying from the GPU");
-  check(cudaStreamSynchronize(stream), "waiting for the GPU");
-  return values;
-}
-
 void check_launch(std::string_view what) { check(cudaGetLastError(), what); }
 
 Error library_error(std::string_view kind, const std::string& text, bool memory_is_full) {

@@ -32,8 +32,6 @@ inline bool has_passed(cudaEvent_t event) {
   cudaGetLastError();
   return false;
 }
-// Returns the elements of an i32 tensor on the GPU. Waits until the stream has done what was issued before.
-std::vector<std::int32_t> read_integers(const Tensor& x, cudaStream_t stream);
 // Throws the error of a launch. Errors during execution are reported to whoever waits for the kernel.
 void check_launch(std::string_view what);
 

@@ -83,6 +83,7 @@ class CudaOps::Impl {
  public:
   Impl(bool deterministic, int multiprocessors, SharedPlans* shared)
       : matmul_(multiprocessors), attention_(attention(deterministic, shared)) {}
+  HostIntegers& integers() { return integers_; }
   std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed) {
     matmul_.take(choices);
     std::size_t& most = most_prepared_;
@@ -244,9 +245,9 @@ class CudaOps::Impl {
     kernels::init_normal(stream, matrix(op.x), op.valid_rows - op.row0, op.seed, op.key,
                          op.row0 * op.global_cols + op.col0, op.global_cols, op.std);
   }
-  // cuBLASLt takes sizes from the host: this waits for the router.
+  // cuBLASLt takes sizes from the host.
   void run(const GroupedMatmul& op, S stream, CudaScratch& scratch) {
-    const std::vector<std::int32_t> offsets = read_integers(op.offsets, stream);
+    const std::vector<std::int32_t> offsets = integers_.read(op.offsets, stream);
     for (std::int64_t expert = op.range.first; expert < op.range.end(op.experts()); ++expert) {
       const Matmul part = expert_matmul(op, expert, offsets.data());
       if (part.a.rows > 0) {
@@ -283,9 +284,9 @@ class CudaOps::Impl {
     kernels::expert_combine(stream, matrix(op.y), matrix(op.x), op.slots.as<std::int32_t>(),
                             static_cast<int>(op.slots.cols));
   }
-  // The kernel takes places from the host: this waits for the router.
+  // The kernel takes places from the host.
   void run(const ExpertSum& op, S stream, CudaScratch&) {
-    const auto [begin, end] = op.rows(read_integers(op.offsets, stream).data());
+    const auto [begin, end] = op.rows(integers_.read(op.offsets, stream).data());
     if (begin == end) return;
     const Tensor y = op.y.slice_rows(begin, end - begin);
     MS_ASSERT(op.parts() <= kernels::kMostInputs, "{} parts", op.parts());
@@ -294,6 +295,7 @@ class CudaOps::Impl {
     kernels::reduce(stream, false, kernel_type(y.dtype), y.data, parts, static_cast<int>(op.parts()), y.numel());
   }
 
+  HostIntegers integers_;
   CudaMatmul matmul_;
   std::shared_ptr<CudaAttention> attention_;
   // The scratch memory that a stream allocates at once: growing step by step, it would hold freed blocks for a while.
@@ -307,5 +309,6 @@ std::size_t CudaOps::prepare(std::span<const Op> ops, MatmulChoices& choices, bo
   return impl_->prepare(ops, choices, timed);
 }
 void CudaOps::run(const Op& op, cudaStream_t stream, CudaScratch& scratch) { impl_->run(op, stream, scratch); }
+HostIntegers& CudaOps::integers() { return impl_->integers(); }
 
 }  // namespace ms::tensor

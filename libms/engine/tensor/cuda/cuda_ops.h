@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/launch.h"
+#include "tensor/cuda/host_integers.h"
 #include "tensor/cuda_plugin.h"
 #include "tensor/matmul_choices.h"
 #include "tensor/ops.h"
@@ -50,6 +51,8 @@ class CudaOps {
   std::size_t prepare(std::span<const Op> ops, MatmulChoices& choices, bool timed);
   // Issues the op. Throws Error("cuda.*"), also for errors of earlier ops on any stream.
   void run(const Op& op, cudaStream_t stream, CudaScratch& scratch);
+  // The integers that ops and communicators need on the host.
+  HostIntegers& integers();
 
  private:
   class Impl;

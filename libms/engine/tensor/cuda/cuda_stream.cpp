@@ -150,6 +150,13 @@ void CudaStream::launch(const std::function<void(cudaStream_t)>& launch) {
     cuda_.finished({.begin = std::move(begin), .end = cuda_.mark(stream_), .stream = index(), .ticket = ticket});
   });
 }
+void CudaStream::do_copy_to_host(const Tensor& x) {
+  last_end_.reset();
+  issue([&] { cuda_.ops().integers().copy(x, stream_); });
+}
+std::vector<std::int32_t> CudaStream::integers(const Tensor& x) const {
+  return cuda_.ops().integers().read(x, stream_);
+}
 void CudaStream::throw_if_poisoned() const {
   if (poison_) throw *poison_;
 }

@@ -69,6 +69,8 @@ class CudaStream final : public Stream {
   void come_after(const EventState& event);
   std::shared_ptr<CUevent_st> mark_time();  // for finished(); nullptr if the stream is poisoned
   void finished(std::shared_ptr<CUevent_st> begin, trace::Ticket ticket);  // ends an event of the recorder here
+  // Returns the elements of an i32 tensor, as copy_to_host() documents. Called by what launch() runs.
+  std::vector<std::int32_t> integers(const Tensor& x) const;
   void throw_if_poisoned() const;
 
   // Public for callers that queue what they issue themselves.
@@ -77,6 +79,7 @@ class CudaStream final : public Stream {
   void do_wait(const Event& event) override;
   void do_trace_next(trace::Ticket ticket) override { next_ = ticket; }
   void do_section(trace::Ticket ticket, bool begins) override;
+  void do_copy_to_host(const Tensor& x) override;
 
  private:
   // Runs `launch`, holding the device's mutex, unless the stream is poisoned. An exception poisons the stream, which

@@ -97,6 +97,9 @@ class QueuedStream final : public TaskStream, PeerMemory {
   void do_section(trace::Ticket ticket, bool begins) override {
     queue_.call([this, ticket, begins] { issue([&] { target_.do_section(ticket, begins); }); });
   }
+  void do_copy_to_host(const Tensor& x) override {
+    queue_.call([this, x] { issue([&] { target_.do_copy_to_host(x); }); });
+  }
 
  private:
   // A traced task: its event runs from where the GPU reaches it to where the GPU has completed it.

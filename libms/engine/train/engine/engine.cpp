@@ -89,6 +89,7 @@ void Engine::upload_offsets() {
   std::vector<std::int32_t> host = nn::exchange_offsets(shape_);
   const Tensor from{reinterpret_cast<std::byte*>(host.data()), offsets.rows, offsets.cols, offsets.cols, DType::i32};
   compute().submit(Copy{offsets, from});
+  compute().copy_to_host(offsets);
   compute().synchronize();
 }
 
