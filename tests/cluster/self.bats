@@ -218,7 +218,6 @@ SH
       success | failure)
         run "$cluster" 2 --ssh -- bash -c "$litter; sleep 300 & setsid sleep 300 & [[ $how == success ]]"
         [[ $status -eq $([[ $how == success ]]; echo $?) ]]
-        nobody_in "$namespaces"
         ;;
       *)
         env --default-signal "$cluster" 2 -- bash -c "$litter; touch '$namespaces.done'; sleep 300" 3>&- &
@@ -231,9 +230,9 @@ SH
         signal=$(kill -l "$how")
         echo "$how: $status"
         ((status == 128 + signal))
-        if [[ $how == KILL ]]; then "$wait_until" 10 nobody_in "$namespaces"; else nobody_in "$namespaces"; fi
         ;;
     esac
+    "$wait_until" 20 nobody_in "$namespaces" # killed processes leave once the kernel has let them run
   done
   footprint | diff "$BATS_TEST_TMPDIR/before" -
   for dir in $private; do [[ ! -e $dir/ms-cluster-litter ]]; done
