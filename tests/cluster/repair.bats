@@ -137,19 +137,18 @@ set_up
 gpus node01 "gpu 5 lost"
 drained node01 "gpu.lost gpu 5: it is lost"
 # The service is killed as soon as it has reached a state that it had not reached before, and started again.
-seen=
-for ((i = 0; i < 200; i++)); do
+seen= now=
+end=$((SECONDS + 600))
+while [[ $now != well && $now != bundled ]] && ((SECONDS < end)); do
   ms-diag repair --ssh-config "$CLUSTER_SSH_CONFIG" --apply >>said 2>&1 &
   service=$!
-  known=$seen
-  while kill -0 "$service" 2>/dev/null; do
+  while kill -0 "$service" 2>/dev/null && ((SECONDS < end)); do
     now=$(stage node01 2>/dev/null || true)
-    if [[ -n $now && " $known " != *" $now "* ]]; then seen+=" $now"; break; fi
+    if [[ -n $now && " $seen " != *" $now "* ]]; then seen+=" $now"; break; fi
     sleep 0.05
   done
   kill -KILL "$service"
   wait "$service" || true
-  if [[ $now == well ]]; then break; fi
 done
 cat said /var/lib/ms-repair/audit.jsonl
 [[ $(stage node01) == well ]]
