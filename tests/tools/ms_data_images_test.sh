@@ -56,6 +56,36 @@ for kind in shapes blank; do
     "${encode[@]}" -o $kind $kind.jsonl --workers 2
   expect 0 '^packed-.*900 documents' pack $kind -o packed-$kind --seq 80
 done
+# The same samples in tar archives, as WebDataset's: to the byte what lines of JSON give.
+python3 - <<'PYTHON' || fail "no archives"
+import io, json, tarfile
+def add(archive, name, data):
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    archive.addfile(member, io.BytesIO(data))
+for kind, format in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
+    folder = "d" * 90 + "/" + ("e" * 90 if kind == "gnu" else "\u00e9" if kind == "pax" else "e")
+    with tarfile.open(f"{kind}.tar.gz", "w:gz", format=format) as archive:
+        for number, line in enumerate(open("shapes.jsonl")):
+            sample = json.loads(line)
+            add(archive, f"{folder}/{number:05}.png", open("shapes/" + sample["image"], "rb").read())
+            add(archive, f"{folder}/{number:05}.cls", b"1")
+            if kind == "gnu":
+                add(archive, f"{folder}/{number:05}.json", json.dumps({"text": sample["text"], "url": "x"}).encode())
+            else:
+                add(archive, f"{folder}/{number:05}.txt", sample["text"].encode())
+PYTHON
+for kind in ustar gnu pax; do
+  expect 0 '^900 images' "${encode[@]}" -o $kind $kind.tar.gz --workers 2
+  for part in bin idx images; do cmp shapes.$part $kind.$part || fail "an archive of $kind gives another .$part"; done
+done
+gunzip -c gnu.tar.gz | head -c 100000 >cut.tar
+expect 2 'cut.tar: .*cut off' "${encode[@]}" -o cut cut.tar
+mkdir tar && head -c 90 shapes/0.png >tar/0.png && echo text >tar/0.txt && tar -C tar -cf half.tar 0.png 0.txt
+expect 2 'half.tar: element 1: .*the file ends too early' "${encode[@]}" -o half half.tar
+expect 0 'skipped 1 bad line' "${encode[@]}" -o half half.tar shapes.jsonl --skip-bad-lines
+expect 2 'not text' encode -o half half.tar --force
+
 expect 0 'all sound' verify packed-shapes
 expect 0 '^images +900' info packed-shapes
 expect 0 '<image>a [a-z]+ [a-z]+' show shapes --document 3

@@ -73,8 +73,8 @@ bool DocumentReader::next(TextBatch& batch) {
       continue;
     }
     if (!input_) continue;
-    const bool is_json = mode_ == Mode::json || mode_ == Mode::array;
-    if (!is_json && piece_.find('\0') != std::string_view::npos) {
+    const bool is_text = mode_ == Mode::text || mode_ == Mode::lines;
+    if (is_text && piece_.find('\0') != std::string_view::npos) {
       skip_file("it holds a NUL byte, so it is not text");
       continue;
     }
@@ -106,6 +106,12 @@ void DocumentReader::open_file() {
           : form == JsonForm::lines ? Mode::json
           : options_.by_line        ? Mode::lines
                                     : Mode::text;
+  if (!options_.image_field.empty() && is_tar(piece_)) {
+    const std::string& field = options_.fields.front();
+    const bool is_member = options_.fields.size() == 1 && field.find('.') == std::string::npos;
+    samples_.emplace(path, is_member ? field : "", options_.image_field);
+    mode_ = Mode::tar;
+  }
   const InputPosition begin = std::exchange(begin_, {});
   if (!begin.begun) batch_->items.push_back({.kind = TextItem::Kind::file_begin, .number = file_});
   place_ = begin.text_bytes > 0 ? Place::behind : Place::before;
@@ -128,6 +134,8 @@ void DocumentReader::end_file(TextItem::Kind kind, std::string why) {
   if (kind == TextItem::Kind::file_end) {
     if (mode_ == Mode::array) {
       if (place_ != Place::ended) refuse_array("the file ends before the array does");
+    } else if (mode_ == Mode::tar) {
+      samples_->end([this](std::string_view line) { add_sample(line); });
     } else if (mode_ != Mode::text) {
       if (!line_.empty()) end_line(line_);
     } else {
@@ -180,6 +188,10 @@ void DocumentReader::feed(std::string_view piece) {
     feed_array(piece);
     return;
   }
+  if (mode_ == Mode::tar) {
+    samples_->feed(piece, [this](std::string_view line) { add_sample(line); });
+    return;
+  }
   if (mode_ != Mode::text) {
     feed_lines(piece);
     return;
@@ -198,6 +210,12 @@ void DocumentReader::feed(std::string_view piece) {
       feed_line_end(part);
     }
   }
+}
+
+void DocumentReader::add_sample(std::string_view line) {
+  ++lines_;
+  add_text(TextItem::Kind::json, line);
+  batch_->items.back().in_array = true;
 }
 
 void DocumentReader::feed_lines(std::string_view piece) {
@@ -231,9 +249,7 @@ void DocumentReader::feed_array(std::string_view piece) {
     if (place_ == Place::inside && depth_ == 0 && (c == ',' || c == ']')) {
       hold(line_, piece.substr(held, i - held), "an element");
       held = i;
-      ++lines_;
-      add_text(TextItem::Kind::json, std::string_view(line_).substr(element_begin_));
-      batch_->items.back().in_array = true;
+      add_sample(std::string_view(line_).substr(element_begin_));
       line_.clear();
       place_ = Place::behind;
     }

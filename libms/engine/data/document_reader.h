@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tar_samples.h"
 #include "data/text_batch.h"
 #include "unpack/input_file.h"
 
@@ -25,6 +26,8 @@ struct ReadOptions {
   bool json_as_text = false;
   // Where the text is in JSON. Empty: in "text". Otherwise all files are JSON.
   std::vector<std::string> fields;
+  // The field for the images of a sample in a tar archive (tar_samples.h). Empty: tar archives are no text.
+  std::string image_field = {};
   // The files that must be text: another one is an error. The others are skipped if they are not.
   std::vector<std::string> named = {};
   std::size_t batch_items = std::size_t{1} << 14;  // of a batch, at most
@@ -45,7 +48,7 @@ class DocumentReader {
   bool next(TextBatch& batch);
 
  private:
-  enum class Mode : std::uint8_t { text, lines, json, array };
+  enum class Mode : std::uint8_t { text, lines, json, array, tar };
   enum class Place : std::uint8_t { before, first, next, inside, behind, ended };  // in an array, of its elements
 
   void open_file();
@@ -53,6 +56,7 @@ class DocumentReader {
   void skip_file(std::string_view why);
   void feed(std::string_view piece);
   void feed_lines(std::string_view piece);
+  void add_sample(std::string_view line);
   void feed_array(std::string_view piece);
   void step_array(char c, std::size_t at);
   [[noreturn]] void refuse_array(std::string_view why) const;
@@ -78,6 +82,7 @@ class DocumentReader {
   std::string_view piece_;  // of it, still to be fed
   std::int64_t file_ = 0, text_bytes_ = 0, lines_ = 0, files_bytes_ = 0;
   Mode mode_ = Mode::text;
+  std::optional<TarSamples> samples_;  // of Mode::tar
   Place place_ = Place::before;
   std::size_t element_begin_ = 0, depth_ = 0;  // of the element, in line_; of brackets in it
   bool in_string_ = false, escaped_ = false;   // of the element

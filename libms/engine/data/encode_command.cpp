@@ -108,7 +108,8 @@ int run_encode(const Args& args) {
   const std::optional<ImageEncoder> images = image_encoder_of(args, *tokenizer);
   if (images) {
     options.images = &*images;
-    if (options.read.fields.empty()) options.read.fields = {"text"};  // all files are JSON
+    if (options.read.fields.empty()) options.read.fields = {"text"};  // all files are JSON, or tar archives
+    options.read.image_field = images->options().field;
     options.read.batch_items = kImageBatch;
     note.patch = images->options().patch;
     note.vocab_size += kImageTokens;
@@ -198,7 +199,10 @@ Command encode_command() {
            {"image-size", "N",
             "Encode images with text: objects with image, a path, an image in base64, a data URL, or an array of "
             "these, and text. JPEG and PNG are read. An image stands where the text has <image>; without that, "
-            "images are before the text. Shrink an image whose longer side has more than N pixels to N. Images are "
+            "images are before the text. Files may be tar archives, as WebDataset and img2dataset write them: the "
+            ".jpg, .jpeg and .png with the same name are the images, and the text is in .txt or, without one, in "
+            ".json. "
+            "Shrink an image whose longer side has more than N pixels to N. Images are "
             "kept in PREFIX.images."},
            {"patch-size", "P",
             "Cut images into patches of P x P pixels, one token each, with one more token behind each row of patches. "
