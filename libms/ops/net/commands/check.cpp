@@ -229,16 +229,19 @@ Checked locate(Workers& workers, const CheckOptions& options) {
         plural(static_cast<std::size_t>(ways), "way")));
   }
   if (const int pairs = locator.undecided_pairs(); pairs > 0 && workers.works()) {
+    checked.not_judged += pairs;
     checked.remarks.push_back(fmt::format("{} looked bad once, and there were too many to test them again",
                                           plural(static_cast<std::size_t>(pairs), "pair")));
   }
   if (const int ways = locator.ways_by_chance(); ways > 0) {
+    checked.not_judged += ways;
     checked.remarks.push_back(
         fmt::format("{} carried less each time, but healthy ones often do as well here, as where processes wait for a "
                     "CPU: not judged",
                     plural(static_cast<std::size_t>(ways), "way")));
   }
   if (const int pairs = locator.pairs_without_cpu(); pairs > 0) {
+    checked.not_judged += pairs;
     checked.remarks.push_back(
         fmt::format("{} answered late while processes at an end waited for a CPU: that time is not counted as latency",
                     plural(static_cast<std::size_t>(pairs), "pair")));

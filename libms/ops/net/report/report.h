@@ -27,6 +27,7 @@ struct Checked {
   std::map<std::string, link::Unauthenticated> unauthenticated = {};  // by where they connected, see workers.h
   std::optional<Workers::Undecided> undecided = {};
   std::int64_t untested_pairs = 0;
+  std::int64_t not_judged = 0;  // ways and pairs that looked bad without telling of the network: `remarks` says why
   int rounds = 0;
   double seconds = 0;
 };

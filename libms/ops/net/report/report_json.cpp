@@ -85,6 +85,7 @@ std::string as_json(const Checked& checked) {
                   {"remarks", checked.remarks},
                   {"unauthenticated", unauthenticated},
                   {"untested_pairs", checked.untested_pairs},
+                  {"not_judged", checked.not_judged},
                   {"rounds", checked.rounds},
                   {"seconds", checked.seconds},
                   {"pairs", pairs}};
