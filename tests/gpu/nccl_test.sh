@@ -76,6 +76,20 @@ plans() { sed -n 's/^emulated cuDNN: \([1-9][0-9]*\) plans$/\1/p' "$work/$1.log"
 [[ $(losses threads | wc -l) == 4 ]] || fail "threads: losses of $(losses threads | wc -l) steps, not 4"
 diff <(losses threads) <(losses processes) || fail "processes compute something else than threads"
 
+# Experts: NCCL sends the rows of each, as many as the router says. Three experts of four for a token: the emulation needs
+# every rank in an exchange, so none may be without rows.
+experts() {
+  settings=(--set 'model.family="llama"' --set model.experts=4 --set model.experts_per_token=3 --set mesh.ep=2
+    --set "train.moe_dispatch=\"$1\"")
+  "$ms_train" run "$work/gpu.toml" --fresh --set run.dir="$work/$1" "${settings[@]}" >"$work/$1.log" 2>&1 ||
+    fail "$1: $(tail -n 3 "$work/$1.log")"
+  ranks "nccl_$1" || fail "$1 over NCCL: $(tail -n 3 "$work/nccl_$1.log")"
+  [[ $(losses "nccl_$1" | wc -l) == 4 ]] || fail "$1 over NCCL: losses of $(losses "nccl_$1" | wc -l) steps, not 4"
+  diff <(losses "$1") <(losses "nccl_$1") || fail "$1 over NCCL: other losses than threads have"
+}
+experts all_to_all
+experts all_gather
+
 # With every kind of group: rings of tp, pipelines that close to a ring, pairs that share an embedding. In memory that
 # all members register, or none.
 settings=(--set mesh.chunks=2 --set overlap.tp=true --set overlap.dp=true --set overlap.pp=true)

@@ -2,8 +2,9 @@
 // the process that creates the unique id listens at the address in it, all others connect, and the work of an operation
 // runs on rank 0's stream. Each operation begins with a header from every member: if members disagree, where NCCL would
 // hang or corrupt data, all of them get ncclInvalidUsage. A failed member stays in its operation until it aborts, as in
-// NCCL's kernels. send and recv exist only between two ranks, matched in order, and groups are only counted. Buffers,
-// 64 KiB a channel, are allocated on the GPU when members come together, and again when two connect.
+// NCCL's kernels. send and recv exist only between two ranks, matched in order. Those of a group are one operation, in
+// which every member has to take part; of other operations groups are only counted. Buffers, 64 KiB a channel, are
+// allocated on the GPU when members come together, and again when two connect.
 //
 // MS_EMULATED_NCCL_COUNTS  the process says at its end how many operations it issued, and how many threads NCCL made
 // for
@@ -89,6 +90,11 @@ struct Counts {
 } counts;
 
 thread_local int group_depth = 0;
+thread_local struct {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Transfer> transfers = {};
+} group;
 thread_local bool call_failed = false;
 
 std::int64_t number_in(const char* variable) {
@@ -145,7 +151,8 @@ struct ncclComm {
 
 namespace {
 
-ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const void* in, void* out) {
+ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const void* in, void* out,
+                   std::vector<Transfer> transfers = {}) {
   if (call_failed) std::abort();
   if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   const auto member = comm->member;
@@ -153,7 +160,7 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
     return refuse(ncclInvalidArgument, "a type or a reduction that is not emulated");
   if (header.root < 0 || header.root >= member->size()) return refuse(ncclInvalidArgument, "no such rank");
   const bool is_root = header.root == member->rank(), sends = header.kind == Kind::transfer && is_root;
-  if ((in == nullptr && (!header.has_root() || is_root)) || (out == nullptr && !sends))
+  if (transfers.empty() && ((in == nullptr && (!header.has_root() || is_root)) || (out == nullptr && !sends)))
     return refuse(ncclInvalidArgument, "no buffer");
   // NCCL requires that all members pass registered memory, or none, and does not check.
   header.registered = comm->has_registered(in == nullptr ? out : in) ? 1 : 0;
@@ -175,7 +182,7 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
   if (number == number_in("MS_EMULATED_NCCL_DIES")) ::kill(::getpid(), SIGKILL);
   if (number == number_in("MS_EMULATED_NCCL_STOPS")) ::kill(::getpid(), SIGSTOP);
   header.sequence = member->begin();
-  const Operation operation{header, in, out, number == number_in("MS_EMULATED_NCCL_HANG")};
+  const Operation operation{header, in, out, number == number_in("MS_EMULATED_NCCL_HANG"), std::move(transfers)};
   const auto run = [member, operation, stream] {
     ms::emulated::on_stream(stream, [member, operation] { member->run(operation); });
   };
@@ -197,6 +204,15 @@ ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, Header header, const vo
 ncclResult_t transfer(ncclComm_t comm, cudaStream_t stream, std::size_t count, ncclDataType_t type, int peer,
                       const void* in, void* out) {
   if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  if (group_depth > 0) {
+    if (peer < 0 || peer >= comm->member->size()) return refuse(ncclInvalidArgument, "no such peer");
+    if (!group.transfers.empty() && (group.comm != comm || group.stream != stream))
+      return refuse(ncclInvalidUsage, "a group is emulated on one communicator and stream only");
+    group.comm = comm, group.stream = stream;
+    void* const data = in == nullptr ? out : const_cast<void*>(in);
+    group.transfers.push_back({in != nullptr, peer, count * size_of(type), static_cast<std::byte*>(data)});
+    return ncclSuccess;
+  }
   if (comm->member->size() != 2) return refuse(ncclInvalidUsage, "send and recv are emulated between two ranks only");
   if (peer != 1 - comm->member->rank()) return refuse(ncclInvalidArgument, "no such peer");
   return issue(comm, stream, {0, count, Kind::transfer, type, ncclSum, in == nullptr ? peer : 1 - peer}, in, out);
@@ -360,8 +376,9 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (group_depth == 0) return refuse(ncclInvalidUsage, "no group has begun");
-  --group_depth;
-  return ncclSuccess;
+  if (--group_depth > 0 || group.transfers.empty()) return ncclSuccess;
+  return issue(group.comm, group.stream, {0, 1, Kind::exchange, ncclUint8, ncclSum, 0}, nullptr, nullptr,
+               std::exchange(group.transfers, {}));
 }
 
 }  // extern "C"

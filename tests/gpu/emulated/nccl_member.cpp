@@ -19,7 +19,8 @@
 namespace ms::emulated::nccl {
 namespace {
 
-constexpr const char* kKindNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "send or recv"};
+constexpr const char* kKindNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                      "broadcast",  "send or recv",   "exchange"};
 
 struct Hello {
   std::int32_t rank, size, world_rank;
@@ -153,10 +154,10 @@ void Member::run(const Operation& operation) {
       if (error_text() != nullptr) stay();
       check();
       if (operation.hangs) hang();
-      if (rank_ == 0) {
-        lead(operation);
+      if (operation.header.kind == Kind::exchange) {
+        rank_ == 0 ? lead_exchange(operation) : follow_exchange(operation);
       } else {
-        follow(operation);
+        rank_ == 0 ? lead(operation) : follow(operation);
       }
     } catch (const Failure& failure) {
       fail(failure);

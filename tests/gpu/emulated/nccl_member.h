@@ -20,7 +20,7 @@ namespace ms::emulated::nccl {
 // Creates a listener with its own address, which rank 0 takes later. Returns an empty string if there are no sockets.
 std::string listen();
 
-enum class Kind : std::int32_t { all_reduce, reduce_scatter, all_gather, broadcast, transfer };
+enum class Kind : std::int32_t { all_reduce, reduce_scatter, all_gather, broadcast, transfer, exchange };
 
 // The header of an operation: members agree if theirs are equal.
 struct Header {
@@ -35,11 +35,18 @@ struct Header {
   bool has_root() const { return kind == Kind::broadcast || kind == Kind::transfer; }
   std::string text() const;
 };
+// A send or a receive of an exchange, which is what a group of them is.
+struct Transfer {
+  std::int32_t sends = 0, peer = 0;
+  std::uint64_t bytes = 0;
+  std::byte* data = nullptr;
+};
 struct Operation {
   Header header;
   const void* in;
   void* out;
   bool hangs;
+  std::vector<Transfer> transfers;
 };
 // Thrown to end a member's operation; carries its asynchronous error.
 struct Failure {
@@ -85,6 +92,8 @@ class Member {
 
   void lead(const Operation& operation);
   void follow(const Operation& operation);
+  void lead_exchange(const Operation& operation);
+  void follow_exchange(const Operation& operation);
   // Exchanges headers: no data moves before all members have arrived. Rank 0 reports the first disagreement to all.
   void meet(const Header& mine);
   void tell(Verdict verdict);
