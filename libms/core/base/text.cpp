@@ -207,6 +207,20 @@ std::string printable(std::string_view text, std::size_t max) {
   return result;
 }
 
+std::string_view without_colours(std::string_view line, std::string& kept) {
+  if (line.find('\x1b') == std::string_view::npos) return line;
+  kept.clear();
+  for (std::size_t at = 0; at < line.size();) {
+    if (line.substr(at).starts_with("\x1b[")) {
+      at = line.find_first_not_of("0123456789;", at + 2);
+      at = at == std::string_view::npos ? line.size() : at + 1;
+    } else {
+      kept += line[at++];
+    }
+  }
+  return kept;
+}
+
 std::string plain_text(std::string_view text, std::size_t max) {
   constexpr std::string_view kCut = "...";
   std::string line;

@@ -37,6 +37,9 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
 // "1 mount", "2 mounts", "0 mounts": for words that take an s.
 std::string plural(std::size_t number, std::string_view what);
 
+// The line without the colours that programs put around words: ESC [ numbers letter. `kept`: for such a line.
+std::string_view without_colours(std::string_view line, std::string& kept);
+
 // At most the first `max` bytes; of these every one that is not printable ASCII becomes '?'.
 std::string printable(std::string_view text, std::size_t max);
 // One line of printable ASCII, of at most `max` bytes: every other byte becomes '?', blanks in a row become one, those

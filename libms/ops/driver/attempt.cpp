@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/print.h"
+#include "base/text.h"
 
 namespace ms::driver {
 void Attempt::take_answer(const std::string& node, const Answer& answer) {
@@ -31,7 +32,15 @@ void Attempt::take_lines(const std::vector<std::string>& output_lines, int tasks
 
 void Attempt::take_line(std::string_view line, int rank, int tasks_per_node, double now_s) {
   const auto index = rank < 0 || tasks_per_node == 0 ? nodes.size() : static_cast<std::size_t>(rank / tasks_per_node);
-  words.take(line, rank, index < nodes.size() ? nodes[index] : "", now_s, trained_s());
+  const std::string node = index < nodes.size() ? nodes[index] : "";
+  std::string kept;
+  // A progress bar writes over itself, and an error may follow it without a line end.
+  for (std::string_view rest = without_colours(line, kept);;) {
+    const std::size_t end = rest.find('\r');
+    words.take(rest.substr(0, end), rank, node, now_s, trained_s());
+    if (end == rest.npos) return;
+    rest.remove_prefix(end + 1);
+  }
 }
 
 std::optional<double> Attempt::trained_s() const {

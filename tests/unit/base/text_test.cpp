@@ -142,6 +142,14 @@ TEST(Text, PrintableKeepsEveryBytesPlace) {
   EXPECT_EQ(printable("abc", 0), "");
 }
 
+TEST(Text, WithoutColours) {
+  std::string kept;
+  EXPECT_EQ(without_colours("\x1b[1;31mKeyError\x1b[0m: 'x'", kept), "KeyError: 'x'");
+  EXPECT_EQ(without_colours("no colour", kept), "no colour");
+  EXPECT_EQ(without_colours("cut \x1b[31", kept), "cut ");
+  EXPECT_EQ(without_colours("\x1b]title", kept), "\x1b]title");
+}
+
 TEST(Text, PlainIsOneLine) {
   EXPECT_EQ(plain_text(" a\t\nb ", 100), "a b");
   EXPECT_EQ(plain_text("abcdefgh", 8), "abcdefgh");

@@ -78,21 +78,6 @@ std::optional<std::int64_t> gpu_in(std::string_view text) {
   return number_of<std::int64_t>(id.substr(id.rfind('-') + 1), 16);
 }
 
-// The line without the colours that Ray and others put around labels: ESC [ numbers letter.
-std::string_view without_colours(std::string_view line, std::string& kept) {
-  if (line.find('\x1b') == std::string_view::npos) return line;
-  kept.clear();
-  for (std::size_t at = 0; at < line.size();) {
-    if (line.substr(at).starts_with("\x1b[")) {
-      at = line.find_first_not_of("0123456789;", at + 2);
-      at = at == std::string_view::npos ? line.size() : at + 1;
-    } else {
-      kept += line[at++];
-    }
-  }
-  return kept;
-}
-
 struct Line {
   Writer writer;
   bool warns = false;
