@@ -38,6 +38,8 @@ inline constexpr std::string_view kSlurmSays = "Slurm";  // a source: its progra
 inline constexpr std::string_view kCollectiveTimeout = "collective_timeout";
 inline constexpr std::string_view kJobEnds = "job_ends";  // the cause that no other attempt can mend
 inline constexpr std::string_view kLaunchFailed = "slurm_launch";
+inline constexpr std::string_view kNodeFailure = "slurm_node_failure";
+inline constexpr std::string_view kTerminated = "terminated";  // by a signal that others send
 inline constexpr std::string_view kException = "exception";
 inline constexpr std::string_view kChildFailed = "child_failed";  // a launcher says so of what it started
 

@@ -350,8 +350,8 @@ Judgement judge_exit(const AttemptEvidence& e) {
   }
   if (const SaidLine* line = decisive_line(e)) {
     add_line(e, *line, j);
-    if (const std::string node = node_without_start(e); j.cause == slurm::kLaunchFailed && !node.empty())
-      j.suspects = {node};
+    const bool of_slurm = j.cause == slurm::kLaunchFailed || j.cause == slurm::kNodeFailure;
+    if (const std::string node = node_in_slurms_words(e, j.cause); of_slurm && !node.empty()) j.suspects = {node};
   } else if (const std::string_view word = e.first_exit ? word_of_crash(e.first_exit->code) : ""; !word.empty()) {
     j.why = j.error = word;
     j.said_on = j.suspects;

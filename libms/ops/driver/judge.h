@@ -92,9 +92,9 @@ struct Judgement {
 
 Judgement judge(const AttemptEvidence& evidence);
 
-// The node on which srun did not start tasks, by the node or the task that each of its lines names; empty: no line
-// does, or it is more than one of the nodes, or the only one.
-std::string node_without_start(const AttemptEvidence& evidence);
+// The node on which srun did not start tasks, or that failed, by the node or the task that each of its lines of this
+// cause names; empty: no line does, or it is more than one of the nodes, or the only one.
+std::string node_in_slurms_words(const AttemptEvidence& evidence, std::string_view cause);
 
 // The ranks that differ from all others in what they do while a run hangs, by node; empty: none stands out.
 std::vector<std::string> outliers(const std::vector<NodeTask>& tasks, std::string& why);

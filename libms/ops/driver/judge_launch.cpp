@@ -1,4 +1,4 @@
-// Reads from srun's words where it did not start tasks.
+// Reads from srun's words where it did not start tasks, or which node failed.
 #include <algorithm>
 #include <regex>
 
@@ -6,12 +6,14 @@
 
 namespace ms::driver {
 
-std::string node_without_start(const AttemptEvidence& e) {
-  static const std::regex kNode("failed on node ([A-Za-z0-9._-]+)"), kTask("task ([0-9]{1,7}) launch failed");
+std::string node_in_slurms_words(const AttemptEvidence& e, std::string_view cause) {
+  static const std::regex kNode("(?:failed on node|Node failure on) ([A-Za-z0-9._-]+)"),
+      kTask("task ([0-9]{1,7}) launch failed");
   std::string found;
   for (const SaidLine& line : e.lines) {
-    if (line.known->cause != slurm::kLaunchFailed || line.rank >= 0) continue;
+    if (line.known->cause != cause || line.rank >= 0) continue;
     if (line.text.find("Application launch failed") != std::string::npos) continue;  // srun's last word of any
+    if (line.text.find("DUE TO NODE FAILURE") != std::string::npos) continue;        // names the step's first
     std::smatch match;
     std::string node;
     if (std::regex_search(line.text, match, kNode)) {

@@ -141,6 +141,13 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
   said_usage_ = said_usage_ || is_usage(line);
   read_summary(line, node, task);
   if (trim(line).starts_with("traceback : Signal ")) return;  // torchrun's, of any of its workers
+  // PyTorch first says in general words which worker or rank raised an exception, then prints that one.
+  if (line.starts_with("Original Traceback (most") || has(line, "Traceback (most recent call last): (RANK ")) {
+    std::erase_if(said_, [&](const auto& entry) {
+      const Said& said = entry.second;
+      return said.of_worker == &own && said.exceptions == own.exceptions && said.line.known->says == Says::exception;
+    });
+  }
   const KnownLine* known = known_line(line);
   // The line that ends a traceback is the exception, whatever the name of its class.
   const bool ends_traceback = own.in_traceback && is_named(line);
@@ -163,7 +170,8 @@ void LastWords::take(std::string_view line, int rank, const std::string& node, d
     known = slurm::any_exception();
   if (known->says != Says::effect && known->says != Says::exception) task.last_cause = {number_, known};
   if (known->cause == "ib_completion" || known->cause == "ib_retry") own.last_link = number_;
-  const bool of_launcher = known->cause == slurm::kChildFailed || known->cause == kMpiAbort;
+  const bool of_launcher =
+      known->cause == slurm::kChildFailed || known->cause == slurm::kTerminated || known->cause == kMpiAbort;
   if (!of_launcher && !own.chained) task.last_end = {number_, known};
   task.failed = task.failed || known->says != Says::effect;
   // A rank ends of one exception: it had caught those before. Who waits for a peer may end of that later.

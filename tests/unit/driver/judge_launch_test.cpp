@@ -94,5 +94,23 @@ TEST(JudgeLaunch, ACommandThatDiesOfTheSignalToSaveIsStopped) {
   EXPECT_EQ(judge(evidence).code, 3);
 }
 
+// The node of "CANCELLED" is the step's first, whichever failed.
+TEST(JudgeLaunch, TheNodeThatSlurmLostIsLookedAt) {
+  Attempt attempt;
+  attempt.nodes = {"n1", "n2", "n3"};
+  for (const char* line :
+       {"slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-03-01T04:05:06 DUE TO NODE FAILURE ***",
+        "srun: error: Node failure on n2"})
+    attempt.take_line(line, -1, 1, 0);
+  AttemptEvidence evidence;
+  evidence.exit_status = 1;
+  evidence.nodes = attempt.nodes;
+  evidence.lines = attempt.lines();
+  const Judgement judgement = judge(evidence);
+  EXPECT_EQ(judgement.cause, "slurm_node_failure");
+  EXPECT_EQ(judgement.suspects, std::vector<std::string>{"n2"});
+  EXPECT_FALSE(judgement.accuses || judgement.certain);
+}
+
 }  // namespace
 }  // namespace ms::driver
