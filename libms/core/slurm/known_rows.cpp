@@ -150,6 +150,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"Temporary failure in name resolution", "name_service", Blame::fabric, Says::trouble, "glibc"},
     {"Name or service not known", "name_service", Blame::fabric, Says::trouble, "glibc"},
     {"No address associated with hostname", "name_service", Blame::fabric, Says::trouble, "glibc"},
+    {"EADDRINUSE", "port_in_use", Blame::user, Says::exception, "PyTorch"},
     {"Error: 404 Client Error", "web_address", Blame::user, Says::exception, "Python"},
     {"Error: HTTP Error 404", "web_address", Blame::user, Says::exception, "Python"},
     {"Error: 401 Client Error", "web_access", Blame::user, Says::exception, "Python"},
