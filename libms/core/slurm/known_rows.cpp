@@ -183,6 +183,7 @@ constexpr std::array kKnownLines = std::to_array<KnownLine>({
     {"DUE TO NODE FAILURE", kNodeFailure, Blame::slurm, Says::trouble, kSlurmSays},
     {"Unable to create step for job", "slurm_step", Blame::slurm, Says::trouble, kSlurmSays},
     {"Unable to contact slurm controller", "slurm_controller", Blame::slurm, Says::trouble, kSlurmSays},
+    {"Unable to layout tasks", "slurm_layout", Blame::user, Says::mistake, kSlurmSays},
     {"launch failed", kLaunchFailed, Blame::slurm, Says::trouble, kSlurmSays},
     {"Task launch for StepId", kLaunchFailed, Blame::slurm, Says::trouble, kSlurmSays},
     // The words of ranks that still run when another one ended or hangs.

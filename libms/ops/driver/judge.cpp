@@ -68,13 +68,6 @@ Judgement judge_mismatch(const HangVerdict& joint, int code) {
                 "the program's ranks called different collectives, which accuses no node: " + joint.why);
 }
 
-// srun says that it could not start tasks, and may return 0 all the same.
-bool was_not_started(const AttemptEvidence& e) {
-  return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
-    return line.known->cause == slurm::kLaunchFailed && line.rank < 0;
-  });
-}
-
 // The line that tells why the attempt ended; nullptr: none does.
 const SaidLine* decisive_line(const AttemptEvidence& e) {
   // Who was killed is more to the point than who noticed it. A watchdog aborts by itself.
@@ -97,7 +90,8 @@ const SaidLine* decisive_line(const AttemptEvidence& e) {
     if (was_killed && (line.known->says == Says::effect || line.known->is_set_up())) continue;
     if (first == nullptr || order(line) < order(*first)) first = &line;
   }
-  return first;
+  const SaidLine* const own = first == nullptr ? nullptr : error_behind(e, *first);
+  return own != nullptr ? own : first;
 }
 
 // The nodes of which ranks said the same.

@@ -92,6 +92,13 @@ struct Judgement {
 
 Judgement judge(const AttemptEvidence& evidence);
 
+// If a line says that a link's peer did not answer: an error soon after it, of a rank that says nothing of links or
+// peers itself. The end of that rank breaks the links of others, who may be heard first. nullptr: there is none.
+const SaidLine* error_behind(const AttemptEvidence& evidence, const SaidLine& link);
+
+// Tells whether srun says that it could not start tasks: it may return 0 all the same.
+bool was_not_started(const AttemptEvidence& evidence);
+
 // The node on which srun did not start tasks, or that failed, by the node or the task that each of its lines of this
 // cause names; empty: no line does, or it is more than one of the nodes, or the only one.
 std::string node_in_slurms_words(const AttemptEvidence& evidence, std::string_view cause);

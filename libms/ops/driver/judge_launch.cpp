@@ -6,6 +6,12 @@
 
 namespace ms::driver {
 
+bool was_not_started(const AttemptEvidence& e) {
+  return !e.trained && std::ranges::any_of(e.lines, [](const SaidLine& line) {
+    return line.known->cause == slurm::kLaunchFailed && line.rank < 0;
+  });
+}
+
 std::string node_in_slurms_words(const AttemptEvidence& e, std::string_view cause) {
   static const std::regex kNode("(?:failed on node|Node failure on) ([A-Za-z0-9._-]+)"),
       kTask("task ([0-9]{1,7}) launch failed");
