@@ -378,7 +378,7 @@ TEST_F(ReadBlocks, TheFirstErrorOfAnyThreadEndsAllAndIsThrown) {
       });
     });
     EXPECT_EQ(error.kind(), "test.first");
-    EXPECT_EQ(error.message(), "call 1");
+    if (threads == 1) { EXPECT_EQ(error.message(), "call 1"); }  // a thread may be held up between its call and the end
     EXPECT_LE(calls, threads) << "no thread goes on";
   }
 }
