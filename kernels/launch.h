@@ -120,13 +120,14 @@ void clip_factor(Stream stream, float* factor, float* norm, const double* sum_sq
 
 // optimizer.cu. All flat, of n elements; the gradient is f32 or bf16; an absent master means that param is f32 and is
 // the master. Bytes moved per element, with f32 gradients and bf16 parameters: adamw 30 (m, v, master read and written,
-// the gradient read, the parameter written), lamb_moments 24, lamb_apply 18. AdamW takes any number of adjacent
-// parameters at once; LAMB has norms per matrix and takes three launches, which is little beside the time for a matrix.
+// the gradient read, the parameter written; 22 with m and v in bf16, which it rounds as tensor/ops.h says),
+// lamb_moments 24, lamb_apply 18. AdamW takes any number of adjacent parameters at once; LAMB has norms per matrix and
+// takes three launches, which is little beside the time for a matrix.
 struct AdamWScalars {
   float lr, beta1, beta2, eps, weight_decay, correction1, correction2;
 };
-void adamw(Stream stream, Matrix param, float* master, float* m, float* v, Matrix grad, const float* factor,
-           AdamWScalars scalars);
+void adamw(Stream stream, Matrix param, float* master, Matrix m, Matrix v, Matrix grad, const float* factor,
+           AdamWScalars scalars, unsigned seed);
 void lamb_moments(Stream stream, double* norms, float* m, float* v, Matrix w, Matrix grad, const float* factor,
                   AdamWScalars scalars, void* scratch);  // total_bytes()
 void lamb_apply(Stream stream, Matrix param, float* master, const float* m, const float* v, const double* norms,

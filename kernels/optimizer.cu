@@ -12,8 +12,8 @@ template <int kCount>
 struct Moments {
   float m[kCount], v[kCount], g[kCount];
 
-  template <class G>
-  __device__ void load(const float* m_at, const float* v_at, const G* grad, float factor) {
+  template <class M, class G>
+  __device__ void load(const M* m_at, const M* v_at, const G* grad, float factor) {
     load_floats(m, m_at);
     load_floats(v, v_at);
     load_floats(g, grad);
@@ -47,9 +47,34 @@ __device__ void load_master(float (&w)[kCount], const P* param, const float* mas
   }
 }
 
-template <class P, class G, int kCount>
-__global__ void __launch_bounds__(kThreads) adamw_kernel(P* param, float* master, float* m, float* v, const G* grad,
-                                                         const float* factor, AdamWScalars a, std::int64_t n) {
+__device__ unsigned mixed(unsigned x) {
+  x = (x ^ (x >> 16)) * 0x7FEB352DU;
+  x = (x ^ (x >> 15)) * 0x846CA68BU;
+  return x ^ (x >> 16);
+}
+// Rounds up if the 16 bits that bf16 has no room for, and `chance` below 2^16, add up to 2^16. NaN stays NaN.
+__device__ float rounded(float x, unsigned chance) {
+  return x == x ? __uint_as_float((__float_as_uint(x) + chance) & 0xFFFF0000U) : x;
+}
+// As tensor/ops.h says.
+template <class M, int kCount>
+__device__ void store_moments(M* m, M* v, Moments<kCount> at, unsigned seed) {
+  if constexpr (sizeof(M) < sizeof(float)) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const unsigned chance = mixed(__float_as_uint(at.m[j]) ^ mixed(__float_as_uint(at.v[j]) + seed * 0x9E3779B9U));
+      at.m[j] = rounded(at.m[j], chance & 0xFFFFU);
+      at.v[j] = rounded(at.v[j], chance >> 16);
+    }
+  }
+  store_floats(m, at.m);
+  store_floats(v, at.v);
+}
+
+template <class P, class G, class M, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(P* param, float* master, M* m, M* v, const G* grad, const float* factor, AdamWScalars a, unsigned seed,
+                 std::int64_t n) {
   const float scale = *factor;
   if (scale == 0) return;  // the step is skipped
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kCount;
@@ -57,8 +82,7 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(P* param, float* master
     Moments<kCount> at;
     at.load(m + i, v + i, grad + i, scale);
     at.move(a);
-    store_floats(m + i, at.m);
-    store_floats(v + i, at.v);
+    store_moments(m + i, v + i, at, seed);
     float w[kCount];
     float* mine = master == nullptr ? nullptr : master + i;
     load_master(w, param + i, mine);
@@ -212,14 +236,16 @@ void by_count(bool aligned, F&& f) {
 
 }  // namespace
 
-void adamw(Stream stream, Matrix param, float* master, float* m, float* v, Matrix grad, const float* factor,
-           AdamWScalars scalars) {
+void adamw(Stream stream, Matrix param, float* master, Matrix m, Matrix v, Matrix grad, const float* factor,
+           AdamWScalars scalars, unsigned seed) {
   const std::int64_t n = param.rows * param.cols;
   by_type(param.type, [&]<class P>(P) {
     by_type(grad.type, [&]<class G>(G) {
-      by_count(in_fours(n, param.data, master, m, v, grad.data), [&]<int kCount>() {
-        launch(adamw_kernel<P, G, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<P>(param), master, m,
-               v, as<G>(grad), factor, scalars, n);
+      by_type(m.type, [&]<class M>(M) {
+        by_count(in_fours(n, param.data, master, m.data, v.data, grad.data), [&]<int kCount>() {
+          launch(adamw_kernel<P, G, M, kCount>, blocks_for(n / kCount, kThreads), kThreads, stream, as<P>(param),
+                 master, as<M>(m), as<M>(v), as<G>(grad), factor, scalars, seed, n);
+        });
       });
     });
   });

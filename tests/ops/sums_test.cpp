@@ -155,6 +155,78 @@ TEST(Optimizer, AdamW) {
   }
 }
 
+// Moments in bf16: w follows from what they are before they are rounded to one of their two neighbors, without bias.
+// An element is rounded in the same way wherever it lies.
+TEST(Optimizer, AdamWWithMomentsInBf16) {
+  constexpr std::int64_t kN = 70001, kFirst = 37;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(to_string(type));
+    Memory m;
+    AdamW op{.param = m.tensor(type, 1, kN),
+             .master = type == DType::bf16 ? m.tensor(DType::f32, 1, kN) : Tensor{},
+             .m = m.tensor(DType::bf16, 1, kN, 0, 0.1),
+             .v = m.tensor(DType::bf16, 1, kN),
+             .grad = m.tensor(DType::f32, 1, kN),
+             .factor = m.tensor(DType::f32, 1, 1),
+             .lr = 0.01F,
+             .beta1 = 0.9F,
+             .beta2 = 0.999F,
+             .eps = 1e-8F,
+             .weight_decay = 0.1F,
+             .correction1 = 0.271F,
+             .correction2 = 0.142625F,
+             .seed = 7};
+    for (std::int64_t i = 0; i < kN; ++i) put(op.v, 0, i, std::abs(get(op.v, 0, i)));
+    put(op.factor, 0, 0, 0.25);
+    const Tensor w = op.master ? op.master : op.param;
+    AdamW exact = op;  // the same numbers, with moments in f32
+    exact.param = m.tensor(DType::f32, 1, kN), exact.master = {};
+    exact.m = m.tensor(DType::f32, 1, kN), exact.v = m.tensor(DType::f32, 1, kN);
+    for (const auto& [to, from] : {std::pair{exact.param, w}, {exact.m, op.m}, {exact.v, op.v}})
+      for (std::int64_t i = 0; i < kN; ++i) put(to, 0, i, get(from, 0, i));
+    cpu_kernels().run(exact);
+    const Mat want_w = read(exact.param), want_m = read(exact.m), want_v = read(exact.v);
+    const Memory::Image before = m.save();
+    std::vector<Mat> all;  // of all variants, m and v
+    everywhere(m, op, [&] {
+      EXPECT_TRUE(close(w, want_w, 1e-6));
+      for (const auto& [got, want] : {std::pair{op.m, &want_m}, {op.v, &want_v}}) {
+        double bias = 0;
+        for (std::int64_t i = 0; i < kN; ++i) {
+          const double exactly = (*want)(0, i), unit = std::ldexp(1.0, std::ilogb(exactly) - 7);
+          const double error = (get(got, 0, i) - exactly) / unit;
+          ASSERT_LT(std::abs(error), 1.01) << i;  // a GPU's f32 may be one bit off
+          bias += error / kN;
+        }
+        EXPECT_NEAR(bias, 0, 0.01);  // 5 standard deviations
+        all.push_back(read(got));
+      }
+    });
+    AdamW tail = op;
+    for (Tensor AdamW::*field : {&AdamW::param, &AdamW::master, &AdamW::m, &AdamW::v, &AdamW::grad})
+      if (tail.*field) tail.*field = (tail.*field).slice_cols(kFirst, kN - kFirst);
+    std::size_t variant = 0;
+    m.restore(before);
+    everywhere(m, tail, [&] {
+      for (const Tensor& got : {op.m, op.v}) {
+        const Mat& want = all[variant++];
+        for (std::int64_t i = kFirst; i < kN; ++i) ASSERT_EQ(get(got, 0, i), want(0, i)) << i;
+      }
+    });
+    op.seed = 8;
+    variant = 0;
+    m.restore(before);
+    everywhere(m, op, [&] {
+      for (const Tensor& got : {op.m, op.v}) {
+        const Mat& of_other = all[variant++];
+        std::int64_t differ = 0;
+        for (std::int64_t i = 0; i < kN; ++i) differ += get(got, 0, i) != of_other(0, i) ? 1 : 0;
+        EXPECT_GT(differ, kN / 8) << "another step rounds in the same way";
+      }
+    });
+  }
+}
+
 TEST(Init, NormalDoesNotDependOnTheSharding) {
   const std::int64_t rows = 70, cols = 90;
   for (const DType dtype : activation_types()) {

@@ -1,5 +1,5 @@
 // Main gradients in bf16: every producer rounds its f32 sum once, in every layout and ZeRO stage they stay near those
-// in f32, and both optimizers train with them.
+// in f32, and both optimizers train with them. Moments in bf16 train as those in f32 do.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -94,6 +94,18 @@ TEST(MainGrads, TrainWithBothOptimizers) {
       }
     }
   }
+}
+
+TEST(Moments, InBf16TrainAsThoseInF32) {
+  constexpr int kSteps = 40;
+  train::Settings settings = main_grads_settings("llama", "fp32", {2, 1, 1, 1, true, 1});
+  settings.optim.beta2 = 0.999;  // whose steps of 2^-10 rounding to nearest would lose
+  const Outcome exact = run_threads(settings, kSteps);
+  settings.optim.moments_dtype = "bf16";
+  const Outcome outcome = run_threads(settings, kSteps);
+  EXPECT_FALSE(same_bits(outcome.parameters, exact.parameters));
+  EXPECT_LT(outcome.losses.back(), outcome.losses.front() - 0.3);
+  for (std::size_t i = 0; i < outcome.losses.size(); ++i) EXPECT_NEAR(outcome.losses[i], exact.losses[i], 0.05) << i;
 }
 
 }  // namespace

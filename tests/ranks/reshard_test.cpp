@@ -282,6 +282,32 @@ TEST(ReshardType, ResumesInAnotherType) {
   }
 }
 
+// So may the type of the moments. In bf16 they resume in any layout, and go on with the bits of the run that saved.
+TEST(ReshardType, ResumesWithMomentsInBf16) {
+  const auto with_moments = [](const char* type, const Layout& layout, const test::TempDir& dir) {
+    train::Settings settings = settings_of({"llama", false, "bf16"}, layout, dir.path());
+    settings.optim.moments_dtype = type;
+    return settings;
+  };
+  const Layout from{2, 2, 1, 1, true, 1};
+  for (const char* type : {"bf16", "fp32"}) {
+    const char* const other = std::string_view(type) == "bf16" ? "fp32" : "bf16";
+    const test::TempDir dir;
+    const Training saved = train_run(with_moments(type, from, dir));
+    for (const Layout& to : {from, Layout{3, 1, 2, 1, true, 2}, Layout{2, 2, 1, 1, true, 3}}) {
+      SCOPED_TRACE(fmt::format("{}, {}", type, to.name()));
+      expect_goes_on(saved, train_run(with_moments(type, to, dir)), to.name() == from.name(), 0.03);
+    }
+    const Training loaded = train_run(with_moments(other, from, dir));
+    ASSERT_EQ(loaded.resumed_from, kSaved);
+    EXPECT_TRUE(same_bits(saved.at_save.parameters, loaded.at_save.parameters));
+    const double rounding = std::string_view(other) == "bf16" ? 1.0 / 256 : 0;
+    EXPECT_LE(distance(saved.at_save.first_moments, loaded.at_save.first_moments).value, rounding);
+    EXPECT_LE(distance(saved.at_save.second_moments, loaded.at_save.second_moments).value, rounding);
+    for (std::size_t i = 0; i < loaded.losses.size(); ++i) EXPECT_NEAR(loaded.losses[i], saved.losses[i], 0.03);
+  }
+}
+
 // LAMB has the same state as AdamW, and recomputes a parameter's norms in any layout.
 TEST(ReshardLamb, Resumes) {
   const Family family{"gpt", true, "fp32"};

@@ -115,6 +115,24 @@ TEST(ShardGroups, ChangeNoBitOfExactSums) {
   }
 }
 
+// Chance rounds moments in bf16, the same one on whatever rank.
+TEST(Moments, InBf16HaveTheSameBitsForAnyShards) {
+  const auto settings_of = [](const Layout& layout) {
+    train::Settings settings = with(tiny_settings("llama"), layout);
+    settings.train.dtype = "bf16";
+    settings.optim.moments_dtype = "bf16";
+    return settings;
+  };
+  const Outcome reference = train_equal_rows(settings_of({1, 1, 1, 1, true, 0}));
+  for (const Layout& layout : {Layout{2, 1, 1, 1, true, 0}, Layout{2, 1, 1, 1, true, 1}, Layout{4, 1, 1, 1, true, 2},
+                               grouped({4, 1, 1, 1, true, 1}, 2), Layout{4, 1, 1, 1, true, 3}}) {
+    SCOPED_TRACE(layout.name());
+    const Outcome outcome = train_equal_rows(settings_of(layout));
+    EXPECT_EQ(outcome.losses, reference.losses);
+    EXPECT_TRUE(same_bits(outcome.parameters, reference.parameters));
+  }
+}
+
 // Bytes of the operations of a kind that a rank issues in a step, on its groups with a name.
 std::int64_t issued_bytes(const comm::SimRecording& step, comm::OpKind kind, const std::string& group) {
   std::int64_t bytes = 0;

@@ -9,11 +9,11 @@ namespace ms::cost {
 struct StateBytes {
   double parameter;  // in the compute type; sharded by ZeRO 3
   double gradient;   // f32 or bf16; sharded by ZeRO 2 and 3
-  double optimizer;  // master copy and the optimizer's f32 states; sharded by ZeRO 1 to 3
+  double optimizer;  // master copy and the optimizer's states; sharded by ZeRO 1 to 3
 };
 
 // A bf16 parameter has an f32 master copy, an f32 one is its own.
-// `optimizer_states`: of a parameter, on average.
+// `optimizer_states`: of a parameter in f32, on average; two in bf16 count as one.
 constexpr StateBytes state_bytes(bool bf16, bool bf16_gradients, double optimizer_states) {
   return {bf16 ? 2.0 : 4.0, bf16_gradients ? 2.0 : 4.0, (bf16 ? 4.0 : 0.0) + 4.0 * optimizer_states};
 }

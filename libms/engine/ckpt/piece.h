@@ -18,7 +18,7 @@ namespace ms::ckpt {
 enum class State : std::uint8_t {
   weight,   // the parameter in the compute type
   master,   // its f32 original; absent where the compute type is f32
-  exp_avg,  // first and second moment of the optimizer, f32
+  exp_avg,  // first and second moment of the optimizer, f32 or bf16
   exp_avg_sq,
   momentum_buffer,  // f32; in place of the moments where the optimizer takes a matrix whole
 };

@@ -31,6 +31,7 @@ Op adam_op(const Update& update) {
     op.master = update.master;
     op.lr = update.lr;
   }
+  if constexpr (requires { op.seed; }) op.seed = static_cast<std::uint32_t>(update.step);
   if constexpr (requires { op.grad; }) {
     op.grad = update.grad;
     op.beta1 = static_cast<float>(config.beta1);

@@ -28,7 +28,7 @@ struct OptimConfig {
   std::int64_t zero = 1;
   std::int64_t prefetch = 1;
   std::int64_t shard_group = 0;
-  std::string main_grads_dtype = "fp32";
+  std::string main_grads_dtype = "fp32", moments_dtype = "fp32";
 };
 
 inline constexpr Field<OptimConfig> kOptimFields[] = {
@@ -88,6 +88,13 @@ inline constexpr Field<OptimConfig> kOptimFields[] = {
      .doc = "Data type in which gradients of microbatches are accumulated and reduced over dp. bf16 halves their "
             "memory and traffic. Each addition then rounds to 8 bits, so that over many microbatches small "
             "contributions are lost. As --grad-reduce-in-bf16 of Megatron-LM. Only with train.dtype = \"bf16\".",
+     .choices = {"fp32", "bf16"}},
+    {.key = "moments_dtype",
+     .member = &OptimConfig::moments_dtype,
+     .doc = "Data type in which adamw keeps its two moments. bf16 takes 4 bytes less for each parameter. An update "
+            "computes in fp32 and rounds moments up or down by chance (stochastic rounding), in the same way in every "
+            "layout. A checkpoint has the type of its run, and a run with another type resumes from it. Only with "
+            "name = \"adamw\".",
      .choices = {"fp32", "bf16"}},
 };
 

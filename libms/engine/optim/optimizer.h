@@ -34,7 +34,8 @@ struct Update {
 struct OptimizerKind {
   std::string_view name;
   std::string_view doc;  // a clause for ms.toml(5)
-  // One f32 tensor each for every parameter, by the names of their states in checkpoints (ckpt::State).
+  // One tensor each for every parameter, by the names of their states in checkpoints (ckpt::State): f32 unless
+  // optim.moments_dtype has another type, which `takes_bf16` allows.
   std::span<const std::string_view> states;
   // Those of matrices of layers (ParamRange::matrix) in place of `states`, where the optimizer takes such matrices
   // whole: matrix_updates.h updates them. Empty: it does not.
@@ -42,6 +43,7 @@ struct OptimizerKind {
   // How many f64 sums over all elements of a parameter its update needs: 0, or of the parameters with weight decay so
   // many. Those parameters are updated one by one.
   int sums = 0;
+  bool takes_bf16 = false;
   // Adds these elements' part to `update.sums`; afterwards they are summed over the ranks. Null where `sums` is 0.
   void (*issue_sums)(tensor::Stream& stream, const Update& update) = nullptr;
   void (*issue_update)(tensor::Stream& stream, const Update& update);

@@ -31,6 +31,7 @@ std::vector<mesh::Range> parts_with(const OptimizerKind& kind, std::size_t state
 }  // namespace
 
 DType grads_dtype(const OptimConfig& config) { return config.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32; }
+DType moments_dtype(const OptimConfig& config) { return config.moments_dtype == "bf16" ? DType::bf16 : DType::f32; }
 
 SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype,
                       const mesh::ShardPlace& place, const SharedBuffers& shared) {
@@ -55,7 +56,7 @@ SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout&
     state.parts = parts_with(kind, i, layout, span.own);
     std::int64_t elements = 0;
     for (const mesh::Range& held : state.parts) elements += held.size();
-    if (elements > 0) state.values = arena.take(DType::f32, 1, elements);
+    if (elements > 0) state.values = arena.take(moments_dtype(config), 1, elements);
   }
   return span;
 }

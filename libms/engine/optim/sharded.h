@@ -5,7 +5,8 @@
 // Bytes per parameter (bf16 parameters, Adam, d = ranks of a shard group; zero 0 has groups of one): zero 0: 2 + 4 +
 // 12; zero 1: 6 + 12/d; zero 2: 2 + 16/d and one chunk's gradient buffer that all chunks of the rank share; zero 3:
 // 18/d and the buffers of a few spans that all share, for gradients and for gathered parameters. In f32 the parameter
-// is its own master copy. Gradients in bf16 (main_grads_dtype) take 2 bytes where these have 4.
+// is its own master copy. In bf16, gradients (main_grads_dtype) take 2 bytes where these have 4, and Adam's two moments
+// (moments_dtype) 4 where these have 8.
 //
 // Matrices that the optimizer takes whole (OptimizerKind::matrix_states) have one state in place of Adam's two: 4/d
 // bytes less.
@@ -46,7 +47,8 @@ using tensor::Tensor;
 
 // A state of those elements of a span that have it and that this rank updates.
 struct HeldState {
-  Tensor values;  // f32 [1,n]: the elements of all parts, nothing between them; absent if there are none
+  // [1,n] in moments_dtype(): the elements of all parts, nothing between them; absent if there are none.
+  Tensor values;
   std::vector<mesh::Range> parts;  // of the span, ascending
 
   // Returns the state of elements of one part; absent if they do not have it.
@@ -72,8 +74,9 @@ struct SpanMemory {
   SharedBuffers shared;
 };
 
-// Returns the type of the gradients.
+// Return the types of the gradients, and of the optimizer's states.
 DType grads_dtype(const OptimConfig& config);
+DType moments_dtype(const OptimConfig& config);
 
 // Carves what the rank at a place among the replicas holds, beside what it shares.
 SpanMemory carve_span(Arena& arena, const OptimConfig& config, const SpanLayout& layout, DType dtype,

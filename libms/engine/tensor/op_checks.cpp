@@ -238,15 +238,10 @@ void check_param(const Rule& rule, const Update& op) {
   if (op.master) rule.tensor("master", op.master, 1, n, DType::f32);
   rule.tensor("factor", op.factor, 1, 1, DType::f32);
 }
-template <class Update>
-void check_update(const Rule& rule, const Update& op) {
-  const std::int64_t n = op.param.cols;
-  check_param(rule, op);
-  rule.tensor("m", op.m, 1, n, DType::f32);
-  rule.tensor("v", op.v, 1, n, DType::f32);
-}
 void check(const Rule& rule, const AdamW& op) {
-  check_update(rule, op);
+  check_param(rule, op);
+  rule.accumulator("m", op.m, 1, op.param.cols);
+  rule.like("v", op.v, op.m);
   rule.accumulator("grad", op.grad, 1, op.param.cols);
 }
 void check(const Rule& rule, const LambMoments& op) {
@@ -259,7 +254,9 @@ void check(const Rule& rule, const LambMoments& op) {
   if (op.norms) rule.tensor("norms", op.norms, 1, 2, DType::f64);
 }
 void check(const Rule& rule, const LambApply& op) {
-  check_update(rule, op);
+  check_param(rule, op);
+  rule.tensor("m", op.m, 1, op.param.cols, DType::f32);
+  rule.tensor("v", op.v, 1, op.param.cols, DType::f32);
   rule.tensor("norms", op.norms, 1, 2, DType::f64);
 }
 void check(const Rule& rule, const MuonMomentum& op) {

@@ -293,10 +293,16 @@ struct ClipFactor {
 //   w = w - lr (weight_decay w + (m / correction1) / (sqrt(v / correction2) + eps))
 // on w = master (f32); param = w in its type. An absent master means that param is f32 and is w itself. All are flat
 // [1,n]; grad is f32 or bf16. factor 0 leaves everything unchanged.
+// m and v are f32, or both bf16: w then follows from them before they are rounded, and they are rounded up with the
+// probability that makes their mean exact (stochastic rounding), since to nearest a v that changes by less than 2^-9 of
+// itself would not change at all. The chance is a hash of m, v and `seed`, which changes from step to step: the low and
+// the high half of h(bits(m) ^ h(bits(v) + 0x9E3779B9 seed)), with Wellons' lowbias32 as h. So an element is rounded in
+// the same way on whatever rank.
 struct AdamW {
   MS_OP("adamw", optimizer)
   Tensor param, master, m, v, grad, factor;
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, correction1 = 1, correction2 = 1;
+  std::uint32_t seed = 0;
   void each(auto&& f) const {
     f(Access::read, grad), f(Access::read, factor), f(Access::write, param), f(Access::write, master);
     f(Access::write, m), f(Access::write, v);

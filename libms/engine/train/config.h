@@ -58,8 +58,8 @@ inline constexpr Field<TrainConfig> kTrainFields[] = {
      Unit::none, 0, 9e15},
     {.key = "dtype",
      .member = &TrainConfig::dtype,
-     .doc = "Data type of parameters and activations. Sums, norms and optimizer state are at least fp32, and so are "
-            "main gradients unless optim.main_grads_dtype is bf16.",
+     .doc = "Data type of parameters and activations. Sums and norms are at least fp32, and so are main gradients and "
+            "the optimizer's state unless optim.main_grads_dtype and optim.moments_dtype are bf16.",
      .choices = {"fp32", "bf16"}},
     {"fp8", &TrainConfig::fp8,
      "FP8 GEMMs in the layers, not in the head: operands are rounded to e4m3, gradients to e5m2, each tensor with its "

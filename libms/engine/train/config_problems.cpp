@@ -6,6 +6,7 @@
 #include "ckpt/directory.h"
 #include "nn/params.h"
 #include "optim/groups.h"
+#include "optim/optimizer.h"
 #include "optim/shard_group.h"
 #include "sched/registry.h"
 #include "train/config.h"
@@ -125,6 +126,8 @@ std::vector<nn::ModelProblem> problems_between(const Settings& settings) {
     add("optim.shard_group", std::move(problem));
   if (settings.optim.main_grads_dtype == "bf16" && train.dtype != "bf16")
     add("optim.main_grads_dtype", "bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\"");
+  if (settings.optim.moments_dtype == "bf16" && !optim::optimizer_kind(settings.optim.name).takes_bf16)
+    add("optim.moments_dtype", fmt::format("{} keeps its state in fp32", settings.optim.name));
   if (train.moe_capacity > 0 && train.moe_capacity < 1)
     add("train.moe_capacity", "below an even share tokens are always dropped: set 1 or more, or 0 for no limit");
   if (mesh.ep > 1 && train.moe_capacity > 0 && !exchanges_slots(settings))

@@ -228,7 +228,10 @@ TEST_P(Kernels, Optimizers) {
   for (const Type grad : {Type::f32, Type::bf16}) {
     float* master = type() == Type::bf16 ? floats(n) : nullptr;
     const Matrix param = operand(1, n);
-    adamw(kStream, param, master, floats(n), floats(n), operand(1, n, grad), floats(1), scalars);
+    for (const Type moments : {Type::f32, Type::bf16}) {
+      adamw(kStream, param, master, operand(1, n, moments), operand(1, n, moments), operand(1, n, grad), floats(1),
+            scalars, 3);
+    }
     double* norms = doubles(2);
     float *m = floats(n), *v = floats(n);
     lamb_moments(kStream, norms, m, v, master == nullptr ? param : operand(1, n, Type::f32), operand(1, n, grad),

@@ -166,6 +166,8 @@ TEST_F(Config, RefusesWithOneClearMessage) {
       {{"train.z_loss=-1"}, "train.z_loss"},
       {{"optim.main_grads_dtype=bf16", "train.dtype=fp32"},
        "optim.main_grads_dtype=bf16: bf16 gradients belong to bf16 parameters: set train.dtype = \"bf16\""},
+      {{"optim.moments_dtype=bf16", "optim.name=lamb"}, "optim.moments_dtype=bf16: lamb keeps its state in fp32"},
+      {{"optim.moments_dtype=bf16", "optim.name=muon"}, "optim.moments_dtype=bf16: muon keeps its state in fp32"},
       {{"train.rampup_increment=4"}, "train.rampup_start: without it rampup_increment and rampup_samples mean nothing"},
       {{"train.rampup_start=4"}, "train.rampup_start: it needs rampup_increment and rampup_samples"},
       {{"train.rampup_start=16", "train.rampup_increment=4", "train.rampup_samples=99"},

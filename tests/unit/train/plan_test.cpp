@@ -211,30 +211,33 @@ TEST(Memory, InferenceHoldsTheParametersAndWhatAForwardNeeds) {
 }
 
 TEST(Memory, StateAgreesWithTheZeroFormula) {
+  const auto name = [](bool is_bf16) { return is_bf16 ? "bf16" : "fp32"; };
+  // 64 bf16 elements are half a unit of the arena: tensors may end in the middle of one.
+  const auto aligning = [](double each, std::int64_t elements) {
+    const auto bytes = static_cast<std::int64_t>(each) * elements;
+    return mesh::pad_to_multiple(bytes, tensor::Arena::kAlignment) - bytes;
+  };
   for (const std::int64_t zero : {0, 1, 2}) {
-    for (const auto& [dtype, grads] : {std::pair{"fp32", "fp32"}, {"bf16", "fp32"}, {"bf16", "bf16"}}) {
+    for (const auto& [bf16, grads, moments] :
+         {std::tuple{false, false, false}, {true, true, false}, {true, false, true}}) {
       for (const auto& [dp, shards] : {std::pair{1, 1}, {2, 2}, {4, 4}, {4, 2}}) {
         Settings settings = settings_of(dp, 2, 2, 2);
         settings.optim.zero = zero;
         if (shards < dp) settings.optim.shard_group = shards;
-        settings.train.dtype = dtype;
-        settings.optim.main_grads_dtype = grads;
+        settings.train.dtype = name(bf16);
+        settings.optim.main_grads_dtype = name(grads);
+        settings.optim.moments_dtype = name(moments);
         const Plan plan = plan_for(settings);
-        const cost::StateBytes state =
-            cost::state_bytes(plan.dtype == tensor::DType::bf16, std::string_view(grads) == "bf16", 2);
+        const cost::StateBytes state = cost::state_bytes(bf16, grads, moments ? 1 : 2);
         for (int p = 0; p < 2; ++p) {
-          // 64 bf16 elements are half a unit of the arena: values and gradients may end in the middle of one.
-          const auto aligning = [](double each, std::int64_t elements) {
-            const auto bytes = static_cast<std::int64_t>(each) * elements;
-            return mesh::pad_to_multiple(bytes, tensor::Arena::kAlignment) - bytes;
-          };
           std::int64_t padded = 0, largest = 0, aligning_bytes = 0;
           for (int c = 0; c < plan.chunks; ++c) {
             std::int64_t elements = 0;
             for (const nn::SpanSpec& span : plan.spans(p, 0, c)) {
               elements += span.numel;
               aligning_bytes += aligning(state.parameter, span.numel) +
-                                aligning(state.gradient, zero == 2 ? span.numel / shards : span.numel);
+                                aligning(state.gradient, zero == 2 ? span.numel / shards : span.numel) +
+                                2 * aligning(moments ? 2 : 4, zero == 0 ? span.numel : span.numel / shards);
             }
             padded += elements;
             largest = std::max(largest, elements);
@@ -243,11 +246,9 @@ TEST(Memory, StateAgreesWithTheZeroFormula) {
           const double bytes = cost::zero_bytes_per_parameter(state, static_cast<int>(zero), shards);
           EXPECT_EQ(static_cast<double>(bytes_of(memory, "parameters, gradients, optimizer") - aligning_bytes),
                     bytes * static_cast<double>(padded))
-              << dtype << ", gradients " << grads << ", zero " << zero << ", dp " << dp << " in groups of " << shards
-              << ", stage " << p;
-          const auto each = static_cast<std::int64_t>(state.gradient);
+              << testing::PrintToString(std::tuple(bf16, grads, moments, zero, dp, shards, p));
           EXPECT_EQ(bytes_of(memory, "gradient buffer"),
-                    zero == 2 ? mesh::pad_to_multiple(each * largest, tensor::Arena::kAlignment) : 0);
+                    zero == 2 ? mesh::pad_to_multiple((grads ? 2 : 4) * largest, tensor::Arena::kAlignment) : 0);
         }
       }
     }

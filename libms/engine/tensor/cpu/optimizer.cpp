@@ -4,13 +4,30 @@
 namespace ms::tensor::MS_ISA {
 namespace {
 
-template <class T, class G>
+MS_INLINE Vu mixed(Vu x) {
+  x = (x ^ (x >> 16)) * 0x7FEB352DU;
+  x = (x ^ (x >> 15)) * 0x846CA68BU;
+  return x ^ (x >> 16);
+}
+
+MS_INLINE void store_moments(float* m, float* v, Vf m1, Vf v1, Vu, auto lanes) {
+  store(m, m1, lanes);
+  store(v, v1, lanes);
+}
+MS_INLINE void store_moments(bfloat16* m, bfloat16* v, Vf m1, Vf v1, Vu seed, auto lanes) {
+  const Vu chance = mixed(reinterpret_cast<Vu>(m1) ^ mixed(reinterpret_cast<Vu>(v1) + seed));
+  store_rounded(m, m1, chance & 0xFFFFU, lanes);
+  store_rounded(v, v1, chance >> 16, lanes);
+}
+
+template <class T, class G, class M>
 void adamw(const AdamW& op, float factor) {
   const float fresh1 = 1.0F - op.beta1, fresh2 = 1.0F - op.beta2;
   const float scale1 = 1.0F / op.correction1, scale2 = 1.0F / op.correction2;
+  const Vu seed = op.seed * 0x9E3779B9U - Vu{};
   each_span(1, op.param.cols, true, [&](Index, Index begin, Index n) {
-    float* m = row_of<float>(op.m, 0) + begin;
-    float* v = row_of<float>(op.v, 0) + begin;
+    M* m = row_of<M>(op.m, 0) + begin;
+    M* v = row_of<M>(op.v, 0) + begin;
     const G* grad = row_of<G>(op.grad, 0) + begin;
     T* param = row_of<T>(op.param, 0) + begin;
     float* master = op.master.data == nullptr ? nullptr : row_of<float>(op.master, 0) + begin;
@@ -20,8 +37,7 @@ void adamw(const AdamW& op, float factor) {
       const Vf v1 = op.beta2 * load(v + i, lanes) + fresh2 * g * g;
       const Vf w0 = master == nullptr ? load(param + i, lanes) : load(master + i, lanes);
       const Vf w1 = w0 - op.lr * (op.weight_decay * w0 + scale1 * m1 / (sqrt(scale2 * v1) + op.eps));
-      store(m + i, m1, lanes);
-      store(v + i, v1, lanes);
+      store_moments(m + i, v + i, m1, v1, seed, lanes);
       if (master != nullptr) store(master + i, w1, lanes);
       store(param + i, w1, lanes);
     });
@@ -102,7 +118,9 @@ void run(const AdamW& op) {
   const float factor = *row_of<float>(op.factor, 0);
   if (factor == 0.0F) return;  // the step is skipped
   with_type(op.param.dtype, [&](auto type) {
-    with_type(op.grad.dtype, [&](auto grad) { adamw<decltype(type), decltype(grad)>(op, factor); });
+    with_type(op.grad.dtype, [&](auto grad) {
+      with_type(op.m.dtype, [&](auto moment) { adamw<decltype(type), decltype(grad), decltype(moment)>(op, factor); });
+    });
   });
 }
 void run(const LambMoments& op) {

@@ -121,6 +121,14 @@ MS_INLINE void store(bfloat16* p, Vf x, Part part) {
   for (int i = 0; i < part.n; ++i) p[i].bits = narrow(x[i]);
 }
 
+// Rounds to what bf16 has next, up or down: up if the 16 bits that it has no room for, and `chance` below 2^16, add up
+// to 2^16. NaN stays NaN.
+MS_INLINE void store_rounded(bfloat16* p, Vf x, Vu chance, auto lanes) {
+  const Vu bits = reinterpret_cast<Vu>(x);
+  const Vu rounded = x == x ? (bits + chance) & 0xFFFF0000U : bits | 0x400000U;
+  store(p, reinterpret_cast<Vf>(rounded), lanes);  // which is exact
+}
+
 // Returns x with `other` in the lanes that are not in memory.
 MS_INLINE Vf keep(Vf x, Full, Vf) { return x; }
 MS_INLINE Vf keep(Vf x, Part part, Vf other) { return lane_index() < part.n ? x : other; }

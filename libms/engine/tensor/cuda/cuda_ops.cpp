@@ -217,8 +217,8 @@ class CudaOps::Impl {
                          op.skip_above);
   }
   void run(const AdamW& op, S stream, CudaScratch&) {
-    kernels::adamw(stream, matrix(op.param), op.master.as<float>(), op.m.as<float>(), op.v.as<float>(), matrix(op.grad),
-                   op.factor.as<float>(), scalars_of(op));
+    kernels::adamw(stream, matrix(op.param), op.master.as<float>(), matrix(op.m), matrix(op.v), matrix(op.grad),
+                   op.factor.as<float>(), scalars_of(op), op.seed);
   }
   void run(const LambMoments& op, S stream, CudaScratch& scratch) {
     kernels::lamb_moments(stream, op.norms.as<double>(), op.m.as<float>(), op.v.as<float>(), matrix(op.w),

@@ -117,7 +117,10 @@ bool is_of_optimizer(State state) { return state != State::weight && state != St
 
 PieceOrigin origin_of(const ckpt::Piece& piece, const ckpt::PieceIndex& index) {
   const auto stored = [&](State state) { return index.find(state, piece.slice.name); };
-  if (is_of_optimizer(piece.state)) return {piece.state, DType::f32};
+  if (is_of_optimizer(piece.state)) {
+    const ckpt::Piece* same = stored(piece.state);
+    return {piece.state, same != nullptr ? same->dtype : piece.dtype};
+  }
   // Prefers the master, the more exact one, to the weight; but a stored weight of the wanted type is read as it is.
   const ckpt::Piece* weight = stored(State::weight);
   if (piece.state == State::weight && weight != nullptr && weight->dtype == piece.dtype) {

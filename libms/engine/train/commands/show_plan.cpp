@@ -86,9 +86,10 @@ cost::StateBytes state_of(const Plan& plan) {
                               ? 0
                               : static_cast<double>(nn::matrix_parameter_count(plan.settings.model)) /
                                     static_cast<double>(nn::parameter_count(plan.settings.model));
-  return cost::state_bytes(plan.dtype == tensor::DType::bf16,
-                           optim::grads_dtype(plan.settings.optim) == tensor::DType::bf16,
-                           (1 - matrices) * states + matrices * of_matrices);
+  const optim::OptimConfig& config = plan.settings.optim;
+  const double in_f32 = optim::moments_dtype(config) == tensor::DType::bf16 ? 0.5 : 1;
+  return cost::state_bytes(plan.dtype == tensor::DType::bf16, optim::grads_dtype(config) == tensor::DType::bf16,
+                           in_f32 * ((1 - matrices) * states + matrices * of_matrices));
 }
 
 // A checkpoint has the parameters, their master copies and the optimizer's state.

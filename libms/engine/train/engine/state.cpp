@@ -79,7 +79,10 @@ auto having(const Plan& plan, const HeldStateKind& kind) {
              const nn::ParamSpec& param) { return !place || optim::has_state(optimizer, *place, param.matrix); };
 }
 
-DType dtype_of(const Plan& plan, State state) { return state == State::weight ? plan.dtype : DType::f32; }
+DType dtype_of(const Plan& plan, const HeldStateKind& kind) {
+  if (kind.of_optimizer) return optim::moments_dtype(plan.settings.optim);
+  return kind.state == State::weight ? plan.dtype : DType::f32;
+}
 
 }  // namespace
 
@@ -89,7 +92,7 @@ std::vector<ckpt::Piece> saved_pieces(const Plan& plan, const mesh::Coord& at) {
     const std::vector<nn::SpanSpec> specs = plan.spans(at.pp, at.tp, c, at.dp);
     for (const HeldStateKind& kind : states_of(plan)) {
       for_each_slice(specs, plan, at, having(plan, kind), [&](std::size_t, const mesh::Range&, ckpt::Slice slice) {
-        pieces.push_back({kind.state, dtype_of(plan, kind.state), std::move(slice)});
+        pieces.push_back({kind.state, dtype_of(plan, kind), std::move(slice)});
       });
     }
   }
@@ -115,7 +118,7 @@ std::vector<ckpt::Held> held_state(const Plan& plan, const mesh::Coord& at, cons
       for_each_slice(chunk.specs, plan, at, having(plan, kind),
                      [&](std::size_t s, const mesh::Range& range, ckpt::Slice slice) {
                        const Tensor tensor = tensor_of(chunk.spans[s], range);
-                       held.push_back({{kind.state, dtype_of(plan, kind.state), std::move(slice)}, tensor});
+                       held.push_back({{kind.state, dtype_of(plan, kind), std::move(slice)}, tensor});
                      });
     }
   }
