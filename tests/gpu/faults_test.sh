@@ -94,11 +94,8 @@ longer=("${saved[@]}" --set train.steps=16)
 copied=("${longer[@]}" --set checkpoint.memory_dir="$work/memory" --set checkpoint.every_steps=2 --set checkpoint.when_busy=wait)
 rm -rf "$work/checkpoints" "$work/run"
 env "$here" MS_EMULATED_GPU_GUARD=1 MS_FAULT="step=9 rank=0 hang" "$ms_train" run "$work/gpu.toml" --fresh "${copied[@]}" >"$work/out" 2>&1 &
-for _ in $(seq 300); do
-  [[ $(echo "$work"/memory/*/*/step-*/mark) == */step-00000006/mark ]] && break
-  sleep 0.1
-done
-kill -KILL $!
+while kill -0 $! 2>/dev/null && [[ $(echo "$work"/memory/*/*/step-*/mark) != */step-00000006/mark ]]; do sleep 0.1; done
+kill -KILL $! 2>/dev/null
 wait $! 2>/dev/null
 fresh=()
 expect "the rest, from memory" 0 "read 0 B from storage" "$here" MS_EMULATED_GPU_GUARD=1 -- "${copied[@]}"
