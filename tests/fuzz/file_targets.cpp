@@ -1,7 +1,8 @@
 // Parsers of files of data: manifests of checkpoints, safetensors and the JSON beside them, indices of token files,
-// samples of nodes.
+// samples of nodes, tar archives of images with text.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -9,6 +10,7 @@
 #include "base/hash.h"
 #include "ckpt/manifest.h"
 #include "ckpt/manifest_tail.h"
+#include "data/tar_samples.h"
 #include "data/token_file.h"
 #include "data/token_writer.h"
 #include "foreign/checkpoint.h"
@@ -244,6 +246,60 @@ std::vector<std::string> dcp_metadata_seeds() {
           text("b") + module + "BytesStorageMetadata\n)\x81u" + text("storage_data") + "}" + index + info + "sub."};
 }
 
+constexpr std::size_t kTarBlock = 512, kTarSizeAt = 124, kTarSumAt = 148;
+
+// Makes the sums of headers right, or nothing behind them is reached.
+std::string with_sums(std::string archive) {
+  for (std::size_t at = 0; at + kTarBlock <= archive.size() && archive[at] != '\0';) {
+    std::memset(&archive[at + kTarSumAt], ' ', 8);
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < kTarBlock; ++i) sum += static_cast<unsigned char>(archive[at + i]);
+    std::snprintf(&archive[at + kTarSumAt], 8, "%06o", sum);
+    const std::size_t size = std::strtoull(archive.substr(at + kTarSizeAt, 12).c_str(), nullptr, 8);
+    if (size > archive.size()) break;
+    at += kTarBlock + (size + kTarBlock - 1) / kTarBlock * kTarBlock;
+  }
+  return archive;
+}
+
+void tar_samples(std::string_view bytes) {
+  const std::string archive = with_sums(std::string(bytes));
+  const std::size_t piece = bytes.empty() ? 1 : static_cast<unsigned char>(bytes.back()) + 1;
+  std::vector<std::string> lines[2];
+  for (const bool whole : {true, false}) {
+    data::TarSamples samples("a.tar", "text", "images");
+    const auto keep = [&](std::string_view line) { lines[whole ? 0 : 1].emplace_back(line); };
+    try {
+      const std::size_t step = whole ? archive.size() + 1 : piece;
+      for (std::size_t at = 0; at < archive.size(); at += step)
+        samples.feed(std::string_view(archive).substr(at, step), keep);
+      samples.end(keep);
+    } catch (const Error& error) { lines[whole ? 0 : 1].push_back(error.message()); }
+  }
+  expect(lines[0] == lines[1], "an archive in pieces has the same samples");
+  for (const std::string& line : lines[0]) expect(line.find('\n') == std::string::npos, "a sample is a line");
+}
+
+std::vector<std::string> tar_samples_seeds() {
+  std::string archive;
+  const auto add = [&](std::string_view name, char type, std::string_view contents) {
+    std::string header(kTarBlock, '\0');
+    name.copy(header.data(), 100);
+    std::snprintf(&header[kTarSizeAt], 12, "%011zo", contents.size());
+    header[156] = type;
+    std::memcpy(&header[257], "ustar", 5);
+    archive += header + std::string(contents);
+    archive.resize((archive.size() + kTarBlock - 1) / kTarBlock * kTarBlock);
+  };
+  add("a/000.jpg", '0', "\xff\xd8\xff");
+  add("a/000.txt", '0', "a caption\n");
+  add("pax", 'x', "19 path=b/001.json\n");
+  add("short", '0', R"({"text": "another", "width": 3})");
+  add("long", 'L', "b/001.png");
+  add("short", '\0', "\x89PNG");
+  return {archive, archive + std::string(2 * kTarBlock, '\0')};
+}
+
 const Target kTargets[] = {
     {"torch_file",
      torch_file,
@@ -276,6 +332,7 @@ const Target kTargets[] = {
      token_index,
      token_index_seeds,
      {std::string_view("MMIDIDX\0\0", 9), "\xff\xff\xff\xff\xff\xff\xff\x7f"}},
+    {"tar_samples", tar_samples, tar_samples_seeds, {"ustar", ".jpg", ".json", "27 path=", "\x80", "0000000"}},
     {"samples", samples, samples_seeds, {"MSTELEM1", "column\t", "\nfact\t", "node\t", "\x1e\x7e\x31\x5a"}},
 };
 
